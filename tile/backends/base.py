@@ -1,0 +1,108 @@
+"""What a backend is.
+
+It compiles a module to an artifact without a device, and loads that to run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.ir.core import Module
+from tile.ir.types import is_power_of_two
+
+Grid = tuple[int, int, int]
+LaunchArgument = npt.NDArray[Any] | np.generic
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a kernel shall run: a backend, and for some an architecture, as in `nvptx:sm_90a`."""
+
+    backend: str
+    arch: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        backend, _, arch = text.partition(":")
+        return cls(backend, arch)
+
+    def __str__(self) -> str:
+        return f"{self.backend}:{self.arch}" if self.arch else self.backend
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a launch asks of the compiler besides the program itself."""
+
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+    maxnreg: int | None = None
+    enable_fp_fusion: bool = True
+    launch_cooperative_grid: bool = False
+    debug: bool = False
+
+    def __post_init__(self) -> None:
+        for name, most in (("num_warps", 32), ("num_ctas", 16)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not (is_power_of_two(value) and value <= most):
+                raise ArgumentValueError(f"{name} is a power of two up to {most}, not {value!r}")
+        if not isinstance(self.num_stages, int) or self.num_stages < 0:
+            raise ArgumentValueError(f"num_stages is a number from 0 on, not {self.num_stages!r}")
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        return frozenset(f.name for f in fields(cls))
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Options:
+        """Options by name; refuses names that do not exist."""
+        unknown = sorted(set(values) - cls.names())
+        if unknown:
+            known = ", ".join(sorted(cls.names()))
+            raise ArgumentTypeError(f"there is no option {unknown[0]!r}; options are {known}")
+        return cls(**values)
+
+
+@dataclass(frozen=True, eq=False)
+class Artifact:
+    """A compiled kernel: the text or bytes of every stage, by the stage's name, in order.
+
+    `module` is the last IR, for backends that run it. `written` names the parameters through
+    which the kernel writes memory.
+    """
+
+    kernel: str
+    target: Target
+    options: Options
+    stages: dict[str, str | bytes]
+    module: Module
+    written: frozenset[str] = field(default_factory=frozenset)
+
+
+class Executable(Protocol):
+    """A loaded kernel."""
+
+    def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
+        """Run the kernel over the grid. One argument to each parameter of the kernel's function.
+
+        Arrays are accessed in place. A scalar is a NumPy scalar of the parameter's type.
+        """
+
+
+class Backend(Protocol):
+    """One way to run kernels."""
+
+    name: str
+
+    def compile(self, module: Module, target: Target, options: Options) -> Artifact:
+        """Compile a TILE module, which it may change; needs no device."""
+
+    def load(self, artifact: Artifact) -> Executable:
+        """Make an artifact ready to run; opens the device."""

@@ -1,0 +1,101 @@
+"""Atomic operations of many programs at once, as if done one after the other in order of program.
+
+Addresses that occur once are done together. Where one address occurs several times, occurrences
+are done in rounds, the n-th of every address in round n; or by NumPy's `ufunc.at`, which goes one
+by one, when nobody asks what was there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tile.backends.interp.values import Array
+from tile.ir import numerics
+from tile.ir.ops.memory import RMWKind
+
+Combine = Callable[[Array, Array], Array]
+
+COMBINE: dict[RMWKind, Combine] = {
+    RMWKind.ADD: numerics.add,
+    RMWKind.MAX: numerics.maximum,
+    RMWKind.MIN: numerics.minimum,
+    RMWKind.AND: numerics.and_,
+    RMWKind.OR: numerics.or_,
+    RMWKind.XOR: numerics.xor,
+    RMWKind.XCHG: lambda old, new: new,
+}
+
+# What does the same as COMBINE on one element after the other.
+UFUNCS: dict[RMWKind, np.ufunc] = {
+    RMWKind.ADD: np.add,
+    RMWKind.MAX: np.fmax,
+    RMWKind.MIN: np.fmin,
+    RMWKind.AND: np.bitwise_and,
+    RMWKind.OR: np.bitwise_or,
+    RMWKind.XOR: np.bitwise_xor,
+}
+
+
+def update(flat: Array, index: Array, values: Array, kind: RMWKind) -> None:
+    """Combine `values` into `flat[index]`, one after the other."""
+    ufunc = UFUNCS.get(kind)
+    if ufunc is None:
+        flat[index] = values  # of several to one address NumPy keeps the last
+    else:
+        ufunc.at(flat, index, values)
+
+
+def exchange(flat: Array, index: Array, values: Array, kind: RMWKind) -> Array:
+    """The same, giving what was there before each one."""
+    combine = COMBINE[kind]
+    old = np.empty(index.shape, flat.dtype)
+    for lanes in _rounds(index):
+        place = index[lanes]
+        before = flat[place]
+        old[lanes] = before
+        flat[place] = combine(before, values[lanes])
+    return old
+
+
+def compare_and_swap(flat: Array, index: Array, expected: Array, values: Array) -> Array:
+    """Write `values` where `flat[index]` holds the bits of `expected`; give what was there before.
+
+    One that fails changes nothing, so all up to the first that succeeds at an address see the
+    same: a round ends with one success at each address, not with one attempt.
+    """
+    bits = np.dtype(f"u{flat.itemsize}")
+    memory, wanted = flat.view(bits), expected.view(bits)
+    old = np.empty(index.shape, bits)
+    pending = np.arange(index.size)
+    while pending.size:
+        place = index[pending]
+        seen = memory[place]
+        old[pending] = seen
+        matches = np.flatnonzero(seen == wanted[pending])
+        if not matches.size:
+            break
+        _, first = np.unique(place[matches], return_index=True)
+        winners = matches[first]
+        memory[place[winners]] = values.view(bits)[pending[winners]]
+        # At an address with a winner, those behind it look again.
+        winner_of = np.full(int(place.max()) + 1, pending.size, np.intp)
+        winner_of[place[winners]] = winners
+        pending = pending[np.arange(pending.size) > winner_of[place]]
+    return old.view(flat.dtype)
+
+
+def _rounds(index: Array) -> list[Array]:
+    """The positions of `index` in groups without a repeated value, earlier occurrences first."""
+    order = np.argsort(index, kind="stable")
+    placed = index[order]
+    fresh = np.empty(index.size, bool)
+    fresh[:1] = True
+    np.not_equal(placed[1:], placed[:-1], out=fresh[1:])
+    if fresh.all():
+        return [np.arange(index.size)]
+    starts = np.flatnonzero(fresh)
+    group = np.cumsum(fresh) - 1
+    rank = np.arange(index.size) - starts[group]
+    return [order[rank == n] for n in range(int(rank.max()) + 1)]

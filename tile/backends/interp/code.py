@@ -1,0 +1,188 @@
+"""IR made ready to run: blocks of instructions over numbered registers.
+
+Each value of a function has a register of its own. An instruction knows when its operands are
+read for the last time and frees them, so that a chunk of programs holds little more than what is
+live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tile.backends.interp.affine import AFFINE, counting
+from tile.backends.interp.values import Affine, RunValue, array_of, full
+from tile.errors import UnsupportedError
+from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.effects import effects
+from tile.ir.opdef import Effect, OpDef
+from tile.ir.ops import shape
+
+if TYPE_CHECKING:
+    from tile.backends.interp.wave import Wave
+
+# What an instruction does with its operands: one result, several, or None.
+Run = Callable[..., Any]
+ABSENT = -1
+
+
+@dataclass(eq=False)
+class Instruction:
+    """An operation with its registers. `run` is None for control flow, which the machine does."""
+
+    op: Operation
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    frees: tuple[int, ...] = ()
+    run: Run | None = None
+    regions: tuple[BlockCode, ...] = ()
+    polls: bool = False  # a loop whose end may depend on what other programs write
+
+
+@dataclass(eq=False)
+class BlockCode:
+    """A block: the registers of its arguments, and its instructions."""
+
+    args: tuple[int, ...]
+    instructions: list[Instruction] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class FunctionCode:
+    """A function, with the number of registers that a call of it takes."""
+
+    function: Function
+    body: BlockCode
+    registers: int
+
+
+@dataclass(eq=False)
+class Code:
+    """A module ready to run."""
+
+    module: Module
+    functions: dict[str, FunctionCode]
+
+    @property
+    def kernel(self) -> FunctionCode:
+        return self.functions[self.module.kernel.name]
+
+    @property
+    def polls(self) -> bool:
+        """Whether programs may wait for each other."""
+        return any(_polls(op) for op in self.module.walk() if op.name == "while")
+
+
+Rules = dict[OpDef, Callable[[Operation], Run]]
+
+
+def translate(module: Module, rules: Rules, control: frozenset[OpDef]) -> Code:
+    """Make a module ready to run, with rules for operations that have effects.
+
+    Raises `UnsupportedError` for an operation that has neither a meaning nor a rule.
+    """
+    return Code(module, {f.name: _Translator(rules, control).function(f) for f in module})
+
+
+class _Translator:
+    def __init__(self, rules: Rules, control: frozenset[OpDef]) -> None:
+        self.rules = rules
+        self.control = control
+        self.registers: dict[Value, int] = {}
+
+    def register(self, value: Value | None) -> int:
+        if value is None:
+            return ABSENT
+        return self.registers.setdefault(value, len(self.registers))
+
+    def function(self, function: Function) -> FunctionCode:
+        body = self.block(function.body)
+        return FunctionCode(function, body, len(self.registers))
+
+    def block(self, block: Block) -> BlockCode:
+        code = BlockCode(tuple(map(self.register, block.args)))
+        for op in block:
+            code.instructions.append(
+                Instruction(
+                    op,
+                    tuple(map(self.register, op.operands)),
+                    tuple(map(self.register, op.results)),
+                    run=None if op.defn in self.control else self.run(op),
+                    regions=tuple(map(self.block, op.regions)),
+                    polls=op.name == "while" and _polls(op),
+                )
+            )
+        self.free(block, code)
+        return code
+
+    def free(self, block: Block, code: BlockCode) -> None:
+        """Let each instruction free the values of this block that nothing reads after it."""
+        own = {*block.args, *(value for op in block for value in op.results)}
+        last: dict[Value, int] = {}
+        for position, op in enumerate(block):
+            for value in op.results:
+                last[value] = position
+            for inner in op.walk():
+                for value in inner.inputs:
+                    if value in own:
+                        last[value] = position
+        frees: dict[int, list[int]] = {}
+        for value, position in last.items():
+            frees.setdefault(position, []).append(self.register(value))
+        for position, registers in frees.items():
+            code.instructions[position].frees = tuple(registers)
+
+    def run(self, op: Operation) -> Run:
+        rule = self.rules.get(op.defn)
+        if rule is not None:
+            return rule(op)
+        if op.defn.meaning is None:
+            raise UnsupportedError(f"the interpreter has no rule for `{op.name}`", loc=op.loc)
+        return pure(op)
+
+
+def pure(op: Operation) -> Run:
+    """Run an operation by its meaning; index arithmetic by an affine rule where one applies."""
+    if op.defn is shape.arange:
+        ramp = counting(op)
+        return lambda wave: ramp
+    attributes = dict(op.attributes)
+    assert op.defn.meaning is not None
+    meaning = partial(op.defn.meaning, **attributes) if attributes else op.defn.meaning
+    if not op.operands:
+        value = meaning()
+        return lambda wave: value
+    if op.defn.keeps_units:
+        affine = AFFINE.get(op.defn)
+        if affine is None:
+            return partial(_by_units, meaning)
+        return partial(_by_affine, meaning, affine, op)
+    shapes = tuple(value.type.shape for value in op.inputs)
+    return partial(_in_full, meaning, shapes)
+
+
+def _by_units(meaning: Run, wave: Wave, *values: RunValue) -> Any:
+    return meaning(*[v.array() if type(v) is Affine else v for v in values])
+
+
+def _by_affine(meaning: Run, affine: Run, op: Operation, wave: Wave, *values: RunValue) -> Any:
+    for value in values:
+        if type(value) is Affine:
+            result = affine(op, *values)
+            if result is not None:
+                return result
+            return meaning(*map(array_of, values))
+    return meaning(*values)
+
+
+def _in_full(
+    meaning: Run, shapes: tuple[tuple[int, ...], ...], wave: Wave, *values: RunValue
+) -> Any:
+    return meaning(*map(full, values, shapes))
+
+
+def _polls(loop: Operation) -> bool:
+    """Whether a loop reads memory, so that another program may be what ends it."""
+    return bool(effects(loop) & Effect.READ)

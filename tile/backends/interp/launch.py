@@ -1,0 +1,102 @@
+"""One run of a kernel over its grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tile.backends.base import Grid, LaunchArgument
+from tile.backends.interp.code import Code
+from tile.backends.interp.memory import Memory
+from tile.backends.interp.scheduler import Scheduler
+from tile.backends.interp.values import Array, Rows
+from tile.backends.interp.wave import Activation, Frame, Wave
+from tile.config import config
+from tile.ir import numerics
+
+if TYPE_CHECKING:
+    from tile.backends.interp.values import RunValue
+
+# The most programs of a chunk: enough to hide the cost of an operation, few enough to bound memory.
+MAX_CHUNK = 1 << 16
+
+
+class Launch:
+    """A kernel, a grid and the arguments in memory; what rules see of the run they are in."""
+
+    def __init__(self, code: Code, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
+        self.code = code
+        self.grid = grid
+        self.name = code.kernel.function.name
+        self.programs = math.prod(grid)
+        self.memory = Memory()
+        self.memory.watched = code.polls
+        self.arguments = self.place(arguments)
+
+    def place(self, arguments: Sequence[LaunchArgument]) -> list[RunValue]:
+        """Put arrays into memory; the values of the kernel's parameters."""
+        values: list[RunValue] = []
+        for parameter, argument in zip(self.code.kernel.function.args, arguments, strict=True):
+            if parameter.type.element.is_ptr():
+                assert isinstance(argument, np.ndarray)
+                values.append(np.array([self.memory.add(parameter.name, argument)], np.int64))
+                for index, target in enumerate(getattr(argument, "targets", ())):
+                    self.memory.add(f"{parameter.name}[{index}]", target)
+            else:
+                values.append(np.asarray(argument).reshape(1))
+        return values
+
+    def run(self) -> None:
+        """Run all programs.
+
+        Raises the fault of the first access, assertion or deadlock that is wrong.
+        """
+        with numerics.quiet():
+            Scheduler(self, self.chunks()).run()
+
+    def chunks(self) -> Iterator[Wave]:
+        """The programs of the grid, in order, in waves whose tiles fit the cache."""
+        size = max(1, min(MAX_CHUNK, config.chunk_bytes // largest_tile(self.code)))
+        for first in range(0, self.programs, size):
+            yield self.start(np.arange(first, min(first + size, self.programs)))
+
+    def start(self, programs: Rows) -> Wave:
+        kernel = self.code.kernel
+        activation = Activation(kernel)
+        for register, value in zip(kernel.body.args, self.arguments, strict=True):
+            activation.registers[register] = value
+        return Wave(self, programs, [Frame(activation, kernel.body)])
+
+    # -- places in the grid
+
+    def coordinate(self, programs: Rows, axis: int) -> Array:
+        """The index of programs along an axis of the grid; one number if they share it."""
+        stride = math.prod(self.grid[:axis])
+        extent = self.grid[axis]
+        if extent == 1:
+            return np.zeros(1, np.int32)
+        first, last = int(programs[0]) // stride, int(programs[-1]) // stride
+        if first == last:
+            return np.full(1, first % extent, np.int32)
+        return (programs // stride % extent).astype(np.int32)
+
+    def coordinates(self, program: int) -> tuple[int, int, int]:
+        """Where a program stands in the grid."""
+        x, y, _ = self.grid
+        return program % x, program // x % y, program // (x * y)
+
+    def program(self, program: int) -> str:
+        """A program in words."""
+        return f"program {self.coordinates(program)} of grid {self.grid}"
+
+
+def largest_tile(code: Code) -> int:
+    """The bytes that the largest value of a program takes."""
+    sizes = [1]
+    for op in code.module.walk():
+        for value in op.results:
+            sizes.append(math.prod(value.type.shape) * value.type.element.itemsize)
+    return max(sizes)

@@ -1,0 +1,581 @@
+"""The memory that programs see, and every load and store with its bounds check.
+
+Each array that was passed lives in a window of its own of a virtual address space, 2^40 bytes
+wide, so that an address says by itself to which array it belongs and how far outside it fell.
+Only the elements of the view that was passed may be touched, whatever else its allocation holds.
+
+An access comes as an array of addresses or as an `Affine`, with or without a mask. From the
+cheapest:
+
+1. affine, all lanes active: one strided view of the array, copied;
+2. affine, programs at irregular places: a gather of whole rows;
+3. affine, with a mask that cuts off one end of one axis: as before, on the part that is active;
+4. anything else: a gather by address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
+from tile.ir import numerics
+from tile.ir.types import Pointer, Scalar
+
+WINDOW_BITS = 40
+WINDOW = 1 << WINDOW_BITS
+# Virtual addresses lie above all real ones, so that a number read from memory is known for what
+# it is.
+LOWEST = 1 << 62
+# Arrays begin in the middle of their window, at an address that is aligned as the real one is.
+MIDDLE = WINDOW >> 1
+ALIGNMENT = 4096
+
+
+@dataclass(eq=False)
+class Buffer:
+    """An array in its window."""
+
+    name: str
+    array: Array
+    origin: int  # virtual address of the element at index 0
+    start: int = 0  # virtual address of the first byte
+    end: int = 0  # and after the last one
+    span: Array = field(
+        default_factory=lambda: np.empty(0, np.uint8)
+    )  # all bytes from start to end
+    inside: Array | None = None  # which elements of the span the view has; None: all of them
+    views: dict[np.dtype[Any], Array] = field(default_factory=dict)
+
+    @property
+    def real(self) -> int:
+        """The machine's address of the element at index 0."""
+        address: int = self.array.__array_interface__["data"][0]
+        return address
+
+    def typed(self, dtype: np.dtype[Any]) -> Array:
+        """The bytes of the array as a flat array of `dtype`."""
+        view = self.views.get(dtype)
+        if view is None:
+            whole = len(self.span) // dtype.itemsize * dtype.itemsize
+            view = self.views[dtype] = self.span[:whole].view(dtype)
+        return view
+
+
+class FaultError(Exception):
+    """Some address of an access is not inside an array: which lane, of which program, and where."""
+
+    def __init__(
+        self, row: int, lane: tuple[int, ...], address: int, count: int, active: int
+    ) -> None:
+        super().__init__("access out of bounds")
+        self.row = row
+        self.lane = lane
+        self.address = address
+        self.count = count
+        self.active = active
+
+
+class Memory:
+    """All arrays of one launch."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.version = 0  # counts the changes, so that who waits for one knows of it
+        self.watched = (
+            False  # whether somebody may wait: then a store that changes nothing is no change
+        )
+
+    # -- arrays
+
+    def add(self, name: str, array: Array) -> int:
+        """Give an array a window; the virtual address of its first element."""
+        real = array.__array_interface__["data"][0]
+        low, high = _extent(array)
+        base = LOWEST + len(self.buffers) * WINDOW + MIDDLE + real % ALIGNMENT
+        buffer = Buffer(name, array, base, base + low, base + high)
+        if array.size:
+            buffer.span = _bytes(array, low, high)
+            if high - low != array.nbytes:
+                buffer.inside = _inside(array, low, high)
+        self.buffers.append(buffer)
+        return base
+
+    def virtual(self, addresses: Array) -> Array:
+        """Addresses as programs use them, from real ones that were read from memory.
+
+        Those that are virtual already, or belong to no array that is known, stay what they are.
+        """
+        found, where = np.unique(addresses, return_inverse=True)
+        mapped = np.array([self._virtual(int(address)) for address in found], np.int64)
+        return mapped[where].reshape(addresses.shape)
+
+    def _virtual(self, address: int) -> int:
+        for buffer in self.buffers:
+            shift = buffer.origin - buffer.real
+            if buffer.start <= address + shift < buffer.end:
+                return address + shift
+        return address
+
+    def real(self, addresses: Array) -> Array:
+        """Addresses as memory holds them, from those that programs use."""
+        found, where = np.unique(addresses, return_inverse=True)
+        mapped = np.array([self._real(int(address)) for address in found], np.int64)
+        return mapped[where].reshape(addresses.shape)
+
+    def _real(self, address: int) -> int:
+        buffer = self.buffer_at(address)
+        return address if buffer is None else address - buffer.origin + buffer.real
+
+    def buffer_at(self, address: int) -> Buffer | None:
+        """The array in whose window an address lies."""
+        index = (address - LOWEST) >> WINDOW_BITS
+        return self.buffers[index] if 0 <= index < len(self.buffers) else None
+
+    # -- accesses
+
+    def load(
+        self,
+        address: RunValue,
+        mask: Array | None,
+        other: Array | None,
+        element: Scalar | Pointer,
+        shape: tuple[int, ...],
+    ) -> Array:
+        """The elements at some addresses; `other` (or zero) where the mask is false.
+
+        Raises `FaultError`.
+        """
+        dtype = numerics.numpy_dtype(element)
+        window = self.window(address, mask, dtype, shape)
+        if window is None:
+            values = self.gather(address, mask, other, dtype, shape)
+        elif window.part is None:
+            values = window.read()
+        else:
+            values = window.padded(window.read(), other, dtype, shape)
+        return self.virtual(values) if element.is_ptr() else values
+
+    def store(
+        self,
+        address: RunValue,
+        value: Array,
+        mask: Array | None,
+        element: Scalar | Pointer,
+        shape: tuple[int, ...],
+    ) -> None:
+        """Write elements. Of several to one address the last program's last element stays.
+
+        Raises `FaultError` before anything is written.
+        """
+        dtype = numerics.numpy_dtype(element)
+        if element.is_ptr():
+            value = self.real(value)
+        window = self.window(address, mask, dtype, shape)
+        if window is not None and window.distinct(value):
+            self.changed(window.write(value, self.watched))
+            return
+        self.scatter(address, value, mask, dtype, shape)
+
+    def changed(self, really: bool = True) -> None:
+        self.version += really
+
+    # -- affine accesses
+
+    def window(
+        self, address: RunValue, mask: Array | None, dtype: np.dtype[Any], shape: tuple[int, ...]
+    ) -> _Window | None:
+        """The access as a strided window of one array, if it is one and inside that array."""
+        if type(address) is not Affine:
+            return None
+        part: tuple[int, int, int] | None = None
+        if not is_true(mask):
+            assert mask is not None
+            part = _active_run(mask, shape)
+            if part is None:
+                return None
+        base, steps, extents = address.base, address.steps, list(shape)
+        if part is not None:
+            axis, first, count = part
+            if base.shape[axis + 1] != 1:
+                base = base[(slice(None),) * (axis + 1) + (slice(first, first + count),)]
+            else:
+                base = base + first * steps[axis]
+            extents[axis] = count
+            if count == 0:
+                return _Window(np.empty(0, dtype), base, steps, extents, part)
+        below = above = 0
+        for step, extent in zip(steps, extents, strict=True):
+            if step < 0:
+                below += step * (extent - 1)
+            else:
+                above += step * (extent - 1)
+        low, high = int(base.min()) + below, int(base.max()) + above
+        buffer = self.buffer_at(low)
+        size = dtype.itemsize
+        if (
+            buffer is None
+            or low < buffer.start
+            or high + size > buffer.end
+            or buffer.inside is not None
+            or any(step % size for step in steps)
+        ):
+            return None
+        offsets = base - buffer.start
+        if size > 1:
+            if (offsets & (size - 1)).any():
+                return None
+            offsets //= size
+        return _Window(
+            buffer.typed(dtype), offsets, tuple(step // size for step in steps), extents, part
+        )
+
+    # -- accesses by address
+
+    def gather(
+        self,
+        address: RunValue,
+        mask: Array | None,
+        other: Array | None,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> Array:
+        addresses = array_of(address)
+        groups = self.groups(addresses, mask, dtype, shape)
+        if len(groups) == 1 and groups[0].lanes is None:
+            group = groups[0]
+            return group.flat[group.index]
+        extents = np.broadcast_shapes(
+            addresses.shape,
+            () if mask is None else mask.shape,
+            () if other is None else other.shape,
+        )
+        if len(groups) == 1:
+            group = groups[0]
+            values = group.flat[group.index]
+            fill = np.zeros(1, dtype) if other is None else other
+            return np.where(group.lanes, values, fill)
+        values = np.zeros(extents, dtype)
+        if other is not None:
+            values[...] = other
+        for group in groups:
+            lanes = np.broadcast_to(group.lanes, extents)  # type: ignore[arg-type]
+            values[lanes] = group.flat[np.broadcast_to(group.index, extents)[lanes]]
+        return values
+
+    def scatter(
+        self,
+        address: RunValue,
+        value: Array,
+        mask: Array | None,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> None:
+        addresses = array_of(address)
+        groups = self.groups(addresses, mask, dtype, shape)
+        programs = max(addresses.shape[0], value.shape[0], 1 if mask is None else mask.shape[0])
+        extents = (programs, *shape)
+        values = np.broadcast_to(value, extents)
+        for group in groups:
+            index = np.broadcast_to(group.index, extents)
+            if group.lanes is None:
+                index, chosen = index.ravel(), values.ravel()
+            else:
+                lanes = np.broadcast_to(group.lanes, extents)
+                index, chosen = index[lanes], values[lanes]
+            if self.watched:
+                before = group.flat[index].tobytes()
+                group.flat[index] = chosen
+                self.changed(group.flat[index].tobytes() != before)
+            else:
+                group.flat[index] = chosen
+                self.changed()
+
+    def groups(
+        self,
+        addresses: Array,
+        mask: Array | None,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> list[_Group]:
+        """The active lanes of an access, by array, with the index of each in the array's flat view.
+
+        Raises `FaultError` if any active lane lies outside its array.
+        """
+        lanes = None if is_true(mask) else mask
+        if lanes is None:
+            low, high = int(addresses.min()), int(addresses.max())
+        else:
+            if not lanes.any():
+                return [_Group(np.zeros(1, dtype), np.zeros((1,) * addresses.ndim, np.intp), lanes)]
+            if lanes.shape != addresses.shape:
+                addresses, lanes = np.broadcast_arrays(addresses, lanes)
+            active = addresses[lanes]
+            low, high = int(active.min()), int(active.max())
+        if low >> WINDOW_BITS == high >> WINDOW_BITS:
+            return [self.group(addresses, lanes, low, high, dtype, shape)]
+        groups = []
+        windows = addresses >> WINDOW_BITS
+        everything = np.True_ if lanes is None else lanes
+        for number in np.unique(windows if lanes is None else windows[lanes]):
+            own = (windows == number) & everything
+            mine = addresses[own]
+            groups.append(
+                self.group(addresses, own, int(mine.min()), int(mine.max()), dtype, shape)
+            )
+        return groups
+
+    def group(
+        self,
+        addresses: Array,
+        lanes: Array | None,
+        low: int,
+        high: int,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> _Group:
+        buffer = self.buffer_at(low)
+        size = dtype.itemsize
+        if buffer is None or low < buffer.start or high + size > buffer.end:
+            self.fault(addresses, lanes, dtype, shape)
+        assert buffer is not None
+        index = addresses - buffer.start
+        if size > 1:
+            odd = index & (size - 1)
+            if (odd if lanes is None else odd[lanes]).any():
+                self.fault(addresses, lanes, dtype, shape)
+            index //= size
+        if lanes is not None:
+            index = np.where(lanes, index, 0)
+        if buffer.inside is not None:
+            held = buffer.inside[index * size // buffer.array.itemsize]
+            if not (held if lanes is None else held[lanes]).all():
+                self.fault(addresses, lanes, dtype, shape)
+        return _Group(buffer.typed(dtype), index, lanes)
+
+    def fault(
+        self,
+        addresses: Array,
+        lanes: Array | None,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> None:
+        """Raise `FaultError` for the first lane, in program order, that is outside."""
+        extents = addresses.shape[:1] + shape
+        if lanes is not None:
+            extents = np.broadcast_shapes(extents, lanes.shape)
+        spread = np.broadcast_to(addresses, extents)
+        active = np.ones(extents, bool) if lanes is None else np.broadcast_to(lanes, extents)
+        wrong = active & ~self.valid(spread, dtype.itemsize)
+        row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), extents))
+        place = (row, *lane)
+        raise FaultError(row, tuple(lane), int(spread[place]), int(wrong.sum()), int(active.sum()))
+
+    def valid(self, addresses: Array, size: int) -> Array:
+        """Which addresses have `size` bytes inside an array, aligned to `size`."""
+        good = np.zeros(addresses.shape, bool)
+        windows = addresses >> WINDOW_BITS
+        for number in np.unique(windows):
+            buffer = self.buffer_at(int(number) << WINDOW_BITS)
+            if buffer is None:
+                continue
+            here = (windows == number) & (addresses >= buffer.start)
+            here &= addresses + size <= buffer.end
+            here &= (addresses - buffer.start) % size == 0
+            if buffer.inside is not None:
+                index = np.where(here, (addresses - buffer.start) // buffer.array.itemsize, 0)
+                here &= buffer.inside[index]
+            good |= here
+        return good
+
+
+@dataclass
+class _Group:
+    """Lanes of one access that fall into one array.
+
+    `flat[index]` where `lanes` (None: everywhere).
+    """
+
+    flat: Array
+    index: Array
+    lanes: Array | None
+
+
+@dataclass
+class _Window:
+    """An access as `flat[offsets + sum(steps[k] * i_k)]` for i_k below `extents[k]`.
+
+    `part` is (axis, first, count) if the access covers only that run of one axis of its tile.
+    """
+
+    flat: Array
+    offsets: Array
+    steps: tuple[int, ...]
+    extents: Sequence[int]
+    part: tuple[int, int, int] | None
+
+    def view(self) -> Array | None:
+        """The elements as a view of the array, if the programs too stand at even distances."""
+        offsets = self.offsets
+        distance = 0
+        if offsets.size != 1:
+            if offsets.size != offsets.shape[0]:
+                return None
+            line = offsets.reshape(-1)
+            distance = int(line[1] - line[0])
+            if len(line) > 2 and (np.diff(line) != distance).any():
+                return None
+        size = self.flat.itemsize
+        extents = [e if step else 1 for e, step in zip(self.extents, self.steps, strict=True)]
+        return as_strided(
+            self.flat[int(offsets.flat[0]) :],
+            (offsets.shape[0], *extents),
+            (distance * size, *(step * size for step in self.steps)),
+        )
+
+    def rows(self) -> tuple[Array, Array, tuple[int, ...]]:
+        """What reads the access row by row: `view[places].transpose(order)`.
+
+        The view has a window at every place of the array.
+        """
+        size = self.flat.itemsize
+        moving = [axis for axis, step in enumerate(self.steps) if step]
+        still = [axis for axis, step in enumerate(self.steps) if not step]
+        windows = as_strided(
+            self.flat,
+            (len(self.flat), *(self.extents[axis] for axis in moving)),
+            (size, *(self.steps[axis] * size for axis in moving)),
+        )
+        places = self.offsets.squeeze(tuple(axis + 1 for axis in moving))
+        order = [0] * (1 + len(self.steps))
+        for position, axis in enumerate(still):
+            order[axis + 1] = 1 + position
+        for position, axis in enumerate(moving):
+            order[axis + 1] = 1 + len(still) + position
+        return windows, places, tuple(order)
+
+    def read(self) -> Array:
+        """The elements, an array of their own."""
+        if not self.flat.size:
+            return np.empty((1, *self.extents), self.flat.dtype)
+        view = self.view()
+        if view is not None:
+            return view.copy()
+        windows, places, order = self.rows()
+        return windows[places].transpose(order)
+
+    def distinct(self, value: Array) -> bool:
+        """Whether all elements have addresses of their own, so that their order does not matter."""
+        if not self.flat.size:
+            return True
+        size = [(abs(step), e) for step, e in zip(self.steps, self.extents, strict=True) if e > 1]
+        for axis, step in enumerate(self.steps):
+            if step == 0 and self.extents[axis] > 1 and self.offsets.shape[axis + 1] == 1:
+                return False
+        moving = sorted(pair for pair in size if pair[0])
+        reach = 1
+        for step, extent in moving:
+            if step < reach:
+                return False
+            reach = step * (extent - 1) + reach
+        places = self.offsets.reshape(-1)
+        if len(places) == 1:
+            return value.shape[0] == 1
+        gaps = np.diff(places)
+        if (gaps >= reach).all() or (-gaps >= reach).all():
+            return True
+        return bool((np.diff(np.sort(places)) >= reach).all())
+
+    def write(self, value: Array, compare: bool) -> bool:
+        """Store the values; whether anything changed (taken for granted unless `compare`)."""
+        if not self.flat.size:
+            return False
+        if self.part is not None:
+            axis, first, count = self.part
+            if value.shape[axis + 1] != 1:
+                value = value[(slice(None),) * (axis + 1) + (slice(first, first + count),)]
+        before = self.read().tobytes() if compare else b""
+        view = self.view()
+        if view is not None and view.shape[1:] == tuple(self.extents):
+            view[...] = value
+        else:
+            windows, places, order = self.rows()
+            extents = (self.offsets.shape[0], *self.extents)
+            inverse = np.argsort(order)
+            windows[places] = np.broadcast_to(value, extents).transpose(inverse)
+        return not compare or self.read().tobytes() != before
+
+    def padded(
+        self, values: Array, other: Array | None, dtype: np.dtype[Any], shape: tuple[int, ...]
+    ) -> Array:
+        """The values of the active run in a tile that holds `other` elsewhere."""
+        assert self.part is not None
+        axis, first, count = self.part
+        fill = np.zeros((1,) * (1 + len(shape)), dtype) if other is None else other
+        extents = np.broadcast_shapes(
+            (*values.shape[: axis + 1], 1, *values.shape[axis + 2 :]), fill.shape
+        )
+        extents = (*extents[: axis + 1], shape[axis], *extents[axis + 2 :])
+        whole = np.empty(extents, dtype)
+        whole[...] = fill
+        whole[(slice(None),) * (axis + 1) + (slice(first, first + count),)] = values
+        return whole
+
+
+def _active_run(mask: Array, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """(axis, first, count) of a mask that is one run along one axis in all programs alike."""
+    if mask.shape[0] != 1:
+        return None
+    varying = [axis for axis in range(len(shape)) if mask.shape[axis + 1] != 1]
+    if len(varying) > 1 or not shape:
+        return None
+    axis = varying[0] if varying else len(shape) - 1
+    line = mask.reshape(-1)
+    if not varying:
+        return (axis, 0, 0) if not line[0] else None
+    first = int(line.argmax())
+    count = int(line.sum())
+    if count and not line[first : first + count].all():
+        return None
+    return axis, first, count
+
+
+def _extent(array: Array) -> tuple[int, int]:
+    """The bytes that an array covers, relative to its first element.
+
+    From low, up to without high.
+    """
+    if array.size == 0:
+        return 0, 0
+    low = high = 0
+    for extent, stride in zip(array.shape, array.strides, strict=True):
+        reach = stride * (extent - 1)
+        if reach < 0:
+            low += reach
+        else:
+            high += reach
+    return low, high + array.itemsize
+
+
+def _bytes(array: Array, low: int, high: int) -> Array:
+    """All bytes from `low` to `high` around the first element, as a view of the array's memory."""
+    upwards = (slice(None, None, -1) if s < 0 else slice(None) for s in array.strides)
+    corner = array[(..., *upwards)]
+    writeable = bool(array.flags.writeable)
+    first = as_strided(corner, (1,), (array.itemsize,), writeable=writeable)
+    return as_strided(first.view(np.uint8), (high - low,), (1,), writeable=writeable)
+
+
+def _inside(array: Array, low: int, high: int) -> Array:
+    """Which elements of the span belong to a view that leaves some out."""
+    size = array.itemsize
+    grid = np.zeros((), np.int64)
+    for extent, stride in zip(array.shape, array.strides, strict=True):
+        grid = np.add.outer(grid, np.arange(extent, dtype=np.int64) * stride)
+    inside = np.zeros((high - low) // size, bool)
+    inside[(grid.ravel() - low) // size] = True
+    return inside

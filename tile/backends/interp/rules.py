@@ -1,0 +1,223 @@
+"""What the operations with effects do.
+
+Each rule makes, from an operation, what its instruction runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tile.backends.interp import atomics
+from tile.backends.interp.code import Rules, Run, pure
+from tile.backends.interp.memory import FaultError
+from tile.backends.interp.report import first_false, out_of_bounds
+from tile.backends.interp.values import Array, RunValue, array_of, is_true, spread
+from tile.backends.interp.wave import Wave
+from tile.errors import DeviceAssertionError
+from tile.ir import numerics
+from tile.ir.core import Operation
+from tile.ir.opdef import OpDef
+from tile.ir.ops import arith, debug, memory, program
+from tile.ir.ops.memory import pointee
+from tile.ir.types import Scalar
+
+RULES: Rules = {}
+
+
+def rule(defn: OpDef) -> Callable[[Callable[[Operation], Run]], Callable[[Operation], Run]]:
+    """Declare the rule of an operation."""
+
+    def declare(make: Callable[[Operation], Run]) -> Callable[[Operation], Run]:
+        RULES[defn] = make
+        return make
+
+    return declare
+
+
+@rule(program.program_id)
+def program_id(op: Operation) -> Run:
+    axis = op["axis"]
+
+    def run(wave: Wave) -> Array:
+        return wave.launch.coordinate(wave.programs, axis)
+
+    return run
+
+
+@rule(program.num_programs)
+def num_programs(op: Operation) -> Run:
+    axis = op["axis"]
+
+    def run(wave: Wave) -> Array:
+        return np.full(1, wave.launch.grid[axis], np.int32)
+
+    return run
+
+
+@rule(memory.load)
+def load(op: Operation) -> Run:
+    ptr = op.inputs[0].type
+    element, shape = pointee("load", ptr), ptr.shape
+
+    def run(wave: Wave, address: RunValue, mask: RunValue | None, other: RunValue | None) -> Array:
+        try:
+            return wave.launch.memory.load(address, _array(mask), _array(other), element, shape)
+        except FaultError as fault:
+            raise out_of_bounds(wave, "reads", fault, element.itemsize) from None
+
+    return run
+
+
+@rule(memory.store)
+def store(op: Operation) -> Run:
+    ptr = op.inputs[0].type
+    element, shape = pointee("store", ptr), ptr.shape
+
+    def run(wave: Wave, address: RunValue, value: RunValue, mask: RunValue | None) -> None:
+        try:
+            wave.launch.memory.store(address, array_of(value), _array(mask), element, shape)
+        except FaultError as fault:
+            raise out_of_bounds(wave, "writes", fault, element.itemsize) from None
+
+    return run
+
+
+def _array(value: RunValue | None) -> Array | None:
+    return None if value is None else array_of(value)
+
+
+@rule(memory.atomic_rmw)
+def atomic_rmw(op: Operation) -> Run:
+    kind = op["kind"]
+    used = bool(op.result.uses)
+
+    def apply(flat: Array, index: Array, value: Array) -> Array | None:
+        if used:
+            return atomics.exchange(flat, index, value, kind)
+        atomics.update(flat, index, value, kind)
+        return None
+
+    def run(wave: Wave, address: RunValue, value: RunValue, mask: RunValue | None) -> Array:
+        return _atomic(wave, op, apply, address, mask, value)
+
+    return run
+
+
+@rule(memory.atomic_cas)
+def atomic_cas(op: Operation) -> Run:
+    def run(wave: Wave, address: RunValue, expected: RunValue, value: RunValue) -> Array:
+        return _atomic(wave, op, atomics.compare_and_swap, address, None, expected, value)
+
+    return run
+
+
+def _atomic(
+    wave: Wave,
+    op: Operation,
+    apply: Callable[..., Array | None],
+    address: RunValue,
+    mask: RunValue | None,
+    *operands: RunValue,
+) -> Array:
+    """Do an atomic operation in every program of the wave, one after the other."""
+    ptr = op.inputs[0].type
+    element, shape = pointee("atomic", ptr), ptr.shape
+    assert isinstance(element, Scalar)
+    dtype = numerics.numpy_dtype(element)
+    space = wave.launch.memory
+    programs = len(wave)
+    addresses = spread(address, shape, programs)
+    lanes = None if mask is None or is_true(array_of(mask)) else spread(mask, shape, programs)
+    values = [spread(operand, shape, programs) for operand in operands]
+    result = np.zeros(addresses.shape, dtype)
+    try:
+        groups = space.groups(addresses, lanes, dtype, shape)
+    except FaultError as fault:
+        raise out_of_bounds(wave, "updates", fault, element.itemsize) from None
+    for group in groups:
+        active = np.ones(addresses.shape, bool) if group.lanes is None else group.lanes
+        active = np.broadcast_to(active, addresses.shape)
+        index = np.broadcast_to(group.index, addresses.shape)[active]
+        touched = np.unique(index) if space.watched else None
+        before = None if touched is None else group.flat[touched].tobytes()
+        old = apply(group.flat, index, *(value[active] for value in values))
+        if old is not None:
+            result[active] = old
+        space.changed(touched is None or group.flat[touched].tobytes() != before)
+    return result
+
+
+@rule(memory.barrier)
+def barrier(op: Operation) -> Run:
+    return lambda wave: None
+
+
+@rule(debug.assume)
+def assume(op: Operation) -> Run:
+    return lambda wave, condition: None
+
+
+@rule(arith.bitcast)
+def bitcast(op: Operation) -> Run:
+    run = pure(op)
+    source, result = op.inputs[0].type.element, op.result.type.element
+    if source.is_ptr() or not result.is_ptr():
+        return run
+
+    def to_pointer(wave: Wave, value: RunValue) -> Array:
+        return wave.launch.memory.virtual(array_of(run(wave, value)))
+
+    return to_pointer
+
+
+@rule(debug.device_assert)
+def device_assert(op: Operation) -> Run:
+    message = op["message"]
+
+    def run(wave: Wave, condition: RunValue, mask: RunValue | None) -> None:
+        holds = array_of(condition)
+        if mask is not None:
+            holds = holds | ~array_of(mask)
+        if holds.all():
+            return
+        row, *lane = first_false(holds)
+        where = wave.launch.program(int(wave.programs[row]))
+        place = f"element {lane} of the tile, in {where}" if lane else f"in {where}"
+        raise DeviceAssertionError(
+            f"device_assert failed in `{wave.launch.name}`" + (f": {message}" if message else ""),
+            notes=[place],
+        )
+
+    return run
+
+
+@rule(debug.device_print)
+def device_print(op: Operation) -> Run:
+    return partial(_print, op)
+
+
+def _print(op: Operation, wave: Wave, *values: RunValue) -> None:
+    shapes = [value.type.shape for value in op.inputs]
+    arrays = [spread(v, shape, len(wave)) for v, shape in zip(values, shapes, strict=True)]
+    for row, program_index in enumerate(wave.programs):
+        coordinates = wave.launch.coordinates(int(program_index))
+        head = f"pid {coordinates} {op['prefix']}"
+        texts = [_text(array[row], op["hex"]) for array in arrays]
+        sys.stdout.write(" ".join([head, *texts]) + "\n")
+
+
+def _text(value: Any, in_hex: bool) -> str:
+    if in_hex:
+        bits = np.asarray(value)
+        if bits.dtype.kind not in "iub":
+            bits = bits.view(f"u{bits.itemsize}")
+        width = 2 * bits.itemsize
+        mask = (1 << (8 * bits.itemsize)) - 1
+        spell = {"all": lambda v: f"0x{int(v) & mask:0{width}x}"}
+        return np.array2string(bits, formatter=spell, threshold=sys.maxsize)  # type: ignore[arg-type]
+    return np.array2string(np.asarray(value), threshold=sys.maxsize)

@@ -1,0 +1,137 @@
+"""Decides which wave runs next, so that every program that can go on does, and a deadlock is found.
+
+The grid is cut into chunks of programs that start as one wave each. One wave runs at a time, in
+order of program where it can be chosen. When no wave is ready:
+
+1. those that wait for a change of memory are ready again if memory has changed;
+2. else a join is broken: programs that wait for others to catch up go on without them;
+3. else the next chunk starts, since a program may wait for one that has not started;
+4. else nobody can ever go on: a deadlock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tile.backends.interp.machine import Machine, Then
+from tile.backends.interp.wave import Join, Wave
+from tile.errors import DeadlockError
+
+if TYPE_CHECKING:
+    from tile.backends.interp.launch import Launch
+
+# Turns that waves give away with nobody else to take them, after which the next chunk starts
+# beside them.
+IDLE_TURNS = 16
+
+
+class Scheduler:
+    """Runs all waves of a launch."""
+
+    def __init__(self, launch: Launch, chunks: Iterator[Wave]) -> None:
+        self.launch = launch
+        self.chunks = chunks
+        self.queue: deque[Wave] = deque()
+        self.parked: list[Wave] = []
+        self.joins: dict[Join, None] = {}
+        self.machine = Machine(self)
+        self.running: Wave | None = None
+        self.idle = 0
+
+    def ready(self, wave: Wave) -> None:
+        """A wave can run."""
+        self.queue.append(wave)
+
+    def open(self, join: Join) -> None:
+        """Programs begin to wait at a join."""
+        self.joins[join] = None
+
+    def close(self, join: Join) -> None:
+        """Nobody waits there any more."""
+        self.joins.pop(join, None)
+
+    def run(self) -> None:
+        """Run all programs to their end. Raises `DeadlockError`."""
+        while True:
+            wave = self.next()
+            if wave is None:
+                return
+            self.running = wave
+            then = self.machine.run(wave)
+            if then is Then.PARK:
+                self.parked.append(wave)
+            elif then is Then.YIELD:
+                self.rotate(wave)
+            else:
+                self.idle = 0
+
+    def rotate(self, wave: Wave) -> None:
+        """Put a wave that gave its turn away behind all others."""
+        others = bool(self.queue)
+        self.queue.append(wave)
+        if others:
+            return
+        if self.wake():
+            return
+        self.idle += 1
+        if self.idle >= IDLE_TURNS:
+            self.idle = 0
+            if not self.unjoin():
+                self.start()
+
+    def next(self) -> Wave | None:
+        """The wave to run, or None when all programs have ended."""
+        while not self.queue:
+            if self.wake() or self.unjoin() or self.start():
+                continue
+            if self.parked:
+                self.deadlock()
+            return None
+        return self.queue.popleft()
+
+    def wake(self) -> bool:
+        """Make those ready that waited for a change of memory which has come."""
+        version = self.launch.memory.version
+        awake = [w for w in self.parked if w.parked not in (version, -1)]
+        if awake:
+            self.parked = [w for w in self.parked if w.parked in (version, -1)]
+            self.queue.extend(sorted(awake, key=lambda w: int(w.programs[0])))
+        return bool(awake)
+
+    def unjoin(self) -> bool:
+        """Break the youngest join at which programs wait."""
+        for join in reversed(self.joins):
+            if join.arrivals:
+                self.close(join)
+                self.machine.release(join)
+                return True
+        return False
+
+    def start(self) -> bool:
+        """Start the next chunk."""
+        wave = next(self.chunks, None)
+        if wave is not None:
+            self.queue.append(wave)
+        return wave is not None
+
+    def deadlock(self) -> None:
+        wave = self.parked[0]
+        launch = self.launch
+        frame = next(f for f in reversed(wave.frames) if f.loop is not None)
+        assert frame.instruction is not None
+        waiting = sum(map(len, self.parked))
+        program = launch.program(int(wave.programs[0]))
+        error = DeadlockError(
+            f"deadlock: {waiting} of {launch.programs} programs of `{launch.name}` wait in a loop "
+            f"that nothing can end; nobody is left to change what they wait for",
+            loc=frame.instruction.op.loc,
+            notes=[f"the first that waits is {program}"],
+        )
+        for other in self.parked[1:4]:
+            instruction = other.instruction()
+            if instruction is not None:
+                place = launch.program(int(other.programs[0]))
+                error.notes.append(f"also waiting: {place}, at {instruction.op.loc}")
+        raise error

@@ -1,0 +1,175 @@
+"""What a value is while a kernel runs: an array over all programs, or an affine index.
+
+The array of a value of shape (m, n) has axes (program, m, n). An axis of extent 1 stands for a
+value that does not change along it, whatever extent the type says: values that are equal in all
+programs are kept once, a splat costs nothing, and NumPy's broadcasting does the rest. A scalar
+has the program axis alone.
+
+Index arithmetic makes up most operations of a kernel and little of its meaning, so integers and
+pointers that grow evenly along axes of the tile are kept as an `Affine`:
+
+    value[p, i, j] = base[p, i, j] + steps[0] * i + steps[1] * j
+
+with a `base` that has extent 1 wherever it can. `x + tl.arange(0, 1024)` is then one number a
+program, whatever the size of the tile; and a load through such a pointer is a strided view
+instead of a gather.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Rows: TypeAlias = npt.NDArray[np.intp]
+
+TRUE = np.ones(1, np.bool_)
+
+
+class Affine:
+    """Integers or addresses that are affine in the indices of their tile; see the top of the file.
+
+    `base` is int64; `shape` is the tile's; `dtype` that of the array it stands for. Integers hold
+    a bound on their values in `low` and `high`, by which a rule knows that arithmetic did not
+    wrap; addresses have none.
+    """
+
+    __slots__ = ("_array", "base", "dtype", "high", "low", "shape", "steps")
+
+    def __init__(
+        self,
+        base: Array,
+        steps: tuple[int, ...],
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        low: int = 0,
+        high: int = 0,
+    ) -> None:
+        self.base = base
+        self.steps = steps
+        self.shape = shape
+        self.dtype = dtype
+        self.low = low
+        self.high = high
+        self._array: Array | None = None
+
+    def array(self) -> Array:
+        """The elements themselves; computed once."""
+        if self._array is None:
+            self._array = self._expand().astype(self.dtype, copy=False)
+        return self._array
+
+    def _expand(self) -> Array:
+        total = self.base
+        rank = len(self.shape)
+        for axis, step in enumerate(self.steps):
+            if step:
+                extent = self.shape[axis]
+                ramp = np.arange(0, step * extent, step, dtype=np.int64)
+                total = total + ramp.reshape((extent,) + (1,) * (rank - axis - 1))
+        return total
+
+    def span(self) -> tuple[int, int]:
+        """How far elements lie below and above their base."""
+        below = above = 0
+        for step, extent in zip(self.steps, self.shape, strict=True):
+            reach = step * (extent - 1)
+            if reach < 0:
+                below += reach
+            else:
+                above += reach
+        return below, above
+
+    def folded(self) -> Affine:
+        """The same value, with steps along axes on which the base varies moved into the base."""
+        steps, base, rank = list(self.steps), self.base, len(self.shape)
+        for axis, step in enumerate(steps):
+            if step and base.shape[axis + 1] != 1:
+                extent = self.shape[axis]
+                ramp = np.arange(0, step * extent, step, dtype=np.int64)
+                base = base + ramp.reshape((extent,) + (1,) * (rank - axis - 1))
+                steps[axis] = 0
+        if base is self.base:
+            return self
+        return Affine(base, tuple(steps), self.shape, self.dtype, self.low, self.high)
+
+
+RunValue: TypeAlias = Array | Affine
+
+
+def array_of(value: RunValue) -> Array:
+    """The value as an array, axes of extent 1 left as they are."""
+    return value.array() if type(value) is Affine else value  # type: ignore[return-value]
+
+
+def full(value: RunValue, shape: tuple[int, ...]) -> Array:
+    """The value as an array of the tile's whole shape; the program axis is left as it is."""
+    array = array_of(value)
+    wanted = array.shape[:1] + shape
+    return array if array.shape == wanted else np.broadcast_to(array, wanted)
+
+
+def spread(value: RunValue, shape: tuple[int, ...], programs: int) -> Array:
+    """The value as an array of the tile's whole shape over all programs (a view)."""
+    return np.broadcast_to(array_of(value), (programs, *shape))
+
+
+def is_true(mask: Array | None) -> bool:
+    """Whether a mask is true everywhere and known to be at no cost."""
+    return mask is None or (mask.size == 1 and bool(mask.flat[0]))
+
+
+def take(value: RunValue, rows: Rows) -> RunValue:
+    """The value in some of the programs."""
+    if type(value) is Affine:
+        if value.base.shape[0] == 1:
+            return value
+        base = value.base[rows]
+        return Affine(base, value.steps, value.shape, value.dtype, value.low, value.high)
+    assert isinstance(value, np.ndarray)
+    return value if value.shape[0] == 1 else value[rows]
+
+
+def merge(parts: Sequence[tuple[Rows, RunValue]], programs: int) -> RunValue:
+    """One value from its parts in disjoint sets of programs that make up all `programs`."""
+    first = parts[0][1]
+    if all(value is first for _, value in parts) and _uniform(first):
+        return first
+    if all(
+        type(value) is Affine and value.steps == first.steps  # type: ignore[union-attr]
+        for _, value in parts
+    ):
+        affine = [(rows, value) for rows, value in parts if type(value) is Affine]
+        model = affine[0][1]
+        base = _merge_arrays([(rows, value.base) for rows, value in affine], programs)
+        low = min(value.low for _, value in affine)
+        high = max(value.high for _, value in affine)
+        return Affine(base, model.steps, model.shape, model.dtype, low, high)
+    return _merge_arrays([(rows, array_of(value)) for rows, value in parts], programs)
+
+
+def _uniform(value: RunValue) -> bool:
+    return (value.base if type(value) is Affine else value).shape[0] == 1  # type: ignore[union-attr]
+
+
+def _merge_arrays(parts: Sequence[tuple[Rows, Array]], programs: int) -> Array:
+    arrays = [array for _, array in parts]
+    shape = (
+        programs,
+        *(max(extents) for extents in zip(*(a.shape[1:] for a in arrays), strict=True)),
+    )
+    merged = np.empty(shape, arrays[0].dtype)
+    for rows, array in parts:
+        merged[rows] = array
+    return merged
+
+
+def same(a: RunValue, b: RunValue) -> bool:
+    """Whether two values are equal in every bit of every program."""
+    if a is b:
+        return True
+    x, y = np.broadcast_arrays(array_of(a), array_of(b))
+    return x.tobytes() == y.tobytes()

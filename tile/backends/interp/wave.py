@@ -1,0 +1,182 @@
+"""Programs that run together: where they stand and what their registers hold.
+
+A wave is a set of programs at one place in the code. Where they disagree on a condition the wave
+is forked: its children run each with some of the programs, and meet again at a `Join` behind the
+region, so that programs part for no longer than they must. A child copies nothing when it is
+forked; it fetches from its parent, which stands still meanwhile, what it comes to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tile.backends.interp.code import ABSENT, BlockCode, FunctionCode, Instruction
+from tile.backends.interp.values import Rows, RunValue, merge, take
+
+if TYPE_CHECKING:
+    from tile.backends.interp.launch import Launch
+
+
+class Activation:
+    """The registers of one call of a function, for the programs of one wave."""
+
+    __slots__ = ("function", "parent", "registers", "rows")
+
+    def __init__(
+        self, function: FunctionCode, parent: Activation | None = None, rows: Rows | None = None
+    ) -> None:
+        self.function = function
+        self.registers: list[RunValue | None] = [None] * function.registers
+        self.parent = parent
+        self.rows = rows  # the programs of this activation among the parent's
+
+    def read(self, register: int) -> RunValue | None:
+        """The value of a register; None for an operand that is absent."""
+        if register == ABSENT:
+            return None
+        value = self.registers[register]
+        if value is None:
+            assert self.parent is not None, "a register was never written"
+            assert self.rows is not None
+            outer = self.parent.read(register)
+            assert outer is not None
+            value = self.registers[register] = take(outer, self.rows)
+        return value
+
+    def among(self, rows: Rows) -> Activation:
+        """The same registers for some of the programs."""
+        among = Activation(
+            self.function, self.parent, None if self.rows is None else self.rows[rows]
+        )
+        among.registers = [None if v is None else take(v, rows) for v in self.registers]
+        return among
+
+
+@dataclass(eq=False)
+class Loop:
+    """A running `for` or `while`."""
+
+    carried: list[RunValue]  # between iterations; while the body runs its registers hold them
+    index: Any = None  # of a `for`: an int, or an array where bounds differ between programs
+    upper: Any = None
+    step: Any = None
+    previous: list[RunValue] | None = None  # what the running iteration of a `while` began with
+    version: int = -1  # of memory, when the last iteration ended
+    turns: int = 0  # iterations since a program left the loop
+
+    def among(self, rows: Rows) -> Loop:
+        """The loop for some of its programs."""
+        bounds = (self.index, self.upper, self.step)
+        if isinstance(self.index, np.ndarray):
+            bounds = tuple(take(b, rows) for b in bounds)  # type: ignore[assignment]
+        previous = None if self.previous is None else [take(v, rows) for v in self.previous]
+        carried = [take(v, rows) for v in self.carried]
+        return Loop(carried, *bounds, previous, self.version, self.turns)
+
+
+@dataclass(eq=False)
+class Frame:
+    """A place inside a block, and what to do at its end."""
+
+    activation: Activation
+    block: BlockCode
+    instruction: Instruction | None = None  # whose region, or call, this is
+    loop: Loop | None = None
+    join: Join | None = None
+    pc: int = 0
+
+    def among(self, rows: Rows, activation: Activation) -> Frame:
+        """The frame for some of its programs."""
+        loop = None if self.loop is None else self.loop.among(rows)
+        return Frame(activation, self.block, self.instruction, loop, self.join, self.pc)
+
+
+class Wave:
+    """Programs that run together. `programs` are their sorted indices in the grid."""
+
+    def __init__(self, launch: Launch, programs: Rows, frames: list[Frame]) -> None:
+        self.launch = launch
+        self.programs = programs
+        self.frames = frames
+        self.parked: int | None = None  # the version of memory that this wave waits to see change
+
+    def __len__(self) -> int:
+        return len(self.programs)
+
+    def fork(self, rows: Rows) -> Wave:
+        """A wave of some of the programs at the same place.
+
+        This wave must not run while it lives.
+        """
+        return self._among(rows, lambda outer: Activation(outer.function, outer, rows))
+
+    def split(self, rows: Rows) -> Wave:
+        """A wave of some of the programs that shares nothing with this one, which may run on."""
+        return self._among(rows, lambda outer: outer.among(rows))
+
+    def _among(self, rows: Rows, make: Callable[[Activation], Activation]) -> Wave:
+        made: dict[int, Activation] = {}
+        frames = []
+        for frame in self.frames:
+            outer = frame.activation
+            if id(outer) not in made:
+                made[id(outer)] = make(outer)
+            frames.append(frame.among(rows, made[id(outer)]))
+        return Wave(self.launch, self.programs[rows], frames)
+
+    def restrict(self, rows: Rows) -> None:
+        """Keep only some of the programs."""
+        rest = self.split(rows)
+        self.programs, self.frames = rest.programs, rest.frames
+
+    def instruction(self) -> Instruction | None:
+        """The instruction at which the wave stands."""
+        frame = self.frames[-1]
+        if frame.pc < len(frame.block.instructions):
+            return frame.block.instructions[frame.pc]
+        return None
+
+
+@dataclass(eq=False)
+class Join:
+    """Where the children of a wave meet again: behind an `if` or a loop of the waiting `wave`.
+
+    A join may be broken when nothing else can run: those that arrived go on without the rest, and
+    the rest on their own later. That is what lets a program that left a spin loop release its
+    lock.
+    """
+
+    wave: Wave
+    instruction: Instruction
+    arrivals: list[tuple[Rows, list[RunValue]]] = field(default_factory=list)
+    count: int = 0
+    broken: bool = False
+
+    def arrive(self, programs: Rows, values: list[RunValue]) -> bool:
+        """Take the results of some programs; whether they were the last."""
+        rows = np.searchsorted(self.wave.programs, programs)
+        self.arrivals.append((rows, values))
+        self.count += len(programs)
+        return self.count == len(self.wave)
+
+    def results(self) -> list[RunValue]:
+        """The results of all programs that arrived, in order of program."""
+        rows = np.concatenate([r for r, _ in self.arrivals])
+        place = np.argsort(np.argsort(rows))
+        parts = []
+        start = 0
+        for r, values in self.arrivals:
+            parts.append((place[start : start + len(r)], values))
+            start += len(r)
+        return [
+            merge([(r, values[i]) for r, values in parts], len(rows))
+            for i in range(len(self.instruction.results))
+        ]
+
+    def arrived(self) -> Rows:
+        """The rows of the waiting wave that arrived."""
+        return np.sort(np.concatenate([r for r, _ in self.arrivals]))

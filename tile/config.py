@@ -1,0 +1,119 @@
+"""Every environment variable that `tile` reads, with its type, default and meaning.
+
+Nothing else in the package looks at the environment. Variables are read at each access, so a test
+or a user may change them at any time; `with config.scope(backend="interp"):` overrides some of
+them for the current thread or task only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tile.errors import ArgumentTypeError, ArgumentValueError
+
+T = TypeVar("T")
+
+_NOTHING: tuple[str, ...] = ()
+
+
+def _flag(text: str) -> bool:
+    return text.lower() not in ("", "0", "false", "no", "off")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.replace(" ", "").split(",") if name)
+
+
+@dataclass(frozen=True)
+class Variable(Generic[T]):
+    """One environment variable, as a descriptor.
+
+    Its override, else its environment value, else its default.
+    """
+
+    name: str
+    parse: Callable[[str], T]
+    default: T
+    doc: str
+
+    def __get__(self, config: Config | None, owner: type) -> T:
+        overrides = {} if config is None else config.overrides
+        if self.name in overrides:
+            value: T = overrides[self.name]
+            return value
+        text = os.environ.get(self.name)
+        if text is None:
+            return self.default
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise ArgumentValueError(
+                f"environment variable {self.name}={text!r} cannot be read: {error}",
+                notes=[self.doc],
+            ) from error
+
+
+class Config:
+    """The settings in force. Attributes are declared below, one to a variable."""
+
+    backend = Variable("TILE_BACKEND", str, "", "backend to run on: interp, nvptx or opencl")
+    chunk_bytes = Variable(
+        "TILE_INTERP_CHUNK",
+        int,
+        1 << 19,
+        "bytes of one tile value over a chunk of programs (interp)",
+    )
+    print_after = Variable(
+        "TILE_PRINT_AFTER",
+        _names,
+        _NOTHING,
+        "passes after which the IR is printed to stderr, or `all`",
+    )
+    dump = Variable("TILE_DUMP", str, "", "folder that gets a numbered IR file after every pass")
+    verify = Variable(
+        "TILE_VERIFY", _flag, False, "verify the IR after every pass, not only at the ends"
+    )
+    timings = Variable("TILE_TIMINGS", _flag, False, "print how long each pass took to stderr")
+    print_autotuning = Variable(
+        "TILE_PRINT_AUTOTUNING",
+        _flag,
+        False,
+        "print the table of timings of each tuning run to stderr",
+    )
+
+    def __init__(self) -> None:
+        self._overrides: ContextVar[dict[str, Any]] = ContextVar("tile_config")
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """Values by variable name that `scope` put in force here."""
+        return self._overrides.get({})
+
+    @classmethod
+    def variables(cls) -> dict[str, Variable[Any]]:
+        """The variables by attribute name."""
+        return {name: v for name, v in vars(cls).items() if isinstance(v, Variable)}
+
+    @contextmanager
+    def scope(self, **values: Any) -> Iterator[None]:
+        """Override settings, by attribute name, inside the `with` block."""
+        known = self.variables()
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ArgumentTypeError(
+                f"no setting named {unknown[0]!r}; there are {', '.join(known)}"
+            )
+        renamed = {known[name].name: value for name, value in values.items()}
+        token = self._overrides.set({**self.overrides, **renamed})
+        try:
+            yield
+        finally:
+            self._overrides.reset(token)
+
+
+config = Config()

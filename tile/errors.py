@@ -1,0 +1,159 @@
+"""Source locations, and every error that `tile` raises.
+
+A `Loc` is a place in the user's Python file together with the chain of calls that led there. Code
+that checks something raises without a location; whoever knows the place (builder, pass manager,
+machine) stamps it with `with stamp(loc):`. An error renders itself as message, source excerpt
+with a caret under the expression, and call chain, so that printing the exception is all a caller
+ever needs to do.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A span of source text: 1-based `line`, 0-based `column`, and the call it was inlined at."""
+
+    file: str
+    line: int
+    column: int = 0
+    end_column: int = 0
+    function: str = ""
+    caller: Loc | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column + 1}"
+
+    def called_from(self, caller: Loc | None) -> Loc:
+        """The same place, reached through one more call, at the outer end of the chain."""
+        if caller is None:
+            return self
+        if self.caller is None:
+            return replace(self, caller=caller)
+        return replace(self, caller=self.caller.called_from(caller))
+
+    def chain(self) -> Iterator[Loc]:
+        """This place, then each call that led to it, innermost first."""
+        place: Loc | None = self
+        while place is not None:
+            yield place
+            place = place.caller
+
+    def excerpt(self) -> str:
+        """The source line with carets under the span, or nothing when the file cannot be read."""
+        text = linecache.getline(self.file, self.line).rstrip("\n")
+        if not text:
+            return ""
+        number = f"{self.line} | "
+        width = max(1, min(self.end_column, len(text)) - self.column)
+        indent = "".join("\t" if c == "\t" else " " for c in text[: self.column])
+        return f"{number}{text}\n{' ' * (len(number) - 2)}| {indent}{'^' * width}"
+
+
+def describe(loc: Loc) -> str:
+    """A location as the lines of a report: place, excerpt, then the chain of calls."""
+    lines: list[str] = []
+    for depth, place in enumerate(loc.chain()):
+        inside = f", in {place.function}" if place.function else ""
+        lines.append(f"{'  at' if depth == 0 else '  called from'} {place}{inside}")
+        excerpt = place.excerpt()
+        if excerpt:
+            lines.extend("    " + line for line in excerpt.splitlines())
+    return "\n".join(lines)
+
+
+class TileError(Exception):
+    """Base of all errors of this package.
+
+    `message` says what was wrong and what would be right, `loc` is the user's place (None until
+    stamped) and `notes` are further facts, one to a line.
+    """
+
+    def __init__(self, message: str, *, loc: Loc | None = None, notes: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.loc = loc
+        self.notes = list(notes)
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.loc is not None:
+            parts.append(describe(self.loc))
+        parts.extend(f"  note: {note}" for note in self.notes)
+        return "\n".join(parts)
+
+
+class TypeRuleError(TileError):
+    """An operation was given operands or attributes that its type rule refuses."""
+
+
+class CompilationError(TileError):
+    """The kernel's Python source is not a valid tile program."""
+
+
+class ArgumentError(TileError):
+    """A kernel, grid or tool was called with something it cannot take."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument is missing, unknown or of the wrong kind."""
+
+
+class ArgumentValueError(ArgumentError, ValueError):
+    """An argument is of the right kind with a value that cannot be used."""
+
+
+class IRError(TileError):
+    """The IR itself is wrong."""
+
+
+class ParseError(IRError):
+    """IR text that does not follow the grammar."""
+
+
+class VerificationError(IRError):
+    """IR that breaks a rule of its level."""
+
+
+class PassError(IRError):
+    """A pass failed or was asked for in a way it does not offer."""
+
+
+class BackendError(TileError):
+    """A backend is unknown or cannot be used here."""
+
+
+class UnsupportedError(BackendError):
+    """A backend's table lacks what the program needs."""
+
+
+class ExecutionError(TileError):
+    """A fault found while a kernel ran."""
+
+
+class OutOfBoundsError(ExecutionError):
+    """An access outside the array or view that was passed."""
+
+
+class DeadlockError(ExecutionError):
+    """Every program that is left waits for something that no program can do."""
+
+
+class DeviceAssertionError(ExecutionError):
+    """A `device_assert` was false."""
+
+
+@contextmanager
+def stamp(loc: Loc | None) -> Iterator[None]:
+    """Give `loc` to a `TileError` raised inside that has no location yet."""
+    try:
+        yield
+    except TileError as error:
+        if error.loc is None:
+            error.loc = loc
+        raise

@@ -1,0 +1,1 @@
+"""The intermediate representation: types, operations, text, verifier, rewriting and passes."""

@@ -1,0 +1,100 @@
+"""Making operations: an insertion point, a current location, and inference of result types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tile.errors import Loc, stamp
+from tile.ir.core import Block, Operation, Value
+from tile.ir.opdef import OpDef
+from tile.ir.ops import arith
+from tile.ir.types import Scalar, Type
+
+
+def create(
+    defn: OpDef,
+    operands: Sequence[Value | None] = (),
+    attributes: dict[str, Any] | None = None,
+    regions: Sequence[Block] = (),
+    loc: Loc | None = None,
+) -> Operation:
+    """An operation that is in no block yet, its result types inferred by its declaration.
+
+    Raises `TypeRuleError`, stamped with `loc`, where the type rule refuses.
+    """
+    with stamp(loc):
+        complete = defn.complete(attributes or {})
+        padded = list(operands)
+        if defn.variadic is None:
+            padded += [None] * (len(defn.operands) - len(padded))
+        types = [None if value is None else value.type for value in padded]
+        results = defn.infer(types, complete, regions)
+    return Operation(defn, padded, complete, regions, results, loc)
+
+
+class Builder:
+    """Creates operations at an insertion point: before `anchor`, or at the end of `block`."""
+
+    def __init__(
+        self, block: Block, anchor: Operation | None = None, loc: Loc | None = None
+    ) -> None:
+        self.block = block
+        self.anchor = anchor
+        self.loc = loc
+
+    @classmethod
+    def before(cls, op: Operation) -> Builder:
+        """A builder that inserts before `op` and takes its location."""
+        assert op.block is not None
+        return cls(op.block, op, op.loc)
+
+    @contextmanager
+    def at(self, loc: Loc | None) -> Iterator[None]:
+        """Give new operations this location inside the `with` block."""
+        outer, self.loc = self.loc, loc
+        try:
+            yield
+        finally:
+            self.loc = outer
+
+    @contextmanager
+    def into(self, block: Block) -> Iterator[None]:
+        """Insert at the end of another block inside the `with` block."""
+        outer = self.block, self.anchor
+        self.block, self.anchor = block, None
+        try:
+            yield
+        finally:
+            self.block, self.anchor = outer
+
+    def op(
+        self,
+        defn: OpDef,
+        *operands: Value | None,
+        regions: Sequence[Block] = (),
+        **attributes: Any,
+    ) -> Operation:
+        """Insert an operation."""
+        return self.block.insert(create(defn, operands, attributes, regions, self.loc), self.anchor)
+
+    def __call__(
+        self,
+        defn: OpDef,
+        *operands: Value | None,
+        regions: Sequence[Block] = (),
+        **attributes: Any,
+    ) -> Value:
+        """Insert an operation that has one result, and give that."""
+        return self.op(defn, *operands, regions=regions, **attributes).result
+
+    def constant(self, value: bool | int | float, ty: Type) -> Value:
+        """A constant of a scalar type, or a tile filled with it; the number is converted to fit."""
+        element = ty.element
+        assert isinstance(element, Scalar)
+        if element.is_floating():
+            value = float(value)
+        elif element.is_bool():
+            value = bool(value)
+        return self(arith.const, value=value, result=ty)

@@ -1,0 +1,420 @@
+"""The IR as data: values, operations, blocks, functions, modules.
+
+A function holds one `Block`; an operation may hold further blocks, its regions. Control flow is
+structured, so a region is always exactly one block and the two are one class. An operation's
+operands line up with the parameters of its declaration; an optional operand that is absent is
+`None`. Every value knows its uses, so a replacement costs what the value has uses.
+
+Operations of a block form a doubly linked list: insertion and removal cost O(1), and a walk
+survives the removal of the operation it stands on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tile.errors import Loc
+from tile.ir.types import Type
+
+if TYPE_CHECKING:
+    from tile.ir.opdef import OpDef
+
+
+class Value:
+    """An SSA value: the result of an operation or the argument of a block."""
+
+    __slots__ = ("index", "name", "owner", "type", "uses")
+
+    def __init__(self, ty: Type, owner: Operation | Block, index: int, name: str = "") -> None:
+        self.type = ty
+        self.owner = owner
+        self.index = index
+        self.name = name  # a hint for the printer, from the Python variable
+        self.uses: dict[tuple[Operation, int], None] = {}
+
+    @property
+    def op(self) -> Operation | None:
+        """The operation that defines the value, or None for a block argument."""
+        return self.owner if isinstance(self.owner, Operation) else None
+
+    @property
+    def block(self) -> Block:
+        """The block in which the value is defined."""
+        if isinstance(self.owner, Block):
+            return self.owner
+        assert self.owner.block is not None, "the defining operation was removed"
+        return self.owner.block
+
+    @property
+    def users(self) -> Iterator[Operation]:
+        return (op for op, _ in self.uses)
+
+    def replace_by(self, other: Value) -> None:
+        """Make every use of this value a use of `other`."""
+        for op, index in list(self.uses):
+            op.set_operand(index, other)
+        if not other.name:
+            other.name = self.name
+
+    def __repr__(self) -> str:
+        return f"%{self.name or '?'}: {self.type}"
+
+
+class Operation:
+    """One operation: a declaration with operands, attributes, regions, results and a location."""
+
+    __slots__ = (
+        "_operands",
+        "attributes",
+        "block",
+        "defn",
+        "loc",
+        "next",
+        "prev",
+        "regions",
+        "results",
+    )
+
+    def __init__(
+        self,
+        defn: OpDef,
+        operands: Sequence[Value | None],
+        attributes: dict[str, Any],
+        regions: Sequence[Block],
+        result_types: Sequence[Type],
+        loc: Loc | None,
+    ) -> None:
+        self.defn = defn
+        self._operands: list[Value | None] = []
+        self.attributes = attributes
+        self.regions = list(regions)
+        self.results = [Value(ty, self, i) for i, ty in enumerate(result_types)]
+        self.loc = loc
+        self.block: Block | None = None
+        self.prev: Operation | None = None
+        self.next: Operation | None = None
+        self.set_operands(operands)
+        for region in self.regions:
+            region.parent = self
+
+    @property
+    def name(self) -> str:
+        return self.defn.name
+
+    @property
+    def operands(self) -> Sequence[Value | None]:
+        """Operands by position; None where an optional one is absent."""
+        return self._operands
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The operands that are present."""
+        return [value for value in self._operands if value is not None]
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+    def __getitem__(self, parameter: str) -> Any:
+        """An operand or attribute by the name that the declaration gives it."""
+        position = self.defn.positions.get(parameter)
+        if position is not None:
+            return self._operands[position]
+        return self.attributes[parameter]
+
+    def set_operand(self, index: int, value: Value | None) -> None:
+        old = self._operands[index]
+        if old is not None:
+            del old.uses[self, index]
+        self._operands[index] = value
+        if value is not None:
+            value.uses[self, index] = None
+
+    def set_operands(self, values: Iterable[Value | None]) -> None:
+        """Replace all operands; their number may change."""
+        for index, old in enumerate(self._operands):
+            if old is not None:
+                del old.uses[self, index]
+        self._operands = list(values)
+        for index, value in enumerate(self._operands):
+            if value is not None:
+                value.uses[self, index] = None
+
+    def add_result(self, ty: Type, name: str = "") -> Value:
+        value = Value(ty, self, len(self.results), name)
+        self.results.append(value)
+        return value
+
+    @property
+    def parent(self) -> Operation | None:
+        """The operation whose region holds this one, or None at the top of a function."""
+        return self.block.parent if self.block is not None else None
+
+    @property
+    def function(self) -> Function:
+        """The function that holds this operation."""
+        assert self.block is not None, "the operation was removed"
+        return self.block.function
+
+    def ancestors(self) -> Iterator[Operation]:
+        """The operations around this one, innermost first."""
+        op = self.parent
+        while op is not None:
+            yield op
+            op = op.parent
+
+    def walk(self) -> Iterator[Operation]:
+        """This operation, then all inside it, in program order."""
+        yield self
+        for region in self.regions:
+            yield from region.walk()
+
+    def is_before(self, other: Operation) -> bool:
+        """Whether this operation stands before `other` in the same block."""
+        op = self.next
+        while op is not None:
+            if op is other:
+                return True
+            op = op.next
+        return False
+
+    def unlink(self) -> None:
+        """Take the operation out of its block.
+
+        It keeps its operands and may be inserted elsewhere.
+        """
+        if self.block is not None:
+            self.block.unlink(self)
+
+    def erase(self) -> None:
+        """Remove the operation for good. None of its results may have uses."""
+        for value in self.results:
+            assert not value.uses, f"{self.name} is erased while {value} is in use"
+        for region in self.regions:
+            region.drop()
+        self.set_operands(())
+        self.unlink()
+
+    def replace_by(self, values: Sequence[Value]) -> None:
+        """Replace all results and erase the operation."""
+        assert len(values) == len(self.results)
+        for old, new in zip(self.results, values, strict=True):
+            old.replace_by(new)
+        self.erase()
+
+    def __repr__(self) -> str:
+        return f"<{self.name} at {self.loc}>"
+
+
+class Block:
+    """A list of operations with arguments; the body of a function or a region of an operation."""
+
+    __slots__ = ("args", "first", "last", "owner", "parent")
+
+    def __init__(self, arg_types: Sequence[Type] = (), names: Sequence[str] = ()) -> None:
+        self.args = [Value(ty, self, i) for i, ty in enumerate(arg_types)]
+        for value, name in zip(self.args, names, strict=False):
+            value.name = name
+        self.first: Operation | None = None
+        self.last: Operation | None = None
+        self.parent: Operation | None = None  # the operation whose region this is
+        self.owner: Function | None = None  # the function whose body this is
+
+    def add_arg(self, ty: Type, name: str = "") -> Value:
+        value = Value(ty, self, len(self.args), name)
+        self.args.append(value)
+        return value
+
+    @property
+    def ops(self) -> Iterator[Operation]:
+        op = self.first
+        while op is not None:
+            following = op.next
+            yield op
+            op = following
+
+    def __iter__(self) -> Iterator[Operation]:
+        return self.ops
+
+    @property
+    def terminator(self) -> Operation | None:
+        """The last operation if it ends the block."""
+        return self.last if self.last is not None and self.last.defn.terminator else None
+
+    @property
+    def function(self) -> Function:
+        block = self
+        while block.parent is not None:
+            assert block.parent.block is not None, "the enclosing operation was removed"
+            block = block.parent.block
+        assert block.owner is not None, "the block belongs to no function"
+        return block.owner
+
+    def walk(self) -> Iterator[Operation]:
+        for op in self.ops:
+            yield from op.walk()
+
+    def append(self, op: Operation) -> Operation:
+        return self.insert(op, None)
+
+    def insert(self, op: Operation, before: Operation | None) -> Operation:
+        """Insert `op` before another operation of this block, or at the end for None."""
+        assert op.block is None, f"{op.name} is in a block already"
+        op.block = self
+        op.next = before
+        op.prev = self.last if before is None else before.prev
+        if op.prev is None:
+            self.first = op
+        else:
+            op.prev.next = op
+        if before is None:
+            self.last = op
+        else:
+            before.prev = op
+        return op
+
+    def unlink(self, op: Operation) -> None:
+        if op.prev is None:
+            self.first = op.next
+        else:
+            op.prev.next = op.next
+        if op.next is None:
+            self.last = op.prev
+        else:
+            op.next.prev = op.prev
+        op.block = op.prev = op.next = None
+
+    def drop(self) -> None:
+        """Erase everything inside, last first, whoever uses whom."""
+        ops = list(self.walk())
+        for op in ops:
+            op.set_operands(())
+        self.first = self.last = None
+
+    def encloses(self, op: Operation) -> bool:
+        """Whether `op` stands in this block or in a region inside it."""
+        return op.block is self or any(outer.block is self for outer in op.ancestors())
+
+
+@dataclass
+class Argument:
+    """What is known of a function's parameter besides its type."""
+
+    divisible: int = 1  # the value, or for a pointer its address in bytes, is a multiple of this
+
+
+class Function:
+    """A function: a kernel that a grid of programs runs, or a device function."""
+
+    def __init__(
+        self,
+        name: str,
+        arg_types: Sequence[Type],
+        arg_names: Sequence[str],
+        result_types: Sequence[Type] = (),
+        *,
+        kernel: bool = False,
+        noinline: bool = False,
+        loc: Loc | None = None,
+    ) -> None:
+        self.name = name
+        self.body = Block(arg_types, arg_names)
+        self.body.owner = self
+        self.arguments = [Argument() for _ in arg_types]
+        self.result_types = tuple(result_types)
+        self.kernel = kernel
+        self.noinline = noinline
+        self.loc = loc
+
+    @property
+    def args(self) -> list[Value]:
+        return self.body.args
+
+    def walk(self) -> Iterator[Operation]:
+        return self.body.walk()
+
+    def __str__(self) -> str:
+        return f"@{self.name}"
+
+
+class Module:
+    """Functions by name, in order; kernels and what they call."""
+
+    def __init__(self, functions: Iterable[Function] = ()) -> None:
+        self.functions: dict[str, Function] = {f.name: f for f in functions}
+
+    def add(self, function: Function) -> Function:
+        assert function.name not in self.functions, f"@{function.name} is defined twice"
+        self.functions[function.name] = function
+        return function
+
+    def __iter__(self) -> Iterator[Function]:
+        return iter(list(self.functions.values()))
+
+    def __getitem__(self, name: str) -> Function:
+        return self.functions[name]
+
+    @property
+    def kernels(self) -> list[Function]:
+        return [f for f in self.functions.values() if f.kernel]
+
+    @property
+    def kernel(self) -> Function:
+        """The only kernel of the module."""
+        (kernel,) = self.kernels
+        return kernel
+
+    def walk(self) -> Iterator[Operation]:
+        for function in self:
+            yield from function.walk()
+
+    def clone(self) -> Module:
+        """A deep copy."""
+        return Module(clone_function(f) for f in self)
+
+
+def clone_function(function: Function) -> Function:
+    """A deep copy of a function."""
+    copy = Function(
+        function.name,
+        [v.type for v in function.args],
+        [v.name for v in function.args],
+        function.result_types,
+        kernel=function.kernel,
+        noinline=function.noinline,
+        loc=function.loc,
+    )
+    copy.arguments = [Argument(a.divisible) for a in function.arguments]
+    mapping = dict(zip(function.args, copy.args, strict=True))
+    for op in function.body:
+        copy.body.append(clone(op, mapping))
+    return copy
+
+
+def clone(
+    op: Operation,
+    mapping: dict[Value, Value],
+    relocate: Callable[[Loc | None], Loc | None] = lambda loc: loc,
+) -> Operation:
+    """A copy of `op` with operands renamed by `mapping`, which learns the copies of its results.
+
+    The copy is in no block. `relocate` gives the location of each copied operation.
+    """
+    regions = []
+    for region in op.regions:
+        copy = Block([v.type for v in region.args], [v.name for v in region.args])
+        mapping.update(zip(region.args, copy.args, strict=True))
+        for inner in region:
+            copy.append(clone(inner, mapping, relocate))
+        regions.append(copy)
+    operands = [None if v is None else mapping.get(v, v) for v in op.operands]
+    types = [v.type for v in op.results]
+    new = Operation(op.defn, operands, dict(op.attributes), regions, types, relocate(op.loc))
+    for old_value, new_value in zip(op.results, new.results, strict=True):
+        new_value.name = old_value.name
+        mapping[old_value] = new_value
+    return new

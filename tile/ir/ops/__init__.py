@@ -1,0 +1,19 @@
+"""The table of operations, one file a family. Importing this package declares them all in `OPS`."""
+
+from __future__ import annotations
+
+from tile.ir.opdef import OPS
+from tile.ir.ops import arith, control, debug, linalg, math, memory, program, reduce, shape
+
+__all__ = [
+    "OPS",
+    "arith",
+    "control",
+    "debug",
+    "linalg",
+    "math",
+    "memory",
+    "program",
+    "reduce",
+    "shape",
+]

@@ -1,0 +1,296 @@
+"""Arithmetic, bits, comparison, selection and conversion, element by element.
+
+Integers wrap. `div` and `rem` of integers truncate towards zero, so a remainder has the
+dividend's sign. Floats are IEEE 754, each operation rounded once to its own type, half to even.
+"""
+
+from __future__ import annotations
+
+import enum
+from functools import partial
+from typing import Any
+
+from tile.ir import numerics
+from tile.ir.opdef import elementwise, op, same_shape
+from tile.ir.types import ALL, FLOATS, I1, INTEGERS, Pointer, Scalar, Type, require, with_element
+
+NUMBERS = (*INTEGERS, *FLOATS)
+BITS = (I1, *INTEGERS)
+
+declare = partial(elementwise, __name__)
+
+
+class Predicate(enum.StrEnum):
+    """How `cmp` compares. A comparison with a NaN is false, but for `ne`, which is true."""
+
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+
+    @property
+    def swapped(self) -> Predicate:
+        """The predicate with operands exchanged: `x < y` is `y > x`."""
+        return _SWAPPED.get(self, self)
+
+    @property
+    def negated(self) -> Predicate:
+        """The opposite predicate. For floats this holds only where no operand is NaN."""
+        return _NEGATED[self]
+
+
+_SWAPPED = {
+    Predicate.LT: Predicate.GT,
+    Predicate.GT: Predicate.LT,
+    Predicate.LE: Predicate.GE,
+    Predicate.GE: Predicate.LE,
+}
+_NEGATED = {
+    Predicate.EQ: Predicate.NE,
+    Predicate.NE: Predicate.EQ,
+    Predicate.LT: Predicate.GE,
+    Predicate.GE: Predicate.LT,
+    Predicate.GT: Predicate.LE,
+    Predicate.LE: Predicate.GT,
+}
+
+
+class Rounding(enum.StrEnum):
+    """How a float conversion that loses bits rounds."""
+
+    RTNE = "rtne"  # to nearest, ties to even
+    RTZ = "rtz"  # towards zero
+
+
+def _const(*, value: bool | int | float, result: Type) -> Any:
+    return numerics.constant(value, result.element).reshape((1,) * (1 + result.rank))
+
+
+@op(
+    meaning=_const,
+    keeps_units=True,
+    examples=("%r = const {value = 7} : i32", "%r = const {value = -0.5} : tile<4xf32>"),
+)
+def const(*, value: bool | int | float, result: Type) -> Type:
+    """A constant; of a tile type, one in which every element is `value`."""
+    element = result.element
+    require(isinstance(element, Scalar), f"a constant has a number type, not {result}")
+    assert isinstance(element, Scalar)
+    if element.is_bool():
+        require(isinstance(value, bool), f"a constant of type i1 is true or false, not {value!r}")
+    elif element.is_floating():
+        require(isinstance(value, float), f"a constant of type {element} is a float, not {value!r}")
+    else:
+        require(
+            isinstance(value, int) and not isinstance(value, bool),
+            f"a constant of type {element} is an integer, not {value!r}",
+        )
+        require(
+            element.min_value <= value <= element.max_value,
+            f"{value} does not fit {element} ({element.min_value} to {element.max_value})",
+        )
+    return result
+
+
+def _poison(*, result: Type) -> Any:
+    return numerics.constant(0, result.element).reshape((1,) * (1 + result.rank))
+
+
+@op(meaning=_poison, keeps_units=True, examples=("%r = poison : f32",))
+def poison(*, result: Type) -> Type:
+    """A value that must not matter. Backends may give any; the interpreter gives zero."""
+    return result
+
+
+add = declare("add", 2, "`x + y`.", accepts=(I1, *NUMBERS), meaning=numerics.add, commutative=True)
+sub = declare("sub", 2, "`x - y`.", accepts=(I1, *NUMBERS), meaning=numerics.sub)
+mul = declare("mul", 2, "`x * y`.", accepts=(I1, *NUMBERS), meaning=numerics.mul, commutative=True)
+div = declare(
+    "div",
+    2,
+    "`x / y`; of integers the quotient towards zero (dividing by zero is undefined).",
+    accepts=NUMBERS,
+    meaning=numerics.div,
+    ulp=2,
+)
+div_rn = declare("div_rn", 2, "`x / y` rounded to nearest.", accepts=FLOATS, meaning=numerics.div)
+rem = declare(
+    "rem",
+    2,
+    "The remainder of `div`, with the sign of `x` (by zero it is undefined).",
+    accepts=NUMBERS,
+    meaning=numerics.rem,
+    ulp=2,
+)
+neg = declare("neg", 1, "`-x`.", accepts=NUMBERS, meaning=numerics.neg)
+and_ = declare("and", 2, "Bitwise `x & y`.", accepts=BITS, meaning=numerics.and_, commutative=True)
+or_ = declare("or", 2, "Bitwise `x | y`.", accepts=BITS, meaning=numerics.or_, commutative=True)
+xor = declare("xor", 2, "Bitwise `x ^ y`.", accepts=BITS, meaning=numerics.xor, commutative=True)
+not_ = declare("not", 1, "Bitwise `~x`.", accepts=BITS, meaning=numerics.not_)
+shl = declare(
+    "shl",
+    2,
+    "`x << y`; 0 where `y` is at least the width.",
+    accepts=INTEGERS,
+    meaning=numerics.shl,
+)
+shr = declare(
+    "shr",
+    2,
+    "`x >> y`, arithmetic for signed and logical for unsigned integers.",
+    accepts=INTEGERS,
+    meaning=numerics.shr,
+)
+mulhi = declare(
+    "mulhi",
+    2,
+    "The high half of the product at twice the width.",
+    accepts=tuple(ty for ty in INTEGERS if ty.bits >= 32),
+    meaning=numerics.mulhi,
+    commutative=True,
+)
+fma = declare("fma", 3, "`x * y + z` rounded once.", accepts=FLOATS, meaning=numerics.fma, ulp=1)
+
+
+def _example(name: str, attributes: str = "") -> str:
+    return f"%x: tile<8xf32>, %y: tile<8xf32> | %r = {name} %x, %y {attributes}: tile<8xf32>"
+
+
+@op(
+    elementwise=True,
+    keeps_units=True,
+    commutative=True,
+    accepts=NUMBERS,
+    meaning=numerics.minimum,
+    examples=(_example("min"), _example("min", "{propagate_nan = true} ")),
+)
+def min_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
+    """The lesser; of a number and a NaN the number, unless `propagate_nan`."""
+    return same_shape("min", (x, y), NUMBERS)
+
+
+@op(
+    elementwise=True,
+    keeps_units=True,
+    commutative=True,
+    accepts=NUMBERS,
+    meaning=numerics.maximum,
+    examples=(_example("max"), _example("max", "{propagate_nan = true} ")),
+)
+def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
+    """The greater; of a number and a NaN the number, unless `propagate_nan`."""
+    return same_shape("max", (x, y), NUMBERS)
+
+
+@op(
+    elementwise=True,
+    keeps_units=True,
+    accepts=(I1, *NUMBERS),
+    meaning=lambda x, y, *, predicate: numerics.cmp(predicate, x, y),
+    examples=("%x: tile<8xf32>, %y: tile<8xf32> | %r = cmp %x, %y {predicate = lt} : tile<8xi1>",),
+)
+def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:
+    """Compare elements; see `Predicate`."""
+    require(x == y, f"cmp takes operands of one type, not {x} and {y}")
+    require(
+        isinstance(x.element, Pointer) or x.element in (I1, *NUMBERS),
+        f"cmp is not defined on {x.element}",
+    )
+    return with_element(x, I1)
+
+
+@op(
+    elementwise=True,
+    keeps_units=True,
+    accepts=ALL,
+    meaning=numerics.select,
+    examples=(
+        "%c: tile<8xi1>, %x: tile<8xf32>, %y: tile<8xf32> | %r = select %c, %x, %y : tile<8xf32>",
+        "%c: i1, %x: ptr<f32>, %y: ptr<f32> | %r = select %c, %x, %y : ptr<f32>",
+    ),
+)
+def select(condition: Type, x: Type, y: Type) -> Type:
+    """`x` where the condition holds, else `y`."""
+    require(x == y, f"select takes values of one type, not {x} and {y}")
+    wanted = with_element(x, I1)
+    require(
+        condition == wanted, f"select of {x} takes a condition of type {wanted}, not {condition}"
+    )
+    return x
+
+
+@op(
+    elementwise=True,
+    keeps_units=True,
+    accepts=ALL,
+    meaning=lambda x, *, to, rounding: numerics.cast(x, to, rounding),
+    examples=("%x: tile<8xf32> | %r = cast %x {to = bf16} : tile<8xbf16>",),
+)
+def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
+    """Convert the value.
+
+    Float to integer truncates towards zero, saturates and takes NaN to 0; integers wrap; anything
+    but zero is true; a float that is too large for an 8-bit float becomes the largest finite one.
+    """
+    require(isinstance(x.element, Scalar) and isinstance(to, Scalar), f"cannot cast {x} to {to}")
+    assert isinstance(to, Scalar)
+    return with_element(x, to)
+
+
+@op(
+    elementwise=True,
+    keeps_units=True,
+    accepts=NUMBERS,
+    meaning=lambda x, *, to: numerics.bitcast(x, to),
+    examples=(
+        "%x: tile<8xf32> | %r = bitcast %x {to = i32} : tile<8xi32>",
+        "%x: ptr<f32> | %r = bitcast %x {to = i64} : i64",
+    ),
+)
+def bitcast(x: Type, *, to: Type) -> Type:
+    """The same bits as another type of the same width; between pointers, another pointee."""
+    require(isinstance(to, Scalar | Pointer), f"bitcast goes to a scalar or pointer type, not {to}")
+    assert isinstance(to, Scalar | Pointer)
+    require(
+        x.element.bits == to.bits,
+        f"bitcast keeps the width: {x.element} has {x.element.bits} bits and {to} has {to.bits}",
+    )
+    return with_element(x, to)
+
+
+def _hint(x: Any, **claims: Any) -> Any:
+    return x
+
+
+@op(
+    keeps_units=True,
+    meaning=_hint,
+    examples=("%x: tile<8xi32> | %r = hint %x {divisible = (16), contiguous = (8)} : tile<8xi32>",),
+)
+def hint(
+    x: Type,
+    *,
+    divisible: tuple[int, ...] = (),
+    contiguous: tuple[int, ...] = (),
+    constant: tuple[int, ...] = (),
+) -> Type:
+    """`x`, with a promise about each axis that axis information takes as a fact.
+
+    Along axis k, the first of every aligned run of `contiguous[k]` elements is a multiple of
+    `divisible[k]`, the run counts up by one, and runs of `constant[k]` are equal. An empty tuple
+    promises nothing; a scalar has one axis.
+    """
+    axes = max(1, x.rank)
+    for name, claim in (
+        ("divisible", divisible),
+        ("contiguous", contiguous),
+        ("constant", constant),
+    ):
+        require(
+            len(claim) in (0, axes),
+            f"hint takes one value of `{name}` for each of {axes} axes, not {len(claim)}",
+        )
+        require(all(value > 0 for value in claim), f"`{name}` holds positive numbers, not {claim}")
+    return x

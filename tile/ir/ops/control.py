@@ -1,0 +1,143 @@
+"""Structured control flow: loops and branches with carried values, calls, and what ends a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.ir.core import Block
+from tile.ir.opdef import Effect, Symbol, op
+from tile.ir.types import I1, INTEGERS, Type, require
+
+ORDERED_EFFECTS = Effect.READ | Effect.WRITE | Effect.SYNC | Effect.OUTPUT
+
+
+def _carried(where: str, block: Block, types: Sequence[Type]) -> None:
+    """A region takes values of these types as its (last) arguments."""
+    given = [arg.type for arg in block.args]
+    require(
+        given == list(types),
+        f"{where} takes arguments of types ({_list(types)}), not ({_list(given)})",
+    )
+
+
+def _ends(where: str, block: Block, terminator: str) -> list[Type]:
+    """The operand types of the block's terminator, which must be the one named."""
+    last = block.last
+    found = "nothing" if last is None else f"`{last.name}`"
+    require(found == f"`{terminator}`", f"{where} ends with `{terminator}`, not {found}")
+    assert last is not None
+    return [value.type for value in last.inputs]
+
+
+def _yields(where: str, block: Block, types: Sequence[Type]) -> None:
+    given = _ends(where, block, "yield")
+    require(given == list(types), f"{where} yields ({_list(given)}), but carries ({_list(types)})")
+
+
+def _list(types: Sequence[Type]) -> str:
+    return ", ".join(map(str, types))
+
+
+@op(
+    name="for",
+    effect=Effect.NESTED,
+    examples=(
+        "%n: i32, %x: f32, %l: i32, %s: i32 | "
+        "%r = for %i = %l to %n step %s iter(%a = %x) : f32 {\n"
+        "  %b = add %a, %a : f32\n"
+        "  yield %b\n"
+        "}",
+    ),
+)
+def for_(
+    lower: Type,
+    upper: Type,
+    step: Type,
+    *inits: Type,
+    body: Block,
+    num_stages: int = 0,
+    unroll: int = 1,
+    flatten: bool = False,
+    warp_specialize: bool = False,
+    disallow_acc_multi_buffer: bool = False,
+    disable_licm: bool = False,
+) -> tuple[Type, ...]:
+    """Count from `lower` to below `upper` (above it, for a negative step), carrying values.
+
+    The body takes the count and the carried values, and yields the next ones. `num_stages` is the
+    depth of software pipelining (0: the launch's), `unroll` a factor; the rest are wishes for a
+    GPU.
+    """
+    require(
+        lower == upper == step and lower in INTEGERS,
+        f"for counts in one integer type, not from {lower} to {upper} by {step}",
+    )
+    _carried("the body of for", body, (lower, *inits))
+    _yields("the body of for", body, inits)
+    return inits
+
+
+@op(
+    name="while",
+    effect=Effect.NESTED,
+    examples=(
+        "%x: i32, %c: i32 | %r = while iter(%a = %x) : i32 {\n"
+        "  %t = cmp %a, %c {predicate = lt} : i1\n"
+        "  condition %t\n"
+        "} do {\n"
+        "  %b = add %a, %a : i32\n"
+        "  yield %b\n"
+        "}",
+    ),
+)
+def while_(*inits: Type, test: Block, body: Block) -> tuple[Type, ...]:
+    """Run `body` as long as `test` says so.
+
+    Both take the carried values; the body yields the next ones.
+    """
+    _carried("the test of while", test, inits)
+    given = _ends("the test of while", test, "condition")
+    require(given == [I1], f"the test of while ends with one i1, not ({_list(given)})")
+    _carried("the body of while", body, inits)
+    _yields("the body of while", body, inits)
+    return inits
+
+
+@op(
+    name="if",
+    effect=Effect.NESTED,
+    examples=(
+        "%c: i1, %x: f32, %y: f32 | %r = if %c : f32 {\n  yield %x\n} else {\n  yield %y\n}",
+        "%c: i1, %p: ptr<f32>, %y: f32 | if %c {\n  store %p, %y\n  yield\n} else {\n  yield\n}",
+    ),
+)
+def if_(condition: Type, *, then: Block, orelse: Block) -> tuple[Type, ...]:
+    """Run one of two regions, which yield the results."""
+    require(condition == I1, f"if takes a scalar condition of type i1, not {condition}")
+    _carried("the first region of if", then, ())
+    _carried("the second region of if", orelse, ())
+    types = _ends("the first region of if", then, "yield")
+    _yields("the second region of if", orelse, types)
+    return tuple(types)
+
+
+@op(effect=ORDERED_EFFECTS, examples=("%x: f32 | %r = call %x {callee = @test} : f32",))
+def call(*args: Type, callee: Symbol, results: tuple[Type, ...]) -> tuple[Type, ...]:
+    """Call a function of the module."""
+    return results
+
+
+@op(name="yield", terminator=True)
+def yield_(*values: Type) -> None:
+    """End a region and give its results."""
+
+
+@op(terminator=True)
+def condition(value: Type) -> None:
+    """End the test of a `while`."""
+    require(value == I1, f"condition takes a scalar of type i1, not {value}")
+
+
+@op(name="return", terminator=True)
+def return_(*values: Type) -> None:
+    """End a function and give its results."""

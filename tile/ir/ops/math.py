@@ -1,0 +1,47 @@
+"""Functions of real numbers, element by element, on f32 and f64.
+
+`ulp` is what every backend owes over `domain`; the exact result rounded to nearest is the
+reference.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tile.ir import numerics
+from tile.ir.opdef import elementwise
+from tile.ir.ops.arith import NUMBERS
+from tile.ir.types import F32, F64
+
+REALS = (F32, F64)
+declare = partial(elementwise, __name__, accepts=REALS)
+
+exp = declare("exp", 1, "e to the power `x`.", meaning=numerics.exp, ulp=2, domain=(-80, 80))
+exp2 = declare("exp2", 1, "2 to the power `x`.", meaning=numerics.exp2, ulp=2, domain=(-120, 120))
+log = declare("log", 1, "The natural logarithm.", meaning=numerics.log, ulp=3, domain=(1e-30, 1e30))
+log2 = declare(
+    "log2", 1, "The logarithm to base 2.", meaning=numerics.log2, ulp=3, domain=(1e-30, 1e30)
+)
+sin = declare("sin", 1, "The sine of `x` radians.", meaning=numerics.sin, ulp=4, domain=(-100, 100))
+cos = declare(
+    "cos", 1, "The cosine of `x` radians.", meaning=numerics.cos, ulp=4, domain=(-100, 100)
+)
+tanh = declare("tanh", 1, "The hyperbolic tangent.", meaning=numerics.tanh, ulp=4, domain=(-20, 20))
+erf = declare("erf", 1, "The error function.", meaning=numerics.erf, ulp=4, domain=(-6, 6))
+sqrt = declare("sqrt", 1, "The square root.", meaning=numerics.sqrt, ulp=2, domain=(0, 1e30))
+sqrt_rn = declare(
+    "sqrt_rn", 1, "The square root rounded to nearest.", meaning=numerics.sqrt, domain=(0, 1e30)
+)
+rsqrt = declare(
+    "rsqrt", 1, "One over the square root.", meaning=numerics.rsqrt, ulp=2, domain=(1e-30, 1e30)
+)
+floor = declare("floor", 1, "The greatest integer not above `x`.", meaning=numerics.floor)
+ceil = declare("ceil", 1, "The least integer not below `x`.", meaning=numerics.ceil)
+abs_ = elementwise(
+    __name__,
+    "abs",
+    1,
+    "The magnitude; of the least integer, itself.",
+    accepts=NUMBERS,
+    meaning=numerics.abs,
+)

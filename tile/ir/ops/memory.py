@@ -1,0 +1,270 @@
+"""Pointers, loads, stores and atomic operations on global memory."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+
+from tile.ir.levels import WITH_TILES
+from tile.ir.opdef import Effect, op
+from tile.ir.types import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    I1,
+    I32,
+    I64,
+    INTEGERS,
+    U32,
+    U64,
+    Pointer,
+    Scalar,
+    Type,
+    require,
+    with_element,
+)
+
+
+class CacheModifier(enum.StrEnum):
+    """Where a global access is cached: PTX's suffixes, which other targets may ignore."""
+
+    NONE = ""
+    CA = "ca"
+    CG = "cg"
+    CV = "cv"
+    WB = "wb"
+    CS = "cs"
+    WT = "wt"
+
+
+class Eviction(enum.StrEnum):
+    """Which cache lines give way first."""
+
+    NONE = ""
+    FIRST = "evict_first"
+    LAST = "evict_last"
+
+
+class Order(enum.StrEnum):
+    """How an atomic operation orders the accesses around it."""
+
+    RELAXED = "relaxed"
+    ACQUIRE = "acquire"
+    RELEASE = "release"
+    ACQ_REL = "acq_rel"
+
+    @property
+    def acquires(self) -> bool:
+        return self in (Order.ACQUIRE, Order.ACQ_REL)
+
+    @property
+    def releases(self) -> bool:
+        return self in (Order.RELEASE, Order.ACQ_REL)
+
+
+class Scope(enum.StrEnum):
+    """Among whom an atomic operation is atomic."""
+
+    PROGRAM = "cta"
+    DEVICE = "gpu"
+    SYSTEM = "sys"
+
+
+class RMWKind(enum.StrEnum):
+    """What an atomic operation stores, from what is there and its operand."""
+
+    ADD = "add"
+    MAX = "max"
+    MIN = "min"
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+    XCHG = "xchg"
+
+
+# The elements on which each kind is defined.
+RMW_ELEMENTS: dict[RMWKind, tuple[Scalar, ...]] = {
+    RMWKind.ADD: (I32, U32, I64, U64, F16, BF16, F32, F64),
+    RMWKind.MAX: (I32, U32, I64, U64, F32, F64),
+    RMWKind.MIN: (I32, U32, I64, U64, F32, F64),
+    RMWKind.AND: (I32, U32, I64, U64),
+    RMWKind.OR: (I32, U32, I64, U64),
+    RMWKind.XOR: (I32, U32, I64, U64),
+    RMWKind.XCHG: (I32, U32, I64, U64, F32, F64),
+}
+CAS_ELEMENTS = (I32, U32, I64, U64, F32, F64)
+
+
+def _names(types: tuple[Scalar, ...]) -> str:
+    return ", ".join(ty.name for ty in types)
+
+
+def pointee(name: str, ptr: Type) -> Scalar | Pointer:
+    """The element type that a pointer, or each pointer of a tile, points to."""
+    element = ptr.element
+    require(
+        isinstance(element, Pointer), f"{name} takes a pointer or a tile of pointers, not {ptr}"
+    )
+    assert isinstance(element, Pointer)
+    return element.pointee
+
+
+def _masked(name: str, ptr: Type, mask: Type | None) -> None:
+    wanted = with_element(ptr, I1)
+    require(
+        mask in (None, wanted), f"{name} through {ptr} takes a mask of type {wanted}, not {mask}"
+    )
+
+
+def _addptr(ptr: Any, offset: Any, *, stride: int) -> Any:
+    wide: Any = offset.astype(np.int64)
+    return ptr + wide * stride
+
+
+@op(
+    meaning=_addptr,
+    keeps_units=True,
+    examples=(
+        "%p: tile<8xptr<f32>>, %o: tile<8xi32> | "
+        "%r = addptr %p, %o {stride = 4} : tile<8xptr<f32>>",
+    ),
+)
+def addptr(ptr: Type, offset: Type, *, stride: int) -> Type:
+    """The pointer `offset` elements on. `stride` is the size of an element in bytes.
+
+    The offset is extended to 64 bits by its own sign before it is scaled.
+    """
+    element = pointee("addptr", ptr)
+    require(
+        offset.shape == ptr.shape and offset.element in INTEGERS,
+        f"addptr on {ptr} takes an integer offset of the same shape, not {offset}",
+    )
+    require(stride == element.itemsize, f"{element} has {element.itemsize} bytes, not {stride}")
+    return ptr
+
+
+@op(
+    effect=Effect.READ,
+    levels=WITH_TILES,
+    examples=(
+        "%p: tile<8xptr<f32>> | %r = load %p : tile<8xf32>",
+        "%p: tile<8xptr<f32>>, %m: tile<8xi1>, %o: tile<8xf32> | "
+        "%r = load %p, %m, %o : tile<8xf32>",
+        "%p: ptr<ptr<f32>> | %r = load %p {volatile = true} : ptr<f32>",
+    ),
+)
+def load(
+    ptr: Type,
+    mask: Type | None = None,
+    other: Type | None = None,
+    *,
+    cache: CacheModifier = CacheModifier.NONE,
+    eviction: Eviction = Eviction.NONE,
+    volatile: bool = False,
+) -> Type:
+    """Read memory.
+
+    Where the mask is false nothing is read: the element is `other`'s, or undefined.
+    """
+    result = with_element(ptr, pointee("load", ptr))
+    _masked("load", ptr, mask)
+    require(
+        other in (None, result),
+        f"load through {ptr} takes an `other` of type {result}, not {other}",
+    )
+    require(other is None or mask is not None, "load takes `other` only with a mask")
+    return result
+
+
+@op(
+    effect=Effect.WRITE,
+    levels=WITH_TILES,
+    examples=(
+        "%p: tile<8xptr<f32>>, %v: tile<8xf32>, %m: tile<8xi1> | store %p, %v, %m",
+        "%p: ptr<i32>, %v: i32 | store %p, %v",
+    ),
+)
+def store(
+    ptr: Type,
+    value: Type,
+    mask: Type | None = None,
+    *,
+    cache: CacheModifier = CacheModifier.NONE,
+    eviction: Eviction = Eviction.NONE,
+) -> None:
+    """Write memory where the mask is true."""
+    wanted = with_element(ptr, pointee("store", ptr))
+    require(value == wanted, f"store through {ptr} takes a value of type {wanted}, not {value}")
+    _masked("store", ptr, mask)
+
+
+@op(
+    effect=Effect.READ | Effect.WRITE,
+    levels=WITH_TILES,
+    examples=(
+        "%p: tile<8xptr<f32>>, %v: tile<8xf32> | %r = atomic_rmw %p, %v {kind = add} : tile<8xf32>",
+        "%p: ptr<i32>, %v: i32, %m: i1 | "
+        "%r = atomic_rmw %p, %v, %m {kind = xchg, order = release, scope = sys} : i32",
+    ),
+)
+def atomic_rmw(
+    ptr: Type,
+    value: Type,
+    mask: Type | None = None,
+    *,
+    kind: RMWKind,
+    order: Order = Order.ACQ_REL,
+    scope: Scope = Scope.DEVICE,
+) -> Type:
+    """Combine a value into memory in one step; give what was there (undefined if masked)."""
+    element = pointee("atomic_rmw", ptr)
+    result = with_element(ptr, element)
+    require(value == result, f"an atomic through {ptr} takes a value of type {result}, not {value}")
+    allowed = RMW_ELEMENTS[kind]
+    require(
+        element in allowed,
+        f"atomic {kind} is not defined on {element}; it takes {_names(allowed)}",
+    )
+    _masked("an atomic", ptr, mask)
+    return result
+
+
+@op(
+    effect=Effect.READ | Effect.WRITE,
+    levels=WITH_TILES,
+    examples=("%p: ptr<i32>, %c: i32, %v: i32 | %r = atomic_cas %p, %c, %v : i32",),
+)
+def atomic_cas(
+    ptr: Type,
+    expected: Type,
+    value: Type,
+    *,
+    order: Order = Order.ACQ_REL,
+    scope: Scope = Scope.DEVICE,
+) -> Type:
+    """Write `value` if memory holds `expected` (the same bits), in one step.
+
+    Give what was there.
+    """
+    element = pointee("atomic_cas", ptr)
+    result = with_element(ptr, element)
+    require(
+        expected == result and value == result,
+        f"atomic_cas through {ptr} takes values of type {result}, not {expected} and {value}",
+    )
+    require(
+        element in CAS_ELEMENTS,
+        f"atomic_cas is not defined on {element}; it takes {_names(CAS_ELEMENTS)}",
+    )
+    return result
+
+
+@op(effect=Effect.SYNC, levels=WITH_TILES, examples=("barrier",))
+def barrier() -> None:
+    """Make all threads of the program wait for each other.
+
+    A program is one thread to the language.
+    """

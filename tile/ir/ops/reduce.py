@@ -1,0 +1,105 @@
+"""Reductions and scans along one axis. Axes are counted from the right: -1 is the last."""
+
+from __future__ import annotations
+
+import enum
+
+from tile.ir import numerics
+from tile.ir.opdef import op
+from tile.ir.types import FLOATS, I1, I32, INTEGERS, Tile, Type, require, with_element, with_shape
+
+
+class ReduceKind(enum.StrEnum):
+    """How two elements are combined."""
+
+    SUM = "sum"
+    PROD = "prod"
+    MAX = "max"
+    MIN = "min"
+    XOR = "xor"
+    AND = "and"
+    OR = "or"
+
+    @property
+    def bitwise(self) -> bool:
+        return self in (ReduceKind.XOR, ReduceKind.AND, ReduceKind.OR)
+
+
+class ArgKind(enum.StrEnum):
+    """Which element an `arg_reduce` looks for."""
+
+    MAX = "max"
+    MIN = "min"
+
+
+def _combinable(name: str, x: Type, axis: int, kind: ReduceKind) -> None:
+    _along(name, x, axis)
+    accepts = (I1, *INTEGERS) if kind.bitwise else (*INTEGERS, *FLOATS)
+    require(x.element in accepts, f"{name} {{kind = {kind}}} is not defined on {x.element}")
+
+
+def _along(name: str, x: Type, axis: int) -> None:
+    require(isinstance(x, Tile), f"{name} takes a tile, not {x}")
+    require(
+        -x.rank <= axis < 0,
+        f"axis {axis} is outside a tile of rank {x.rank}; axes are counted from the right",
+    )
+
+
+def _without(x: Type, axis: int) -> tuple[int, ...]:
+    shape = list(x.shape)
+    del shape[axis]
+    return tuple(shape)
+
+
+@op(
+    meaning=lambda x, *, axis, kind, propagate_nan: numerics.reduce(
+        x, kind, axis, propagate_nan=propagate_nan
+    ),
+    accepts=(*INTEGERS, *FLOATS),
+    examples=(
+        "%x: tile<4x8xf32> | %r = reduce %x {axis = -1, kind = sum} : tile<4xf32>",
+        "%x: tile<8xi32> | %r = reduce %x {axis = -1, kind = max} : i32",
+    ),
+)
+def reduce(x: Type, *, axis: int, kind: ReduceKind, propagate_nan: bool = False) -> Type:
+    """Combine the elements along an axis, in no promised order.
+
+    `max` and `min` pass over NaNs unless `propagate_nan`.
+    """
+    _combinable("reduce", x, axis, kind)
+    return with_shape(_without(x, axis), x.element)
+
+
+@op(
+    meaning=lambda x, *, axis, kind, tie_break_left: numerics.argreduce(
+        x, kind, axis, tie_break_left
+    ),
+    accepts=(*INTEGERS, *FLOATS),
+    examples=(
+        "%x: tile<4x8xf32> | "
+        "%v, %i = arg_reduce %x {axis = -1, kind = max} : tile<4xf32>, tile<4xi32>",
+    ),
+)
+def arg_reduce(
+    x: Type, *, axis: int, kind: ArgKind, tie_break_left: bool = True
+) -> tuple[Type, Type]:
+    """The greatest or least element along an axis, and its index.
+
+    Of equal ones it is the first, if `tie_break_left`.
+    """
+    _along("arg_reduce", x, axis)
+    require(x.element in (*INTEGERS, *FLOATS), f"arg_reduce is not defined on {x.element}")
+    value = with_shape(_without(x, axis), x.element)
+    return value, with_element(value, I32)
+
+
+@op(
+    meaning=lambda x, *, axis, kind, reverse: numerics.scan(x, kind, axis, reverse),
+    accepts=(*INTEGERS, *FLOATS),
+    examples=("%x: tile<4x8xf32> | %r = scan %x {axis = -1, kind = sum} : tile<4x8xf32>",),
+)
+def scan(x: Type, *, axis: int, kind: ReduceKind, reverse: bool = False) -> Type:
+    """Each element combined with all before it along the axis (or all after it, if `reverse`)."""
+    _combinable("scan", x, axis, kind)
+    return x

@@ -1,0 +1,114 @@
+"""Operations that move elements and compute none."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tile.ir import numerics
+from tile.ir.opdef import op
+from tile.ir.types import I32, Tile, Type, require, with_shape
+
+
+def _tile(name: str, x: Type) -> None:
+    require(isinstance(x, Tile), f"{name} takes a tile, not {x}")
+
+
+@op(
+    meaning=lambda *, start, end: numerics.arange(start, end),
+    keeps_units=True,
+    examples=("%r = arange {start = 0, end = 8} : tile<8xi32>",),
+)
+def arange(*, start: int, end: int) -> Type:
+    """The integers from `start` up to and without `end`; their number is a power of two."""
+    require(start < end, f"arange counts up: its end, {end}, is not above its start, {start}")
+    require(
+        I32.min_value <= start and end - 1 <= I32.max_value,
+        f"arange({start}, {end}) does not fit i32",
+    )
+    return Tile((end - start,), I32)
+
+
+def _splat(x: Any, *, shape: tuple[int, ...]) -> Any:
+    return x.reshape(x.shape[:1] + (1,) * len(shape))
+
+
+@op(
+    meaning=_splat,
+    keeps_units=True,
+    examples=("%x: f32 | %r = splat %x {shape = (4, 8)} : tile<4x8xf32>",),
+)
+def splat(x: Type, *, shape: tuple[int, ...]) -> Type:
+    """A tile every element of which is the scalar `x`."""
+    require(not isinstance(x, Tile), f"splat takes a scalar, not {x}")
+    return Tile(shape, x.element)
+
+
+@op(
+    meaning=lambda x, *, shape: x,
+    keeps_units=True,
+    examples=("%x: tile<4x1xf32> | %r = broadcast %x {shape = (4, 8)} : tile<4x8xf32>",),
+)
+def broadcast(x: Type, *, shape: tuple[int, ...]) -> Type:
+    """`x` with its axes of extent 1 repeated to `shape`."""
+    _tile("broadcast", x)
+    require(
+        len(shape) == x.rank and all(a in (1, b) for a, b in zip(x.shape, shape, strict=True)),
+        f"a tile of shape {list(x.shape)} does not broadcast to {list(shape)}",
+    )
+    return with_shape(shape, x.element)
+
+
+def _expand_dims(x: Any, *, axis: int) -> Any:
+    return np.expand_dims(x, axis)
+
+
+@op(
+    meaning=_expand_dims,
+    keeps_units=True,
+    examples=("%x: tile<8xf32> | %r = expand_dims %x {axis = -2} : tile<1x8xf32>",),
+)
+def expand_dims(x: Type, *, axis: int) -> Type:
+    """`x` with a new axis of extent 1, counted from the right in the result (-1 is the last)."""
+    _tile("expand_dims", x)
+    rank = x.rank + 1
+    require(
+        -rank <= axis < 0,
+        f"axis {axis} is outside a result of rank {rank}; it is counted from the right",
+    )
+    shape = list(x.shape)
+    shape.insert(rank + axis, 1)
+    return with_shape(shape, x.element)
+
+
+@op(
+    meaning=lambda x, *, shape: numerics.reshape(x, shape),
+    examples=("%x: tile<4x8xf32> | %r = reshape %x {shape = (2, 16)} : tile<2x16xf32>",),
+)
+def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
+    """The elements of `x`, in row-major order, as a tile of another shape."""
+    _tile("reshape", x)
+    require(len(shape) > 0, "reshape gives a tile of at least one axis")
+    require(
+        math.prod(shape) == math.prod(x.shape),
+        f"a tile of shape {list(x.shape)} has {math.prod(x.shape)} elements and {list(shape)} has "
+        f"{math.prod(shape)}",
+    )
+    return with_shape(shape, x.element)
+
+
+@op(
+    meaning=lambda x, *, order: numerics.permute(x, order),
+    keeps_units=True,
+    examples=("%x: tile<4x8xf32> | %r = trans %x {order = (1, 0)} : tile<8x4xf32>",),
+)
+def trans(x: Type, *, order: tuple[int, ...]) -> Type:
+    """`x` with its axes in another order: axis k of the result is axis `order[k]` of `x`."""
+    _tile("trans", x)
+    require(
+        sorted(order) == list(range(x.rank)),
+        f"the order of a tile of rank {x.rank} is a permutation of 0 to {x.rank - 1}, not {order}",
+    )
+    return with_shape((x.shape[axis] for axis in order), x.element)

@@ -1,0 +1,469 @@
+"""Text to IR, the inverse of the printer.
+
+Wrong text fails with its line and a caret under the word. Attribute values are read by the
+declaration's annotation, and result types are inferred by the type rule and compared with those in
+the text: the parser knows no operation by itself but the three with sugar.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import linecache
+import re
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from tile.errors import Loc, ParseError, TypeRuleError
+from tile.ir.builder import create
+from tile.ir.core import Argument, Block, Function, Module, Operation, Value
+from tile.ir.opdef import OPS, OpDef, Symbol
+from tile.ir.ops import control
+from tile.ir.types import SCALARS, Pointer, Scalar, Tile, Type
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r]+|//[^\n]*)
+    |(?P<newline>\n)
+    |(?P<value>%[A-Za-z_][\w.]*)
+    |(?P<symbol>@[A-Za-z_][\w.]*)
+    |(?P<string>"(?:[^"\\\n]|\\.)*")
+    |(?P<dims>[0-9]+(?:x[0-9]+)*x(?=[a-z]))
+    |(?P<number>-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf\b|nan\b))
+    |(?P<word>[A-Za-z_][\w\-]*)
+    |(?P<arrow>->)
+    |(?P<mark>[{}()<>,:=\-])
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    line: int
+    column: int
+
+
+def parse_module(text: str, file: str = "<tile>") -> Module:
+    """Read a module. Operations without a `loc` get the place in the text. Raises `ParseError`."""
+    return _Parser(text, file).module()
+
+
+def parse_type(text: str) -> Type:
+    """Read one type, such as `tile<8xptr<f32>>`."""
+    parser = _Parser(text, "<type>")
+    ty = parser.type()
+    parser.expect_end()
+    return ty
+
+
+def _tokens(text: str, file: str) -> list[_Token]:
+    tokens = []
+    position, line, start = 0, 1, 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            loc = Loc(file, line, position - start, position - start + 1)
+            raise ParseError(f"unexpected character {text[position]!r}", loc=loc)
+        kind = match.lastgroup or ""
+        if kind == "newline":
+            line, start = line + 1, match.end()
+        elif kind != "space":
+            tokens.append(_Token(kind, match.group(), line, position - start))
+        position = match.end()
+    tokens.append(_Token("end", "end of text", line, position - start))
+    return tokens
+
+
+class _Parser:
+    def __init__(self, text: str, file: str) -> None:
+        self.file = file
+        self.text = text
+        if file.startswith("<"):  # let error reports quote text that is in no file
+            lines = text.splitlines(keepends=True)
+            linecache.cache[file] = (len(text), None, lines, file)
+        self.tokens = _tokens(text, file)
+        self.position = 0
+        self.values: dict[str, Value] = {}
+
+    # -- words
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.position]
+
+    def loc(self, token: _Token | None = None) -> Loc:
+        token = token or self.token
+        return Loc(self.file, token.line, token.column, token.column + len(token.text))
+
+    def fail(self, message: str, token: _Token | None = None) -> NoReturn:
+        raise ParseError(message, loc=self.loc(token))
+
+    def take(self) -> _Token:
+        token = self.token
+        self.position += 1
+        return token
+
+    def at(self, text: str) -> bool:
+        return self.token.text == text and self.token.kind != "string"
+
+    def accept(self, text: str) -> bool:
+        found = self.at(text)
+        self.position += found
+        return found
+
+    def expect(self, text: str) -> _Token:
+        if not self.at(text):
+            self.fail(f"expected `{text}`, found `{self.token.text}`")
+        return self.take()
+
+    def expect_kind(self, kind: str, what: str) -> _Token:
+        if self.token.kind != kind:
+            self.fail(f"expected {what}, found `{self.token.text}`")
+        return self.take()
+
+    def expect_end(self) -> None:
+        if self.token.kind != "end":
+            self.fail(f"expected the end of the text, found `{self.token.text}`")
+
+    def integer(self) -> int:
+        token = self.expect_kind("number", "an integer")
+        try:
+            return int(token.text)
+        except ValueError:
+            self.fail(f"expected an integer, found `{token.text}`", token)
+
+    # -- types, attributes, locations
+
+    def type(self) -> Type:
+        token = self.token
+        try:
+            if self.accept("tile"):
+                self.expect("<")
+                dims = self.expect_kind("dims", "extents such as 8x16x").text
+                element = self.element()
+                self.expect(">")
+                return Tile(tuple(int(d) for d in dims[:-1].split("x")), element)
+            return self.element()
+        except TypeRuleError as error:
+            self.fail(error.message, token)
+
+    def element(self) -> Scalar | Pointer:
+        if self.accept("ptr"):
+            self.expect("<")
+            pointee = self.element()
+            self.expect(">")
+            return Pointer(pointee)
+        token = self.expect_kind("word", "a type")
+        if token.text not in SCALARS:
+            self.fail(f"unknown type `{token.text}`; scalars are {', '.join(SCALARS)}", token)
+        return SCALARS[token.text]
+
+    def types(self) -> list[Type]:
+        types = [self.type()]
+        while self.accept(","):
+            types.append(self.type())
+        return types
+
+    def attribute(self, annotation: Any) -> Any:
+        """A value of the kind the declaration's annotation asks for."""
+        options = (
+            typing.get_args(annotation)
+            if isinstance(annotation, types.UnionType)
+            else (annotation,)
+        )
+        token = self.token
+        if type(None) in options and self.accept("none"):
+            return None
+        if typing.get_origin(annotation) is tuple:
+            return self.tuple(typing.get_args(annotation)[0])
+        for option in options:
+            if isinstance(option, type) and issubclass(option, enum.Enum):
+                return self.member(option)
+            if option is Symbol:
+                return Symbol(self.expect_kind("symbol", "a function, such as @f").text[1:])
+            if option is str:
+                return json.loads(self.expect_kind("string", "a string").text)
+            if option is Type:
+                return self.type()
+        return self.literal(options, token)
+
+    def literal(self, options: Sequence[Any], token: _Token) -> bool | int | float:
+        if bool in options and token.text in ("true", "false"):
+            return self.take().text == "true"
+        if token.kind == "number" and (int in options or float in options):
+            text = self.take().text
+            if int in options and re.fullmatch(r"-?\d+", text):
+                return int(text)
+            if float in options:
+                return float(text)
+        wanted = " or ".join(option.__name__ for option in options)
+        self.fail(f"expected a value of type {wanted}, found `{token.text}`", token)
+
+    def member(self, kind: type[enum.Enum]) -> enum.Enum:
+        token = self.take()
+        text = json.loads(token.text) if token.kind == "string" else token.text
+        for member in kind:
+            if member.value == text:
+                return member
+        self.fail(f"expected one of {', '.join(str(m.value) for m in kind)}, found `{text}`", token)
+
+    def tuple(self, annotation: Any) -> tuple[Any, ...]:
+        self.expect("(")
+        values = []
+        while not self.accept(")"):
+            values.append(self.attribute(annotation))
+            if not self.at(")"):
+                self.expect(",")
+        return tuple(values)
+
+    def attributes(self, defn: OpDef) -> dict[str, Any]:
+        """`{name = value, ...}`, or nothing."""
+        attributes: dict[str, Any] = {}
+        if not self.accept("{"):
+            return attributes
+        while not self.accept("}"):
+            token = self.expect_kind("word", "an attribute's name")
+            spec = defn.attributes.get(token.text)
+            if spec is None:
+                self.fail(f"{defn.name} has no attribute `{token.text}`", token)
+            self.expect("=")
+            attributes[token.text] = self.attribute(spec.annotation)
+            if not self.at("}"):
+                self.expect(",")
+        return attributes
+
+    def location(self, start: _Token) -> Loc:
+        """An explicit `loc(...)`, or the place in the text of `start`."""
+        if not self.accept("loc"):
+            return self.loc(start)
+        self.expect("(")
+        places = [self.place()]
+        while self.accept("at"):
+            places.append(self.place())
+        self.expect(")")
+        loc = places.pop()
+        while places:
+            loc = replace(places.pop(), caller=loc)
+        return loc
+
+    def place(self) -> Loc:
+        file = json.loads(self.expect_kind("string", "a file name").text)
+        self.expect(":")
+        line = self.integer()
+        self.expect(":")
+        column, end = self.integer(), 0
+        if self.token.kind == "number" and self.token.text.startswith("-"):
+            end = -self.integer()
+        function = json.loads(self.take().text) if self.token.kind == "string" else ""
+        return Loc(file, line, column, end, function)
+
+    # -- values
+
+    def use(self) -> Value | None:
+        token = self.token
+        if self.accept("_"):
+            return None
+        self.expect_kind("value", "a value, such as %x")
+        if token.text not in self.values:
+            self.fail(f"{token.text} is not defined here", token)
+        return self.values[token.text]
+
+    def uses(self) -> list[Value | None]:
+        operands: list[Value | None] = []
+        if self.token.kind == "value" or self.at("_"):
+            operands.append(self.use())
+            while self.accept(","):
+                operands.append(self.use())
+        return operands
+
+    def required(self) -> Value:
+        token = self.token
+        value = self.use()
+        if value is None:
+            self.fail("a value is needed here", token)
+        return value
+
+    def define(self, token: _Token, value: Value) -> None:
+        if token.text in self.values:
+            self.fail(f"{token.text} is defined twice", token)
+        self.values[token.text] = value
+        value.name = token.text[1:]
+
+    # -- structure
+
+    def module(self) -> Module:
+        module = Module()
+        while self.token.kind != "end":
+            token = self.token
+            function = self.function()
+            if function.name in module.functions:
+                self.fail(f"@{function.name} is defined twice", token)
+            module.add(function)
+        return module
+
+    def function(self) -> Function:
+        start = self.token
+        kernel = self.accept("kernel")
+        if not kernel:
+            self.expect("func")
+        noinline = self.accept("noinline")
+        name = self.expect_kind("symbol", "a function's name, such as @f").text[1:]
+        self.values = {}
+        self.expect("(")
+        names: list[_Token] = []
+        arg_types: list[Type] = []
+        known: list[Argument] = []
+        while not self.accept(")"):
+            names.append(self.expect_kind("value", "a parameter, such as %x"))
+            self.expect(":")
+            arg_types.append(self.type())
+            known.append(self.argument())
+            if not self.at(")"):
+                self.expect(",")
+        results: list[Type] = []
+        if self.accept("->"):
+            self.expect("(")
+            results = self.types()
+            self.expect(")")
+        loc = self.location(start)
+        function = Function(
+            name, arg_types, [""] * len(names), results, kernel=kernel, noinline=noinline, loc=loc
+        )
+        function.arguments = known
+        for token, value in zip(names, function.args, strict=True):
+            self.define(token, value)
+        self.body(function.body)
+        return function
+
+    def argument(self) -> Argument:
+        if not self.accept("{"):
+            return Argument()
+        self.expect("divisible")
+        self.expect("=")
+        token = self.token
+        divisible = self.integer()
+        if divisible < 1:
+            self.fail(f"`divisible` is positive, not {divisible}", token)
+        self.expect("}")
+        return Argument(divisible)
+
+    def body(self, block: Block) -> None:
+        """`{ operations }`, with names that end with it."""
+        outer = dict(self.values)
+        self.expect("{")
+        while not self.accept("}"):
+            block.append(self.operation())
+        self.values = outer
+
+    def operation(self) -> Operation:
+        start = self.token
+        results: list[_Token] = []
+        if start.kind == "value":
+            results.append(self.take())
+            while self.accept(","):
+                results.append(self.expect_kind("value", "a result, such as %r"))
+            self.expect("=")
+        name = self.expect_kind("word", "an operation")
+        defn = OPS.get(name.text)
+        if defn is None:
+            self.fail(f"unknown operation `{name.text}`", name)
+        sugar = {"for": self.for_, "while": self.while_, "if": self.if_}.get(defn.name)
+        try:
+            op, stated = sugar(name) if sugar is not None else self.plain(defn, name)
+        except TypeRuleError as error:
+            self.fail(error.message, name)
+        inferred = [value.type for value in op.results]
+        if inferred != stated:
+            self.fail(
+                f"{defn.name} gives ({_list(inferred)}), but the text says ({_list(stated)})", name
+            )
+        if len(results) != len(inferred):
+            self.fail(f"{defn.name} has {len(inferred)} results, not {len(results)}", name)
+        for token, value in zip(results, op.results, strict=True):
+            self.define(token, value)
+        return op
+
+    def stated(self) -> list[Type]:
+        return self.types() if self.accept(":") else []
+
+    def plain(self, defn: OpDef, name: _Token) -> tuple[Operation, list[Type]]:
+        operands = self.uses()
+        attributes = self.attributes(defn)
+        stated = self.stated()
+        if defn.explicit == "result":
+            if len(stated) != 1:
+                self.fail(f"{defn.name} states one result type after a colon", name)
+            attributes["result"] = stated[0]
+        elif defn.explicit == "results":
+            attributes["results"] = tuple(stated)
+        return create(defn, operands, attributes, (), self.location(name)), stated
+
+    def carried(self) -> tuple[list[_Token], list[Value]]:
+        names: list[_Token] = []
+        inits: list[Value] = []
+        if self.accept("iter"):
+            self.expect("(")
+            while not self.accept(")"):
+                names.append(self.expect_kind("value", "a carried value, such as %a"))
+                self.expect("=")
+                inits.append(self.required())
+                if not self.at(")"):
+                    self.expect(",")
+        return names, inits
+
+    def region(self, names: Sequence[_Token], arg_types: Sequence[Type]) -> Block:
+        block = Block(arg_types)
+        outer = dict(self.values)
+        for token, value in zip(names, block.args, strict=True):
+            self.define(token, value)
+        self.body(block)
+        self.values = outer
+        return block
+
+    def for_(self, name: _Token) -> tuple[Operation, list[Type]]:
+        index = self.expect_kind("value", "the count, such as %i")
+        self.expect("=")
+        lower = self.required()
+        self.expect("to")
+        upper = self.required()
+        self.expect("step")
+        step = self.required()
+        names, inits = self.carried()
+        stated = self.stated()
+        body = self.region([index, *names], [lower.type, *(v.type for v in inits)])
+        attributes = self.attributes(control.for_)
+        loc = self.location(name)
+        return create(control.for_, [lower, upper, step, *inits], attributes, [body], loc), stated
+
+    def while_(self, name: _Token) -> tuple[Operation, list[Type]]:
+        names, inits = self.carried()
+        stated = self.stated()
+        arg_types = [v.type for v in inits]
+        test = self.region(names, arg_types)
+        self.expect("do")
+        body = self.region(names, arg_types)
+        attributes = self.attributes(control.while_)
+        return create(control.while_, inits, attributes, [test, body], self.location(name)), stated
+
+    def if_(self, name: _Token) -> tuple[Operation, list[Type]]:
+        condition = self.required()
+        stated = self.stated()
+        then = self.region((), ())
+        if self.accept("else"):
+            orelse = self.region((), ())
+        else:
+            orelse = Block()
+            orelse.append(create(control.yield_, loc=self.loc(name)))
+        attributes = self.attributes(control.if_)
+        return create(
+            control.if_, [condition], attributes, [then, orelse], self.location(name)
+        ), stated
+
+
+def _list(types: Sequence[Type]) -> str:
+    return ", ".join(map(str, types))

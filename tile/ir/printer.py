@@ -1,0 +1,191 @@
+"""IR to text, in one grammar; only functions, `for`, `while` and `if` have sugar.
+
+    kernel @add(%x: ptr<f32> {divisible = 16}, %n: i32) {
+      %pid = program_id {axis = 0} : i32
+      %acc = for %i = %lo to %n step %c1 iter(%a = %zero) : f32 {
+        yield %a
+      } {num_stages = 3}
+      return
+    }
+
+Operands, then `{attributes}` that differ from their defaults, then `: result types`, then an
+optional location `loc("file":line:column-end "function" at ...)`. An absent optional operand is
+`_`. A value is named after its Python variable, with a number where that is taken; so printing is
+deterministic, and printing what was parsed gives the same text.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable, Sequence
+
+from tile.errors import Loc
+from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.opdef import Symbol
+from tile.ir.types import Type
+
+
+def print_module(module: Module, *, locations: bool = False) -> str:
+    """The text of a module, ending in a newline."""
+    return "\n".join(print_function(f, locations=locations) for f in module)
+
+
+def print_function(function: Function, *, locations: bool = False) -> str:
+    return _Printer(locations).function(function)
+
+
+def print_op(op: Operation) -> str:
+    """One operation alone, values named by their hints; for messages."""
+    printer = _Printer(locations=False)
+    printer.op(op, 0)
+    return "\n".join(printer.lines)
+
+
+def print_value(value: object) -> str:
+    """An attribute's value as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "none"
+    if isinstance(value, enum.Enum):
+        return str(value.value) or '""'
+    if isinstance(value, Symbol):
+        return f"@{value}"
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(print_value, value)) + ")"
+    if isinstance(value, Type | int | float):
+        return str(value)
+    raise TypeError(f"{value!r} is no attribute value")
+
+
+def print_loc(loc: Loc) -> str:
+    places = []
+    for place in loc.chain():
+        function = f" {json.dumps(place.function)}" if place.function else ""
+        end = f"-{place.end_column}" if place.end_column else ""
+        places.append(f"{json.dumps(place.file)}:{place.line}:{place.column}{end}{function}")
+    return f"loc({' at '.join(places)})"
+
+
+class _Printer:
+    def __init__(self, locations: bool) -> None:
+        self.locations = locations
+        self.lines: list[str] = []
+        self.names: dict[Value, str] = {}
+        self.taken: dict[str, int] = {}
+
+    def name(self, value: Value | None) -> str:
+        if value is None:
+            return "_"
+        known = self.names.get(value)
+        if known is not None:
+            return known
+        base = value.name or "v"
+        count = self.taken.get(base)
+        name = base
+        while count is not None or name in self.taken:
+            count = (count or 0) + 1
+            name = f"{base}_{count}"
+            if name not in self.taken:
+                self.taken[base] = count
+                break
+        self.taken.setdefault(name, 0)
+        self.names[value] = f"%{name}"
+        return self.names[value]
+
+    def list(self, values: Iterable[Value | None]) -> str:
+        return ", ".join(map(self.name, values))
+
+    def put(self, depth: int, text: str) -> None:
+        self.lines.append("  " * depth + text)
+
+    def loc(self, loc: Loc | None) -> str:
+        return f" {print_loc(loc)}" if self.locations and loc is not None else ""
+
+    def function(self, function: Function) -> str:
+        parameters = []
+        for value, argument in zip(function.args, function.arguments, strict=True):
+            known = f" {{divisible = {argument.divisible}}}" if argument.divisible != 1 else ""
+            parameters.append(f"{self.name(value)}: {value.type}{known}")
+        results = f" -> ({_types(function.result_types)})" if function.result_types else ""
+        keyword = "kernel" if function.kernel else "func"
+        noinline = " noinline" if function.noinline else ""
+        head = f"{keyword}{noinline} @{function.name}({', '.join(parameters)}){results}"
+        self.put(0, f"{head}{self.loc(function.loc)} {{")
+        self.block(function.body, 1)
+        self.put(0, "}")
+        return "\n".join(self.lines) + "\n"
+
+    def block(self, block: Block, depth: int) -> None:
+        for op in block:
+            self.op(op, depth)
+
+    def op(self, op: Operation, depth: int) -> None:
+        results = f"{self.list(op.results)} = " if op.results else ""
+        sugar = {"for": self.for_, "while": self.while_, "if": self.if_}.get(op.name)
+        if sugar is not None:
+            sugar(op, results, depth)
+            return
+        operands = list(op.operands)
+        while operands and operands[-1] is None:
+            operands.pop()
+        text = results + op.name
+        if operands:
+            text += f" {self.list(operands)}"
+        self.put(depth, text + self.attributes(op) + self.types(op) + self.loc(op.loc))
+
+    def attributes(self, op: Operation) -> str:
+        shown = []
+        for name, spec in op.defn.attributes.items():
+            value = op.attributes[name]
+            if name != op.defn.explicit and not (value == spec.default and not spec.required):
+                shown.append(f"{name} = {print_value(value)}")
+        return f" {{{', '.join(shown)}}}" if shown else ""
+
+    def types(self, op: Operation) -> str:
+        return f" : {_types(v.type for v in op.results)}" if op.results else ""
+
+    def carried(self, args: Sequence[Value], inits: Sequence[Value | None]) -> str:
+        if not args:
+            return ""
+        pairs = (f"{self.name(a)} = {self.name(i)}" for a, i in zip(args, inits, strict=True))
+        return f" iter({', '.join(pairs)})"
+
+    def region_end(self, op: Operation, depth: int) -> None:
+        self.put(depth, "}" + self.attributes(op) + self.loc(op.loc))
+
+    def for_(self, op: Operation, results: str, depth: int) -> None:
+        body = op.regions[0]
+        lower, upper, step, *inits = op.operands
+        bounds = f"{self.name(lower)} to {self.name(upper)} step {self.name(step)}"
+        head = f"{results}for {self.name(body.args[0])} = {bounds}"
+        self.put(depth, f"{head}{self.carried(body.args[1:], inits)}{self.types(op)} {{")
+        self.block(body, depth + 1)
+        self.region_end(op, depth)
+
+    def while_(self, op: Operation, results: str, depth: int) -> None:
+        test, body = op.regions
+        # Both regions take the carried values; the text names them once, for both.
+        self.put(depth, f"{results}while{self.carried(test.args, op.operands)}{self.types(op)} {{")
+        self.block(test, depth + 1)
+        for outer, inner in zip(test.args, body.args, strict=True):
+            self.names[inner] = self.names[outer]
+        self.put(depth, "} do {")
+        self.block(body, depth + 1)
+        self.region_end(op, depth)
+
+    def if_(self, op: Operation, results: str, depth: int) -> None:
+        then, orelse = op.regions
+        self.put(depth, f"{results}if {self.list(op.operands)}{self.types(op)} {{")
+        self.block(then, depth + 1)
+        if len(list(orelse)) > 1 or (orelse.last is not None and orelse.last.inputs):
+            self.put(depth, "} else {")
+            self.block(orelse, depth + 1)
+        self.region_end(op, depth)
+
+
+def _types(types: Iterable[Type]) -> str:
+    return ", ".join(map(str, types))

@@ -1,0 +1,132 @@
+"""Rewriting by patterns, each keyed by the operation it starts from, until nothing changes.
+
+    @canonical.pattern(shape.trans)
+    def trans_of_trans(op: Operation, rewriter: Rewriter) -> bool:
+        ...
+        rewriter.replace(op, [value])
+        return True
+
+A pattern returns whether it changed anything; it does all changes through the `Rewriter`, which
+keeps the worklist. Patterns run on each operation in the order they were declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tile.errors import PassError, stamp
+from tile.ir.builder import Builder
+from tile.ir.core import Function, Operation, Value
+from tile.ir.effects import is_dead
+from tile.ir.opdef import OpDef
+
+Pattern = Callable[[Operation, "Rewriter"], bool]
+
+# Changes per operation of the function after which patterns are taken to undo each other.
+PATIENCE = 64
+
+
+class PatternSet:
+    """Patterns by the operation they start from; `any` ones are tried on every operation."""
+
+    def __init__(self) -> None:
+        self.by_defn: dict[OpDef, list[Pattern]] = {}
+        self.any: list[Pattern] = []
+
+    def pattern(self, *defns: OpDef) -> Callable[[Pattern], Pattern]:
+        """Declare a pattern on these operations, or on every operation if none is named."""
+
+        def declare(pattern: Pattern) -> Pattern:
+            for defn in defns:
+                self.by_defn.setdefault(defn, []).append(pattern)
+            if not defns:
+                self.any.append(pattern)
+            return pattern
+
+        return declare
+
+    def of(self, op: Operation) -> Sequence[Pattern]:
+        return (*self.any, *self.by_defn.get(op.defn, ()))
+
+
+class Rewriter:
+    """The worklist of one greedy run over a function."""
+
+    def __init__(self, function: Function, patterns: PatternSet) -> None:
+        self.patterns = patterns
+        self.function = function
+        # A stack; reversed so that the first operation of the function comes first.
+        self.worklist: list[Operation] = list(reversed(list(function.walk())))
+        self.waiting: set[Operation] = set(self.worklist)
+        self.budget = PATIENCE * (len(self.worklist) + 16)
+
+    def run(self) -> bool:
+        """Apply the patterns until none applies; whether anything changed."""
+        changed = False
+        while self.worklist:
+            op = self.worklist.pop()
+            self.waiting.discard(op)
+            if op.block is not None and self.visit(op):
+                changed = True
+                self.budget -= 1
+                if self.budget < 0:
+                    raise PassError(
+                        f"patterns do not come to an end in {self.function}", loc=op.loc
+                    )
+        return changed
+
+    def visit(self, op: Operation) -> bool:
+        if is_dead(op):
+            self.erase(op)
+            return True
+        with stamp(op.loc):
+            for pattern in self.patterns.of(op):
+                if pattern(op, self):
+                    self.push(op)
+                    return True
+        return False
+
+    def push(self, op: Operation) -> None:
+        """Look at this operation (again)."""
+        if op.block is not None and op not in self.waiting:
+            self.waiting.add(op)
+            self.worklist.append(op)
+
+    def build(
+        self, op: Operation, defn: OpDef, *operands: Value | None, **attributes: Any
+    ) -> Value:
+        """A new operation with one result, before `op` and with its location."""
+        value = Builder.before(op)(defn, *operands, **attributes)
+        if value.op is not None:
+            self.push(value.op)
+        return value
+
+    def replace(self, op: Operation, values: Sequence[Value]) -> None:
+        """Replace the results of `op` and erase it."""
+        for old, new in zip(op.results, values, strict=True):
+            for user in old.users:
+                self.push(user)
+            old.replace_by(new)
+        self.erase(op)
+
+    def erase(self, op: Operation) -> None:
+        inputs = [value.op for inner in op.walk() for value in inner.inputs]
+        if op.parent is not None:
+            self.push(op.parent)
+        op.erase()
+        for source in inputs:
+            if source is not None:
+                self.push(source)
+
+    def set_operand(self, op: Operation, index: int, value: Value | None) -> None:
+        old = op.operands[index]
+        op.set_operand(index, value)
+        if old is not None and old.op is not None:
+            self.push(old.op)
+        self.push(op)
+
+
+def rewrite(function: Function, patterns: PatternSet) -> bool:
+    """Apply the patterns to a function, and remove what is dead, until nothing changes."""
+    return Rewriter(function, patterns).run()

@@ -1,0 +1,281 @@
+"""The types of the IR: scalars, pointers and tiles. Frozen, comparable, printable.
+
+Signedness is part of an integer's type, so one `div` or `shr` serves both and its operands say
+which. Every type answers `shape` and `element`: a scalar is its own element and has shape `()`.
+That lets a type rule treat scalars and tiles alike.
+
+    f32   ptr<f32>   tile<128x64xf32>   tile<8xptr<i8>>
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tile.errors import TypeRuleError
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuse an operation: the guard that opens a type rule."""
+    if not condition:
+        raise TypeRuleError(message)
+
+
+class Kind(enum.IntEnum):
+    """What a scalar counts, in the order in which promotion ranks it."""
+
+    BOOL = 0
+    INT = 1
+    FLOAT = 2
+
+
+class Type:
+    """Base of all types."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def element(self) -> Scalar | Pointer:
+        raise TypeRuleError(f"{self} has no element type")
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(Type):
+    """A number type.
+
+    `name` is its spelling in IR text, `alias` the one of signatures (`fp32`, `i32`).
+    """
+
+    name: str
+    kind: Kind
+    bits: int
+    signed: bool = True
+    alias: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
+    @property
+    def element(self) -> Scalar:
+        return self
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory."""
+        return max(1, self.bits // 8)
+
+    @property
+    def primitive_bitwidth(self) -> int:
+        return self.bits
+
+    @property
+    def min_value(self) -> int:
+        """The least value of an integer type."""
+        return -(1 << (self.bits - 1)) if self.is_int_signed() else 0
+
+    @property
+    def max_value(self) -> int:
+        """The greatest value of an integer type."""
+        return (1 << (self.bits - 1)) - 1 if self.is_int_signed() else (1 << self.bits) - 1
+
+    def is_floating(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    def is_bool(self) -> bool:
+        return self.kind is Kind.BOOL
+
+    def is_int(self) -> bool:
+        """An integer of any width, booleans included."""
+        return self.kind is not Kind.FLOAT
+
+    def is_int_signed(self) -> bool:
+        return self.kind is Kind.INT and self.signed
+
+    def is_int_unsigned(self) -> bool:
+        return self.kind is Kind.INT and not self.signed
+
+    def is_standard_floating(self) -> bool:
+        """A float on which arithmetic is defined.
+
+        The 8-bit ones are for storage, casts and dots.
+        """
+        return self.kind is Kind.FLOAT and self.bits >= 16
+
+    def is_fp8(self) -> bool:
+        return self.kind is Kind.FLOAT and self.bits == 8
+
+    def is_ptr(self) -> bool:
+        return False
+
+    def to(self, bits: int) -> Scalar:
+        """The integer type of the same signedness with `bits` bits."""
+        return SCALARS[("i" if self.signed else "u") + str(bits)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer(Type):
+    """The address of an element of type `pointee` in global memory."""
+
+    pointee: Scalar | Pointer
+
+    def __str__(self) -> str:
+        return f"ptr<{self.pointee}>"
+
+    __repr__ = __str__
+
+    @property
+    def element(self) -> Pointer:
+        return self
+
+    @property
+    def element_ty(self) -> Scalar | Pointer:
+        return self.pointee
+
+    @property
+    def bits(self) -> int:
+        return 64
+
+    @property
+    def primitive_bitwidth(self) -> int:
+        return self.bits
+
+    @property
+    def itemsize(self) -> int:
+        return 8
+
+    def is_floating(self) -> bool:
+        return False
+
+    def is_standard_floating(self) -> bool:
+        return False
+
+    def is_bool(self) -> bool:
+        return False
+
+    def is_int(self) -> bool:
+        return False
+
+    def is_int_signed(self) -> bool:
+        return False
+
+    def is_int_unsigned(self) -> bool:
+        return False
+
+    def is_fp8(self) -> bool:
+        return False
+
+    def is_ptr(self) -> bool:
+        return True
+
+
+class Layout(Protocol):
+    """Which element each register, lane and warp holds; the SIMT lowering defines them."""
+
+    def __str__(self) -> str: ...
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tile(Type):
+    """A block of elements.
+
+    Every extent is a power of two; `layout` is set from the LAID_OUT level on.
+    """
+
+    dims: tuple[int, ...]
+    of: Scalar | Pointer
+    layout: Layout | None = None
+
+    def __post_init__(self) -> None:
+        require(len(self.dims) > 0, "a tile has at least one axis")
+        for extent in self.dims:
+            check_extent(extent)
+        require(
+            self.numel <= MAX_NUMEL,
+            f"a tile of shape {list(self.dims)} has {self.numel} elements; the most is {MAX_NUMEL}",
+        )
+
+    def __str__(self) -> str:
+        extents = "x".join(map(str, self.dims))
+        layout = f", {self.layout}" if self.layout is not None else ""
+        return f"tile<{extents}x{self.of}{layout}>"
+
+    __repr__ = __str__
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.dims
+
+    @property
+    def element(self) -> Scalar | Pointer:
+        return self.of
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.dims)
+
+
+MAX_NUMEL = 1 << 20
+
+
+def is_power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+def check_extent(extent: int) -> None:
+    """Refuse an extent that is not a power of two."""
+    if not is_power_of_two(extent):
+        below = 1 << max(0, extent.bit_length() - 1) if extent > 0 else 1
+        near = f"{below} or {below * 2}" if extent > 0 else "1"
+        raise TypeRuleError(
+            f"tile extents are powers of two, and {extent} is not; the nearest are {near}"
+        )
+
+
+def _integer(bits: int, signed: bool) -> Scalar:
+    name = ("i" if signed else "u") + str(bits)
+    return Scalar(name, Kind.INT, bits, signed, name)
+
+
+I1 = Scalar("i1", Kind.BOOL, 1, False, "i1")
+I8, I16, I32, I64 = (_integer(bits, True) for bits in (8, 16, 32, 64))
+U8, U16, U32, U64 = (_integer(bits, False) for bits in (8, 16, 32, 64))
+F8E4M3 = Scalar("f8e4m3", Kind.FLOAT, 8, True, "fp8e4nv")
+F8E5M2 = Scalar("f8e5m2", Kind.FLOAT, 8, True, "fp8e5")
+F16 = Scalar("f16", Kind.FLOAT, 16, True, "fp16")
+BF16 = Scalar("bf16", Kind.FLOAT, 16, True, "bf16")
+F32 = Scalar("f32", Kind.FLOAT, 32, True, "fp32")
+F64 = Scalar("f64", Kind.FLOAT, 64, True, "fp64")
+
+SIGNED = (I8, I16, I32, I64)
+UNSIGNED = (U8, U16, U32, U64)
+INTEGERS = (*SIGNED, *UNSIGNED)
+FLOATS = (F16, BF16, F32, F64)
+FP8 = (F8E4M3, F8E5M2)
+ALL = (I1, *INTEGERS, *FP8, *FLOATS)
+SCALARS: dict[str, Scalar] = {ty.name: ty for ty in ALL}
+ALIASES: dict[str, Scalar] = {ty.alias: ty for ty in ALL}
+
+
+def with_element(ty: Type, element: Scalar | Pointer) -> Type:
+    """`ty` with another element: a tile of the same shape, or the element itself for a scalar."""
+    return Tile(ty.dims, element, ty.layout) if isinstance(ty, Tile) else element
+
+
+def with_shape(shape: Iterable[int], element: Scalar | Pointer) -> Type:
+    """A tile of that shape, or the element itself for shape `()`."""
+    dims = tuple(shape)
+    return Tile(dims, element) if dims else element

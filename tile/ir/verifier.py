@@ -1,0 +1,116 @@
+"""Holds IR to its rules.
+
+Structure, dominance, the type rules again, and the conditions of a level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tile.errors import Loc, TypeRuleError, VerificationError
+from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.levels import Level
+from tile.ir.ops import control
+from tile.ir.printer import print_op
+from tile.ir.types import Tile, Type
+
+
+def verify(module: Module, level: Level = Level.TILE) -> None:
+    """Raise `VerificationError` at the first operation that breaks a rule."""
+    for function in module:
+        _Verifier(module, level).function(function)
+
+
+class _Verifier:
+    def __init__(self, module: Module, level: Level) -> None:
+        self.module = module
+        self.level = level
+        self.visible: set[Value] = set()
+
+    def function(self, function: Function) -> None:
+        if function.kernel and function.result_types:
+            self.fail(f"kernel {function} returns values; a kernel has no results", function.loc)
+        self.types(function.args, function.loc)
+        self.block(function.body, f"function {function}")
+        last = function.body.last
+        assert last is not None
+        if last.defn is not control.return_:
+            self.fail(f"function {function} ends with `{last.name}`, not `return`", last.loc)
+        given = tuple(value.type for value in last.inputs)
+        if given != function.result_types:
+            self.fail(
+                f"{function} returns ({_list(function.result_types)}), not ({_list(given)})",
+                last.loc,
+            )
+
+    def block(self, block: Block, what: str) -> None:
+        defined = list(block.args)
+        self.visible.update(defined)
+        if block.terminator is None:
+            loc = block.last.loc if block.last is not None else None
+            self.fail(f"{what} does not end with a terminator", loc)
+        for op in block:
+            if op.defn.terminator and op is not block.last:
+                self.fail(f"`{op.name}` stands in the middle of a block", op.loc)
+            self.op(op)
+            self.visible.update(op.results)
+            defined.extend(op.results)
+        self.visible.difference_update(defined)
+
+    def op(self, op: Operation) -> None:
+        for position, value in enumerate(op.operands):
+            if value is None:
+                continue
+            if (op, position) not in value.uses:
+                self.fail(f"operand {position} of {op.name} does not know of its use", op.loc, op)
+            if value not in self.visible:
+                self.fail(
+                    f"{op.name} uses %{value.name or '?'} where it is not defined", op.loc, op
+                )
+        if self.level not in op.defn.levels:
+            self.fail(f"{op.name} is not legal at the {self.level.value} level", op.loc, op)
+        try:
+            types = [None if v is None else v.type for v in op.operands]
+            inferred = op.defn.infer(types, op.defn.complete(op.attributes), op.regions)
+        except TypeRuleError as error:
+            self.fail(error.message, op.loc, op)
+        actual = tuple(value.type for value in op.results)
+        if inferred != actual:
+            self.fail(f"{op.name} gives ({_list(inferred)}), not ({_list(actual)})", op.loc, op)
+        self.types(op.results, op.loc)
+        if op.defn is control.call:
+            self.call(op)
+        for name, region in zip(op.defn.regions, op.regions, strict=True):
+            if region.parent is not op:
+                self.fail(f"region `{name}` of {op.name} belongs to another operation", op.loc, op)
+            self.block(region, f"region `{name}` of {op.name}")
+
+    def call(self, op: Operation) -> None:
+        callee = self.module.functions.get(op["callee"])
+        if callee is None:
+            self.fail(f"the module has no function @{op['callee']}", op.loc, op)
+        wanted = [value.type for value in callee.args]
+        given = [value.type for value in op.inputs]
+        if given != wanted:
+            self.fail(f"{callee} takes ({_list(wanted)}), not ({_list(given)})", op.loc, op)
+        if op["results"] != callee.result_types:
+            self.fail(
+                f"{callee} returns ({_list(callee.result_types)}), not ({_list(op['results'])})",
+                op.loc,
+                op,
+            )
+
+    def types(self, values: Sequence[Value], loc: Loc | None) -> None:
+        if self.level is Level.TILE:
+            for value in values:
+                if isinstance(value.type, Tile) and value.type.layout is not None:
+                    self.fail(f"{value!r} has a layout, which the tile level does not know", loc)
+
+    def fail(self, message: str, loc: Loc | None, op: Operation | None = None) -> NoReturn:
+        notes = [] if op is None else [f"in `{print_op(op).splitlines()[0]}`"]
+        raise VerificationError(message, loc=loc, notes=notes)
+
+
+def _list(types: Sequence[Type]) -> str:
+    return ", ".join(map(str, types))
