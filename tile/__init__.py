@@ -1,0 +1,54 @@
+"""A language and compiler for tile programs: Python functions over blocks of data, as kernels.
+
+    import tile
+    import tile.language as tl
+
+    @tile.jit
+    def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        mask = offsets < n
+        total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
+        tl.store(out_ptr + offsets, total, mask=mask)
+
+    add[(tile.cdiv(x.size, 1024),)](x, y, out, x.size, BLOCK=1024)
+
+The arrays are NumPy's, torch's, or any other library's; errors derive from `TileError`.
+"""
+
+from tile import errors, language, runtime, testing
+from tile.errors import TileError
+from tile.frontend.static import constexpr_function
+from tile.runtime.arguments import MockArray, pointers
+from tile.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
+from tile.runtime.compile import compile  # noqa: A004 - the name that programs use
+from tile.runtime.context import backend
+from tile.runtime.jit import JITFunction, jit
+from tile.runtime.kernel import CompiledKernel
+from tile.runtime.pointers import PointerArray
+from tile.runtime.sizes import cdiv, next_power_of_2
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Autotuner",
+    "CompiledKernel",
+    "Config",
+    "Heuristics",
+    "JITFunction",
+    "MockArray",
+    "PointerArray",
+    "TileError",
+    "autotune",
+    "backend",
+    "cdiv",
+    "compile",
+    "constexpr_function",
+    "errors",
+    "heuristics",
+    "jit",
+    "language",
+    "next_power_of_2",
+    "pointers",
+    "runtime",
+    "testing",
+]

@@ -1,0 +1,1 @@
+"""Ways to run kernels; see `base` for what one is."""

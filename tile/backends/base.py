@@ -53,8 +53,9 @@ class Options:
             value = getattr(self, name)
             if not isinstance(value, int) or not (is_power_of_two(value) and value <= most):
                 raise ArgumentValueError(f"{name} is a power of two up to {most}, not {value!r}")
-        if not isinstance(self.num_stages, int) or self.num_stages < 0:
-            raise ArgumentValueError(f"num_stages is a number from 0 on, not {self.num_stages!r}")
+        stages: object = self.num_stages  # whatever the caller passed
+        if not isinstance(stages, int) or stages < 0:
+            raise ArgumentValueError(f"num_stages is a number from 0 on, not {stages!r}")
 
     @classmethod
     def names(cls) -> frozenset[str]:

@@ -33,7 +33,7 @@ def get(name: str) -> Backend:
     Raises `BackendError` for an unknown name, and when a package that the backend needs is missing.
     """
     require(name)
-    # The one late import of the package: a backend may need packages that not everyone has installed.
+    # The one late import: a backend may need packages that not everyone has installed.
     try:
         module = importlib.import_module(f"{backends.__name__}.{name}")
     except ModuleNotFoundError as error:

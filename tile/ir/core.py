@@ -293,6 +293,7 @@ class Block:
         ops = list(self.walk())
         for op in ops:
             op.set_operands(())
+            op.block = None  # so that whoever kept a list of operations sees that it is gone
         self.first = self.last = None
 
     def encloses(self, op: Operation) -> bool:

@@ -35,6 +35,7 @@ def is_removable(op: Operation) -> bool:
 
 
 def is_dead(op: Operation) -> bool:
+    """Whether the operation may go now."""
     return is_removable(op) and not any(value.uses for value in op.results)
 
 

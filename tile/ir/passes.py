@@ -19,6 +19,7 @@ import time
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,7 @@ class PassManager:
             self.step(module, index, item)
             level = item.defn.after
             if self.verify_each:
-                self.guard(index, item, None, lambda at=level: verify(module, at))
+                self.guard(index, item, None, partial(verify, module, level))
             self.show(module, index, item)
         if config.timings:
             _print_timings(self.timings)

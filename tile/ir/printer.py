@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tile.errors import Loc
 from tile.ir.core import Block, Function, Module, Operation, Value
@@ -26,13 +26,21 @@ from tile.ir.opdef import Symbol
 from tile.ir.types import Type
 
 
+# What to say of an operation (of the function, for None) in a comment behind it. The second argument
+# gives the name under which a value is printed.
+Note = Callable[[Operation | None, Callable[[Value], str]], str]
+
+
 def print_module(module: Module, *, locations: bool = False) -> str:
     """The text of a module, ending in a newline."""
     return "\n".join(print_function(f, locations=locations) for f in module)
 
 
-def print_function(function: Function, *, locations: bool = False) -> str:
-    return _Printer(locations).function(function)
+def print_function(
+    function: Function, *, locations: bool = False, note: Note | None = None
+) -> str:
+    """The text of a function, ending in a newline, with a note behind each operation if asked for."""
+    return _Printer(locations, note).function(function)
 
 
 def print_op(op: Operation) -> str:
@@ -62,6 +70,7 @@ def print_value(value: object) -> str:
 
 
 def print_loc(loc: Loc) -> str:
+    """A location with its chain of calls as text."""
     places = []
     for place in loc.chain():
         function = f" {json.dumps(place.function)}" if place.function else ""
@@ -71,8 +80,9 @@ def print_loc(loc: Loc) -> str:
 
 
 class _Printer:
-    def __init__(self, locations: bool) -> None:
+    def __init__(self, locations: bool, note: Note | None = None) -> None:
         self.locations = locations
+        self.note = note
         self.lines: list[str] = []
         self.names: dict[Value, str] = {}
         self.taken: dict[str, int] = {}
@@ -114,7 +124,7 @@ class _Printer:
         keyword = "kernel" if function.kernel else "func"
         noinline = " noinline" if function.noinline else ""
         head = f"{keyword}{noinline} @{function.name}({', '.join(parameters)}){results}"
-        self.put(0, f"{head}{self.loc(function.loc)} {{")
+        self.put(0, f"{head}{self.loc(function.loc)} {{{self.noted(None)}")
         self.block(function.body, 1)
         self.put(0, "}")
         return "\n".join(self.lines) + "\n"
@@ -135,7 +145,12 @@ class _Printer:
         text = results + op.name
         if operands:
             text += f" {self.list(operands)}"
-        self.put(depth, text + self.attributes(op) + self.types(op) + self.loc(op.loc))
+        text += self.attributes(op) + self.types(op) + self.loc(op.loc)
+        self.put(depth, text + self.noted(op))
+
+    def noted(self, op: Operation | None) -> str:
+        text = "" if self.note is None else self.note(op, self.name)
+        return f" // {text}" if text else ""
 
     def attributes(self, op: Operation) -> str:
         shown = []
@@ -162,14 +177,16 @@ class _Printer:
         lower, upper, step, *inits = op.operands
         bounds = f"{self.name(lower)} to {self.name(upper)} step {self.name(step)}"
         head = f"{results}for {self.name(body.args[0])} = {bounds}"
-        self.put(depth, f"{head}{self.carried(body.args[1:], inits)}{self.types(op)} {{")
+        head += self.carried(body.args[1:], inits)
+        self.put(depth, f"{head}{self.types(op)} {{{self.noted(op)}")
         self.block(body, depth + 1)
         self.region_end(op, depth)
 
     def while_(self, op: Operation, results: str, depth: int) -> None:
         test, body = op.regions
         # Both regions take the carried values; the text names them once, for both.
-        self.put(depth, f"{results}while{self.carried(test.args, op.operands)}{self.types(op)} {{")
+        head = f"{results}while{self.carried(test.args, op.operands)}{self.types(op)}"
+        self.put(depth, f"{head} {{{self.noted(op)}")
         self.block(test, depth + 1)
         for outer, inner in zip(test.args, body.args, strict=True):
             self.names[inner] = self.names[outer]
@@ -179,7 +196,8 @@ class _Printer:
 
     def if_(self, op: Operation, results: str, depth: int) -> None:
         then, orelse = op.regions
-        self.put(depth, f"{results}if {self.list(op.operands)}{self.types(op)} {{")
+        head = f"{results}if {self.list(op.operands)}{self.types(op)}"
+        self.put(depth, f"{head} {{{self.noted(op)}")
         self.block(then, depth + 1)
         if len(list(orelse)) > 1 or (orelse.last is not None and orelse.last.inputs):
             self.put(depth, "} else {")

@@ -232,6 +232,7 @@ MAX_NUMEL = 1 << 20
 
 
 def is_power_of_two(n: int) -> bool:
+    """Whether a number is 1, 2, 4 and so on."""
     return n > 0 and n & (n - 1) == 0
 
 

@@ -44,9 +44,8 @@ def counting(op: Operation) -> Affine:
 
 
 def _bounds(value: RunValue) -> tuple[int, int]:
-    if type(value) is Affine:
+    if isinstance(value, Affine):
         return value.low, value.high
-    assert isinstance(value, np.ndarray)
     if value.size == 1:
         number = int(value.flat[0])
         return number, number
@@ -55,15 +54,14 @@ def _bounds(value: RunValue) -> tuple[int, int]:
 
 def _parts(value: RunValue, rank: int) -> tuple[Array, tuple[int, ...]]:
     """Base and steps of any integer value."""
-    if type(value) is Affine:
+    if isinstance(value, Affine):
         return value.base, value.steps
-    assert isinstance(value, np.ndarray)
     return value.astype(np.int64, copy=False), (0,) * rank
 
 
 def _narrow(value: RunValue) -> bool:
     """Whether a value varies along so few axes that it may be part of a base."""
-    return type(value) is Affine or value.size <= value.shape[0] * 4096  # type: ignore[union-attr]
+    return isinstance(value, Affine) or value.size <= value.shape[0] * 4096
 
 
 def _integer(op: Operation) -> Scalar | None:
@@ -106,19 +104,18 @@ def sub(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
 
 @rule(arith.mul)
 def mul(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
-    if type(x) is not Affine:
+    if not isinstance(x, Affine):
         x, y = y, x
-    assert type(x) is Affine
-    if type(y) is Affine or y.size != 1:  # type: ignore[union-attr]
+    if not isinstance(x, Affine) or isinstance(y, Affine) or y.size != 1:
         return None
-    factor = int(y.flat[0])  # type: ignore[union-attr]
+    factor = int(y.flat[0])
     low, high = sorted((x.low * factor, x.high * factor))
     return _made(x.base * factor, tuple(s * factor for s in x.steps), op, low, high)
 
 
 @rule(arith.rem)
 def rem(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
-    if type(x) is Affine and x.low >= 0 and x.high < _bounds(y)[0]:
+    if isinstance(x, Affine) and x.low >= 0 and x.high < _bounds(y)[0]:
         return x
     return None
 
@@ -133,7 +130,7 @@ def cast(op: Operation, x: Affine) -> RunValue | None:
 
 @rule(arith.cmp)
 def cmp(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
-    if not isinstance(op.operands[0].type.element, Scalar):  # type: ignore[union-attr]
+    if not isinstance(op.inputs[0].type.element, Scalar):
         return None
     (a, b), (c, d) = _bounds(x), _bounds(y)
     always, never = _DECIDED[op["predicate"]](a, b, c, d)

@@ -11,23 +11,10 @@ from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
 from tile.errors import BackendError
 from tile.ir.core import Module
-from tile.ir.ops import control
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.transforms.pipeline import TILE
-
-CONTROL = frozenset(
-    {
-        control.if_,
-        control.for_,
-        control.while_,
-        control.condition,
-        control.yield_,
-        control.call,
-        control.return_,
-    }
-)
 
 
 class InterpreterBackend:
@@ -45,11 +32,11 @@ class InterpreterBackend:
         verify(module)
         stages["tile-optimized"] = print_module(module)
         written = written_arguments(module, module.kernel)
-        translate(module, RULES, CONTROL)
+        translate(module, RULES)
         return Artifact(module.kernel.name, target, options, stages, module, written)
 
     def load(self, artifact: Artifact) -> InterpretedKernel:
-        return InterpretedKernel(translate(artifact.module, RULES, CONTROL))
+        return InterpretedKernel(translate(artifact.module, RULES))
 
 
 class InterpretedKernel:

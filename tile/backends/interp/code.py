@@ -78,18 +78,17 @@ class Code:
 Rules = dict[OpDef, Callable[[Operation], Run]]
 
 
-def translate(module: Module, rules: Rules, control: frozenset[OpDef]) -> Code:
+def translate(module: Module, rules: Rules) -> Code:
     """Make a module ready to run, with rules for operations that have effects.
 
     Raises `UnsupportedError` for an operation that has neither a meaning nor a rule.
     """
-    return Code(module, {f.name: _Translator(rules, control).function(f) for f in module})
+    return Code(module, {f.name: _Translator(rules).function(f) for f in module})
 
 
 class _Translator:
-    def __init__(self, rules: Rules, control: frozenset[OpDef]) -> None:
+    def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.control = control
         self.registers: dict[Value, int] = {}
 
     def register(self, value: Value | None) -> int:
@@ -109,7 +108,7 @@ class _Translator:
                     op,
                     tuple(map(self.register, op.operands)),
                     tuple(map(self.register, op.results)),
-                    run=None if op.defn in self.control else self.run(op),
+                    run=None if op.defn.family == "control" else self.run(op),
                     regions=tuple(map(self.block, op.regions)),
                     polls=op.name == "while" and _polls(op),
                 )

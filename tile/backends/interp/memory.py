@@ -54,8 +54,7 @@ class Buffer:
     @property
     def real(self) -> int:
         """The machine's address of the element at index 0."""
-        address: int = self.array.__array_interface__["data"][0]
-        return address
+        return self.array.ctypes.data
 
     def typed(self, dtype: np.dtype[Any]) -> Array:
         """The bytes of the array as a flat array of `dtype`."""
@@ -94,9 +93,8 @@ class Memory:
 
     def add(self, name: str, array: Array) -> int:
         """Give an array a window; the virtual address of its first element."""
-        real = array.__array_interface__["data"][0]
         low, high = _extent(array)
-        base = LOWEST + len(self.buffers) * WINDOW + MIDDLE + real % ALIGNMENT
+        base = LOWEST + len(self.buffers) * WINDOW + MIDDLE + array.ctypes.data % ALIGNMENT
         buffer = Buffer(name, array, base, base + low, base + high)
         if array.size:
             buffer.span = _bytes(array, low, high)
@@ -258,6 +256,7 @@ class Memory:
             group = groups[0]
             values = group.flat[group.index]
             fill = np.zeros(1, dtype) if other is None else other
+            assert group.lanes is not None
             return np.where(group.lanes, values, fill)
         values = np.zeros(extents, dtype)
         if other is not None:
@@ -484,7 +483,7 @@ class _Window:
             reach = step * (extent - 1) + reach
         places = self.offsets.reshape(-1)
         if len(places) == 1:
-            return value.shape[0] == 1
+            return bool(value.shape[0] == 1)
         gaps = np.diff(places)
         if (gaps >= reach).all() or (-gaps >= reach).all():
             return True

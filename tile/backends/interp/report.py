@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tile.backends.interp.memory import Buffer, FaultError
+from tile.backends.interp.values import Array
 from tile.errors import OutOfBoundsError
 
 if TYPE_CHECKING:
@@ -68,6 +69,6 @@ def _index(lane: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, lane))}]"
 
 
-def first_false(condition: np.ndarray) -> tuple[int, ...]:  # type: ignore[type-arg]
+def first_false(condition: Array) -> tuple[int, ...]:
     """The index of the first false element."""
     return tuple(int(i) for i in np.unravel_index(int(condition.argmin()), condition.shape))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tile.backends.interp.machine import Machine, Then
 from tile.backends.interp.wave import Join, Wave
-from tile.errors import DeadlockError
+from tile.errors import DeadlockError, TileError
 
 if TYPE_CHECKING:
     from tile.backends.interp.launch import Launch
@@ -37,7 +37,6 @@ class Scheduler:
         self.parked: list[Wave] = []
         self.joins: dict[Join, None] = {}
         self.machine = Machine(self)
-        self.running: Wave | None = None
         self.idle = 0
 
     def ready(self, wave: Wave) -> None:
@@ -58,14 +57,23 @@ class Scheduler:
             wave = self.next()
             if wave is None:
                 return
-            self.running = wave
-            then = self.machine.run(wave)
+            then = self.step(wave)
             if then is Then.PARK:
                 self.parked.append(wave)
             elif then is Then.YIELD:
                 self.rotate(wave)
             else:
                 self.idle = 0
+
+    def step(self, wave: Wave) -> Then:
+        """Run a wave; give an error that has no place that of the instruction it stands at."""
+        try:
+            return self.machine.run(wave)
+        except TileError as error:
+            instruction = wave.instruction()
+            if error.loc is None and instruction is not None:
+                error.loc = instruction.op.loc
+            raise
 
     def rotate(self, wave: Wave) -> None:
         """Put a wave that gave its turn away behind all others."""

@@ -102,7 +102,7 @@ RunValue: TypeAlias = Array | Affine
 
 def array_of(value: RunValue) -> Array:
     """The value as an array, axes of extent 1 left as they are."""
-    return value.array() if type(value) is Affine else value  # type: ignore[return-value]
+    return value.array() if isinstance(value, Affine) else value
 
 
 def full(value: RunValue, shape: tuple[int, ...]) -> Array:
@@ -124,12 +124,11 @@ def is_true(mask: Array | None) -> bool:
 
 def take(value: RunValue, rows: Rows) -> RunValue:
     """The value in some of the programs."""
-    if type(value) is Affine:
+    if isinstance(value, Affine):
         if value.base.shape[0] == 1:
             return value
         base = value.base[rows]
         return Affine(base, value.steps, value.shape, value.dtype, value.low, value.high)
-    assert isinstance(value, np.ndarray)
     return value if value.shape[0] == 1 else value[rows]
 
 
@@ -138,11 +137,8 @@ def merge(parts: Sequence[tuple[Rows, RunValue]], programs: int) -> RunValue:
     first = parts[0][1]
     if all(value is first for _, value in parts) and _uniform(first):
         return first
-    if all(
-        type(value) is Affine and value.steps == first.steps  # type: ignore[union-attr]
-        for _, value in parts
-    ):
-        affine = [(rows, value) for rows, value in parts if type(value) is Affine]
+    affine = [(rows, value) for rows, value in parts if isinstance(value, Affine)]
+    if len(affine) == len(parts) and len({value.steps for _, value in affine}) == 1:
         model = affine[0][1]
         base = _merge_arrays([(rows, value.base) for rows, value in affine], programs)
         low = min(value.low for _, value in affine)
@@ -152,7 +148,8 @@ def merge(parts: Sequence[tuple[Rows, RunValue]], programs: int) -> RunValue:
 
 
 def _uniform(value: RunValue) -> bool:
-    return (value.base if type(value) is Affine else value).shape[0] == 1  # type: ignore[union-attr]
+    array = value.base if isinstance(value, Affine) else value
+    return bool(array.shape[0] == 1)
 
 
 def _merge_arrays(parts: Sequence[tuple[Rows, Array]], programs: int) -> Array:

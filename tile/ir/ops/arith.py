@@ -188,7 +188,7 @@ def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
     elementwise=True,
     keeps_units=True,
     accepts=(I1, *NUMBERS),
-    meaning=lambda x, y, *, predicate: numerics.cmp(predicate, x, y),
+    meaning=lambda x, y, *, predicate: numerics.cmp(x, y, predicate),
     examples=("%x: tile<8xf32>, %y: tile<8xf32> | %r = cmp %x, %y {predicate = lt} : tile<8xi1>",),
 )
 def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:

@@ -43,5 +43,5 @@ abs_ = elementwise(
     1,
     "The magnitude; of the least integer, itself.",
     accepts=NUMBERS,
-    meaning=numerics.abs,
+    meaning=numerics.absolute,
 )

@@ -73,7 +73,7 @@ def reduce(x: Type, *, axis: int, kind: ReduceKind, propagate_nan: bool = False)
 
 @op(
     meaning=lambda x, *, axis, kind, tie_break_left: numerics.argreduce(
-        x, kind, axis, tie_break_left
+        x, f"arg{kind}", axis, tie_break_left
     ),
     accepts=(*INTEGERS, *FLOATS),
     examples=(

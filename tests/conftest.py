@@ -1,0 +1,17 @@
+"""What all tests share: textual tests are collected like Python ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.filecheck import TileFile
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect `*.tile` files as textual tests."""
+    if file_path.suffix != ".tile":
+        return None
+    collector: pytest.Collector = TileFile.from_parent(parent, path=file_path)
+    return collector

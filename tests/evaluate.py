@@ -1,0 +1,43 @@
+"""Run a straight-line function of pure operations in NumPy, by their declared meanings."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tile.ir import numerics
+from tile.ir.core import Function, Operation, Value
+from tile.ir.ops import control
+
+Array = npt.NDArray[np.generic]
+
+
+def evaluate(function: Function, *arguments: npt.ArrayLike) -> list[Array]:
+    """What `function` returns for these arguments: arrays of its parameters' shapes and dtypes.
+
+    Raises `AssertionError` if the function holds an operation with an effect or with regions.
+    """
+    known: dict[Value, Array] = {}
+    for value, argument in zip(function.args, arguments, strict=True):
+        _keep(known, value, np.asarray(argument)[None])
+    with numerics.quiet():
+        for op in function.body:
+            if op.defn is control.return_:
+                return [known[value][0] for value in op.inputs]
+            for value, result in zip(op.results, _results(op, known), strict=True):
+                _keep(known, value, result)
+    raise AssertionError(f"{function} does not return")
+
+
+def _results(op: Operation, known: dict[Value, Array]) -> tuple[Array, ...]:
+    meaning = op.defn.meaning
+    assert meaning is not None, f"{op.name} has no meaning without memory or control flow"
+    found = meaning(*(known[value] for value in op.inputs), **op.attributes)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _keep(known: dict[Value, Array], value: Value, result: Array) -> None:
+    """Note a value in full, so that every meaning takes it; its dtype must be that of its type."""
+    wanted = numerics.numpy_dtype(value.type.element)
+    assert result.dtype == wanted, f"{value!r} came as {result.dtype}, not {wanted}"
+    known[value] = np.broadcast_to(result, (1, *value.type.shape))

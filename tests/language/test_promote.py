@@ -1,0 +1,268 @@
+"""The table of promotion, cell by cell, and the types and texts that follow from it."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement, product
+
+import pytest
+
+from tests.language.sketch import Sketch
+from tile.errors import CompilationError, TileError
+from tile.ir.types import SCALARS, Scalar
+from tile.language import operators, promote
+
+NAMES = "i1 u8 i8 u16 i16 u32 i32 u64 i64 f8e4m3 f8e5m2 bf16 f16 f32 f64".split()
+
+# Where two runtime values meet: rows and columns in the order of NAMES; x: nowhere.
+MEETS = """
+i1
+u8  u8
+i8  u8  i8
+u16 u16 u16 u16
+i16 i16 i16 u16 i16
+u32 u32 u32 u32 u32 u32
+i32 i32 i32 i32 i32 u32 i32
+u64 u64 u64 u64 u64 u64 u64 u64
+i64 i64 i64 i64 i64 i64 i64 u64 i64
+x   x   x   x   x   x   x   x   x   f8e4m3
+x   x   x   x   x   x   x   x   x   f16    f8e5m2
+f32 f32 f32 f32 f32 f32 f32 f32 f32 f32    f32    bf16
+f16 f16 f16 f16 f16 f16 f16 f16 f16 f16    f16    f16  f16
+f32 f32 f32 f32 f32 f32 f32 f32 f32 f32    f32    f32  f32 f32
+f64 f64 f64 f64 f64 f64 f64 f64 f64 f64    f64    f64  f64 f64 f64
+"""
+ROWS = [line.split() for line in MEETS.split("\n") if line]
+TABLE = {(NAMES[i], NAMES[j]): name for i, row in enumerate(ROWS) for j, name in enumerate(row)} | {
+    (NAMES[j], NAMES[i]): name for i, row in enumerate(ROWS) for j, name in enumerate(row)
+}
+PAIRS = list(product(NAMES, NAMES))
+SIGNED = {"i8", "i16", "i32", "i64"}
+INTEGERS = {*SIGNED, "i1", "u8", "u16", "u32", "u64"}
+
+
+def test_the_table_is_complete() -> None:
+    assert set(NAMES) == set(SCALARS)
+    assert set(TABLE) == set(PAIRS)
+
+
+@pytest.mark.parametrize(("left", "right"), PAIRS)
+def test_where_two_runtime_values_meet(left: str, right: str) -> None:
+    wanted = TABLE[left, right]
+    if wanted == "x":
+        with pytest.raises(CompilationError, match="have no common type; cast one of them"):
+            promote.common_type(SCALARS[left], SCALARS[right])
+    else:
+        assert promote.common_type(SCALARS[left], SCALARS[right]).name == wanted
+
+
+@pytest.mark.parametrize(("left", "right"), PAIRS)
+def test_a_division_widens_narrow_floats_and_refuses_mixed_signedness(
+    left: str, right: str
+) -> None:
+    wanted = TABLE[left, right]
+    pair = (SCALARS[left], SCALARS[right])
+    if wanted == "x":
+        with pytest.raises(CompilationError, match="have no common type"):
+            promote.common_type(*pair, dividing=True)
+    elif {left, right} <= INTEGERS and (left in SIGNED) != (right in SIGNED):
+        with pytest.raises(CompilationError, match="mixes signedness"):
+            promote.common_type(*pair, dividing=True)
+    else:
+        narrow = wanted in {"f16", "bf16"}
+        assert promote.common_type(*pair, dividing=True).name == ("f32" if narrow else wanted)
+
+
+def result_of(op: str, left: str, right: str) -> str:
+    """The element type that an operator gives, or `x` where it is refused."""
+    met = TABLE[left, right]
+    integers = met in INTEGERS
+    if met in {"x", "f8e4m3", "f8e5m2"}:
+        return "x"
+    if op in {"<", "=="}:
+        return "i1"
+    if op in "+-*":
+        return met
+    if op in {"&", "|", "^"}:
+        return met if integers else "x"
+    if op in {"<<", ">>"}:
+        return met if integers and met != "i1" else "x"
+    if integers and (left in SIGNED) != (right in SIGNED):
+        return "x"
+    if integers:
+        return "f32" if op == "/" else "x" if met == "i1" else met
+    return "x" if op == "//" else "f32" if met in {"f16", "bf16"} else met
+
+
+@pytest.mark.parametrize("op", "+ - * / // % & | ^ << >> < ==".split())
+def test_what_an_operator_gives_for_every_pair_of_types(op: str) -> None:
+    apply = operators.compare if op in {"<", "=="} else operators.binary
+    for left, right in PAIRS:
+        sketch = Sketch(f"tile<4x{left}>", f"tile<4x{right}>")
+        wanted = result_of(op, left, right)
+        try:
+            result = apply(sketch.build, op, *sketch.args)
+        except TileError:
+            assert wanted == "x", f"{left} {op} {right} is refused"
+        else:
+            assert result.dtype.name == wanted, f"{left} {op} {right}"
+            assert result.shape == (4,)
+            sketch.end(result)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_number_of_no_higher_kind_takes_the_type_of_the_other_operand(name: str) -> None:
+    ty = SCALARS[name]
+    numbers: list[bool | int | float] = [True]
+    if name != "i1":
+        numbers += [3]
+    if ty.is_floating():
+        numbers += [2.5, 1 << 70, 1e300]
+    for number in numbers:
+        assert promote.weak_type(number, ty) is ty
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted"),
+    [
+        (2.5, "f32"),
+        (float("inf"), "f32"),
+        (float("nan"), "f32"),
+        (0.0, "f32"),
+        (1e300, "f64"),
+        (1e-320, "f64"),
+        (2.0**-127, "f64"),
+        (-(2.0**-126), "f32"),
+    ],
+)
+@pytest.mark.parametrize("name", sorted(INTEGERS))
+def test_a_fraction_makes_integers_floats(name: str, number: float, wanted: str) -> None:
+    assert promote.weak_type(number, SCALARS[name]).name == wanted
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted"),
+    [
+        (0, "i32"),
+        (-1, "i32"),
+        ((1 << 31) - 1, "i32"),
+        (1 << 31, "u32"),
+        ((1 << 32) - 1, "u32"),
+        (1 << 32, "i64"),
+        (-(1 << 31) - 1, "i64"),
+        ((1 << 63) - 1, "i64"),
+        (1 << 63, "u64"),
+        ((1 << 64) - 1, "u64"),
+    ],
+)
+def test_an_integer_alone_has_the_first_type_that_holds_it(number: int, wanted: str) -> None:
+    assert promote.number_type(number).name == wanted
+    assert promote.weak_type(number, SCALARS["i1"]).name == wanted
+    assert promote.to_tensor(Sketch().build, number).dtype.name == wanted
+
+
+@pytest.mark.parametrize("number", [1 << 64, -(1 << 63) - 1])
+def test_an_integer_that_no_type_holds(number: int) -> None:
+    with pytest.raises(CompilationError, match=f"the integer {number} does not fit any type"):
+        promote.to_tensor(Sketch().build, number)
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_a_number_divides_a_narrow_float_in_f32(name: str) -> None:
+    assert promote.weak_type(2, SCALARS[name], dividing=True).name == "f32"
+    assert promote.weak_type(2.0, SCALARS[name], dividing=True).name == "f32"
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("i8", 128), ("i8", -129), ("u8", 256), ("u8", -1), ("i32", 1 << 31), ("u64", -1)],
+)
+@pytest.mark.parametrize("op", ["+", "<", "&", "//"])
+def test_a_number_that_does_not_fit_is_refused(name: str, number: int, op: str) -> None:
+    sketch = Sketch(f"tile<4x{name}>")
+    apply = operators.compare if op == "<" else operators.binary
+    ty: Scalar = SCALARS[name]
+    spelled = f"tl.{'u' * (not ty.signed)}int{ty.bits}"
+    wanted = f"{number} does not fit {spelled}, the type of the other operand"
+    for a, b in ((sketch.args[0], number), (number, sketch.args[0])):
+        with pytest.raises(CompilationError) as caught:
+            apply(sketch.build, op, a, b)
+        assert caught.value.message.startswith(f"{wanted} of `{op}`")
+        assert f"holds {ty.min_value} to {ty.max_value}" in caught.value.message
+
+
+def test_a_number_becomes_one_constant_of_the_shape_of_the_other_operand() -> None:
+    sketch = Sketch("tile<4x2xu8>")
+    operators.binary(sketch.build, "+", 3, sketch.args[0])
+    operators.binary(sketch.build, "*", sketch.args[0], 2.5)
+    assert sketch.text() == [
+        "%v = const {value = 3} : tile<4x2xu8>",
+        "%v_1 = add %v, %a : tile<4x2xu8>",
+        "%v_2 = const {value = 2.5} : tile<4x2xf32>",
+        "%v_3 = cast %a {to = f32} : tile<4x2xf32>",
+        "%v_4 = mul %v_3, %v_2 : tile<4x2xf32>",
+    ]
+
+
+def test_a_scalar_is_cast_before_it_is_spread() -> None:
+    sketch = Sketch("tile<4x2xf16>", "i32")
+    operators.binary(sketch.build, "+", *sketch.args)
+    assert sketch.text() == [
+        "%v = cast %b {to = f16} : f16",
+        "%v_1 = splat %v {shape = (4, 2)} : tile<4x2xf16>",
+        "%v_2 = add %a, %v_1 : tile<4x2xf16>",
+    ]
+
+
+def test_missing_axes_are_added_on_the_left() -> None:
+    sketch = Sketch("tile<2x4x8xf32>", "tile<4x1xf32>")
+    operators.binary(sketch.build, "+", *sketch.args)
+    assert sketch.text() == [
+        "%v = expand_dims %b {axis = -3} : tile<1x4x1xf32>",
+        "%v_1 = broadcast %v {shape = (2, 4, 8)} : tile<2x4x8xf32>",
+        "%v_2 = add %a, %v_1 : tile<2x4x8xf32>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    list(combinations_with_replacement([(2,), (4,), (1, 4), (4, 1), (2, 1, 1), (8, 4)], 2)),
+)
+def test_common_shapes_are_those_of_numpy(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    import numpy as np
+
+    try:
+        wanted = np.broadcast_shapes(a, b)
+    except ValueError:
+        with pytest.raises(CompilationError, match="cannot be broadcast together"):
+            promote.common_shape(a, b)
+    else:
+        assert promote.common_shape(a, b) == wanted
+
+
+def test_shapes_that_do_not_fit_are_named() -> None:
+    sketch = Sketch("tile<4x8xf32>", "tile<16xf32>")
+    with pytest.raises(CompilationError) as caught:
+        operators.binary(sketch.build, "+", *sketch.args)
+    assert caught.value.message == (
+        "shapes [4, 8] and [16] cannot be broadcast together: axis 1 has extents 8 and 16, "
+        "of which "
+        "neither is 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "to", "wanted"),
+    [
+        (3, "i8", "const {value = 3} : tile<2xi8>"),
+        (3.7, "i32", "const {value = 3} : tile<2xi32>"),
+        (1, "f16", "const {value = 1.0} : tile<2xf16>"),
+        (2, "i1", "const {value = true} : tile<2xi1>"),
+        (-1, "u8", "cast %v {to = u8} : tile<2xu8>"),
+        (float("inf"), "i32", "cast %v {to = i32} : tile<2xi32>"),
+        (1e10, "i32", "cast %v {to = i32} : tile<2xi32>"),
+    ],
+)
+def test_constants_convert_as_values_do(number: float, to: str, wanted: str) -> None:
+    sketch = Sketch(f"tile<2x{to}>")
+    promote.constant(sketch.build, number, sketch.args[0].type)
+    assert sketch.text()[-1].endswith(wanted)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import tile
+from tests.runtime.fake_cuda import CudaArray
+from tile.backends import registry
+from tile.config import config
+from tile.errors import ArgumentTypeError, BackendError
+from tile.runtime.arguments import adapt
+from tile.runtime.context import target_text
+
+
+@pytest.fixture(autouse=True)
+def _no_setting(monkeypatch):
+    monkeypatch.delenv("TILE_BACKEND", raising=False)
+
+
+def arguments(*values):
+    return [adapt(value, "x") for value in values]
+
+
+def test_names_come_from_the_folders() -> None:
+    assert "interp" in registry.names()
+    assert not {"base", "registry"} & set(registry.names())
+
+
+def test_a_backend_is_loaded_once() -> None:
+    assert registry.get("interp") is registry.get("interp")
+    assert registry.get("interp").name == "interp"
+
+
+def test_an_unknown_backend() -> None:
+    with pytest.raises(BackendError, match="no backend 'interpp'; this version has .*interp"):
+        registry.get("interpp")
+    with pytest.raises(BackendError, match="no backend 'cuda'"), tile.backend("cuda"):
+        pass
+    with (
+        pytest.raises(ArgumentTypeError, match="takes a name such as 'interp', not 3"),
+        tile.backend(3),
+    ):
+        pass
+
+
+def test_a_backend_whose_package_is_missing(tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("import no_such_package_anywhere\n")
+    monkeypatch.setattr(registry.backends, "__path__", [str(tmp_path)])
+    registry.names.cache_clear()
+    try:
+        assert registry.names() == ("broken",)
+        with pytest.raises(
+            BackendError, match=r"'no_such_package_anywhere'.*tile-compiler\[broken\]"
+        ):
+            registry.get("broken")
+    finally:
+        monkeypatch.undo()
+        registry.names.cache_clear()
+
+
+def test_the_interpreter_is_the_default() -> None:
+    assert target_text(arguments(np.zeros(3), 1, None)) == "interp"
+
+
+def test_the_environment_decides(monkeypatch) -> None:
+    monkeypatch.setenv("TILE_BACKEND", "nvptx:sm_90a")
+    assert target_text(arguments(np.zeros(3))) == "nvptx:sm_90a"
+
+
+def test_scopes_nest_and_end(monkeypatch) -> None:
+    monkeypatch.setenv("TILE_BACKEND", "other")
+    with tile.backend("interp"):
+        assert target_text([]) == "interp"
+        with tile.backend("interp:x"):
+            assert target_text([]) == "interp:x"
+        assert target_text([]) == "interp"
+    assert target_text([]) == "other"
+
+
+def test_scopes_end_with_an_error() -> None:
+    with pytest.raises(KeyError), tile.backend("interp"):
+        raise KeyError
+    assert config.backend == ""
+
+
+def test_a_scope_is_a_threads_own() -> None:
+    seen = []
+    with tile.backend("interp:here"):
+        thread = threading.Thread(target=lambda: seen.append(target_text([])))
+        thread.start()
+        thread.join()
+    assert seen == ["interp"]
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: (1, (x,))])
+def test_device_arrays_ask_for_their_backend(monkeypatch, wrap) -> None:
+    values = arguments(1, wrap(CudaArray(np.zeros(3))))
+    monkeypatch.setattr(registry, "names", lambda: ("interp", "nvptx"))
+    assert target_text(values) == "nvptx"
+    monkeypatch.setattr(registry, "names", lambda: ("interp",))
+    with pytest.raises(BackendError) as caught:
+        target_text(values)
+    assert "CUDA device" in str(caught.value)
+    assert "nvptx backend, which this version does not have; set TILE_BACKEND=interp" in str(
+        caught.value
+    )
+    with tile.backend("interp"):
+        assert target_text(values) == "interp"

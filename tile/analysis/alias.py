@@ -1,0 +1,181 @@
+"""Where pointers may point: through which parameters, or to memory that nothing is known of.
+
+    %q = addptr %p, %o       // %q: %p
+    %r = select %c, %q, %x   // %r: %p, %x
+    %s = load %pp            // %s: unknown (a pointer that was in memory)
+
+Two parameters are two names: whether a launch passes one array for both is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from tile.analysis.call_graph import CallGraph
+from tile.analysis.dataflow import Forward
+from tile.ir.core import Function, Module, Operation, Value
+from tile.ir.opdef import Effect
+from tile.ir.ops import arith, control, memory
+from tile.ir.types import Pointer, Type
+
+
+@dataclass(frozen=True, slots=True)
+class PointsTo:
+    """The parameters, by position, whose memory a pointer may reach, and whether it may reach other."""
+
+    parameters: frozenset[int] = frozenset()
+    unknown: bool = False
+
+    def __or__(self, other: PointsTo) -> PointsTo:
+        return PointsTo(self.parameters | other.parameters, self.unknown or other.unknown)
+
+    def through(self, arguments: Sequence[PointsTo]) -> PointsTo:
+        """What this means to a caller that passes pointers to these."""
+        passed = (arguments[index] for index in self.parameters)
+        return reduce(PointsTo.__or__, passed, PointsTo(unknown=self.unknown))
+
+
+NOWHERE = PointsTo()
+UNKNOWN = PointsTo(unknown=True)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a call of a function does, in terms of its parameters."""
+
+    reads: PointsTo = NOWHERE
+    writes: PointsTo = NOWHERE
+    results: tuple[PointsTo, ...] = ()
+
+
+Summaries = Mapping[str, Summary]
+
+
+@dataclass(frozen=True)
+class Alias:
+    """Points-to sets of a function's values, and what the function reads and writes."""
+
+    function: Function
+    facts: Mapping[Value, PointsTo]
+    summary: Summary
+    callees: Summaries = field(repr=False)
+
+    def of(self, value: Value) -> PointsTo:
+        """Where a value points; nowhere if it is no pointer."""
+        return self.facts[value]
+
+    def read(self, op: Operation) -> PointsTo:
+        """What an operation may read, leaving aside its regions."""
+        return _accessed(op, Effect.READ, self.facts, self.callees)
+
+    def written(self, op: Operation) -> PointsTo:
+        """What an operation may write, leaving aside its regions."""
+        return _accessed(op, Effect.WRITE, self.facts, self.callees)
+
+    def share(self, x: Value, y: Value) -> bool:
+        """Whether two pointers may reach memory through one parameter, or unknown memory."""
+        left, right = self.facts[x], self.facts[y]
+        return left.unknown or right.unknown or bool(left.parameters & right.parameters)
+
+
+def alias(function: Function, callees: Summaries | None = None) -> Alias:
+    """The points-to sets of a function. A call of a function without summary may do anything."""
+    known = callees or {}
+    walk = _Alias(known)
+    facts = walk.run(function)
+    reads, writes = NOWHERE, NOWHERE
+    for op in function.walk():
+        reads |= _accessed(op, Effect.READ, facts, known)
+        writes |= _accessed(op, Effect.WRITE, facts, known)
+    assert function.body.last is not None
+    results = tuple(facts[value] for value in function.body.last.inputs)
+    return Alias(function, facts, Summary(reads, writes, results), known)
+
+
+def module_aliases(module: Module) -> dict[str, Alias]:
+    """The points-to sets of all functions by name, calls followed. Raises `IRError` on recursion."""
+    found: dict[str, Alias] = {}
+    for function in CallGraph(module).bottom_up():
+        found[function.name] = alias(function, {name: a.summary for name, a in found.items()})
+    return found
+
+
+def written_arguments(module: Module, kernel: Function) -> frozenset[str]:
+    """The names of the parameters through which a kernel may write memory, itself or in its calls.
+
+    A pointer that was loaded from memory may be anything that a pointer to pointers leads to, so a write
+    through it counts for every such parameter.
+    """
+    writes = module_aliases(module)[kernel.name].summary.writes
+    return frozenset(
+        value.name
+        for index, value in enumerate(kernel.args)
+        if index in writes.parameters or (writes.unknown and _leads_to_pointers(value.type))
+    )
+
+
+def _leads_to_pointers(ty: Type) -> bool:
+    element = ty.element
+    return isinstance(element, Pointer) and isinstance(element.pointee, Pointer)
+
+
+def _is_pointer(ty: Type) -> bool:
+    return isinstance(ty.element, Pointer)
+
+
+def _accessed(
+    op: Operation, effect: Effect, facts: Mapping[Value, PointsTo], callees: Summaries
+) -> PointsTo:
+    if effect not in op.defn.effect:
+        return NOWHERE
+    if op.defn is control.call:
+        summary = callees.get(op["callee"])
+        if summary is None:
+            return reduce(PointsTo.__or__, (facts[value] for value in op.inputs), UNKNOWN)
+        accessed = summary.reads if effect is Effect.READ else summary.writes
+        return accessed.through([facts[value] for value in op.inputs])
+    return facts[op["ptr"]]
+
+
+class _Alias(Forward[PointsTo]):
+    def __init__(self, callees: Summaries) -> None:
+        super().__init__()
+        self.callees = callees
+
+    def argument(self, function: Function, index: int) -> PointsTo:
+        if not _is_pointer(function.args[index].type):
+            return NOWHERE
+        return PointsTo(frozenset({index}))
+
+    def unknown(self, ty: Type) -> PointsTo:
+        return UNKNOWN if _is_pointer(ty) else NOWHERE
+
+    def join(self, x: PointsTo, y: PointsTo) -> PointsTo:
+        return x | y
+
+    def transfer(self, op: Operation) -> Sequence[PointsTo]:
+        if op.defn is control.call:
+            return self.call(op)
+        return [self.result(op) if _is_pointer(v.type) else NOWHERE for v in op.results]
+
+    def result(self, op: Operation) -> PointsTo:
+        """Pointers come from pointers, but for those that were in memory or made of integers."""
+        if op.defn is arith.poison:
+            return NOWHERE
+        if op.defn is memory.load:
+            other = op["other"]
+            return UNKNOWN if other is None else UNKNOWN | self.facts[other]
+        return reduce(PointsTo.__or__, self.sources(op), NOWHERE)
+
+    def sources(self, op: Operation) -> list[PointsTo]:
+        facts = [self.facts[value] for value in op.inputs if _is_pointer(value.type)]
+        return facts or [UNKNOWN]
+
+    def call(self, op: Operation) -> Sequence[PointsTo]:
+        summary = self.callees.get(op["callee"])
+        if summary is None:
+            return [self.unknown(value.type) for value in op.results]
+        arguments = self.present(op)
+        return [fact.through(arguments) for fact in summary.results]

@@ -1,0 +1,92 @@
+"""What is known of a value along each axis: divisibility, contiguity, constancy.
+
+For axis k of an integer or pointer tile, with extents powers of two:
+
+    contiguous[k]  in every aligned run of that many elements each is one more than the one before
+                   (for pointers: one element further)
+    divisible[k]   the first of every such run is a multiple of this power of two (for pointers: of this
+                   many bytes)
+    constant[k]    every aligned run of that many elements is of equal elements
+
+A scalar has one axis, of extent 1. `value` is the number that every element has, where it is known.
+
+    %o = arange {start = 0, end = 128}   // contiguous 128, divisible 2**30
+    %s = splat %pid {shape = (128)}      // constant 128
+    %m = cmp lt (%pid * 128 + %o), %n    // constant 16, if %n is a multiple of 16
+
+So a mask's constancy and a pointer's contiguity and divisibility say how wide an access may be. Integer
+arithmetic on signed values is taken not to overflow, as it does not in address arithmetic of a right
+program; on unsigned values runs may wrap around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tile.analysis.axis_rules import RULES
+from tile.analysis.axis_value import AxisInfo, divisor, uniform, unknown
+from tile.analysis.dataflow import Forward
+from tile.analysis.ranges import Ranges, ranges
+from tile.ir.core import Function, Operation, Value
+from tile.ir.ops import arith
+from tile.ir.types import Type
+
+
+@dataclass(frozen=True)
+class AxisInfoResult:
+    """The axis information of a function's values."""
+
+    facts: Mapping[Value, AxisInfo]
+
+    def of(self, value: Value) -> AxisInfo:
+        """What is known of a value, wherever it is used."""
+        return self.facts[value]
+
+
+def axis_info(function: Function) -> AxisInfoResult:
+    """The axis information of every value of a function."""
+    return AxisInfoResult(_AxisInfo(ranges(function, wraps=False)).run(function))
+
+
+class _AxisInfo(Forward[AxisInfo]):
+    def __init__(self, known: Ranges) -> None:
+        super().__init__()
+        self.known = known
+
+    def argument(self, function: Function, index: int) -> AxisInfo:
+        ty = function.args[index].type
+        everywhere = divisor(function.arguments[index].divisible)
+        start = unknown(ty)
+        return AxisInfo((everywhere,) * len(start.divisible), start.contiguous, start.constant)
+
+    def unknown(self, ty: Type) -> AxisInfo:
+        return unknown(ty)
+
+    def join(self, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+        return x.join(y)
+
+    def index(self, op: Operation) -> AxisInfo:
+        lower, step = self.fact(op, 0), self.fact(op, 2)
+        return AxisInfo((min(lower.divisible[0], step.divisible[0]),), (1,), (1,))
+
+    def widen(self, ty: Type, old: AxisInfo, new: AxisInfo) -> AxisInfo:
+        """Give up the numbers that fall; those that stand still are kept."""
+        return AxisInfo(
+            _kept(old.divisible, new.divisible),
+            _kept(old.contiguous, new.contiguous),
+            _kept(old.constant, new.constant),
+        )
+
+    def transfer(self, op: Operation) -> Sequence[AxisInfo]:
+        rule = RULES.get(op.defn)
+        if rule is None:
+            return [unknown(value.type) for value in op.results]
+        interval = self.known.of(op.result)
+        if interval is not None and interval.number is not None and op.defn is not arith.const:
+            return [uniform(op.result.type, divisor(interval.number), interval.number)]
+        return [rule(op, self.operands(op), self.known)]
+
+
+def _kept(old: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
+    return tuple(x if x == y else 1 for x, y in zip(old, new, strict=True))

@@ -1,0 +1,99 @@
+"""The facts of `axis_info`, and how they combine whatever the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tile.ir.types import Type
+
+# The divisibility of zero, and the most that is tracked.
+MOST = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class AxisInfo:
+    """What is known along each axis; see the module `axis_info`. All numbers are powers of two."""
+
+    divisible: tuple[int, ...]
+    contiguous: tuple[int, ...]
+    constant: tuple[int, ...]
+    value: bool | int | float | None = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.divisible)
+
+    def at(self, axis: int, run: int) -> int:
+        """The divisibility of the first of every aligned run of `run` elements, of any length."""
+        whole = self.divisible[axis]
+        return whole if run >= self.contiguous[axis] else min(whole, run)
+
+    @property
+    def everywhere(self) -> int:
+        """A power of two that divides every element."""
+        return max(self.at(axis, 1) for axis in range(self.rank))
+
+    def vector(self, axis: int, itemsize: int) -> int:
+        """How many elements of that many bytes, from each aligned one on, a pointer has in a row."""
+        return min(self.contiguous[axis], max(1, self.divisible[axis] // itemsize))
+
+    def join(self, other: AxisInfo) -> AxisInfo:
+        """What holds of either."""
+        contiguous = least(self.contiguous, other.contiguous)
+        divisible = tuple(
+            min(self.at(axis, run), other.at(axis, run)) for axis, run in enumerate(contiguous)
+        )
+        same = self.value is not None and same_number(self.value, other.value)
+        constant = least(self.constant, other.constant)
+        return AxisInfo(divisible, contiguous, constant, self.value if same else None)
+
+    def __str__(self) -> str:
+        known = [
+            f"{name} {_spell(numbers)}"
+            for name, numbers in (
+                ("divisible", self.divisible),
+                ("contiguous", self.contiguous),
+                ("constant", self.constant),
+            )
+            if any(number > 1 for number in numbers)
+        ]
+        if self.value is not None:
+            known.append(f"value {str(self.value).lower()}")
+        return ", ".join(known) or "unknown"
+
+
+def _spell(numbers: Sequence[int]) -> str:
+    shown = ["2**30" if number == MOST else str(number) for number in numbers]
+    return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
+
+
+def same_number(x: bool | int | float | None, y: bool | int | float | None) -> bool:
+    """Whether two constants are the same; -0.0 is not 0.0, and a NaN is itself."""
+    return type(x) is type(y) and repr(x) == repr(y)
+
+
+def divisor(number: int) -> int:
+    """The greatest power of two that divides a number."""
+    return min(number & -number, MOST) if number else MOST
+
+
+def least(x: Sequence[int], y: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(min, x, y))
+
+
+def extents(ty: Type) -> tuple[int, ...]:
+    """The extents of a tile; of a scalar, one of 1."""
+    return ty.shape or (1,)
+
+
+def unknown(ty: Type) -> AxisInfo:
+    """Nothing but that a scalar is one number."""
+    ones = (1,) * max(1, ty.rank)
+    return AxisInfo(ones, ones, ones)
+
+
+def uniform(ty: Type, divisible: int, value: bool | int | float | None) -> AxisInfo:
+    """Of a tile all of whose elements are equal."""
+    shape = extents(ty)
+    return AxisInfo((divisible,) * len(shape), (1,) * len(shape), shape, value)

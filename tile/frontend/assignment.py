@@ -1,0 +1,100 @@
+"""Giving values to names."""
+
+from __future__ import annotations
+
+import ast
+
+from tile.errors import CompilationError, stamp
+from tile.frontend.expressions import operate
+from tile.frontend.scope import Binding
+from tile.frontend.source import is_constexpr_annotation
+from tile.frontend.state import Lowering
+from tile.frontend.values import compile_time_only, describe, is_number
+from tile.ir.types import Scalar
+from tile.language import promote
+from tile.language.dtypes import spelled
+from tile.language.tensor import Tensor
+
+
+def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False) -> None:
+    """Let a target stand for a value.
+
+    A number becomes a runtime constant of the first type that holds it, or if `weak` stays a number.
+    """
+    if isinstance(target, ast.Name):
+        if is_number(value) and not weak:
+            value = promote.to_tensor(low.build, value)
+        low.bind(target.id, value, low.loc(target))
+    elif isinstance(target, ast.Tuple | ast.List):
+        unpack(low, target, value, weak)
+    elif isinstance(target, ast.Subscript):
+        low.fail(
+            target,
+            "elements cannot be assigned; make a new tile with tl.where, or write to memory with tl.store",
+        )
+    else:
+        low.fail(target, "cannot assign to this; only names and tuples of names take values")
+
+
+def unpack(low: Lowering, target: ast.Tuple | ast.List, value: object, weak: bool) -> None:
+    for item in target.elts:
+        if isinstance(item, ast.Starred):
+            low.fail(item, "`*` among the targets of an assignment is not supported; name each item")
+    if not isinstance(value, tuple):
+        low.fail(target, f"only a tuple can be unpacked, not {describe(value)}")
+    if len(value) != len(target.elts):
+        low.fail(target, f"{len(target.elts)} names for {len(value)} values {describe(value)}")
+    for item, part in zip(target.elts, value, strict=True):
+        assign(low, item, part, weak=weak)
+
+
+def augmented(low: Lowering, node: ast.AugAssign) -> None:
+    """`x += value`."""
+    target = node.target
+    if not isinstance(target, ast.Name):
+        assign(low, target, None)
+        return
+    before = low.expression(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+    value = low.expression(node.value)
+    assign(low, target, operate(low, node, node.op, before, value))
+
+
+def annotated(low: Lowering, node: ast.AnnAssign) -> None:
+    """`x: tl.constexpr = 3` keeps a value known at compile time; no other annotation changes a value."""
+    if node.value is None:
+        return
+    value = low.expression(node.value)
+    loc = low.at(node.value)
+    target = node.target
+    if not isinstance(target, ast.Name):
+        assign(low, target, value)
+    elif names_constexpr(node.annotation):
+        what = f"`{target.id}` is annotated tl.constexpr, so its value"
+        with stamp(loc):
+            low.bind(target.id, compile_time_only(value, what), low.loc(target))
+    else:
+        assign(low, target, value)
+        check_annotation(low, node, target.id)
+
+
+def names_constexpr(annotation: ast.expr) -> bool:
+    if isinstance(annotation, ast.Constant):
+        return is_constexpr_annotation(annotation.value)
+    name = annotation.attr if isinstance(annotation, ast.Attribute) else None
+    return (annotation.id if isinstance(annotation, ast.Name) else name) == "constexpr"
+
+
+def check_annotation(low: Lowering, node: ast.AnnAssign, name: str) -> None:
+    """Refuse an annotation with a dtype that the value does not have: it would not be converted."""
+    try:
+        wanted = low.expression(node.annotation)
+    except CompilationError:  # Python does not evaluate the annotations of local names either
+        return
+    bound = low.scope[name]
+    assert isinstance(bound, Binding)
+    if isinstance(wanted, Scalar) and isinstance(bound.value, Tensor) and bound.value.dtype != wanted:
+        low.fail(
+            node.annotation,
+            f"`{name}` is annotated {spelled(wanted)} and its value is {describe(bound.value)}; an annotation "
+            f"does not convert, so write tl.cast(..., {spelled(wanted)})",
+        )

@@ -1,0 +1,126 @@
+"""What a kernel sees of the module around it.
+
+A kernel is compiled once for many launches, so of globals and closures it sees only what does not change:
+`tl.constexpr` values, types, modules, functions of the language, jitted functions, enumerations, and a few
+of Python's own functions. Anything else is refused, with the way to mend it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import math
+import types
+from typing import Any
+
+from tile.errors import CompilationError
+from tile.frontend.source import DeviceFunction, is_constexpr_annotation
+from tile.frontend.static import STATIC_BUILTINS, StaticFunction
+from tile.ir.types import Type
+from tile.language.builtin import Bound, Builtin
+from tile.language.constexpr import constexpr
+from tile.language.python import PYTHON_BUILTINS
+
+OBJECTS = (Type, Builtin, Bound, DeviceFunction, StaticFunction, types.ModuleType, enum.Enum)
+TEXTUAL = (str, bool, int, float)
+
+
+def lookup(function: DeviceFunction, name: str) -> tuple[bool, object]:
+    """Whether a name exists around a function, and what it stands for in a kernel.
+
+    Raises `CompilationError` for a value that a kernel may not see.
+    """
+    found, value = find(function, name)
+    if not found:
+        return False, None
+    if isinstance(value, TEXTUAL) and is_constexpr_annotation(_annotation(function, name)):
+        return True, value
+    return True, admit(value, name)
+
+
+def find(function: DeviceFunction, name: str) -> tuple[bool, Any]:
+    """Whether a name exists around a function, and its value whatever that is."""
+    fn = function.fn
+    free = fn.__code__.co_freevars
+    if name in free and fn.__closure__ is not None:
+        try:
+            return True, fn.__closure__[free.index(name)].cell_contents
+        except ValueError:
+            return False, None
+    if name in fn.__globals__:
+        return True, fn.__globals__[name]
+    if hasattr(builtins, name):
+        return True, getattr(builtins, name)
+    return False, None
+
+
+def _annotation(function: DeviceFunction, name: str) -> Any:
+    """The annotation of a global, as in `N: tl.constexpr = 4`."""
+    return function.fn.__globals__.get("__annotations__", {}).get(name)
+
+
+def admit(value: Any, name: str) -> Any:
+    """A captured value as the kernel sees it. Raises `CompilationError` if it may not."""
+    if isinstance(value, constexpr):
+        return value.value
+    if isinstance(value, OBJECTS) or is_callable_now(value):
+        return value
+    if isinstance(value, type) and (value.__module__.startswith("tile.") or issubclass(value, enum.Enum)):
+        return value
+    if isinstance(value, tuple):
+        return tuple(admit(item, f"{name}[{index}]") for index, item in enumerate(value))
+    raise CompilationError(_refusal(value, name))
+
+
+def is_callable_now(value: Any) -> bool:
+    """Whether a kernel may call this Python function while it is compiled."""
+    if not callable(value):
+        return False
+    try:
+        if value in PYTHON_BUILTINS or value in STATIC_BUILTINS:
+            return True
+    except TypeError:  # not hashable
+        return False
+    if isinstance(value, types.BuiltinFunctionType) and value.__module__ == math.__name__:
+        return True
+    owner = getattr(value, "__self__", None)
+    return isinstance(owner, Type | str | tuple | int | float) and not isinstance(owner, types.ModuleType)
+
+
+def member(owner: Any, name: str) -> Any:
+    """`owner.name` of a value known at compile time, as the kernel sees it.
+
+    Raises `AttributeError` where there is none and `CompilationError` where the kernel may not see it.
+    """
+    value = getattr(owner, name)
+    if isinstance(owner, types.ModuleType):
+        if owner is math and isinstance(value, float):
+            return value
+        if isinstance(value, TEXTUAL) and is_constexpr_annotation(
+            getattr(owner, "__annotations__", {}).get(name)
+        ):
+            return value
+        return admit(value, f"{owner.__name__}.{name}")
+    return value.value if isinstance(value, constexpr) else value
+
+
+def _refusal(value: Any, name: str) -> str:
+    kind = type(value).__name__
+    if isinstance(value, types.FunctionType):
+        return (
+            f"`{name}` is a plain Python function; decorate it with @tile.jit to compile it into the kernel, "
+            f"or with @tile.constexpr_function to call it while the kernel is compiled"
+        )
+    if isinstance(value, TEXTUAL) or value is None:
+        return (
+            f"`{name}` is a global variable of type {kind}, and a kernel sees only constants; define it as "
+            f"`{name.rpartition('.')[2]} = tl.constexpr({value!r})`, or pass it as an argument"
+        )
+    if callable(value):
+        return f"`{name}`, {value!r}, cannot be called in a kernel"
+    if hasattr(value, "__array_interface__") or hasattr(value, "data_ptr"):
+        return f"`{name}` is an array outside the kernel; pass it as an argument"
+    return (
+        f"`{name}` is a global variable of type {kind}, and a kernel sees only tl.constexpr values, types, "
+        f"modules and functions of the language; pass it as an argument"
+    )

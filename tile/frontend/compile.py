@@ -1,0 +1,223 @@
+"""From jitted functions to a module of the IR."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from tile.errors import ArgumentTypeError, CompilationError, Loc, TileError
+from tile.frontend.calls import plain
+from tile.frontend.scope import Binding, Scope, place
+from tile.frontend.source import DeviceFunction
+from tile.frontend.state import Lowering, Specialisation
+from tile.frontend.values import Runtime, describe, key_of, leaves, like, name_leaves, runtime_types, transform
+from tile.frontend.visitor import RULES
+from tile.ir.builder import Builder
+from tile.ir.core import Function, Module
+from tile.ir.ops import control
+from tile.ir.types import Pointer, Scalar, Type
+from tile.language.builtin import suggestion
+from tile.language.tensor import Tensor
+
+LONGEST_NAME = 80
+
+
+def compile_function(
+    function: DeviceFunction,
+    arg_types: Mapping[str, Any],
+    constexprs: Mapping[str, Any],
+    divisible: Mapping[str, int] | None = None,
+) -> Module:
+    """Compile a kernel for argument types, to a module with it and the functions it calls.
+
+    `arg_types` gives the scalar or pointer type of each runtime parameter, or a tuple of such for a
+    parameter that takes a tuple; anything else in such a tuple is a value known now. Items of tuples
+    become parameters `name.0`, `name.1`. `constexprs` gives the values of parameters that are known now;
+    a parameter in neither has its default. `divisible` says, by the name of a parameter of the IR, of
+    what its value is a multiple.
+
+    Raises `CompilationError`, located, for a program that is not valid, and `ArgumentTypeError` for
+    arguments that do not fit the parameters.
+    """
+    arguments = kernel_arguments(function, arg_types, constexprs)
+    session = ModuleSession()
+    try:
+        ir, _ = session.compile(function, function.name, arguments, kernel=True)
+    except RecursionError as error:
+        raise CompilationError(
+            f"`{function.name}` is nested too deeply to be compiled; split it into functions",
+            loc=function.loc,
+        ) from error
+    for value, argument in zip(ir.args, ir.arguments, strict=True):
+        argument.divisible = (divisible or {}).get(value.name, 1)
+    return session.module
+
+
+def kernel_arguments(
+    function: DeviceFunction, arg_types: Mapping[str, Any], constexprs: Mapping[str, Any]
+) -> dict[str, object]:
+    """A value for each parameter, a runtime one by its type."""
+    known = [parameter.name for parameter in function.parameters]
+    for name in (*arg_types, *constexprs):
+        if name not in known:
+            raise ArgumentTypeError(
+                f"`{function.name}` has no parameter `{name}`{suggestion(name, known)}", loc=function.loc
+            )
+    arguments: dict[str, object] = {}
+    for parameter in function.parameters:
+        name = parameter.name
+        if name in constexprs:
+            arguments[name] = plain(constexprs[name])
+        elif name in arg_types:
+            if parameter.is_constexpr:
+                raise ArgumentTypeError(
+                    f"`{name}` of `{function.name}` is tl.constexpr: it takes a value, not the type "
+                    f"{arg_types[name]}",
+                    loc=function.loc,
+                )
+            arguments[name] = transform(arg_types[name], lambda ty, name=name: _runtime(name, ty))
+        elif parameter.required:
+            raise ArgumentTypeError(f"`{function.name}` needs an argument for `{name}`", loc=function.loc)
+        else:
+            arguments[name] = plain(parameter.default)
+    return arguments
+
+
+def _runtime(name: str, leaf: object) -> object:
+    if not isinstance(leaf, Type):
+        return plain(leaf)
+    if not isinstance(leaf, Scalar | Pointer):
+        raise ArgumentTypeError(f"a kernel takes scalars and pointers, and `{name}` is of type {leaf}")
+    return Runtime(leaf)
+
+
+class ModuleSession:
+    """The functions of one module while they are compiled."""
+
+    def __init__(self) -> None:
+        self.module = Module()
+        self.done: dict[Hashable, Specialisation] = {}
+        self.active: list[DeviceFunction] = []
+
+    def specialise(
+        self, function: DeviceFunction, arguments: Mapping[str, object], call: Loc
+    ) -> Specialisation:
+        """The function compiled for these arguments, now or before."""
+        if function in self.active:
+            raise recursion([*self.active[self.active.index(function) :], function], call)
+        key = (function, *map(key_of, arguments.values()))
+        known = self.done.get(key)
+        if known is None:
+            patterns = {name: transform(value, by_type) for name, value in arguments.items()}
+            try:
+                known = self.compile_called(function, patterns)
+            except TileError as error:
+                if error.loc is not None:
+                    error.loc = error.loc.called_from(call)
+                raise
+            self.done[key] = known
+        return known
+
+    def compile_called(
+        self, function: DeviceFunction, arguments: Mapping[str, object]
+    ) -> Specialisation:
+        name = self.free_name(f"{function.name}__{mangle(arguments)}")
+        ir, result = self.compile(function, name, arguments, kernel=False)
+        if ir.body.first is ir.body.last and not ir.result_types:
+            del self.module.functions[name]  # it does nothing when the kernel runs
+            name = ""
+        return Specialisation(name, result)
+
+    def free_name(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name in self.module.functions:
+            number += 1
+            name = f"{wanted}_{number}"
+        return name
+
+    def compile(
+        self, function: DeviceFunction, name: str, arguments: Mapping[str, object], *, kernel: bool
+    ) -> tuple[Function, object]:
+        """Add a function to the module, compiled for these arguments; it and its result."""
+        types = [ty for value in arguments.values() for ty in runtime_types(value)]
+        ir = Function(
+            name,
+            types,
+            [""] * len(types),
+            kernel=kernel,
+            noinline=function.noinline and not kernel,
+            loc=function.loc,
+        )
+        self.module.add(ir)
+        scope = parameters(function, arguments, ir)
+        low = Lowering(function, self, RULES, Builder(ir.body), scope, kernel=kernel)
+        self.active.append(function)
+        try:
+            low.body(low.source.node.body, frozenset())
+        finally:
+            self.active.pop()
+        result = returned(low)
+        values = leaves(result)
+        ir.result_types = tuple(value.type for value in values)
+        low.build.loc = function.loc
+        low.build.op(control.return_, *values)
+        return ir, result
+
+
+def parameters(function: DeviceFunction, arguments: Mapping[str, object], ir: Function) -> Scope:
+    """The names of the parameters, those of runtime values standing for the function's arguments."""
+    source = function.source
+    nodes = source.node.args
+    places = {arg.arg: arg for arg in (*nodes.posonlyargs, *nodes.args, *nodes.kwonlyargs)}
+    values = iter(ir.args)
+
+    def given(leaf: object) -> object:
+        return Tensor(next(values)) if isinstance(leaf, Runtime) else leaf
+
+    scope: Scope = {}
+    for name, argument in arguments.items():
+        value = transform(argument, given)
+        name_leaves(value, name)
+        scope[name] = Binding(value, source.loc(places[name], function.name))
+    return scope
+
+
+def returned(low: Lowering) -> object:
+    """What a function returns, all its paths considered."""
+    flow = low.flow
+    if flow.returned is False or flow.result is None:
+        return None
+    value = flow.result.value
+    if flow.returned is not True and value is not None:
+        raise CompilationError(
+            f"`{low.function.name}` returns {describe(value)} here, but other paths reach its end without a "
+            f"`return`; all paths must return one type",
+            loc=flow.result.loc,
+            notes=[place("the function is", low.function.loc)],
+        )
+    return value
+
+
+def by_type(leaf: object) -> object:
+    return Runtime(leaf.type) if isinstance(leaf, Tensor) else leaf
+
+
+def mangle(arguments: Mapping[str, object]) -> str:
+    """The part of a specialised function's name that tells its arguments."""
+    words: list[str] = []
+
+    def spell(leaf: object) -> object:
+        words.append(str(leaf.type) if isinstance(leaf, Runtime) else f"c{leaf}")
+        return leaf
+
+    transform(tuple(arguments.values()), spell)
+    return re.sub(r"\W+", "_", "_".join(words)).strip("_")[:LONGEST_NAME]
+
+
+def recursion(cycle: list[DeviceFunction], call: Loc) -> CompilationError:
+    names = " -> ".join(f.name for f in cycle)
+    return CompilationError(
+        f"`{cycle[0].name}` calls itself ({names}); recursion is not supported, write a loop", loc=call
+    )

@@ -1,0 +1,52 @@
+"""Conditions: known now, or an i1 value."""
+
+from __future__ import annotations
+
+import ast
+
+from tile.errors import CompilationError
+from tile.frontend.state import Flag, Lowering
+from tile.ir.ops import arith
+from tile.ir.types import I1, Pointer
+from tile.language import iterators
+from tile.language.constexpr import constant_value
+from tile.language.tensor import Tensor
+
+
+def truth(low: Lowering, node: ast.expr, statement: str) -> Flag:
+    """The condition of an `if` or `while`.
+
+    What is known now decides now, a scalar that is a constant as well. Raises `CompilationError` for a
+    tile and for a pointer.
+    """
+    value = low.expression(node)
+    if isinstance(value, iterators.condition):
+        value = value.condition
+    if isinstance(value, Tensor):
+        number = constant_value(value)
+        if number is None:
+            return _runtime(low, node, value, statement)
+        value = number
+    return bool(value)
+
+
+def _runtime(low: Lowering, node: ast.expr, value: Tensor, statement: str) -> Flag:
+    loc = low.at(node)
+    if value.shape:
+        raise CompilationError(
+            f"`{statement}` takes one condition, and this is a whole tile of type {value.type}",
+            loc=loc,
+            notes=[
+                "to choose element by element write tl.where(condition, a, b)",
+                "to ask whether any element is true write tl.max(condition.to(tl.int32)) != 0",
+            ],
+        )
+    if isinstance(value.dtype, Pointer):
+        raise CompilationError(
+            f"`{statement}` takes a number as its condition, not the pointer {value.type}; to ask whether it "
+            f"is null write ptr.to(tl.int64) != 0",
+            loc=loc,
+        )
+    if value.dtype == I1:
+        return value.value
+    return low.build(arith.cast, value.value, to=I1)

@@ -1,0 +1,255 @@
+"""One rule for each kind of expression."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, NoReturn
+
+from tile.errors import CompilationError
+from tile.frontend.calls import call, spread
+from tile.frontend.captured import lookup, member
+from tile.frontend.conditions import truth
+from tile.frontend.exits import emit_if
+from tile.frontend.scope import Binding, assigned_later, undefined
+from tile.frontend.state import Expression, Lowering, Path
+from tile.frontend.values import MismatchError, Slots, describe, leaves, resolve, same
+from tile.language import operators
+from tile.language.builtin import suggestion
+from tile.language.tensor import Tensor, tensor_attribute
+
+BINARY: Mapping[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.MatMult: "@",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+}
+UNARY: Mapping[type[ast.unaryop], str] = {
+    ast.UAdd: "+",
+    ast.USub: "-",
+    ast.Invert: "~",
+    ast.Not: "not",
+}
+COMPARE: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+
+
+def name(low: Lowering, node: ast.Name) -> object:
+    entry = low.scope.get(node.id)
+    if isinstance(entry, Binding):
+        return entry.value
+    loc = low.loc(node)
+    if entry is not None:
+        raise entry.error(node.id, loc)
+    local = low.source.assigned_in(low.source.node).get(node.id)
+    if local is not None:
+        raise assigned_later(node.id, low.loc(local), loc)
+    found, value = lookup(low.function, node.id)
+    if not found:
+        raise undefined(node.id, [*low.scope, *low.function.fn.__globals__, *dir(builtins)], loc)
+    return value
+
+
+def constant(low: Lowering, node: ast.Constant) -> object:
+    if isinstance(node.value, bytes | complex):
+        low.fail(node, f"{type(node.value).__name__} constants are not supported in a kernel")
+    return node.value
+
+
+def binary(low: Lowering, node: ast.BinOp) -> object:
+    a, b = low.expression(node.left), low.expression(node.right)
+    return operate(low, node, node.op, a, b)
+
+
+def operate(
+    low: Lowering, node: ast.expr | ast.stmt, op: ast.operator, a: object, b: object
+) -> object:
+    """`a op b`, at the place of `node`."""
+    low.at(node)
+    return operators.binary(low.build, BINARY[type(op)], a, b)
+
+
+def unary(low: Lowering, node: ast.UnaryOp) -> object:
+    operand = low.expression(node.operand)
+    low.at(node)
+    return operators.unary(low.build, UNARY[type(node.op)], operand)
+
+
+def compare(low: Lowering, node: ast.Compare) -> object:
+    """A comparison or a chain of them, `a < b < c`: what stands in the middle is evaluated once."""
+    left = low.expression(node.left)
+    result: object = True
+    for op, operand in zip(node.ops, node.comparators, strict=True):
+        right = low.expression(operand)
+        low.at(node)
+        holds = compare_two(low, op, left, right)
+        result = operators.logical(low.build, "and", result, holds)
+        if not isinstance(result, Tensor) and not result:
+            break
+        left = right
+    return result
+
+
+def compare_two(low: Lowering, op: ast.cmpop, a: object, b: object) -> object:
+    if isinstance(op, ast.Is | ast.IsNot):
+        return same(a, b) is isinstance(op, ast.Is)
+    if isinstance(op, ast.In | ast.NotIn):
+        return contains(a, b) is isinstance(op, ast.In)
+    return operators.compare(low.build, COMPARE[type(op)], a, b)
+
+
+def contains(item: object, container: Any) -> bool:
+    """`item in container`, of values known at compile time."""
+    if leaves((item, container)):
+        raise CompilationError("`in` is for values known when the kernel is compiled; compare with `==`")
+    try:
+        return bool(item in container)
+    except TypeError as error:
+        raise CompilationError(f"{describe(item)} in {describe(container)}: {error}") from None
+
+
+def logical(low: Lowering, node: ast.BoolOp) -> object:
+    """`and` and `or`; an operand known at compile time decides whether the next is looked at."""
+    op, stops = ("and", False) if isinstance(node.op, ast.And) else ("or", True)
+    first, *others = node.values
+    result = low.expression(first)
+    for operand in others:
+        if not isinstance(result, Tensor):
+            if bool(result) is stops:
+                return result
+            result = low.expression(operand)
+        else:
+            right = low.expression(operand)
+            low.at(node)
+            result = operators.logical(low.build, op, result, right)
+    return result
+
+
+def choice(low: Lowering, node: ast.IfExp) -> object:
+    """`a if condition else b`; of a condition that is known, only the chosen side is looked at."""
+    condition = truth(low, node.test, "if")
+    if isinstance(condition, bool):
+        return low.expression(node.body if condition else node.orelse)
+    sides: list[object] = []
+
+    def side(expression: ast.expr) -> Path:
+        return low.branch(lambda: sides.append(low.expression(expression)))
+
+    first, second = side(node.body), side(node.orelse)
+    slots = Slots()
+    try:
+        value = slots.unify(*sides, choose=True)
+    except MismatchError:
+        a, b = map(describe, sides)
+        low.fail(node, f"this is {a} if the condition holds and {b} if not; both must be of one type")
+    values = emit_if(low, condition, first.block, second.block, slots, low.loc(node))
+    return resolve(value, values)
+
+
+def attribute(low: Lowering, node: ast.Attribute) -> object:
+    owner = low.expression(node.value)
+    if isinstance(owner, Tensor):
+        low.at(node)
+        return tensor_attribute(low.build, owner, node.attr)
+    try:
+        return member(owner, node.attr)
+    except AttributeError:
+        what = f"module `{owner.__name__}`" if isinstance(owner, ModuleType) else describe(owner)
+        hint = suggestion(node.attr, dir(owner))
+        low.fail(node, f"{what} has no attribute `{node.attr}`{hint}")
+
+
+def subscript(low: Lowering, node: ast.Subscript) -> object:
+    owner = low.expression(node.value)
+    index = low.expression(node.slice)
+    low.at(node)
+    return operators.subscript(low.build, owner, index)
+
+
+def slice_(low: Lowering, node: ast.Slice) -> object:
+    parts = (node.lower, node.upper, node.step)
+    return slice(*(None if part is None else low.expression(part) for part in parts))
+
+
+def sequence(low: Lowering, node: ast.Tuple | ast.List) -> object:
+    """A tuple; a list is one too, since nothing in a kernel changes in place."""
+    return tuple(spread(low, node.elts))
+
+
+def text(low: Lowering, node: ast.JoinedStr) -> object:
+    """An f-string, for messages: its values must be known, or else their types are shown."""
+    parts = []
+    for part in node.values:
+        if isinstance(part, ast.FormattedValue):
+            parts.append(formatted(low, part))
+        else:
+            parts.append(str(low.expression(part)))
+    return "".join(parts)
+
+
+def formatted(low: Lowering, node: ast.FormattedValue) -> str:
+    value = low.expression(node.value)
+    shown = {ord("s"): str, ord("r"): repr, ord("a"): ascii}.get(node.conversion, lambda x: x)(value)
+    form = "" if node.format_spec is None else str(low.expression(node.format_spec))
+    try:
+        return format(shown, form)
+    except (TypeError, ValueError) as error:
+        low.fail(node.value, f"{describe(value)} cannot be formatted as `{form}`: {error}")
+
+
+def refused(message: str) -> Expression:
+    """The rule for an expression that is not part of the language."""
+
+    def rule(low: Lowering, node: ast.expr) -> NoReturn:
+        low.fail(node, message)
+
+    return rule
+
+
+COMPREHENSION = "comprehensions are not supported in a kernel; write a loop, or the elements one by one"
+
+EXPRESSIONS: Mapping[type[ast.expr], Expression] = {
+    ast.Attribute: attribute,
+    ast.BinOp: binary,
+    ast.BoolOp: logical,
+    ast.Call: call,
+    ast.Compare: compare,
+    ast.Constant: constant,
+    ast.IfExp: choice,
+    ast.JoinedStr: text,
+    ast.List: sequence,
+    ast.Name: name,
+    ast.Slice: slice_,
+    ast.Subscript: subscript,
+    ast.Tuple: sequence,
+    ast.UnaryOp: unary,
+    ast.Await: refused("`await` is not supported in a kernel: each program runs from start to end"),
+    ast.Dict: refused("dictionaries are not supported in a kernel; use names, or a tuple"),
+    ast.DictComp: refused(COMPREHENSION),
+    ast.GeneratorExp: refused(COMPREHENSION),
+    ast.Lambda: refused("`lambda` is not supported in a kernel; write a function with @tile.jit outside"),
+    ast.ListComp: refused(COMPREHENSION),
+    ast.NamedExpr: refused("`:=` is not supported in a kernel; assign in a statement of its own before"),
+    ast.Set: refused("sets are not supported in a kernel; use a tuple"),
+    ast.SetComp: refused(COMPREHENSION),
+    ast.Starred: refused("`*` is supported only among the arguments of a call and the items of a tuple"),
+    ast.Yield: refused("`yield` is not supported in a kernel; store results with tl.store"),
+    ast.YieldFrom: refused("`yield from` is not supported in a kernel; store results with tl.store"),
+}

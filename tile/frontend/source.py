@@ -1,0 +1,214 @@
+"""What the frontend knows of a jitted Python function: its parameters, and its text as an AST with places."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import tokenize
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tile.errors import ArgumentTypeError, CompilationError, Loc
+
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a jitted function; `default` is `REQUIRED` where it has none."""
+
+    name: str
+    annotation: Any
+    default: Any
+    is_constexpr: bool
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The text of a function with its AST.
+
+    `shift` is what to add to a line number of the AST for one of the file; `lines` are the file's, from
+    line 1 + `shift` on.
+    """
+
+    file: str
+    text: str
+    node: ast.FunctionDef
+    shift: int
+    lines: tuple[str, ...]
+    assigned: dict[ast.AST, dict[str, ast.Name]] = field(default_factory=dict)
+
+    @property
+    def first_line(self) -> int:
+        return self.node.lineno + self.shift
+
+    def loc(self, node: ast.stmt | ast.expr | ast.keyword | ast.arg, function: str) -> Loc:
+        """The place of a node; of one that spans lines, its first line."""
+        line = self.lines[node.lineno - 1]
+        column, end = node.col_offset, node.end_col_offset or 0
+        if not line.isascii():  # the AST counts bytes
+            raw = line.encode()
+            column, end = len(raw[:column].decode()), len(raw[:end].decode(errors="ignore"))
+        if node.end_lineno != node.lineno:
+            end = len(line.rstrip())
+        return Loc(self.file, node.lineno + self.shift, column, end, function)
+
+    def assigned_in(self, node: ast.For | ast.While | ast.FunctionDef) -> dict[str, ast.Name]:
+        """The names that a loop or the function assigns anywhere inside, each with where it does so first."""
+        names = self.assigned.get(node)
+        if names is None:
+            names = self.assigned[node] = {}
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                    first = names.setdefault(inner.id, inner)
+                    if (inner.lineno, inner.col_offset) < (first.lineno, first.col_offset):
+                        names[inner.id] = inner
+        return names
+
+
+class DeviceFunction:
+    """A Python function to be compiled; a kernel, or what a kernel calls.
+
+    `noinline` asks that calls of it stay calls. Raises `ArgumentTypeError` for what is no plain function;
+    its source is read when it is first asked for, and refused then if it cannot be.
+    """
+
+    def __init__(self, fn: Callable[..., Any], *, noinline: bool = False) -> None:
+        if not isinstance(fn, types.FunctionType):
+            raise ArgumentTypeError(_not_a_function(fn))
+        self.fn: types.FunctionType = fn
+        self.name: str = fn.__name__
+        self.noinline = noinline
+        self.__name__ = fn.__name__
+        self.__qualname__ = fn.__qualname__
+        self.__module__ = fn.__module__
+        self.__doc__ = fn.__doc__
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters in order. Raises `CompilationError` for `*args` and `**kwargs`."""
+        return tuple(map(self._parameter, inspect.signature(self.fn).parameters.values()))
+
+    def _parameter(self, parameter: inspect.Parameter) -> Parameter:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            raise CompilationError(
+                f"`{stars}{parameter.name}` is not supported: a compiled function has a fixed number of "
+                f"parameters; pass a tuple as one argument",
+                loc=self._place_of(parameter.name),
+            )
+        return Parameter(
+            parameter.name,
+            parameter.annotation,
+            parameter.default,
+            is_constexpr_annotation(parameter.annotation),
+            parameter.kind,
+        )
+
+    def _place_of(self, parameter: str) -> Loc:
+        arguments = self.source.node.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        every += [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
+        return self.source.loc(next(a for a in every if a.arg == parameter), self.name)
+
+    @cached_property
+    def source(self) -> Source:
+        """The function's text and AST. Raises `CompilationError` where there is none that can be compiled."""
+        return read_source(self.fn)
+
+    @cached_property
+    def loc(self) -> Loc:
+        """The place of the function's name in its definition."""
+        node = self.source.node
+        line = self.source.lines[node.lineno - 1]
+        column = line.find(node.name, line.find("def") + 3)
+        return Loc(
+            self.source.file, self.source.first_line, column, column + len(node.name), self.name
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.__module__}.{self.__qualname__}>"
+
+
+def is_constexpr_annotation(annotation: Any) -> bool:
+    """Whether a parameter's annotation is `tl.constexpr`, the class or its name as text."""
+    if isinstance(annotation, str):
+        return annotation.strip("\"' ").rpartition(".")[2] == "constexpr"
+    return isinstance(annotation, type) and annotation.__name__ == "constexpr"
+
+
+def read_source(fn: types.FunctionType) -> Source:
+    """The source of a function, with its AST. Raises `CompilationError` where it cannot be used."""
+    _refuse_kind(fn)
+    try:
+        lines, first = inspect.getsourcelines(fn)
+        text = "".join(lines)
+        tree, added = _parse(text)
+    except (OSError, SyntaxError, IndexError, tokenize.TokenError) as error:
+        raise _unreadable(fn, str(error)) from error
+    node = tree.body[0]
+    if added:
+        assert isinstance(node, ast.If)
+        node = node.body[0]
+    if not isinstance(node, ast.FunctionDef) or node.name != fn.__code__.co_name:
+        raise _unreadable(fn, "the file has changed since it was imported")
+    file = fn.__code__.co_filename
+    shown = ("if 1:\n",) * added + tuple(lines)
+    return Source(file, textwrap.dedent(text), node, first - 1 - added, shown)
+
+
+def _parse(text: str) -> tuple[ast.Module, int]:
+    """The AST of a definition, and how many lines were put in front of it.
+
+    An indented definition gets a header rather than losing its indentation: so columns stay those of the
+    file, and text in multi-line strings is kept.
+    """
+    if text[:1] in " \t":
+        return ast.parse("if 1:\n" + text), 1
+    return ast.parse(text), 0
+
+
+def _refuse_kind(fn: types.FunctionType) -> None:
+    loc = Loc(fn.__code__.co_filename, fn.__code__.co_firstlineno)
+    if fn.__name__ == "<lambda>":
+        raise CompilationError("a lambda cannot be compiled; write a function with `def`", loc=loc)
+    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        raise CompilationError(
+            f"`{fn.__name__}` is an `async` function, which cannot be compiled; write a plain `def`", loc=loc
+        )
+    parameters = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+    outer = fn.__qualname__.rpartition(".")[0]
+    if parameters[:1] in (("self",), ("cls",)) and outer and not outer.endswith("<locals>"):
+        raise CompilationError(
+            f"`{fn.__qualname__}` is a method, which cannot be compiled; move it out of the class, or make "
+            f"it a static method without `{parameters[0]}`",
+            loc=loc,
+        )
+
+
+def _unreadable(fn: types.FunctionType, why: str) -> CompilationError:
+    code = fn.__code__
+    return CompilationError(
+        f"the source of `{fn.__name__}` cannot be read ({why}); a compiled function must be defined in a "
+        f"file or notebook cell, not by `exec` or on standard input",
+        loc=Loc(code.co_filename, code.co_firstlineno),
+    )
+
+
+def _not_a_function(fn: object) -> str:
+    if inspect.ismethod(fn):
+        return f"`{fn.__qualname__}` is a method, which cannot be compiled; decorate a plain function"
+    if isinstance(fn, DeviceFunction):
+        return f"`{fn.name}` is compiled already; decorate it once"
+    if isinstance(fn, type):
+        return f"`{fn.__name__}` is a class, which cannot be compiled; decorate a function"
+    return f"only a Python function can be compiled, not {fn!r}"

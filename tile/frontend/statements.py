@@ -1,0 +1,141 @@
+"""One rule for each kind of statement."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from tile.errors import CompilationError
+from tile.frontend.assignment import annotated, assign, augmented
+from tile.frontend.conditions import truth
+from tile.frontend.exits import guard, if_else
+from tile.frontend.iteration import for_
+from tile.frontend.loops import repeated
+from tile.frontend.scope import Binding
+from tile.frontend.state import Flow, Lowering, Statement, Tail
+from tile.frontend.values import compile_time_only, describe
+from tile.language import debug
+from tile.language.constexpr import constant_value
+from tile.language.tensor import Tensor
+
+
+def body(low: Lowering, statements: Sequence[ast.stmt], tail: Tail) -> None:
+    """Compile statements one after the other; `tail` names what is of use after the last of them."""
+    pending = list(reversed(statements))
+    while pending and not low.flow.gone:
+        if low.flow.exited is not False:
+            rest = pending[::-1]
+            guard(low, lambda: body(low, rest, tail), tail, low.loc(rest[0]))
+            return
+        statement = pending.pop()
+        if not isinstance(statement, ast.If):
+            low.statement(statement)
+            continue
+        condition = truth(low, statement.test, "if")
+        if isinstance(condition, bool):
+            pending.extend(reversed(statement.body if condition else statement.orelse))
+        elif if_else(low, statement, condition, pending[::-1], tail):
+            return
+
+
+def assignment(low: Lowering, node: ast.Assign) -> None:
+    value = low.expression(node.value)
+    low.at(node.value)
+    for target in node.targets:
+        assign(low, target, value)
+
+
+def expression(low: Lowering, node: ast.Expr) -> None:
+    if not isinstance(node.value, ast.Constant):  # a docstring, or `...`
+        low.expression(node.value)
+
+
+def nothing(low: Lowering, node: ast.Pass) -> None:
+    pass
+
+
+def while_(low: Lowering, node: ast.While) -> None:
+    if node.orelse:
+        low.fail(node.orelse[0], "`else` of a `while` is not supported; set a flag before `break`")
+    repeated(low, node)
+
+
+def return_(low: Lowering, node: ast.Return) -> None:
+    value = None if node.value is None else low.expression(node.value)
+    if low.kernel and value is not None:
+        low.fail(
+            node,
+            f"a kernel returns nothing, and this returns {describe(value)}; write results with tl.store",
+        )
+    low.flow = Flow(True, True, True, Binding(value, low.loc(node)))
+
+
+def break_(low: Lowering, node: ast.Break) -> None:
+    low.flow = Flow(exited=True, left=True)
+
+
+def continue_(low: Lowering, node: ast.Continue) -> None:
+    low.flow = Flow(exited=True)
+
+
+def assert_(low: Lowering, node: ast.Assert) -> None:
+    """Checked now if the condition is known, else when the kernel runs."""
+    condition = low.expression(node.test)
+    known = constant_value(condition)
+    if isinstance(condition, Tensor) and known is None:
+        message = "" if node.msg is None else low.expression(node.msg)
+        low.at(node.test)
+        debug.device_assert.emit(low.build, condition, message)
+    elif not known:
+        said = "" if node.msg is None else f": {compile_time_only(low.expression(node.msg), 'a message')}"
+        raise CompilationError(f"assertion failed{said}", loc=low.loc(node.test))
+
+
+def refused(message: str) -> Statement:
+    """The rule for a statement that is not part of the language."""
+
+    def rule(low: Lowering, node: ast.stmt) -> NoReturn:
+        low.fail(node, message)
+
+    return rule
+
+
+ASYNC = "`async` is not supported in a kernel: each program runs from start to end"
+TRY = "`try` is not supported in a kernel: nothing raises; test with `if`, or state it with tl.device_assert"
+IMPORT = "`import` is not supported in a kernel; import at the top of the file"
+
+STATEMENTS: Mapping[type[ast.stmt], Statement] = {
+    ast.AnnAssign: annotated,
+    ast.Assert: assert_,
+    ast.Assign: assignment,
+    ast.AugAssign: augmented,
+    ast.Break: break_,
+    ast.Continue: continue_,
+    ast.Expr: expression,
+    ast.For: for_,
+    ast.Pass: nothing,
+    ast.Return: return_,
+    ast.While: while_,
+    ast.AsyncFor: refused(ASYNC),
+    ast.AsyncFunctionDef: refused(ASYNC),
+    ast.AsyncWith: refused(ASYNC),
+    ast.ClassDef: refused("`class` is not supported in a kernel; values are tiles, scalars and tuples"),
+    ast.Delete: refused("`del` is not supported in a kernel; a name that is not used costs nothing"),
+    ast.FunctionDef: refused(
+        "a function inside a kernel is not supported; write it outside with @tile.jit, and pass it what it "
+        "needs as arguments"
+    ),
+    ast.Global: refused("`global` is not supported in a kernel; pass a pointer and store through it"),
+    ast.Import: refused(IMPORT),
+    ast.ImportFrom: refused(IMPORT),
+    ast.Match: refused("`match` is not supported in a kernel; write `if` and `elif`"),
+    ast.Nonlocal: refused("`nonlocal` is not supported in a kernel; pass and return values"),
+    ast.Raise: refused(
+        "`raise` is not supported in a kernel; write tl.static_assert(False, ...) for a fault of the program, "
+        "tl.device_assert(condition, ...) for one of the data"
+    ),
+    ast.Try: refused(TRY),
+    ast.TryStar: refused(TRY),
+    ast.With: refused("`with` is not supported in a kernel"),
+}

@@ -1,0 +1,84 @@
+"""Python functions that kernels call while they are compiled: the user's, and some of Python's own."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from tile.frontend.values import compile_time_only
+from tile.language.constexpr import constexpr
+from tile.language.tensor import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class StaticFunction(Generic[P, R]):
+    """A Python function of values that are known when a kernel is compiled.
+
+    A kernel that calls it gets what it returns, as a value known at compile time; outside kernels it is
+    the function that it was. `tl.constexpr` wrappers are taken off its arguments.
+    """
+
+    def __init__(self, fn: Callable[P, R]) -> None:
+        self.fn = fn
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        plain: Any = self.fn
+        return plain(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
+
+    def __repr__(self) -> str:
+        return f"<constexpr function {self.__name__}>"
+
+
+def constexpr_function(fn: Callable[P, R]) -> StaticFunction[P, R]:
+    """Decorator: let kernels call a Python function while they are compiled."""
+    return StaticFunction(fn)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, constexpr) else value
+
+
+def _isinstance(value: object, classes: Any) -> bool:
+    """`isinstance`, where every value known at compile time counts as a `tl.constexpr` too."""
+    kinds = classes if isinstance(classes, tuple) else (classes,)
+    if constexpr in kinds and not isinstance(value, Tensor):
+        return True
+    return isinstance(value, kinds)
+
+
+def _enumerate(values: Iterable[object], start: int = 0) -> tuple[object, ...]:
+    return tuple(enumerate(values, start))
+
+
+def _known(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of values that must all be known."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        what = f"what `{function.__name__}` takes"
+        plain = [compile_time_only(arg, what) for arg in args]
+        return function(*plain, **{k: compile_time_only(v, what) for k, v in kwargs.items()})
+
+    return call
+
+
+# Python's functions and what they do in a kernel. Sequences become tuples, of any values.
+STATIC_BUILTINS: dict[Any, Callable[..., object]] = {
+    builtins.all: _known(all),
+    builtins.any: _known(any),
+    builtins.divmod: _known(divmod),
+    builtins.enumerate: _enumerate,
+    builtins.isinstance: _isinstance,
+    builtins.list: lambda values=(): tuple(values),
+    builtins.repr: repr,
+    builtins.reversed: lambda values: tuple(reversed(values)),
+    builtins.round: _known(round),
+    builtins.str: str,
+    builtins.sum: _known(sum),
+    builtins.tuple: lambda values=(): tuple(values),
+    builtins.zip: lambda *values: tuple(zip(*values, strict=False)),
+}

@@ -1,0 +1,150 @@
+"""Tiles from nothing: ranges, constants, and the conversion of elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile.errors import CompilationError
+from tile.ir.builder import Builder
+from tile.ir.ops import arith
+from tile.ir.ops import shape as shapes
+from tile.ir.ops.arith import Rounding
+from tile.ir.types import Pointer, Scalar, with_shape
+from tile.language.builtin import builtin, member
+from tile.language.constexpr import (
+    compile_time,
+    compile_time_bool,
+    compile_time_int,
+    compile_time_shape,
+)
+from tile.language.dtypes import spelled
+from tile.language.promote import (
+    Operand,
+    as_number,
+    constant,
+    convert,
+    convert_shape,
+    describe,
+)
+from tile.language.promote import (
+    to_tensor as make_tensor,
+)
+from tile.language.tensor import Tensor
+
+
+@builtin
+def arange(build: Builder, start: Any, end: Any) -> Tensor:
+    """The integers from `start` up to and without `end`, as a `tl.int32` tile of one axis.
+
+    Both must be known at compile time and `end - start` must be a power of two. Raises
+    `CompilationError` or `TypeRuleError` otherwise.
+    """
+    low = compile_time_int(start, "the start of tl.arange")
+    high = compile_time_int(end, "the end of tl.arange")
+    return Tensor(build(shapes.arange, start=low, end=high))
+
+
+@builtin
+def full(build: Builder, shape: Any, value: Operand, dtype: Any) -> Tensor:
+    """A tile of `shape` (compile-time ints) filled with a number or scalar, cast to `dtype`.
+
+    Shape `()` gives a scalar. Raises `CompilationError` if `value` is a tile.
+    """
+    extents = compile_time_shape(shape, "the shape of tl.full")
+    element = element_type(dtype, "tl.full")
+    number = as_number(value)
+    if number is not None:
+        return constant(build, number, with_shape(extents, element))
+    scalar = make_tensor(build, value, "the value of tl.full")
+    if scalar.shape:
+        raise CompilationError(f"the value of tl.full is a scalar, not {scalar.type}")
+    return convert_shape(build, convert(build, scalar, element), extents)
+
+
+@builtin
+def zeros(build: Builder, shape: Any, dtype: Any) -> Tensor:
+    """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
+    extents = compile_time_shape(shape, "the shape of tl.zeros")
+    return constant(build, 0, with_shape(extents, element_type(dtype, "tl.zeros")))
+
+
+@builtin
+def zeros_like(build: Builder, input: Operand) -> Tensor:
+    """A tile filled with 0 of the shape and type of `input`."""
+    x = make_tensor(build, input, "the input of tl.zeros_like")
+    return constant(build, 0, x.type)
+
+
+@builtin
+def to_tensor(build: Builder, x: Operand) -> Tensor:
+    """A number as a scalar of the first type that holds it: int32, uint32, int64, ..., float32."""
+    return make_tensor(build, x, "the input of tl.to_tensor")
+
+
+@member
+def cast(
+    build: Builder,
+    input: Operand,
+    dtype: Any,
+    fp_downcast_rounding: str | None = None,
+    bitcast: bool = False,
+) -> Tensor:
+    """`input` with elements of type `dtype`.
+
+    Floats round to nearest even when they lose bits, or as `fp_downcast_rounding` says ("rtne",
+    "rtz"); to integers they are cut off towards zero. Integers wrap; anything but zero is true.
+    `bitcast` keeps the bits instead, between types of one width. Pointers convert to other pointers
+    and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other conversions.
+    """
+    x = make_tensor(build, input, "the input of tl.cast")
+    element = element_type(dtype, "tl.cast")
+    rounding = _rounding(fp_downcast_rounding, x.dtype, element)
+    if not compile_time_bool(bitcast, "the bitcast of tl.cast"):
+        return convert(build, x, element, rounding)
+    if x.dtype == element:
+        return x
+    if isinstance(x.dtype, Pointer) or isinstance(element, Pointer):
+        return convert(build, x, element)
+    if x.dtype.bits != element.bits:
+        raise CompilationError(
+            f"a bitcast keeps the width: {spelled(x.dtype)} has {x.dtype.bits} bits and "
+            f"{spelled(element)} has {element.bits}"
+        )
+    return Tensor(build(arith.bitcast, x.value, to=element))
+
+
+@member
+def to(
+    build: Builder,
+    input: Operand,
+    dtype: Any,
+    fp_downcast_rounding: str | None = None,
+    bitcast: bool = False,
+) -> Tensor:
+    """`tl.cast` as a method."""
+    return cast.emit(build, input, dtype, fp_downcast_rounding, bitcast)
+
+
+def element_type(dtype: Any, what: str) -> Scalar | Pointer:
+    """The element type that a `dtype` argument names; anything else is refused."""
+    known = compile_time(dtype, f"the dtype of {what}")
+    if not isinstance(known, Scalar | Pointer):
+        raise CompilationError(
+            f"the dtype of {what} is a type as tl.float32 is, not {describe(known)}"
+        )
+    return known
+
+
+def _rounding(asked: Any, source: Scalar | Pointer, to: Scalar | Pointer) -> Rounding:
+    asked = compile_time(asked, "the fp_downcast_rounding of tl.cast")
+    if asked is None:
+        return Rounding.RTNE
+    if asked not in list(Rounding):
+        raise CompilationError(f'fp_downcast_rounding is "rtne" or "rtz", not {asked!r}')
+    if not (source.is_floating() and to.is_floating() and to.bits < source.bits):
+        raise CompilationError(
+            "fp_downcast_rounding is for floats that become narrower, not for "
+            f"{spelled(source)} to "
+            f"{spelled(to)}"
+        )
+    return Rounding(asked)

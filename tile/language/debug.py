@@ -1,0 +1,69 @@
+"""Assertions and prints, while a kernel is compiled and while it runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tile.errors import CompilationError
+from tile.ir.builder import Builder
+from tile.ir.ops import debug as ops
+from tile.language.builtin import builtin
+from tile.language.constexpr import compile_time, compile_time_bool, constant_value
+from tile.language.operators import truth
+from tile.language.promote import broadcast_together, to_tensor
+from tile.language.tensor import Tensor
+
+
+@builtin
+def static_assert(build: Builder, cond: Any, msg: Any = "") -> None:
+    """Stop the compilation with `CompilationError` and `msg` if `cond` is false at compile time."""
+    if not compile_time(cond, "the condition of tl.static_assert"):
+        text = compile_time(msg, "the message of tl.static_assert")
+        raise CompilationError(f"static assertion failed{f': {text}' if text else ''}")
+
+
+@builtin
+def static_print(
+    build: Builder,
+    *values: Any,
+    sep: str = " ",
+    end: str = "\n",
+    file: Any = None,
+    flush: bool = False,
+) -> None:
+    """Print while the kernel is compiled; of a value that exists only when it runs, its type."""
+    stream = file if file is not None else sys.stdout
+    known = (v if constant_value(v) is None else constant_value(v) for v in values)
+    stream.write(sep.join(str(v) for v in known) + end)
+    if flush:
+        stream.flush()
+
+
+@builtin
+def device_print(build: Builder, prefix: Any, *args: Any, hex: bool = False) -> None:
+    """Print a compile-time text and values from every program, integers in base 16 if `hex`."""
+    text = compile_time(prefix, "the prefix of tl.device_print")
+    if not isinstance(text, str):
+        raise CompilationError(f"the prefix of tl.device_print is a text, not {text!r}")
+    values = [to_tensor(build, arg, "an argument of tl.device_print").value for arg in args]
+    base = compile_time_bool(hex, "the hex of tl.device_print")
+    build.op(ops.device_print, *values, prefix=text, hex=base)
+
+
+@builtin
+def device_assert(build: Builder, cond: Any, msg: Any = "", mask: Any = None) -> None:
+    """Stop the launch with `DeviceAssertionError` where `cond` is false and `mask` is true.
+
+    `cond` and `mask` are scalars or tiles, broadcast together; anything but zero is true.
+    """
+    text = str(compile_time(msg, "the message of tl.device_assert"))
+    if not isinstance(cond, Tensor) and compile_time(cond, "") and mask is None:
+        return
+    condition = truth(build, cond, "tl.device_assert")
+    if mask is None:
+        build.op(ops.device_assert, condition.value, message=text)
+        return
+    guard = truth(build, mask, "the mask of tl.device_assert")
+    condition, guard = broadcast_together(build, condition, guard)
+    build.op(ops.device_assert, condition.value, guard.value, message=text)

@@ -1,0 +1,112 @@
+"""What the loops of a kernel run over. These hold what was asked; the frontend makes the loops."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from typing import Any
+
+from tile.errors import CompilationError
+from tile.language.constexpr import (
+    compile_time,
+    compile_time_bool,
+    compile_time_int,
+    constant_value,
+)
+
+
+class range:  # noqa: N801 - the language's own spelling
+    """`for i in tl.range(start, stop, step)`: a loop that runs in the kernel, with wishes about it.
+
+    Bounds and step are integers, known at compile time or not. `num_stages` is the depth of
+    software pipelining (None: the launch's), `loop_unroll_factor` how many turns become one. Called
+    as Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. Raises `CompilationError` for a
+    step of 0.
+    """
+
+    def __init__(
+        self,
+        arg1: Any,
+        arg2: Any = None,
+        step: Any = None,
+        num_stages: Any = None,
+        loop_unroll_factor: Any = None,
+        disallow_acc_multi_buffer: Any = False,
+        flatten: Any = False,
+        warp_specialize: Any = False,
+        disable_licm: Any = False,
+    ) -> None:
+        self.start = 0 if arg2 is None else arg1
+        self.stop = arg1 if arg2 is None else arg2
+        self.step = 1 if step is None else step
+        if constant_value(self.step) == 0:
+            raise CompilationError("the step of tl.range is 0; it must lead from start to stop")
+        self.num_stages = num_stages
+        self.loop_unroll_factor = loop_unroll_factor
+        self.disallow_acc_multi_buffer = disallow_acc_multi_buffer
+        self.flatten = flatten
+        self.warp_specialize = warp_specialize
+        self.disable_licm = disable_licm
+
+    def attributes(self) -> dict[str, Any]:
+        """The wishes as attributes of the IR's `for`; one out of range is refused."""
+        return {
+            "num_stages": _count(self.num_stages, "num_stages", 0),
+            "unroll": _count(self.loop_unroll_factor, "loop_unroll_factor", 1),
+            **{
+                name: compile_time_bool(getattr(self, name), f"the {name} of tl.range")
+                for name in (
+                    "flatten",
+                    "warp_specialize",
+                    "disallow_acc_multi_buffer",
+                    "disable_licm",
+                )
+            },
+        }
+
+    def __iter__(self) -> Iterator[Any]:
+        raise CompilationError("tl.range can only be used inside a kernel (a @tile.jit function)")
+
+
+def _count(value: Any, name: str, default: int) -> int:
+    known = compile_time(value, f"the {name} of tl.range")
+    if known is None:
+        return default
+    number = compile_time_int(known, f"the {name} of tl.range")
+    if number < default:
+        raise CompilationError(f"the {name} of tl.range is at least {default}, not {number}")
+    return number
+
+
+class static_range:  # noqa: N801 - the language's own spelling
+    """`for i in tl.static_range(start, stop, step)`: a loop unrolled while the kernel is compiled.
+
+    All three must be known then, and `i` is a plain integer. Raises `CompilationError` otherwise.
+    """
+
+    def __init__(self, arg1: Any, arg2: Any = None, step: Any = None) -> None:
+        first = compile_time_int(arg1, "a bound of tl.static_range")
+        second = None if arg2 is None else compile_time_int(arg2, "a bound of tl.static_range")
+        self.start = 0 if second is None else first
+        self.stop = first if second is None else second
+        self.step = 1 if step is None else compile_time_int(step, "the step of tl.static_range")
+        if self.step == 0:
+            raise CompilationError(
+                "the step of tl.static_range is 0; it must lead from start to stop"
+            )
+
+    @property
+    def values(self) -> builtins.range:
+        """The integers that the loop runs through."""
+        return builtins.range(self.start, self.stop, self.step)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.values)
+
+
+class condition:  # noqa: N801 - the language's own spelling
+    """`while tl.condition(c)`: the condition of a loop with a wish about its form."""
+
+    def __init__(self, arg1: Any, disable_licm: Any = False) -> None:
+        self.condition = arg1
+        self.disable_licm = disable_licm

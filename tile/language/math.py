@@ -1,0 +1,208 @@
+"""Functions of real numbers, element by element: `tl.math`; each is in `tl` as well.
+
+Except where said, they take `tl.float32` and `tl.float64` and give the same type; a Python number
+counts as `tl.float32` if that holds it. Narrower floats and integers are refused rather than cast
+in silence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile.errors import CompilationError
+from tile.ir.builder import Builder
+from tile.ir.opdef import OpDef
+from tile.ir.ops import arith
+from tile.ir.ops import math as ops
+from tile.ir.types import F32, F64, SCALARS, Scalar
+from tile.language.builtin import builtin, member
+from tile.language.constexpr import compile_time_bool
+from tile.language.dtypes import spelled
+from tile.language.operators import emit
+from tile.language.promote import Operand, as_number, describe, to_tensor, unify
+from tile.language.tensor import Tensor
+
+__all__ = [
+    "abs",
+    "ceil",
+    "cos",
+    "div_rn",
+    "erf",
+    "exp",
+    "exp2",
+    "fdiv",
+    "floor",
+    "fma",
+    "log",
+    "log2",
+    "rsqrt",
+    "sin",
+    "sqrt",
+    "sqrt_rn",
+    "tanh",
+    "umulhi",
+]
+
+
+def _real(build: Builder, defn: OpDef, x: Operand) -> Tensor:
+    """Emit a function of one real number, or say which cast is missing."""
+    number = as_number(x)
+    tensor = to_tensor(
+        build, x if number is None else float(number), f"the argument of tl.{defn.name}"
+    )
+    if tensor.dtype not in (F32, F64):
+        raise CompilationError(
+            f"tl.{defn.name} takes tl.float32 or tl.float64, not {describe(x)}; cast first: "
+            f"tl.{defn.name}(x.to(tl.float32))"
+        )
+    return Tensor(build(defn, tensor.value))
+
+
+@member
+def exp(build: Builder, x: Operand) -> Tensor:
+    """E to the power `x`."""
+    return _real(build, ops.exp, x)
+
+
+@member
+def exp2(build: Builder, x: Operand) -> Tensor:
+    """2 to the power `x`."""
+    return _real(build, ops.exp2, x)
+
+
+@member
+def log(build: Builder, x: Operand) -> Tensor:
+    """The natural logarithm."""
+    return _real(build, ops.log, x)
+
+
+@member
+def log2(build: Builder, x: Operand) -> Tensor:
+    """The logarithm to base 2."""
+    return _real(build, ops.log2, x)
+
+
+@member
+def sin(build: Builder, x: Operand) -> Tensor:
+    """The sine of `x` radians."""
+    return _real(build, ops.sin, x)
+
+
+@member
+def cos(build: Builder, x: Operand) -> Tensor:
+    """The cosine of `x` radians."""
+    return _real(build, ops.cos, x)
+
+
+@member
+def tanh(build: Builder, x: Operand) -> Tensor:
+    """The hyperbolic tangent."""
+    return _real(build, ops.tanh, x)
+
+
+@member
+def erf(build: Builder, x: Operand) -> Tensor:
+    """The error function."""
+    return _real(build, ops.erf, x)
+
+
+@member
+def sqrt(build: Builder, x: Operand) -> Tensor:
+    """The square root."""
+    return _real(build, ops.sqrt, x)
+
+
+@member
+def sqrt_rn(build: Builder, x: Operand) -> Tensor:
+    """The square root, rounded to nearest."""
+    return _real(build, ops.sqrt_rn, x)
+
+
+@member
+def rsqrt(build: Builder, x: Operand) -> Tensor:
+    """One over the square root."""
+    return _real(build, ops.rsqrt, x)
+
+
+@member
+def floor(build: Builder, x: Operand) -> Tensor:
+    """The greatest integer not above `x`, as a float."""
+    return _real(build, ops.floor, x)
+
+
+@member
+def ceil(build: Builder, x: Operand) -> Tensor:
+    """The least integer not below `x`, as a float."""
+    return _real(build, ops.ceil, x)
+
+
+@member
+def abs(build: Builder, x: Operand) -> Any:
+    """The magnitude of floats and integers of any width; of the least integer that integer.
+
+    A compile-time number gives a compile-time number.
+    """
+    number = as_number(x)
+    if number is not None:
+        return number if number >= 0 else -number
+    tensor = to_tensor(build, x, "the argument of tl.abs")
+    if tensor.dtype.is_bool() or tensor.dtype.is_int_unsigned():
+        return tensor
+    return emit(build, "tl.abs", ops.abs_, tensor)
+
+
+@builtin
+def fma(build: Builder, x: Operand, y: Operand, z: Operand) -> Tensor:
+    """`x * y + z` of floats, rounded once; the operands are promoted and broadcast together."""
+    a, b = unify(build, "tl.fma", x, y)
+    a, c = unify(build, "tl.fma", a, z)
+    a, b = unify(build, "tl.fma", a, b)
+    return emit(build, "tl.fma", arith.fma, a, b, c)
+
+
+@builtin
+def fdiv(build: Builder, x: Operand, y: Operand, ieee_rounding: bool = False) -> Tensor:
+    """`x / y` of floats, in their own type; rounded to nearest if `ieee_rounding`.
+
+    Raises `CompilationError` if neither is a float.
+    """
+    a, b = unify(build, "tl.fdiv", x, y)
+    if not a.dtype.is_floating():
+        raise CompilationError(
+            f"tl.fdiv divides floats, not {describe(x)} and {describe(y)}; write x / y"
+        )
+    exact = compile_time_bool(ieee_rounding, "the ieee_rounding of tl.fdiv")
+    return emit(build, "tl.fdiv", arith.div_rn if exact else arith.div, a, b)
+
+
+@builtin
+def div_rn(build: Builder, x: Operand, y: Operand) -> Tensor:
+    """`x / y` of `tl.float32` or `tl.float64`, rounded to nearest."""
+    a, b = unify(build, "tl.div_rn", x, y)
+    if a.dtype not in (F32, F64):
+        raise CompilationError(
+            f"tl.div_rn takes tl.float32 or tl.float64, not {describe(x)} and "
+            f"{describe(y)}; cast first: "
+            f"x.to(tl.float32)"
+        )
+    return emit(build, "tl.div_rn", arith.div_rn, a, b)
+
+
+@builtin
+def umulhi(build: Builder, x: Operand, y: Operand) -> Tensor:
+    """The high half of the product of `x` and `y` as unsigned integers of 32 or 64 bits.
+
+    Signed operands are taken by their bits, and so is the result.
+    """
+    a, b = unify(build, "tl.umulhi", x, y)
+    element = a.dtype
+    if not isinstance(element, Scalar) or element.bits < 32 or not element.is_int():
+        raise CompilationError(
+            f"tl.umulhi takes integers of 32 or 64 bits, not {spelled(element)}; cast first: "
+            f"x.to(tl.uint32)"
+        )
+    unsigned = SCALARS[f"u{element.bits}"]
+    if not element.signed:
+        return emit(build, "tl.umulhi", arith.mulhi, a, b)
+    left, right = (build(arith.bitcast, x.value, to=unsigned) for x in (a, b))
+    return Tensor(build(arith.bitcast, build(arith.mulhi, left, right), to=element))

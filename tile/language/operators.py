@@ -1,0 +1,268 @@
+"""What the operators of Python mean on tiles and scalars.
+
+Operands are runtime values or compile-time Python objects. Where both are compile-time, Python's
+own operator gives the result. Otherwise numbers are promoted as `promote` says, shapes are
+broadcast, and one elementwise operation is emitted. Integers divide towards zero and a remainder
+has the sign of the dividend.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tile.errors import CompilationError
+from tile.ir.builder import Builder
+from tile.ir.opdef import OpDef
+from tile.ir.ops import arith, memory
+from tile.ir.ops.arith import Predicate
+from tile.ir.types import F32, I1, I32, I64, U32, U64, Pointer, Scalar
+from tile.language.constexpr import compile_time_int, constant_value
+from tile.language.dtypes import spelled
+from tile.language.promote import (
+    broadcast_together,
+    constant,
+    convert,
+    describe,
+    refuse,
+    to_tensor,
+    unify,
+)
+from tile.language.shape import expand_dims
+from tile.language.tensor import Tensor
+
+PYTHON: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "@": operator.matmul,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+PYTHON_UNARY: dict[str, Callable[[Any], Any]] = {
+    "+": operator.pos,
+    "-": operator.neg,
+    "~": operator.invert,
+    "not": operator.not_,
+}
+ARITHMETIC = {"+": arith.add, "-": arith.sub, "*": arith.mul}
+BITWISE = {"&": arith.and_, "|": arith.or_, "^": arith.xor, "<<": arith.shl, ">>": arith.shr}
+COMPARISONS = {
+    "==": Predicate.EQ,
+    "!=": Predicate.NE,
+    "<": Predicate.LT,
+    "<=": Predicate.LE,
+    ">": Predicate.GT,
+    ">=": Predicate.GE,
+}
+INSTEAD = {
+    "**": "multiply, or write tl.exp2(tl.log2(x) * y)",
+    "@": "write tl.dot(a, b)",
+}
+
+
+def binary(build: Builder, op: str, a: Any, b: Any) -> Any:
+    """`a op b` for an arithmetic or bitwise operator: `+ - * / // % & | ^ << >> ** @`.
+
+    Raises `CompilationError` where the operator is not defined on the operands.
+    """
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        return _python(op, a, b)
+    if op in INSTEAD:
+        raise CompilationError(f"`{op}` is not defined on tiles and scalars; {INSTEAD[op]}")
+    if _is_pointer(a) or _is_pointer(b):
+        return _pointer(build, op, a, b)
+    if op in ARITHMETIC:
+        x, y = unify(build, op, a, b)
+        return emit(build, op, ARITHMETIC[op], x, y)
+    if op in BITWISE:
+        x, y = unify(build, op, a, b)
+        if x.dtype.is_floating():
+            refuse(op, a, b)
+        return emit(build, op, BITWISE[op], x, y)
+    return _divide(build, op, *unify(build, op, a, b, dividing=True))
+
+
+def _divide(build: Builder, op: str, x: Tensor, y: Tensor) -> Tensor:
+    if op == "//" and x.dtype.is_floating():
+        raise CompilationError(
+            f"`//` is defined on integers, not on {x.type}; write tl.floor(x / y) for the "
+            "quotient of "
+            f"floats rounded down"
+        )
+    if op == "/" and x.dtype.is_int():
+        x, y = convert(build, x, F32), convert(build, y, F32)
+    return emit(build, op, arith.rem if op == "%" else arith.div, x, y)
+
+
+def compare(build: Builder, op: str, a: Any, b: Any) -> Any:
+    """`a op b` for `== != < <= > >=`: a tile or scalar of `tl.int1`; pointers compare by address.
+
+    Raises `CompilationError` where the operands cannot be compared.
+    """
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        return _python(op, a, b)
+    x, y = unify(build, op, a, b)
+    return emit(build, op, arith.cmp, x, y, predicate=COMPARISONS[op])
+
+
+def unary(build: Builder, op: str, a: Any) -> Any:
+    """`+a`, `-a`, `~a` or `not a`.
+
+    Raises `CompilationError` where the operator is not defined on the operand.
+    """
+    if not isinstance(a, Tensor):
+        return _python_unary(op, a)
+    if op == "not":
+        return Tensor(build(arith.not_, truth(build, a, "`not`").value))
+    if _is_pointer(a) or (op == "~" and a.dtype.is_floating()):
+        raise CompilationError(f"`{op}` is not defined on {a.type}")
+    if op == "+":
+        return a
+    if op == "~":
+        return emit(build, op, arith.not_, a)
+    if a.dtype.is_bool():
+        return emit(build, op, arith.sub, constant(build, False, a.type), a)
+    return emit(build, op, arith.neg, a)
+
+
+def logical(build: Builder, op: str, a: Any, b: Any) -> Any:
+    """`a and b` or `a or b` of operands that are both evaluated.
+
+    A compile-time operand decides as in Python: one that settles the result is the result, and
+    another leaves the other operand. Two runtime values give `tl.int1`, element by element.
+    """
+    stops = {"and": False, "or": True}[op]
+    for x, other in ((a, b), (b, a)):
+        if not isinstance(x, Tensor):
+            return x if bool(x) is stops else other
+    x, y = broadcast_together(build, truth(build, a, f"`{op}`"), truth(build, b, f"`{op}`"))
+    return Tensor(build(arith.and_ if op == "and" else arith.or_, x.value, y.value))
+
+
+def truth(build: Builder, x: Any, what: str) -> Tensor:
+    """`x` as `tl.int1`: whether each element is not zero. `what` wants it, for the message."""
+    tensor = to_tensor(build, x, f"the operand of {what}")
+    return convert(build, tensor, I1)
+
+
+def subscript(build: Builder, x: Any, index: Any) -> Any:
+    """`x[index]`: an element of a compile-time tuple, or a tile with new axes.
+
+    A tile takes `:`, `None` and `...`: each `None` puts an axis of extent 1 there. Raises
+    `CompilationError` for anything else.
+    """
+    if not isinstance(x, Tensor):
+        return _python_subscript(x, index)
+    items = list(index) if isinstance(index, tuple) else [index]
+    named = sum(item is not None and item is not Ellipsis for item in items)
+    if named > len(x.shape) or items.count(Ellipsis) > 1:
+        raise CompilationError(f"too many indices for a value of type {x.type}")
+    if Ellipsis not in items:
+        items.append(Ellipsis)
+    rest = len(x.shape) - named
+    axis = 0
+    for item in items:
+        if item is None:
+            x = expand_dims.emit(build, x, axis)
+        elif item is not Ellipsis and item != slice(None):
+            raise CompilationError(
+                "a tile is indexed with `:`, `...` and None only, which add axes; to take "
+                "elements of "
+                f"{x.type}, load them or reduce tl.where(...) over the axis"
+            )
+        axis += rest if item is Ellipsis else 1
+    return x
+
+
+def emit(build: Builder, op: str, defn: OpDef, *xs: Tensor, **attributes: Any) -> Tensor:
+    """An operation on runtime values of one type, 8-bit floats refused: they are for storage."""
+    if xs[0].dtype.is_fp8():
+        raise CompilationError(
+            f"`{op}` is not defined on {spelled(xs[0].dtype)}, which is for storage, casts "
+            "and tl.dot; "
+            f"cast first: x.to(tl.float32)"
+        )
+    return Tensor(build(defn, *(x.value for x in xs), **attributes))
+
+
+def _is_pointer(x: Any) -> bool:
+    return isinstance(x, Tensor) and isinstance(x.dtype, Pointer)
+
+
+def _pointer(build: Builder, op: str, a: Any, b: Any) -> Tensor:
+    """Pointer arithmetic: `pointer + integer`, `integer + pointer` and `pointer - integer`."""
+    if op == "+" and not _is_pointer(a):
+        a, b = b, a
+    if _is_pointer(a) and _is_pointer(b) and op in "+-":
+        raise CompilationError(
+            f"`{op}` is not defined on two pointers; for a difference of addresses in bytes write "
+            f"a.to(tl.int64) - b.to(tl.int64)"
+        )
+    offset = to_tensor(build, b, f"the offset of a pointer in `{op}`")
+    if op not in "+-" or not _is_pointer(a) or not offset.dtype.is_int():
+        refuse(op, a, b)
+    if op == "-":
+        wide = convert(build, offset, _negatable(offset.dtype))
+        offset = Tensor(build(arith.neg, wide.value))
+    elif offset.dtype.is_bool():
+        offset = convert(build, offset, I32)
+    pointer, offset = broadcast_together(build, a, offset)
+    stride = pointer.dtype.pointee.itemsize if isinstance(pointer.dtype, Pointer) else 1
+    return Tensor(build(memory.addptr, pointer.value, offset.value, stride=stride))
+
+
+def _negatable(ty: Scalar | Pointer) -> Scalar:
+    """A signed type that holds what `ty` holds with its sign changed, as far as 64 bits go."""
+    return I64 if ty in (U32, U64, I64) else I32
+
+
+def _python(op: str, a: Any, b: Any) -> Any:
+    """A binary operator on compile-time values, its failure told as an error of the kernel."""
+    try:
+        return PYTHON[op](a, b)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise CompilationError(f"{describe(a)} {op} {describe(b)}: {error}") from None
+
+
+def _python_unary(op: str, a: Any) -> Any:
+    try:
+        return PYTHON_UNARY[op](a)
+    except TypeError as error:
+        raise CompilationError(f"{op} {describe(a)}: {error}") from None
+
+
+def _python_subscript(x: Any, index: Any) -> Any:
+    known = _known_slice(index) if isinstance(index, slice) else _known(x, index)
+    try:
+        return x[known]
+    except (TypeError, LookupError) as error:
+        raise CompilationError(f"{describe(x)}[{known!r}]: {error}") from None
+
+
+def _known(x: Any, index: Any) -> Any:
+    if not isinstance(index, Tensor):
+        return constant_value(index)
+    return compile_time_int(index, f"an index into {type(x).__name__}")
+
+
+def _known_slice(index: slice) -> slice:
+    bounds = (index.start, index.stop, index.step)
+    start, stop, step = (
+        b if b is None else compile_time_int(b, "a bound of a slice") for b in bounds
+    )
+    return slice(start, stop, step)

@@ -1,0 +1,224 @@
+"""Reductions and scans along an axis of a tile.
+
+`axis` is a compile-time int, negative ones counted from the last axis; where it may be None, all
+elements are reduced to one. `keep_dims` leaves the reduced axes with extent 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile.errors import CompilationError
+from tile.ir.builder import Builder
+from tile.ir.ops import reduce as ops
+from tile.ir.ops.reduce import ArgKind, ReduceKind
+from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar
+from tile.language.builtin import member
+from tile.language.constexpr import axis_from_right, compile_time_bool
+from tile.language.creation import element_type
+from tile.language.dtypes import spelled
+from tile.language.promote import convert, describe
+from tile.language.shape import expand_dims, ravel
+from tile.language.tensor import Tensor
+
+
+@member
+def sum(
+    build: Builder, input: Tensor, axis: Any = None, keep_dims: bool = False, dtype: Any = None
+) -> Tensor:
+    """The sum along `axis`, computed in `dtype` if that is given.
+
+    Else narrow integers are summed in int32 or uint32 by their signedness, booleans in int32, and
+    every other type in its own; float16 and bfloat16 are better summed in `dtype=tl.float32`. The
+    order in which elements are added is not defined.
+    """
+    x = _tile("tl.sum", input)
+    return _reduced(
+        build, "tl.sum", _summed(build, x, dtype, "tl.sum"), axis, keep_dims, ReduceKind.SUM
+    )
+
+
+@member
+def max(
+    build: Builder,
+    input: Tensor,
+    axis: Any = None,
+    return_indices: bool = False,
+    return_indices_tie_break_left: bool = True,
+    keep_dims: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """The greatest element along `axis`, NaNs passed over; if `return_indices` its index too.
+
+    Types narrower than 32 bits are widened to float32 or int32, with indices only bfloat16 is. Of
+    equal elements the index is the lowest, unless `return_indices_tie_break_left` is false, where
+    any may be it.
+    """
+    return _greatest(
+        build, ArgKind.MAX, input, axis, return_indices, return_indices_tie_break_left, keep_dims
+    )
+
+
+@member
+def min(
+    build: Builder,
+    input: Tensor,
+    axis: Any = None,
+    return_indices: bool = False,
+    return_indices_tie_break_left: bool = True,
+    keep_dims: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """The least element along `axis`, NaNs passed over; if `return_indices` its index too.
+
+    Types narrower than 32 bits are widened to float32 or int32, with indices only bfloat16 is. Of
+    equal elements the index is the lowest, unless `return_indices_tie_break_left` is false, where
+    any may be it.
+    """
+    return _greatest(
+        build, ArgKind.MIN, input, axis, return_indices, return_indices_tie_break_left, keep_dims
+    )
+
+
+@member
+def argmax(
+    build: Builder, input: Tensor, axis: Any, tie_break_left: bool = True, keep_dims: bool = False
+) -> Tensor:
+    """The int32 index of the greatest element along `axis`; the lowest one, if so asked."""
+    return _located(build, "tl.argmax", ArgKind.MAX, input, axis, tie_break_left, keep_dims)[1]
+
+
+@member
+def argmin(
+    build: Builder, input: Tensor, axis: Any, tie_break_left: bool = True, keep_dims: bool = False
+) -> Tensor:
+    """The int32 index of the least element along `axis`; the lowest one, if so asked."""
+    return _located(build, "tl.argmin", ArgKind.MIN, input, axis, tie_break_left, keep_dims)[1]
+
+
+@member
+def xor_sum(build: Builder, input: Tensor, axis: Any = None, keep_dims: bool = False) -> Tensor:
+    """The bits of integers along `axis` combined by exclusive or; the type stays."""
+    x = _integers("tl.xor_sum", input)
+    return _reduced(build, "tl.xor_sum", x, axis, keep_dims, ReduceKind.XOR)
+
+
+@member
+def reduce_or(build: Builder, input: Tensor, axis: Any, keep_dims: bool = False) -> Tensor:
+    """The bits of integers along `axis` combined by or; of booleans, whether any is true."""
+    x = _integers("tl.reduce_or", input)
+    return _reduced(build, "tl.reduce_or", x, axis, keep_dims, ReduceKind.OR)
+
+
+@member
+def cumsum(
+    build: Builder, input: Tensor, axis: Any = 0, reverse: bool = False, dtype: Any = None
+) -> Tensor:
+    """The sum of each element and all before it along `axis`, or all after it if `reverse`.
+
+    Computed in `dtype` if given; else in the type that `tl.sum` takes, and float32 for bfloat16.
+    """
+    x = _summed(build, _scannable(build, "tl.cumsum", input), dtype, "tl.cumsum")
+    return _scanned(build, "tl.cumsum", x, axis, reverse, ReduceKind.SUM)
+
+
+@member
+def cumprod(build: Builder, input: Tensor, axis: Any = 0, reverse: bool = False) -> Tensor:
+    """The product of each element and all before it along `axis`, or all after it if `reverse`.
+
+    Integers keep their type and wrap; bfloat16 is computed and given as float32.
+    """
+    x = _scannable(build, "tl.cumprod", input)
+    return _scanned(build, "tl.cumprod", x, axis, reverse, ReduceKind.PROD)
+
+
+def _tile(name: str, x: Any) -> Tensor:
+    """The input of a reduction: a tile of numbers on which arithmetic is defined."""
+    if not isinstance(x, Tensor) or not x.shape:
+        raise CompilationError(f"{name} takes a tile, not {describe(x)}")
+    if isinstance(x.dtype, Pointer) or x.dtype.is_fp8():
+        raise CompilationError(
+            f"{name} is not defined on {spelled(x.dtype)}"
+            + ("; cast first: x.to(tl.float32)" if x.dtype.is_fp8() else "")
+        )
+    return x
+
+
+def _integers(name: str, x: Any) -> Tensor:
+    tile = _tile(name, x)
+    if not tile.dtype.is_int():
+        raise CompilationError(f"{name} combines the bits of integers, not of {tile.type}")
+    return tile
+
+
+def _flat(build: Builder, name: str, x: Tensor, axis: Any) -> tuple[Tensor, int]:
+    """The tile to reduce and the axis of it, all axes made one for None."""
+    if axis is None:
+        return ravel.emit(build, x), -1
+    return x, axis_from_right(axis, len(x.shape), name)
+
+
+def _kept(
+    build: Builder, name: str, result: Tensor, x: Tensor, axis: Any, keep_dims: Any
+) -> Tensor:
+    """The result with the reduced axes put back, if so asked."""
+    if not compile_time_bool(keep_dims, f"the keep_dims of {name}"):
+        return result
+    rank = len(x.shape)
+    axes = tuple(range(rank)) if axis is None else axis_from_right(axis, rank, name)
+    return expand_dims.emit(build, result, axes)
+
+
+def _reduced(
+    build: Builder, name: str, x: Tensor, axis: Any, keep_dims: Any, kind: ReduceKind
+) -> Tensor:
+    flat, along = _flat(build, name, x, axis)
+    result = Tensor(build(ops.reduce, flat.value, axis=along, kind=kind))
+    return _kept(build, name, result, x, axis, keep_dims)
+
+
+def _located(
+    build: Builder, name: str, kind: ArgKind, input: Any, axis: Any, left: Any, keep_dims: Any
+) -> tuple[Tensor, Tensor]:
+    """The greatest or least element and its index."""
+    x = _scannable(build, name, input)
+    x = convert(build, x, I32) if x.dtype.is_bool() else x
+    flat, along = _flat(build, name, x, axis)
+    ties = compile_time_bool(left, f"the tie_break_left of {name}")
+    found = build.op(ops.arg_reduce, flat.value, axis=along, kind=kind, tie_break_left=ties)
+    value, index = (_kept(build, name, Tensor(v), x, axis, keep_dims) for v in found.results)
+    return value, index
+
+
+def _greatest(
+    build: Builder, kind: ArgKind, input: Any, axis: Any, indices: Any, left: Any, keep_dims: Any
+) -> Tensor | tuple[Tensor, Tensor]:
+    name = f"tl.{kind}"
+    if compile_time_bool(indices, f"the return_indices of {name}"):
+        return _located(build, name, kind, input, axis, left, keep_dims)
+    x = _tile(name, input)
+    if x.dtype.bits < 32:
+        x = convert(build, x, F32 if x.dtype.is_floating() else I32)
+    return _reduced(build, name, x, axis, keep_dims, ReduceKind(kind.value))
+
+
+def _scannable(build: Builder, name: str, input: Any) -> Tensor:
+    """The input of a scan: bfloat16 as float32."""
+    x = _tile(name, input)
+    return convert(build, x, F32) if x.dtype is BF16 else x
+
+
+def _scanned(
+    build: Builder, name: str, x: Tensor, axis: Any, reverse: Any, kind: ReduceKind
+) -> Tensor:
+    along = axis_from_right(axis, len(x.shape), name)
+    backwards = compile_time_bool(reverse, f"the reverse of {name}")
+    return Tensor(build(ops.scan, x.value, axis=along, kind=kind, reverse=backwards))
+
+
+def _summed(build: Builder, x: Tensor, dtype: Any, name: str) -> Tensor:
+    """The input of a sum in the type in which it is summed."""
+    if dtype is not None:
+        return convert(build, x, element_type(dtype, name))
+    element = x.dtype
+    if isinstance(element, Scalar) and element.is_int() and element.bits < 32:
+        return convert(build, x, U32 if element.is_int_unsigned() else I32)
+    return x

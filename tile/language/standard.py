@@ -1,0 +1,90 @@
+"""Functions written in the language itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile.ir.builder import Builder
+from tile.language import math
+from tile.language.builtin import builtin, member
+from tile.language.operators import binary, unary
+from tile.language.promote import Operand
+from tile.language.reduce import max, sum
+from tile.language.selection import minimum
+from tile.language.tensor import Tensor
+
+
+@builtin
+def add(build: Builder, x: Operand, y: Operand, sanitize_overflow: bool = True) -> Any:
+    """`x + y`. Integers wrap; `sanitize_overflow` is accepted for Triton's sake and changes nothing."""
+    return binary(build, "+", x, y)
+
+
+@builtin
+def sub(build: Builder, x: Operand, y: Operand, sanitize_overflow: bool = True) -> Any:
+    """`x - y`; for `sanitize_overflow` see `tl.add`."""
+    return binary(build, "-", x, y)
+
+
+@builtin
+def mul(build: Builder, x: Operand, y: Operand, sanitize_overflow: bool = True) -> Any:
+    """`x * y`; for `sanitize_overflow` see `tl.add`."""
+    return binary(build, "*", x, y)
+
+
+@member
+def cdiv(build: Builder, x: Operand, div: Operand) -> Any:
+    """`x` divided by `div` and rounded up, for `x >= 0` and `div > 0`.
+
+    Compile-time integers give a compile-time integer.
+    """
+    above = binary(build, "-", binary(build, "+", x, div), 1)
+    return binary(build, "//", above, div)
+
+
+@member
+def sigmoid(build: Builder, x: Operand) -> Any:
+    """`1 / (1 + exp(-x))` of float32 or float64."""
+    e = math.exp.emit(build, unary(build, "-", x))
+    return binary(build, "/", 1, binary(build, "+", 1, e))
+
+
+@member
+def softmax(
+    build: Builder,
+    x: Tensor,
+    dim: Any = None,
+    keep_dims: bool = False,
+    ieee_rounding: bool = False,
+) -> Any:
+    """`exp(x)` scaled to sum 1 along axis `dim` (None: the first), as float32 or float64.
+
+    The greatest element is taken off first, so nothing overflows. The result has the shape of `x`
+    whatever `keep_dims` is; `ieee_rounding` asks for a division rounded to nearest.
+    """
+    axis = 0 if dim is None else dim
+    above = binary(build, "-", x, max.emit(build, x, axis, keep_dims=True))
+    powers = math.exp.emit(build, above)
+    total = sum.emit(build, powers, axis, keep_dims=True)
+    return math.fdiv.emit(build, powers, total, ieee_rounding)
+
+
+@builtin
+def swizzle2d(
+    build: Builder, i: Operand, j: Operand, size_i: Operand, size_j: Operand, size_g: Operand
+) -> tuple[Any, Any]:
+    """The place in another order of cell (`i`, `j`) of a grid of `size_i` by `size_j` cells.
+
+    Row by row order becomes column by column order within each group of `size_g` rows, so that
+    programs that run at one time share more of their data. The last group may have fewer rows.
+    """
+
+    def calc(op: str, a: Any, b: Any) -> Any:
+        return binary(build, op, a, b)
+
+    linear = calc("+", calc("*", i, size_j), j)
+    per_group = calc("*", size_g, size_j)
+    first_row = calc("*", calc("//", linear, per_group), size_g)
+    rows = minimum.emit(build, calc("-", size_i, first_row), size_g)
+    within = calc("%", linear, per_group)
+    return calc("+", first_row, calc("%", within, rows)), calc("//", within, rows)

@@ -1,0 +1,243 @@
+"""What users pass to a launch, as the few kinds of values that the rest of the runtime knows.
+
+An argument becomes, without copying: a NumPy array, a `DeviceArray`, a `MockArray` (which stands
+for an array when nothing is launched), a Python or NumPy scalar, None, or a tuple of these. What it
+is taken for follows from its type, once a type, and for other libraries' arrays from the protocol
+that it follows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tile.errors import ArgumentTypeError
+from tile.ir.types import Pointer, Scalar
+from tile.language.constexpr import constexpr
+from tile.runtime.device_arrays import DeviceArray
+from tile.runtime.elements import Array, DType, element_type
+from tile.runtime.pointers import PointerArray, pointer_array
+from tile.runtime.signature import parse_type
+from tile.runtime.torch_arrays import is_torch, torch_array, torch_dtype
+
+DLPACK_CPU = 1
+
+# Methods by which libraries copy an array of a device to the host, and set it from there.
+FETCH = ("get", "copy_to_host", "__array__")
+PUT = ("set", "copy_to_device")
+
+
+class MockArray:
+    """Stands for an array of a dtype in `kernel.warmup`, where nothing is launched.
+
+    `dtype` is of `tile.language`, NumPy or torch, or its spelling in signatures (`"fp32"`).
+    """
+
+    def __init__(self, dtype: Any, shape: tuple[int, ...] = ()) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.element = _mock_element(dtype)
+
+    def __repr__(self) -> str:
+        return (
+            f"MockArray({self.element.alias if isinstance(self.element, Scalar) else self.element})"
+        )
+
+
+def _mock_element(dtype: Any) -> Scalar | Pointer:
+    if isinstance(dtype, Scalar | Pointer):
+        return dtype
+    if isinstance(dtype, str):
+        return parse_type(dtype)
+    if is_torch(type(dtype)):
+        dtype = torch_dtype(dtype, "a MockArray")
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        raise ArgumentTypeError(f"a MockArray takes a dtype, not {dtype!r}") from None
+    return element_type(found, "a MockArray")
+
+
+# What needs no adapting; the launch path asks for the type of each argument here first.
+DIRECT = frozenset({np.ndarray, PointerArray, DeviceArray, MockArray, int, float, bool, type(None)})
+
+
+def adapt(value: Any, label: str) -> Any:
+    """`value` as one of the kinds above; `label` names it in errors.
+
+    Raises `ArgumentTypeError` for what is no kernel argument.
+    """
+    kind: type = type(value)
+    return value if kind in DIRECT else _adapter(kind)(value, label)
+
+
+def retuple(pattern: tuple[Any, ...], items: Sequence[Any]) -> Any:
+    """Other items in a tuple's place: a named tuple of the same class, else a plain one."""
+    return type(pattern)(*items) if hasattr(pattern, "_fields") else tuple(items)
+
+
+Adapter = Callable[[Any, str], Any]
+
+
+def _itself(value: Any, label: str) -> Any:
+    return value
+
+
+def _each(values: Any, label: str) -> Any:
+    return retuple(values, [adapt(value, f"item {i} of {label}") for i, value in enumerate(values)])
+
+
+def _mock(dtype: Any, label: str) -> MockArray:
+    return MockArray(dtype)
+
+
+def _mock_numpy_class(kind: Any, label: str) -> MockArray:
+    if not issubclass(kind, np.generic):
+        raise ArgumentTypeError(
+            f"{label} is the class {kind.__name__}, which is no kernel argument"
+        )
+    return MockArray(kind)
+
+
+def _masked(value: Any, label: str) -> Any:
+    raise ArgumentTypeError(
+        f"{label} is a masked array, whose mask kernels would not see; pass x.data"
+    )
+
+
+def _torch(value: Any, label: str) -> Any:
+    return torch_array(value, label) if hasattr(value, "data_ptr") else MockArray(value)
+
+
+# The first class that a value's type derives from decides; np.float64 is a float as well.
+_ADAPTERS: tuple[tuple[type, Adapter], ...] = (
+    (PointerArray, _itself),
+    (np.ndarray, lambda value, label: np.asarray(value)),
+    (np.generic, _itself),
+    (bool, _itself),
+    (int, lambda value, label: int(value)),
+    (float, lambda value, label: float(value)),
+    (tuple, _each),
+    (constexpr, _itself),
+    (Scalar, _mock),
+    (Pointer, _mock),
+    (np.dtype, _mock),
+    (type, _mock_numpy_class),
+)
+
+
+@functools.cache
+def _adapter(kind: type) -> Adapter:
+    if issubclass(kind, np.ndarray) and kind.__module__.startswith("numpy.ma"):
+        return _masked  # named by its module, since loading that takes a while
+    for base, adapter in _ADAPTERS:
+        if issubclass(kind, base):
+            return adapter
+    return _torch if is_torch(kind) else _foreign
+
+
+def _foreign(value: Any, label: str) -> Any:
+    """An array of some other library, by the protocol that it follows."""
+    if hasattr(value, "__cuda_array_interface__"):
+        return _cuda_array(value, label)
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        return _dlpack(value, label)
+    raise ArgumentTypeError(
+        f"{label} is of type {type(value).__name__}; a kernel takes arrays (of NumPy, torch, CuPy "
+        f"or another library), numbers, None, and tuples of these{_hint(value)}"
+    )
+
+
+def _hint(value: Any) -> str:
+    if isinstance(value, str):
+        return "; text can be given to tl.constexpr parameters alone"
+    if isinstance(value, Sequence):
+        return "; np.array(...) makes an array of it"
+    if hasattr(value, "__array__"):
+        return "; np.asarray(...) makes an array of it"
+    if callable(value):
+        return "; functions can be given to tl.constexpr parameters alone"
+    return ""
+
+
+def _dlpack(value: Any, label: str) -> Array:
+    kind, _ = value.__dlpack_device__()
+    if kind != DLPACK_CPU:
+        raise ArgumentTypeError(
+            f"{label} is a {type(value).__name__} in the memory of a device (DLPack's type "
+            f"{int(kind)}) that cannot be copied from here; copy it to the host first"
+        )
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise ArgumentTypeError(f"{label} cannot be taken over by DLPack: {error}") from error
+
+
+def _cuda_array(value: Any, label: str) -> DeviceArray:
+    """An array that follows `__cuda_array_interface__`."""
+    interface: Mapping[str, Any] = value.__cuda_array_interface__
+    dtype: DType = np.dtype(interface["typestr"])
+    if interface.get("mask") is not None:
+        raise ArgumentTypeError(f"{label} has a mask, which kernels would not see")
+    element_type(dtype, label)
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides") or _contiguous(shape, dtype.itemsize)
+    address, read_only = interface["data"]
+    fetch = _method(value, FETCH)
+    put = _method(value, PUT)
+    if fetch is None:
+        raise ArgumentTypeError(
+            f"{label} is a {type(value).__name__} in a device's memory without a method to copy it "
+            f"to the host ({', '.join(FETCH)}); copy it yourself"
+        )
+    return DeviceArray(
+        source=value,
+        device="cuda",
+        dtype=dtype,
+        shape=shape,
+        strides=tuple(strides),
+        address=address or 0,
+        writeable=put is not None and not read_only,
+        fetch=lambda: np.asarray(fetch()),
+        put=lambda host: None if put is None else put(np.ascontiguousarray(host).reshape(shape)),
+    )
+
+
+def _contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    steps = [itemsize]
+    for extent in reversed(shape[1:]):
+        steps.append(steps[-1] * max(1, extent))
+    return tuple(reversed(steps))[: len(shape)]
+
+
+def _method(value: Any, names: tuple[str, ...]) -> Callable[..., Any] | None:
+    return next((getattr(value, name) for name in names if hasattr(value, name)), None)
+
+
+def pointers(arrays: Sequence[Any]) -> PointerArray:
+    """An array of pointers to `arrays`, which a kernel takes as a pointer to pointers.
+
+    `arrays` are in host memory (NumPy's, torch's on the CPU, or what else kernels take) and of one
+    dtype. They stay alive as long as the result and are its `targets`. Raises `ArgumentTypeError`
+    for what is no such array, and `ArgumentValueError` for none at all.
+    """
+    targets: list[Array] = []
+    if not isinstance(arrays, Sequence):
+        raise ArgumentTypeError(
+            f"tile.pointers takes a list of arrays, not a {type(arrays).__name__}"
+        )
+    for index, value in enumerate(arrays):
+        label = f"array {index} of tile.pointers"
+        target = adapt(value, label)
+        if not isinstance(target, np.ndarray):
+            what = (
+                "an array in a device's memory" if isinstance(target, DeviceArray) else repr(value)
+            )
+            raise ArgumentTypeError(f"{label} is {what}; it takes arrays in the host's memory")
+        targets.append(target)
+    return pointer_array(targets)

@@ -1,0 +1,108 @@
+"""From a call's arguments to one value for each parameter, and the options that came among them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tile.backends.base import Options
+from tile.errors import ArgumentTypeError
+from tile.frontend.source import REQUIRED, Parameter
+
+OPTIONS = Options.names()
+OPTION_DEFAULTS: dict[str, Any] = dataclasses.asdict(Options())
+
+
+class Binder:
+    """Binds calls to the parameters of one kernel, as Python binds those of a function.
+
+    Keyword arguments that are no parameters are options of the launch. A parameter called as an
+    option is (`num_warps: tl.constexpr`) gets the value and passes it on.
+    """
+
+    def __init__(self, name: str, parameters: Sequence[Parameter]) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.names = [p.name for p in parameters]
+        self._defaults = [(p.name, p.default) for p in parameters]
+        self._positional = sum(p.kind is not p.kind.KEYWORD_ONLY for p in parameters)
+        self._both = [(i, p.name) for i, p in enumerate(parameters) if p.name in OPTIONS]
+
+    def bind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The values of all parameters in order, and the options.
+
+        Raises `ArgumentTypeError`, saying all that is wrong at once.
+        """
+        if len(args) > self._positional:
+            raise self._error(args, kwargs)
+        values, rest = list(args), dict(kwargs)
+        for name, default in self._defaults[len(args) :]:
+            value = rest.pop(name, default)
+            if value is REQUIRED:
+                raise self._error(args, kwargs)
+            values.append(value)
+        if not OPTIONS.issuperset(rest):
+            raise self._error(args, kwargs)
+        for index, name in self._both:
+            rest[name] = values[index]
+        return values, rest
+
+    def _error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentTypeError:
+        known = self.names
+        problems = []
+        if len(args) > self._positional:
+            problems.append(
+                f"takes {self._positional} positional arguments, and {len(args)} were given"
+            )
+        twice = [name for name in known[: len(args)] if name in kwargs and name not in OPTIONS]
+        if twice:
+            problems.append(f"got {quoted(twice)} twice, by position and by name")
+        missing = [
+            p.name for p in self.parameters[len(args) :] if p.required and p.name not in kwargs
+        ]
+        if missing:
+            problems.append(f"is missing {quoted(missing)}")
+        unknown = [name for name in kwargs if name not in known and name not in OPTIONS]
+        if unknown:
+            problems.append(f"has no parameter {unknown_names(unknown, [*known, *OPTIONS])}")
+        notes = [f"it is {spell_parameters(self.name, self.parameters)}"]
+        if unknown:
+            notes.append(f"options of a launch are {', '.join(sorted(OPTIONS))}")
+        return ArgumentTypeError(f"{self.name}() {', '.join(problems)}", notes=notes)
+
+
+def spell_parameters(name: str, parameters: Sequence[Parameter]) -> str:
+    """A kernel's signature as its author would write it, without types."""
+    words = []
+    for parameter in parameters:
+        word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
+        if not parameter.required:
+            word += (
+                f" = {parameter.default!r}" if parameter.is_constexpr else f"={parameter.default!r}"
+            )
+        words.append(word)
+    return f"{name}({', '.join(words)})"
+
+
+def quoted(names: Sequence[str]) -> str:
+    """`'a'`, `'a' and 'b'`, or `'a', 'b' and 'c'`; nothing for no names."""
+    words = [repr(name) for name in names]
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def unknown_names(unknown: Sequence[str], known: Sequence[str]) -> str:
+    """Names that do not exist, each with the nearest one that does."""
+    words = []
+    for name in unknown:
+        near = difflib.get_close_matches(name, known, n=1)
+        words.append(f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name))
+    return ", ".join(words)
+
+
+def named(values: Mapping[str, Any]) -> str:
+    """`a=1, b=2`."""
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())

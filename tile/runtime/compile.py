@@ -1,0 +1,154 @@
+"""From a function and what is known of its arguments to a compiled kernel; no device is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tile.backends import registry
+from tile.backends.base import Options, Target
+from tile.errors import ArgumentError, ArgumentTypeError
+from tile.frontend.compile import compile_function
+from tile.frontend.source import DeviceFunction, Parameter
+from tile.runtime.arguments import retuple
+from tile.runtime.binding import quoted, spell_parameters, unknown_names
+from tile.runtime.context import DEFAULT
+from tile.runtime.kernel import CompiledKernel
+from tile.runtime.signature import ParameterType, parse_signature_type
+from tile.runtime.specialise import Constant, Leaf, constant
+
+
+def build(
+    function: DeviceFunction,
+    leaves: Mapping[str, Leaf],
+    target: Target,
+    options: Options,
+    *,
+    name: str = "",
+) -> CompiledKernel:
+    """Compile `function` as a kernel; `leaves` says of each parameter, in order, what for.
+
+    Raises `CompilationError` for what the frontend refuses, and `BackendError`.
+    """
+    backend = registry.get(target.backend)
+    types = {n: _type(leaf) for n, leaf in leaves.items() if not isinstance(leaf, Constant)}
+    constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
+    divisible = dict(pair for n, leaf in leaves.items() for pair in _divisible(n, leaf))
+    module = compile_function(function, types, constants, divisible)
+    names = [value.name for value in module.kernel.args]
+    artifact = backend.compile(module, target, options)
+    return CompiledKernel(
+        artifact, backend, leaves, names, name=name or function.name, source=function.source.text
+    )
+
+
+def _type(leaf: Leaf) -> Any:
+    if isinstance(leaf, ParameterType):
+        return leaf.type
+    return retuple(leaf, list(map(_type, leaf))) if isinstance(leaf, tuple) else leaf.value
+
+
+def _divisible(name: str, leaf: Leaf) -> Iterator[tuple[str, int]]:
+    """What is known of the values of a parameter, by the IR's names of the parts of a tuple."""
+    if isinstance(leaf, ParameterType):
+        yield name, leaf.divisible
+    elif isinstance(leaf, tuple):
+        for index, part in enumerate(leaf):
+            yield from _divisible(f"{name}.{index}", part)
+
+
+def compile(  # noqa: A001 - the public name is tile.compile
+    fn: Any,
+    signature: Mapping[str, Any],
+    constexprs: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    target: str | Target = DEFAULT,
+) -> CompiledKernel:
+    """Compile a kernel ahead of its launch.
+
+    `signature` gives the types of runtime parameters as text (`"*fp32:16"`, `"i32"`; see
+    `tile.runtime.signature`), `constexprs` the values of the others, `options` what a launch may
+    ask for (`num_warps` and so on), and `target` a backend, with an architecture if need be
+    (`"nvptx:sm_90a"`). A parameter that is in neither has its default for a constant.
+
+    Raises `ArgumentError` for names and types that do not exist and for parameters that are missing
+    or given twice, `CompilationError` for what the frontend refuses, and `BackendError`.
+    """
+    function = _function(fn)
+    leaves = dict(_leaves(function, dict(signature), dict(constexprs or {})))
+    where = Target.parse(target) if isinstance(target, str) else target
+    return build(function, leaves, where, Options.of(options or {}))
+
+
+def _function(fn: Any) -> DeviceFunction:
+    """The jitted function in `fn`, which may be wrapped by an autotuner or heuristics."""
+    inner = fn
+    while not isinstance(inner, DeviceFunction) and hasattr(inner, "kernel"):
+        inner = inner.kernel
+    if not isinstance(inner, DeviceFunction):
+        raise ArgumentTypeError(f"tile.compile takes a @tile.jit function, not {fn!r}")
+    return inner
+
+
+def _leaves(
+    function: DeviceFunction, signature: dict[str, Any], constexprs: dict[str, Any]
+) -> Iterator[tuple[str, Leaf]]:
+    # Signatures written for Triton mark constexpr parameters.
+    typed = {name: text for name, text in signature.items() if text != "constexpr"}
+    _check_names(function, signature, typed, constexprs)
+    for parameter in function.parameters:
+        name = parameter.name
+        if name in typed:
+            yield name, _parse(name, typed[name])
+        else:
+            value = constexprs.get(name, parameter.default)
+            yield name, Constant(constant(value, f"parameter {name!r} of {function.name}()"))
+
+
+def _check_names(
+    function: DeviceFunction,
+    signature: Mapping[str, Any],
+    typed: Mapping[str, Any],
+    constexprs: Mapping[str, Any],
+) -> None:
+    """Raise one error that says all that is wrong with the names."""
+    parameters = function.parameters
+    known = [p.name for p in parameters]
+    missing = [
+        p.name
+        for p in parameters
+        if p.required and p.name not in typed and p.name not in constexprs
+    ]
+    problems = {
+        "it has no parameter {}": _unknown([*signature, *constexprs], known),
+        "the signature or constexprs must give {}": quoted(missing),
+        "given both a type and a value: {}": quoted([n for n in typed if n in constexprs]),
+        "values belong in constexprs, and the signature has types for {}": quoted(
+            _misplaced(parameters, typed)
+        ),
+    }
+    found = [text.format(names) for text, names in problems.items() if names]
+    if found:
+        raise ArgumentTypeError(
+            f"{function.name} cannot be compiled like this: {'; '.join(found)}",
+            notes=[f"it is {spell_parameters(function.name, parameters)}"],
+        )
+
+
+def _unknown(names: list[str], known: list[str]) -> str:
+    return unknown_names([name for name in dict.fromkeys(names) if name not in known], known)
+
+
+def _misplaced(parameters: tuple[Parameter, ...], typed: Mapping[str, Any]) -> list[str]:
+    return [p.name for p in parameters if p.is_constexpr and p.name in typed]
+
+
+def _parse(name: str, text: Any) -> Leaf:
+    if isinstance(text, tuple | list):
+        return tuple(_parse(f"{name}[{i}]", item) for i, item in enumerate(text))
+    try:
+        known = parse_signature_type(text)
+    except ArgumentError as error:
+        error.notes.append(f"this is the type given for {name!r}")
+        raise
+    return Constant(1) if known.one else known

@@ -1,0 +1,58 @@
+"""Which backend a launch runs on: the setting in force, else what the arguments ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tile.backends import registry
+from tile.backends.base import Target
+from tile.config import config
+from tile.errors import ArgumentTypeError, BackendError
+from tile.runtime.device_arrays import DeviceArray
+
+DEFAULT = "interp"
+
+# Which backend runs where an array lies, by the kind of its device.
+BACKEND_OF_DEVICE = {"cuda": "nvptx"}
+
+
+@contextmanager
+def backend(name: str) -> Iterator[None]:
+    """Run kernels on the backend `name` inside the `with` block, whatever their arguments are.
+
+    `name` may have an architecture, as in `"nvptx:sm_90a"`. Holds for the current thread or task.
+    Raises `BackendError` for a backend that does not exist.
+    """
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"tile.backend takes a name such as 'interp', not {name!r}")
+    registry.require(Target.parse(name).backend)
+    with config.scope(backend=name):
+        yield
+
+
+def target_text(values: Iterable[Any]) -> str:
+    """The target of a launch with these adapted arguments, as text that `Target.parse` reads.
+
+    Raises `BackendError` when arrays lie in the memory of a device that no backend of this version
+    runs on.
+    """
+    return config.backend or next(filter(None, map(_wanted, values)), DEFAULT)
+
+
+def _wanted(value: Any) -> str:
+    """The backend that an argument asks for, or nothing."""
+    if type(value) is DeviceArray:
+        kind = value.device.partition(":")[0]
+        name = BACKEND_OF_DEVICE.get(kind, "")
+        if name and name not in registry.names():
+            raise BackendError(
+                f"arrays in the memory of a {kind.upper()} device are for the {name} backend, "
+                "which this version does not have; set TILE_BACKEND=interp, or use "
+                "`with tile.backend('interp'):`, to run on copies of them on the CPU"
+            )
+        return name
+    if isinstance(value, tuple):
+        return next(filter(None, map(_wanted, value)), "")
+    return ""

@@ -1,0 +1,50 @@
+"""The element types of arrays: NumPy's dtypes as the IR's scalars, and why others are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tile.errors import ArgumentTypeError
+from tile.ir import numerics
+from tile.ir.types import ALL, Scalar
+
+Array = npt.NDArray[Any]
+DType = np.dtype[Any]
+
+SCALAR_OF: dict[DType, Scalar] = {numerics.numpy_dtype(ty): ty for ty in ALL}
+NAMES = ", ".join(dtype.name for dtype in SCALAR_OF)
+
+
+def element_type(dtype: DType, label: str) -> Scalar:
+    """The scalar that a pointer to elements of `dtype` points to.
+
+    Raises `ArgumentTypeError` for dtypes that kernels cannot work on; `label` says whose it is.
+    """
+    scalar = SCALAR_OF.get(dtype)
+    if scalar is None:
+        raise ArgumentTypeError(f"{label} has dtype {dtype}; {_advice(dtype)}")
+    return scalar
+
+
+def _advice(dtype: DType) -> str:
+    if dtype.names is not None:
+        return f"kernels take no structured arrays: pass a field of it, as in x[{dtype.names[0]!r}]"
+    if not dtype.isnative:
+        return (
+            "its bytes are in the other order than this machine's: "
+            "convert it with x.astype(x.dtype.newbyteorder('='))"
+        )
+    if dtype.kind == "O":
+        return f"kernels work on numbers, not on Python objects: convert it, as in {_EXAMPLE}"
+    if dtype.kind == "c":
+        return (
+            "kernels have no complex numbers: pass x.real and x.imag, "
+            f"or x.view(np.float{dtype.itemsize * 4}), which alternates them"
+        )
+    return f"kernels work on {NAMES}: convert it, as in {_EXAMPLE}"
+
+
+_EXAMPLE = "x.astype(np.float32)"

@@ -1,0 +1,55 @@
+"""The grid of a launch: from what users write to three extents."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from tile.backends.base import Grid
+from tile.errors import ArgumentTypeError, ArgumentValueError
+
+# Most programs along each axis: CUDA's limits, so that what runs on one backend runs on all.
+LIMITS = ((1 << 31) - 1, 65535, 65535)
+
+
+def normalise_grid(grid: Any) -> Grid:
+    """`grid` as three extents, 1 where it has fewer axes.
+
+    `grid` is an integer or a tuple of one to three integers, Python's or NumPy's. Raises
+    `ArgumentTypeError` for anything else, `ArgumentValueError` for extents below 1 or over a limit.
+    """
+    axes = tuple(grid) if isinstance(grid, tuple | list) else (grid,)
+    if not 1 <= len(axes) <= len(LIMITS):
+        raise ArgumentValueError(f"a grid has one to three axes; {_show(grid)} has {len(axes)}")
+    extents = [_extent(grid, axis, value) for axis, value in enumerate(axes)]
+    extents += [1] * (len(LIMITS) - len(extents))
+    return extents[0], extents[1], extents[2]
+
+
+def _extent(grid: Any, axis: int, value: Any) -> int:
+    if type(value) is not int:
+        value = _integer(grid, axis, value)
+    if not 1 <= value <= LIMITS[axis]:
+        problem = "at least 1" if value < 1 else f"at most {LIMITS[axis]} on this axis"
+        raise ArgumentValueError(
+            f"the grid {_show(grid)} has {value} programs along axis {axis}; it takes {problem}"
+        )
+    return int(value)
+
+
+def _integer(grid: Any, axis: int, value: Any) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        hint = "; use tile.cdiv(n, block) or // to divide" if isinstance(value, float) else ""
+        raise ArgumentTypeError(
+            f"a grid is made of integers; axis {axis} of {_show(grid)} is a "
+            f"{type(value).__name__}{hint}"
+        ) from None
+
+
+def _show(grid: Any) -> str:
+    text = repr(grid)
+    return text if len(text) <= 80 else text[:77] + "..."

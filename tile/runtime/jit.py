@@ -1,0 +1,256 @@
+"""`@tile.jit`: a Python function that is compiled for the arguments it is launched with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, NoReturn, overload
+
+from tile.backends.base import Options, Target
+from tile.errors import ArgumentTypeError
+from tile.frontend.source import DeviceFunction
+from tile.runtime.arguments import DIRECT, adapt
+from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
+from tile.runtime.compile import build
+from tile.runtime.context import target_text
+from tile.runtime.grid import normalise_grid
+from tile.runtime.kernel import CompiledKernel
+from tile.runtime.specialise import (
+    PLAIN,
+    Constant,
+    Key,
+    Rule,
+    constant,
+    constant_key,
+    leaf_of,
+    runtime_key,
+    spell_leaf,
+)
+
+Hook = Callable[..., object]
+CacheKey = tuple[Key, ...]
+
+
+class JITFunction(DeviceFunction):
+    """A function of the language: launched as `kernel[grid](*arguments)`, or called in a kernel.
+
+    `cache` holds what was compiled, by target, options and keys of all arguments. `version`, `repr`
+    and `launch_metadata` are as given to `jit`.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        version: Any = None,
+        repr: Callable[[Any], str] | None = None,  # noqa: A002 - Triton's name
+        launch_metadata: Callable[..., Any] | None = None,
+        do_not_specialize: Sequence[str | int] | None = None,
+        do_not_specialize_on_alignment: Sequence[str | int] | None = None,
+        debug: bool | None = None,
+        noinline: bool | None = None,
+    ) -> None:
+        super().__init__(fn, noinline=bool(noinline))
+        self.version = version
+        self.repr = repr
+        self.launch_metadata = launch_metadata
+        self.debug = debug
+        self.cache: dict[CacheKey, CompiledKernel] = {}
+        self.pre_run_hooks: list[Hook] = []
+        self._unspecialised = tuple(do_not_specialize or ())
+        self._unaligned = tuple(do_not_specialize_on_alignment or ())
+        if self._unspecialised or self._unaligned:
+            self._rules  # noqa: B018 - wrong names are refused where they are written
+
+    # -- what it looks like
+
+    @property
+    def arg_names(self) -> list[str]:
+        """The parameters, in order."""
+        return self._binder.names
+
+    @functools.cached_property
+    def _binder(self) -> Binder:
+        return Binder(self.name, self.parameters)
+
+    @functools.cached_property
+    def _rules(self) -> list[tuple[bool, Rule]]:
+        """For each parameter: whether it is a constexpr, and how its arguments are specialised."""
+        exempt = self._named("do_not_specialize", self._unspecialised)
+        unaligned = exempt | self._named("do_not_specialize_on_alignment", self._unaligned)
+        return [
+            (
+                p.is_constexpr,
+                Rule(
+                    f"argument {p.name!r} of {self.name}()",
+                    ones=p.name not in exempt,
+                    alignment=p.name not in unaligned,
+                ),
+            )
+            for p in self.parameters
+        ]
+
+    def _named(self, what: str, chosen: Sequence[str | int]) -> frozenset[str]:
+        """Parameters by name, from names and positions."""
+        names = self.arg_names
+        found = [
+            names[c] if isinstance(c, int) and -len(names) <= c < len(names) else c for c in chosen
+        ]
+        unknown = [str(name) for name in found if name not in names]
+        if unknown:
+            raise ArgumentTypeError(
+                f"{what} of {self.name}() names {unknown_names(unknown, names)}; its parameters "
+                f"are {', '.join(names)}"
+            )
+        return frozenset(map(str, found))
+
+    # -- launching
+
+    def __getitem__(self, grid: Any) -> Callable[..., CompiledKernel]:
+        """The kernel as a function of its arguments, on `grid`.
+
+        `grid` is a tuple of one to three integers, one integer, or a function that returns either
+        from the arguments by name (with constexprs and options).
+        """
+        return functools.partial(self.run, grid=grid)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: a kernel needs a grid."""
+        raise ArgumentTypeError(
+            f"{self.name}() is a kernel and needs a grid: {self.name}[grid](...), where grid is "
+            f"how many programs run, as in {self.name}[(tile.cdiv(n, BLOCK),)](...)"
+        )
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> CompiledKernel:
+        """Compile for these arguments, unless that was done before, and launch unless `warmup`.
+
+        `kwargs` are parameters by name and options (`num_warps` and so on). Returns what was
+        compiled. Raises `ArgumentError` before anything is touched when arguments or grid cannot be
+        used.
+        """
+        values, options = self._binder.bind(args, kwargs)
+        kernel, adapted = self._compiled(values, options)
+        if warmup:
+            return kernel
+        if callable(grid):
+            grid = grid(
+                {**OPTION_DEFAULTS, **options, **dict(zip(self.arg_names, values, strict=True))}
+            )
+        extents = normalise_grid(grid)
+        arguments = kernel.prepare(adapted)
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        kernel.execute(extents, arguments)
+        return kernel
+
+    def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> CompiledKernel:
+        """Compile for these arguments without launching; what was compiled.
+
+        A dtype (of torch, NumPy or `tile.language`) or a `MockArray` stands for an array.
+        """
+        return self.run(*args, grid=grid, warmup=True, **kwargs)
+
+    def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
+        """Names of the parameters through which a launch with these arguments writes memory."""
+        return self.warmup(*args, **kwargs).written
+
+    def add_pre_run_hook(self, hook: Hook) -> None:
+        """Call `hook(*args, **kwargs)` before every launch, once its arguments are checked."""
+        self.pre_run_hooks.append(hook)
+
+    # -- compiling
+
+    def _compiled(
+        self, values: list[Any], options: dict[str, Any]
+    ) -> tuple[CompiledKernel, list[Any]]:
+        """The kernel for these arguments, and the arguments adapted.
+
+        Constants are taken out of their wrappers in `values` itself.
+        """
+        adapted, keys = self._specialise(values)
+        target = target_text(adapted)
+        key = (target, tuple(sorted(options.items())), *keys)
+        try:
+            kernel = self.cache.get(key)
+        except TypeError as error:
+            raise ArgumentTypeError(f"options of {self.name}() cannot be used: {error}") from error
+        if kernel is None:
+            kernel = self.cache[key] = self._compile(target, options, adapted, keys)
+        return kernel, adapted
+
+    def _specialise(self, values: list[Any]) -> tuple[list[Any], list[Key]]:
+        """The arguments adapted, and their keys."""
+        adapted: list[Any] = []
+        keys: list[Key] = []
+        for index, (value, (is_constexpr, rule)) in enumerate(
+            zip(values, self._rules, strict=True)
+        ):
+            kind = type(value)
+            if is_constexpr:
+                if kind not in PLAIN:
+                    values[index] = value = constant(value, rule.label)
+                    keys.append(constant_key(value))
+                else:
+                    keys.append((kind, value))
+            else:
+                if kind not in DIRECT:
+                    value = adapt(value, rule.label)
+                keys.append(runtime_key(value, rule))
+            adapted.append(value)
+        return adapted, keys
+
+    def _compile(
+        self, target: str, options: dict[str, Any], adapted: list[Any], keys: list[Key]
+    ) -> CompiledKernel:
+        leaves = {
+            p.name: Constant(value) if p.is_constexpr else leaf_of(value, key)
+            for p, value, key in zip(self.parameters, adapted, keys, strict=True)
+        }
+        chosen = Options.of({"debug": bool(self.debug), **options})
+        return build(self, leaves, Target.parse(target), chosen, name=self._name_for(leaves))
+
+    def _name_for(self, leaves: dict[str, Any]) -> str:
+        if self.repr is None:
+            return self.name
+        constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
+        signature = {n: spell_leaf(leaf) for n, leaf in leaves.items()}
+        return self.repr(SimpleNamespace(constants=constants, signature=signature))
+
+
+@overload
+def jit(fn: Callable[..., Any]) -> JITFunction: ...
+
+
+@overload
+def jit(
+    fn: None = None,
+    *,
+    version: Any = None,
+    repr: Callable[[Any], str] | None = None,
+    launch_metadata: Callable[..., Any] | None = None,
+    do_not_specialize: Sequence[str | int] | None = None,
+    do_not_specialize_on_alignment: Sequence[str | int] | None = None,
+    debug: bool | None = None,
+    noinline: bool | None = None,
+) -> Callable[[Callable[..., Any]], JITFunction]: ...
+
+
+def jit(
+    fn: Callable[..., Any] | None = None, **options: Any
+) -> JITFunction | Callable[[Callable[..., Any]], JITFunction]:
+    """Decorator: make a function of the language, to launch as a kernel or to call in one.
+
+    - `do_not_specialize`: parameters, by name or position, whose value does not select a compiled
+      kernel: neither being 1 nor being divisible by 16. `do_not_specialize_on_alignment`: only the
+      latter.
+    - `debug`: the option `debug` of launches that do not give one.
+    - `noinline`: keep calls of the function as calls.
+    - `repr`: the compiled kernel's name, from an object with `constants` and `signature`.
+    - `version`, `launch_metadata`: kept as attributes, for programs and tools that look at them.
+
+    Raises `ArgumentTypeError` for what is no plain function.
+    """
+    if fn is None:
+        return functools.partial(JITFunction, **options)
+    return JITFunction(fn, **options)

@@ -1,0 +1,138 @@
+"""A kernel compiled for certain types and constants: what it is made of, and how it is launched."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from tile.backends.base import Artifact, Backend, Executable, Grid, Options, Target
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.runtime.binding import OPTION_DEFAULTS, named, quoted
+from tile.runtime.device_arrays import DeviceArray, host_copies
+from tile.runtime.grid import normalise_grid
+from tile.runtime.packing import fit, slots, writeable
+from tile.runtime.specialise import Constant, Leaf, spell_leaf
+
+
+class CompiledKernel:
+    """A compiled kernel.
+
+    - `asm`: the text of every stage by name: `source`, then the backend's, from `tile` (the IR as
+      the frontend made it) on.
+    - `name`, `target`, `options`; `constants` by parameter; `signature`: each parameter's type.
+    - `written`: names of the parameters through which it writes memory.
+
+    `kernel[grid](*arguments)` launches it; the arguments are those that are no constants, in order
+    or by name.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        backend: Backend,
+        leaves: Mapping[str, Leaf],
+        arg_names: Sequence[str],
+        *,
+        name: str,
+        source: str,
+    ) -> None:
+        """Take an artifact; `arg_names` are its IR function's, by which `artifact.written` goes."""
+        self.artifact = artifact
+        self.name = name
+        self.target: Target = artifact.target
+        self.options: Options = artifact.options
+        self.asm: dict[str, str | bytes] = {"source": source, **artifact.stages}
+        self.signature: dict[str, Any] = {n: spell_leaf(leaf) for n, leaf in leaves.items()}
+        self.constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
+        self._backend = backend
+        self._leaves = dict(leaves)
+        every = [slot for i, (n, leaf) in enumerate(leaves.items()) for slot in slots(i, n, leaf)]
+        self._plan = [(slot.parameter, slot.pack) for slot in every]
+        written = [
+            (i, slot)
+            for i, (slot, inner) in enumerate(zip(every, arg_names, strict=True))
+            if inner in artifact.written
+        ]
+        self._written = [(i, slot.label) for i, slot in written]
+        parameters = list(leaves)
+        self.written = frozenset(parameters[slot.parameter] for _, slot in written)
+
+    @functools.cached_property
+    def executable(self) -> Executable:
+        """The kernel loaded by its backend, at the first launch."""
+        return self._backend.load(self.artifact)
+
+    @property
+    def metadata(self) -> SimpleNamespace:
+        """Name, target, signature, constants, what is written, and all options, as attributes."""
+        facts = {
+            n: getattr(self, n) for n in ("name", "target", "signature", "constants", "written")
+        }
+        return SimpleNamespace(**facts, **{n: getattr(self.options, n) for n in OPTION_DEFAULTS})
+
+    def __repr__(self) -> str:
+        types = [f"{n}: {t}" for n, t in self.signature.items() if n not in self.constants]
+        constants = [f"{n}={value!r}" for n, value in self.constants.items()]
+        return f"<CompiledKernel {self.name}({', '.join(types + constants)}) for {self.target}>"
+
+    # -- launching with arguments of which nothing is known
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        """The kernel as a function of its arguments, on `grid`."""
+        return functools.partial(self.run, grid=grid)
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
+        """Launch on a grid. Raises `ArgumentError` for arguments other than it was compiled for."""
+        given = {**self.constants, **self._bind(args, kwargs)}
+        adapted = [
+            fit(given[name], leaf, f"argument {name!r} of {self.name}()")
+            for name, leaf in self._leaves.items()
+        ]
+        meta = {**{n: getattr(self.options, n) for n in OPTION_DEFAULTS}, **given}
+        extents = normalise_grid(grid(meta) if callable(grid) else grid)
+        self.execute(extents, self.prepare(adapted))
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        names = [name for name in self._leaves if name not in self.constants]
+        values = {**dict(zip(names, args, strict=False)), **kwargs}
+        twice = set(names[: len(args)]) & set(kwargs)
+        if len(args) > len(names) or twice or values.keys() != set(names):
+            takes = quoted(names) if names else "no arguments"
+            by_name = f" and {quoted(list(kwargs))} by name" if kwargs else ""
+            constants = f"its constants are {named(self.constants)}"
+            raise ArgumentTypeError(
+                f"{self.name}, as compiled, takes {takes}; given were {len(args)} by position"
+                f"{by_name}",
+                notes=[constants] if self.constants else [],
+            )
+        return values
+
+    # -- launching with arguments that were specialised for
+
+    def prepare(self, values: Sequence[Any]) -> list[Any]:
+        """One launch argument to each runtime parameter, from adapted values for all parameters.
+
+        Raises `ArgumentValueError` if the kernel writes an array that is read-only.
+        """
+        arguments = [pack(values[parameter]) for parameter, pack in self._plan]
+        for index, label in self._written:
+            if not writeable(arguments[index]):
+                raise ArgumentValueError(
+                    f"argument {label!r} of {self.name}() is read-only, and the kernel writes to it"
+                )
+        return arguments
+
+    def execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
+        """Run over the grid, on copies of arrays that are in a device's memory."""
+        on_device = [a for a in arguments if type(a) is DeviceArray]
+        if not on_device:
+            self.executable.launch(grid, arguments)
+            return
+        hosts = dict(zip(map(id, on_device), host_copies(on_device), strict=True))
+        self.executable.launch(grid, [hosts.get(id(a), a) for a in arguments])
+        for index, _ in self._written:
+            array = arguments[index]
+            if type(array) is DeviceArray:
+                array.put(hosts[id(array)])

@@ -1,0 +1,57 @@
+"""Arrays of pointers, for kernels that find their arrays through memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.ir import numerics
+from tile.ir.types import Pointer, Scalar
+from tile.runtime.elements import Array, element_type
+
+
+class PointerArray(np.ndarray[Any, np.dtype[Any]]):
+    """Addresses of arrays, as an array that a kernel takes as a pointer to pointers.
+
+    `targets` are the arrays, which stay alive and tell the interpreter their bounds; `pointee` is
+    the type of their elements. Slices and shifted copies (`pointers + 4 * itemsize`) know both.
+    """
+
+    targets: list[Array]
+    pointee: Scalar | Pointer
+
+    def __array_finalize__(self, obj: object) -> None:
+        if isinstance(obj, PointerArray):
+            self.targets = obj.targets
+            self.pointee = obj.pointee
+
+
+def pointer_array(targets: Sequence[Array]) -> PointerArray:
+    """Pointers to the first elements of `targets`, NumPy arrays of one dtype.
+
+    Raises `ArgumentValueError` for no arrays, and `ArgumentTypeError` for dtypes that differ or
+    that kernels cannot work on.
+    """
+    if not targets:
+        raise ArgumentValueError("tile.pointers takes at least one array: none has no element type")
+    kinds = [_pointee(target, f"array {i} of tile.pointers") for i, target in enumerate(targets)]
+    for index, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            raise ArgumentTypeError(
+                f"the arrays of tile.pointers are of one dtype: array 0 is {targets[0].dtype}, "
+                f"array {index} is {targets[index].dtype}"
+            )
+    addresses = np.array([target.ctypes.data for target in targets], np.uint64)
+    result = addresses.view(numerics.numpy_dtype(Pointer(kinds[0]))).view(PointerArray)
+    result.targets = list(targets)
+    result.pointee = kinds[0]
+    return result
+
+
+def _pointee(target: Array, label: str) -> Scalar | Pointer:
+    if isinstance(target, PointerArray):
+        return Pointer(target.pointee)
+    return element_type(target.dtype, label)

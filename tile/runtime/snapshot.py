@@ -1,0 +1,141 @@
+"""Copies of arguments, to put their contents back after a kernel was tried on them.
+
+Torch's tensors and CuPy's arrays are copied where they lie; all others as what a launch takes them
+for: NumPy arrays of any strides, the arrays behind pointers, and through the host what else lies
+in a device's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tile.errors import ArgumentTypeError
+from tile.runtime.arguments import adapt
+from tile.runtime.device_arrays import DeviceArray
+from tile.runtime.pointers import PointerArray
+
+
+@dataclass(frozen=True)
+class _Access:
+    """How one kind of array is copied and overwritten."""
+
+    matches: Callable[[Any], bool]
+    copy: Callable[[Any], Any]
+    write: Callable[[Any, Any], object]
+    zero: Callable[[Any], object]
+
+
+def _has(*names: str) -> Callable[[Any], bool]:
+    return lambda value: all(hasattr(value, name) for name in names)
+
+
+def _is_a(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+def _write_numpy(array: Any, saved: Any) -> None:
+    if array.flags.writeable:  # a read-only array cannot have changed
+        np.copyto(array, saved, casting="no")
+
+
+def _write_device(array: DeviceArray, saved: Any) -> None:
+    if array.writeable:
+        array.put(saved)
+
+
+def _assign(array: Any, value: Any) -> None:
+    array[...] = value
+
+
+# torch: `.data` rather than the tensor or `.detach()`, whose in-place operations count as changes
+# to what autograd has saved; the contents put back are the ones it saved.
+_ACCESS = (
+    _Access(
+        _is_a(np.ndarray),
+        lambda array: array.copy(order="K"),
+        _write_numpy,
+        lambda array: _assign(array, 0),
+    ),
+    _Access(
+        _is_a(DeviceArray),
+        lambda array: np.array(array.fetch()),
+        _write_device,
+        lambda array: array.put(np.zeros(array.shape, array.dtype)),
+    ),
+    _Access(
+        _has("data", "clone", "copy_", "zero_"),
+        lambda tensor: tensor.data.clone(),
+        lambda tensor, saved: tensor.data.copy_(saved),
+        lambda tensor: tensor.data.zero_(),
+    ),
+    _Access(
+        _has("__cuda_array_interface__", "copy", "__setitem__"),
+        lambda array: array.copy(),
+        _assign,
+        lambda array: _assign(array, 0),
+    ),
+)
+
+
+def _find(value: Any) -> _Access | None:
+    return next((access for access in _ACCESS if access.matches(value)), None)
+
+
+def _arrays(name: str, value: Any) -> Iterator[tuple[_Access, Any]]:
+    """The arrays that the argument `name` is made of: several in a tuple or behind pointers."""
+    access = _find(value)
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _arrays(name, item)
+    elif access is not None:
+        yield access, value
+        for target in value.targets if isinstance(value, PointerArray) else ():
+            yield from _arrays(name, target)
+    else:
+        adapted = adapt(value, f"argument {name!r}")
+        access = _find(adapted)
+        if access is not None:
+            yield access, adapted
+
+
+def _some_arrays(name: str, value: Any) -> list[tuple[_Access, Any]]:
+    arrays = list(_arrays(name, value))
+    if not arrays:
+        raise ArgumentTypeError(
+            f"argument {name!r} is a {type(value).__name__}; only arrays have contents that can be "
+            "saved and put back between tuning runs"
+        )
+    return arrays
+
+
+def fill_zero(name: str, value: Any) -> None:
+    """Set every element of the argument `name` to 0. Raises `ArgumentTypeError` for no array."""
+    for access, array in _some_arrays(name, value):
+        if not isinstance(array, PointerArray):  # what it points to is meant, not the addresses
+            access.zero(array)
+
+
+class Snapshot:
+    """The contents that some arrays had when they were given to `keep`."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, list[tuple[_Access, Any, Any]]] = {}
+
+    def keep(self, name: str, value: Any) -> None:
+        """Copy the arrays of the argument `name`, unless that was done before.
+
+        Raises `ArgumentTypeError` if `value` is neither an array nor a tuple of arrays.
+        """
+        if name not in self._kept:
+            arrays = _some_arrays(name, value)
+            self._kept[name] = [(access, array, access.copy(array)) for access, array in arrays]
+
+    def restore(self) -> None:
+        """Put all contents back."""
+        for kept in self._kept.values():
+            for access, array, saved in kept:
+                access.write(array, saved)

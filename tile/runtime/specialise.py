@@ -1,0 +1,203 @@
+"""What a launch compiles for: each argument as a short, hashable key, and what the keys stand for.
+
+A runtime argument's key is its type as signatures spell it, `"*fp32:16"` or `"i32"`; the key of a
+constant is a tuple of its type and value, and that of a tuple the tuple of its items' keys. Two
+launches whose keys are equal run the same compiled kernel, so a key says all that the compiler is
+told of an argument, and making it is cheap: a table by the argument's type, no objects made.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.ir.types import I32, I64, U64, Kind, Pointer, Scalar
+from tile.language.constexpr import constexpr
+from tile.runtime.arguments import MockArray, retuple
+from tile.runtime.device_arrays import DeviceArray
+from tile.runtime.elements import SCALAR_OF, Array, DType, element_type
+from tile.runtime.pointers import PointerArray
+from tile.runtime.signature import DIVISOR, ParameterType, parse_signature_type
+
+Key: TypeAlias = Hashable
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value that the kernel is compiled for."""
+
+    value: Any
+
+
+Leaf: TypeAlias = "ParameterType | Constant | tuple[Leaf, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How arguments of one parameter are specialised.
+
+    `label` names it in errors; `ones` says whether the integer 1 becomes a constant, and
+    `alignment` whether divisibility by 16, of integers and of addresses, is looked at.
+    """
+
+    label: str
+    ones: bool = True
+    alignment: bool = True
+
+
+# -- runtime arguments
+
+
+def runtime_key(value: Any, rule: Rule) -> Key:
+    """The key of an adapted argument of a parameter that is no constexpr.
+
+    Raises `ArgumentTypeError` for dtypes that kernels cannot work on, and `ArgumentValueError` for
+    an integer that no type holds.
+    """
+    keyed = _KEYED.get(type(value))
+    return keyed(value, rule) if keyed is not None else _rare_key(value, rule)
+
+
+def _integer(value: int, rule: Rule) -> Key:
+    if value == 1 and rule.ones:
+        return _ONE
+    aligned = rule.alignment and value % DIVISOR == 0
+    if -0x8000_0000 <= value <= 0x7FFF_FFFF:
+        return _I32[aligned]
+    for scalar in (I64, U64):
+        if scalar.min_value <= value <= scalar.max_value:
+            return _spelt(scalar)[aligned]
+    raise ArgumentValueError(
+        f"{rule.label} is {value}, which no integer type holds: they go from {I64.min_value} (i64) "
+        f"to {U64.max_value} (u64)"
+    )
+
+
+def _array(array: Array, rule: Rule) -> Key:
+    address = array.__array_interface__["data"][0]
+    return _pointer(array.dtype, rule)[rule.alignment and address % DIVISOR == 0]
+
+
+def _device_array(array: DeviceArray, rule: Rule) -> Key:
+    return _pointer(array.dtype, rule)[rule.alignment and array.address % DIVISOR == 0]
+
+
+def _pointer_array(array: PointerArray, rule: Rule) -> Key:
+    aligned = array.ctypes.data % DIVISOR == 0
+    return _spelt(Pointer(Pointer(array.pointee)))[rule.alignment and aligned]
+
+
+def _pointer(dtype: DType, rule: Rule) -> tuple[str, str]:
+    return _POINTERS.get(dtype) or _spelt(Pointer(element_type(dtype, rule.label)))
+
+
+def _rare_key(value: Any, rule: Rule) -> Key:
+    if isinstance(value, np.generic):
+        return _numpy_scalar(value, rule)
+    if isinstance(value, tuple):
+        return type(value), *(runtime_key(item, rule) for item in value)
+    assert isinstance(value, constexpr), f"{value!r} was not adapted"
+    return constant_key(constant(value, rule.label))
+
+
+def _numpy_scalar(value: np.generic, rule: Rule) -> Key:
+    scalar = element_type(value.dtype, rule.label)
+    divides = scalar.kind is Kind.INT and int(value) % DIVISOR == 0
+    return _spelt(scalar)[rule.alignment and divides]
+
+
+@functools.cache
+def _spelt(ty: Scalar | Pointer) -> tuple[str, str]:
+    """How a type is spelt, without and with a value that is divisible by 16."""
+    return str(ParameterType(ty)), str(ParameterType(ty, DIVISOR))
+
+
+_ONE = str(ParameterType(I32, one=True))
+_I32 = _spelt(I32)
+_POINTERS: dict[DType, tuple[str, str]] = {
+    dtype: _spelt(Pointer(scalar)) for dtype, scalar in SCALAR_OF.items()
+}
+_KEYED: dict[type, Callable[[Any, Rule], Key]] = {
+    int: _integer,
+    bool: lambda value, rule: "i1",
+    float: lambda value, rule: "fp32",
+    type(None): lambda value, rule: _NONE,
+    np.ndarray: _array,
+    PointerArray: _pointer_array,
+    DeviceArray: _device_array,
+    MockArray: lambda value, rule: _spelt(Pointer(value.element))[rule.alignment],
+}
+
+
+# -- constants
+
+PLAIN = frozenset({int, str, bool, type(None)})
+
+
+def constant(value: Any, label: str) -> Any:
+    """The value of a constexpr argument, out of `tl.constexpr(...)` and NumPy's scalars.
+
+    Raises `ArgumentTypeError` for arrays and for what cannot be hashed.
+    """
+    if isinstance(value, constexpr):
+        return constant(value.value, label)
+    if isinstance(value, np.generic):
+        return constant(value.item(), label)
+    if isinstance(value, tuple):
+        return retuple(value, [constant(item, label) for item in value])
+    if any(hasattr(value, name) for name in ARRAY_PROTOCOLS) and not isinstance(value, type):
+        raise ArgumentTypeError(
+            f"{label} is a tl.constexpr, known when the kernel is compiled, and was given an array "
+            f"({type(value).__name__}); pass a number, or drop the annotation to pass arrays"
+        )
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{label} is a tl.constexpr and was given a {type(value).__name__}; it takes a "
+            "constant that can be hashed: a number, text, dtype, function, None, or tuple of these"
+        ) from None
+    return value
+
+
+ARRAY_PROTOCOLS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__", "data_ptr")
+
+
+def constant_key(value: Any) -> Key:
+    """A key that is equal for constants of one type and value alone: 1, 1.0 and True are three."""
+    if isinstance(value, float):
+        return type(value), value.hex()
+    if isinstance(value, tuple):
+        return type(value), *map(constant_key, value)
+    return type(value), value
+
+
+_NONE: Key = constant_key(None)
+
+
+# -- what keys stand for
+
+
+def leaf_of(value: Any, key: Key) -> Leaf:
+    """What the compiler is told of a runtime argument, from its adapted value and its key."""
+    if isinstance(key, str):
+        known = parse_signature_type(key)
+        return Constant(1) if known.one else known
+    if isinstance(value, tuple):
+        assert isinstance(key, tuple)
+        parts = [leaf_of(item, part) for item, part in zip(value, key[1:], strict=True)]
+        leaves: tuple[Leaf, ...] = retuple(value, parts)
+        return leaves
+    return Constant(value.value if isinstance(value, constexpr) else value)
+
+
+def spell_leaf(leaf: Leaf) -> Any:
+    """A leaf as a signature has it: text, `constexpr`, or a tuple."""
+    if isinstance(leaf, tuple):
+        return retuple(leaf, list(map(spell_leaf, leaf)))
+    return str(leaf) if isinstance(leaf, ParameterType) else "constexpr"

@@ -1,0 +1,160 @@
+"""How long a call takes: `do_bench`, and the `Timer` that a device may supply for its own clock.
+
+This stands in `runtime` rather than in `tile.testing`, which publishes it, because the autotuner
+times its trials with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tile.errors import ArgumentTypeError, ArgumentValueError
+
+RETURN_MODES: dict[str, Callable[[list[float]], Any]] = {
+    "min": min,
+    "max": max,
+    "mean": lambda times: float(np.mean(times)),
+    "median": lambda times: float(np.median(times)),
+    "all": list,
+}
+ESTIMATE_RUNS = 5
+
+
+class Timer(Protocol):
+    """Marks the start and the end of calls and says afterwards how long each took.
+
+    A device whose launches return before the work is done records an event at each mark, and may
+    empty its caches in `start` before recording.
+    """
+
+    def start(self) -> None:
+        """Mark the start of a call."""
+
+    def stop(self) -> None:
+        """Mark its end."""
+
+    def elapsed(self) -> list[float]:
+        """Wait for all to be done; ms of each start-stop pair since the last `elapsed`."""
+
+
+class HostTimer:
+    """The host's clock, for calls that return only when their work is done."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+        self._started = 0
+
+    def start(self) -> None:
+        """Mark the start of a call."""
+        self._started = time.perf_counter_ns()
+
+    def stop(self) -> None:
+        """Mark its end."""
+        self._times.append((time.perf_counter_ns() - self._started) / 1e6)
+
+    def elapsed(self) -> list[float]:
+        """Milliseconds of each start-stop pair since the last `elapsed`."""
+        times, self._times = self._times, []
+        return times
+
+
+def _nothing() -> None:
+    return None
+
+
+def measure(
+    fn: Callable[[], object],
+    *,
+    warmup: float,
+    rep: float,
+    before: Callable[[], object] = _nothing,
+    after: Callable[[], object] = _nothing,
+    timer: Timer | None = None,
+) -> list[float]:
+    """Times of single calls of `fn` in ms, at least one; `before` and `after` each are not timed.
+
+    `fn` is called once untimed, since a first call may compile. A few calls then say how many fit
+    into `warmup` and `rep` milliseconds, with what is done around them; if these few took that long
+    already, they are the result.
+    """
+    clock = HostTimer() if timer is None else timer
+
+    def timed() -> None:
+        before()
+        clock.start()
+        fn()
+        clock.stop()
+        after()
+
+    timed()
+    clock.elapsed()
+    estimates: list[float] = []
+    spent = 0.0
+    while len(estimates) < ESTIMATE_RUNS and spent < warmup + rep:
+        started = time.perf_counter_ns()
+        timed()
+        estimates += clock.elapsed()
+        spent += max(estimates[-1], (time.perf_counter_ns() - started) / 1e6)
+    if estimates and spent >= warmup + rep:
+        return estimates
+    # A call below the clock's resolution must not ask for endless repeats.
+    each = max(spent / max(len(estimates), 1), 1e-4)
+    for _ in range(int(warmup / each) - len(estimates)):
+        timed()
+    clock.elapsed()
+    for _ in range(max(1, int(rep / each))):
+        timed()
+    return clock.elapsed()
+
+
+def quantiles_of(times: Sequence[float], quantiles: Sequence[float]) -> list[float]:
+    """The values below which the given shares (0 to 1) of `times` lie, interpolated linearly."""
+    return [float(value) for value in np.quantile(times, list(quantiles))]
+
+
+def do_bench(
+    fn: Callable[[], object],
+    warmup: float = 25,
+    rep: float = 100,
+    grad_to_none: Sequence[Any] | None = None,
+    quantiles: Sequence[float] | None = None,
+    return_mode: str = "mean",
+    timer: Timer | None = None,
+) -> Any:
+    """Milliseconds that a call of `fn` takes.
+
+    `fn` is called for about `warmup` ms untimed and then for about `rep` ms, each call timed.
+    Before each call `.grad` of every tensor in `grad_to_none` is set to None. With `quantiles`
+    (shares from 0 to 1) the result is a list with a float for each, or a float for a list of one;
+    otherwise `return_mode` picks: "min", "max", "mean", "median" (a float), or "all" (the list of
+    times). `timer` replaces the host's clock. Raises `ArgumentTypeError` or `ArgumentValueError`.
+    """
+    if not callable(fn):
+        raise ArgumentTypeError(
+            f"do_bench takes a function to call, not {type(fn).__name__}: "
+            "do_bench(lambda: kernel[grid](x))"
+        )
+    if return_mode not in RETURN_MODES:
+        raise ArgumentValueError(
+            f"return_mode is {return_mode!r}; there are {', '.join(map(repr, RETURN_MODES))}"
+        )
+    if not (warmup >= 0 and rep >= 0):
+        raise ArgumentValueError(
+            f"warmup={warmup} and rep={rep} are times in milliseconds: zero or more"
+        )
+    if quantiles is not None and (not quantiles or not all(0 <= q <= 1 for q in quantiles)):
+        raise ArgumentValueError(f"quantiles are shares from 0 to 1, not {list(quantiles)}")
+
+    def drop_gradients() -> None:
+        for tensor in grad_to_none or ():
+            tensor.grad = None
+
+    times = measure(fn, warmup=warmup, rep=rep, before=drop_gradients, timer=timer)
+    if quantiles is None:
+        return RETURN_MODES[return_mode](times)
+    values = quantiles_of(times, quantiles)
+    return values[0] if len(values) == 1 else values

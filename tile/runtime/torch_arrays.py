@@ -1,0 +1,116 @@
+"""Torch's tensors as arrays, without importing torch: who passes one has loaded it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tile.errors import ArgumentTypeError
+from tile.runtime.device_arrays import DeviceArray
+from tile.runtime.elements import Array, DType
+
+# Types that torch cannot turn into NumPy's: the integer of that width, and what its bits are.
+BITS: dict[str, tuple[str, DType]] = {
+    "bfloat16": ("int16", np.dtype(ml_dtypes.bfloat16)),
+    "float8_e4m3fn": ("uint8", np.dtype(ml_dtypes.float8_e4m3fn)),
+    "float8_e5m2": ("uint8", np.dtype(ml_dtypes.float8_e5m2)),
+}
+
+
+def is_torch(kind: type) -> bool:
+    """Whether `kind` is torch's tensor or a subclass, or another of torch's types."""
+    return any(base.__module__.partition(".")[0] == "torch" for base in kind.__mro__)
+
+
+def torch_dtype(dtype: Any, label: str) -> DType:
+    """NumPy's dtype for torch's. Raises `ArgumentTypeError` where there is none."""
+    name = str(dtype).removeprefix("torch.")
+    if name in BITS:
+        return BITS[name][1]
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{label} has dtype {dtype}, on which kernels cannot work"
+        ) from None
+
+
+def torch_array(tensor: Any, label: str) -> Array | DeviceArray:
+    """A tensor's own memory as a NumPy array, or for other devices than the CPU as a `DeviceArray`.
+
+    Gradients are not followed. Raises `ArgumentTypeError` for tensors without plain memory.
+    """
+    if str(tensor.layout) != "torch.strided":
+        raise ArgumentTypeError(
+            f"{label} is a torch tensor of layout {tensor.layout}; kernels take dense ones: "
+            "x.to_dense()"
+        )
+    if tensor.device.type == "meta":
+        raise ArgumentTypeError(
+            f"{label} is a torch tensor on the meta device, which has no memory"
+        )
+    if tensor.device.type == "cpu":
+        return _host_view(tensor, label)
+    return torch_device_array(tensor, label)
+
+
+def torch_device_array(tensor: Any, label: str) -> DeviceArray:
+    """A tensor on any device as a `DeviceArray`."""
+    plain = tensor.detach()
+    dtype = torch_dtype(plain.dtype, label)
+    bits = _bits(plain)
+
+    def fetch() -> Array:
+        host: Array = bits.cpu().numpy().view(dtype)
+        return host
+
+    def put(values: Array) -> None:
+        flat = np.ascontiguousarray(values).reshape(values.shape)
+        whole = result.once()
+        bits[whole].copy_(_torch().from_numpy(flat.view(_numpy_bits(plain, dtype)))[whole])
+
+    result = DeviceArray(
+        source=tensor,
+        device=str(plain.device),
+        dtype=dtype,
+        shape=tuple(plain.shape),
+        strides=tuple(step * dtype.itemsize for step in plain.stride()),
+        address=plain.data_ptr(),
+        writeable=True,
+        fetch=fetch,
+        put=put,
+    )
+    return result
+
+
+def _host_view(tensor: Any, label: str) -> Array:
+    plain = tensor.detach()
+    name = str(plain.dtype).removeprefix("torch.")
+    try:
+        if name in BITS:
+            bits: Array = _bits(plain).numpy().view(BITS[name][1])
+            return bits
+        array: Array = plain.numpy()
+    except (RuntimeError, TypeError) as error:
+        raise ArgumentTypeError(
+            f"{label} is a torch tensor that is no plain array: {error}"
+        ) from error
+    return array
+
+
+def _bits(tensor: Any) -> Any:
+    """The same memory as integers, for the types that NumPy does not know."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    return tensor.view(getattr(_torch(), BITS[name][0])) if name in BITS else tensor
+
+
+def _numpy_bits(tensor: Any, dtype: DType) -> DType:
+    name = str(tensor.dtype).removeprefix("torch.")
+    return np.dtype(BITS[name][0]) if name in BITS else dtype
+
+
+def _torch() -> Any:
+    return sys.modules["torch"]

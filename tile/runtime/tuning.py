@@ -1,0 +1,203 @@
+"""What tuning is about: kernels as tuners see them, configurations, and which of them to try."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tile.backends.base import Options
+from tile.errors import ArgumentTypeError, ArgumentValueError
+
+OPTION_FIELDS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+PRUNE_KEYS = ("early_config_prune", "perf_model", "top_k")
+
+
+class Kernel(Protocol):
+    """What can be tuned: a compiled function, or a wrapper round one."""
+
+    @property
+    def arg_names(self) -> list[str]:
+        """The parameters, in order."""
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """The innermost Python function."""
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Compile, and launch unless `warmup`; `kwargs` are constexprs and options."""
+
+    def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
+        """Names of the array arguments that the compiled kernel writes."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """The kernel as a function of its arguments, on `grid`."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """One choice of meta-parameters (`kwargs`, by parameter name) and compile options.
+
+    `pre_hook(arguments)` is called with all arguments by name before every launch of this
+    configuration.
+    """
+
+    kwargs: dict[str, Any]
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+    maxnreg: int | None = None
+    pre_hook: Callable[[dict[str, Any]], object] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kwargs, Mapping):
+            raise ArgumentTypeError(
+                f"a Config takes a dict of meta-parameters, not {self.kwargs!r}: "
+                "Config({'BLOCK': 128}, num_warps=4)"
+            )
+        object.__setattr__(self, "kwargs", dict(self.kwargs))
+        twice = self.kwargs.keys() & set(OPTION_FIELDS)
+        if twice:
+            name = min(twice)
+            raise ArgumentTypeError(
+                f"{name} is an option, not a key of the dict: "
+                f"Config({{...}}, {name}={self.kwargs[name]!r})"
+            )
+        Options.of(self._options())  # refuses values that no launch could have
+        for name, value in self.kwargs.items():
+            try:
+                hash(value)
+            except TypeError as error:
+                raise ArgumentTypeError(
+                    f"{name} of a Config is {value!r}; meta-parameters are hashable constants"
+                ) from error
+
+    def _options(self) -> dict[str, Any]:
+        options = {name: getattr(self, name) for name in OPTION_FIELDS}
+        if self.maxnreg is None:
+            del options["maxnreg"]
+        return options
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """Meta-parameters and options as a kernel's `run` takes them; `maxnreg` only if set."""
+        return {**self.kwargs, **self._options()}
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.all_kwargs().items()), self.pre_hook))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in self.all_kwargs().items())
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a tuned kernel: `positional` holds the positional arguments by name."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    grid: Any
+    positional: dict[str, Any]
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """All that was passed, by name."""
+        return {**self.positional, **self.kwargs}
+
+    def with_config(self, config: Config) -> dict[str, Any]:
+        """The keyword arguments of this call under `config`."""
+        return {**self.kwargs, **config.all_kwargs()}
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """Which configurations are worth a trial."""
+
+    early_config_prune: Callable[..., Iterable[Config]] | None = None
+    perf_model: Callable[..., float] | None = None
+    top_k: int | float = 1.0
+
+    def __post_init__(self) -> None:
+        share = isinstance(self.top_k, float) and 0 < self.top_k <= 1
+        count = isinstance(self.top_k, int) and self.top_k >= 1
+        if not share and not count:
+            raise ArgumentValueError(
+                f"top_k is {self.top_k!r}; it is a count from 1 or a share as a float up to 1.0"
+            )
+        if self.perf_model is None and (count or self.top_k < 1):
+            raise ArgumentValueError(
+                f"top_k={self.top_k} keeps the best by perf_model, and there is no perf_model"
+            )
+
+    def __call__(self, configs: list[Config], call: Call) -> list[Config]:
+        if self.early_config_prune is not None:
+            configs = list(self.early_config_prune(configs, call.positional, **call.kwargs))
+            if not configs:
+                raise ArgumentValueError(
+                    "early_config_prune left no configuration; at least one must stay"
+                )
+        keep = self.top_k if isinstance(self.top_k, int) else max(1, int(len(configs) * self.top_k))
+        model = self.perf_model
+        if model is None or keep >= len(configs):
+            return configs
+        return sorted(configs, key=lambda c: model(**{**call.named, **c.all_kwargs()}))[:keep]
+
+
+def pruning(prune_configs_by: Mapping[str, Any] | None) -> Pruning:
+    """The `prune_configs_by` of a decorator. Raises `ArgumentError` for what it cannot hold."""
+    rules = prune_configs_by or {}
+    unknown = sorted(set(rules) - set(PRUNE_KEYS))
+    if unknown:
+        raise ArgumentTypeError(
+            f"prune_configs_by has no {unknown[0]!r}; there are {', '.join(PRUNE_KEYS)}"
+        )
+    return Pruning(**{name: rule for name, rule in rules.items() if rule is not None})
+
+
+class KernelWrapper(ABC):
+    """A kernel that adds meta-parameters to the calls of the kernel it wraps."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.fn: Callable[..., Any] = kernel.fn
+        self.base_fn: Callable[..., Any] = kernel.fn
+        self.arg_names = list(kernel.arg_names)
+        self.__name__ = kernel.fn.__name__
+        self.__doc__ = kernel.fn.__doc__
+
+    @abstractmethod
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Compile, and launch unless `warmup`."""
+
+    def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
+        """Compile for these arguments without launching; what was compiled."""
+        return self.run(*args, grid=grid, warmup=True, **kwargs)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return functools.partial(self.run, grid=grid, warmup=False)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None) -> Call:
+        """The call, its positional arguments named; the kernel itself refuses too many of them."""
+        return Call(args, kwargs, grid, dict(zip(self.arg_names, args, strict=False)))
+
+    def check_names(self, what: str, names: Sequence[str]) -> tuple[str, ...]:
+        """`names` as a tuple. Raises `ArgumentTypeError` unless all are the kernel's parameters."""
+        if isinstance(names, str):
+            raise ArgumentTypeError(f"{what} is a list of names: {what}=[{names!r}]")
+        for name in names:
+            if name not in self.arg_names:
+                raise ArgumentTypeError(
+                    f"{what} names {name!r}, which is no parameter of "
+                    f"{self.__name__}({', '.join(self.arg_names)})"
+                )
+        return tuple(names)
+
+    def check_free(self, chosen: Iterable[str], call: Call, by: str) -> None:
+        """Raise `ArgumentTypeError` when the caller passed what this wrapper chooses."""
+        twice = [name for name in chosen if name in call.positional or name in call.kwargs]
+        if twice:
+            raise ArgumentTypeError(
+                f"{', '.join(twice)} of {self.__name__}: chosen by {by}, and passed in the call "
+                "as well; leave it out of the call, or out of the decorator"
+            )

@@ -1,0 +1,91 @@
+"""Results of tuning runs kept in a folder, so that the next process need not tune again.
+
+One JSON file a kernel, list of configurations and tuning key. A file holds times only: when it is
+lost, damaged or written for a kernel that has changed since, the kernel is tuned anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import os
+import platform
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def default_folder() -> Path:
+    """Where results are kept when the user names no folder."""
+    return Path.home() / ".cache" / "tile" / "autotune"
+
+
+class TuningStore:
+    """Times by configuration text, by tuning key, for one kernel and list of configurations.
+
+    A change of the kernel's own source, of the list or of the machine's kind begins a new file. A
+    change in a function that the kernel calls does not: times may then be stale, results never
+    wrong.
+    """
+
+    def __init__(self, folder: Path, fn: Callable[..., object], configs: Sequence[str]) -> None:
+        self.folder = folder
+        self.name = fn.__name__
+        self._identity = "\0".join(
+            [fn.__module__, fn.__qualname__, inspect.getsource(fn), platform.machine(), *configs]
+        )
+
+    def path(self, key: tuple[Any, ...]) -> Path:
+        """The file that holds the times for `key`."""
+        digest = hashlib.sha256(f"{self._identity}\0{key!r}".encode()).hexdigest()
+        return self.folder / f"{self.name}-{digest[:24]}.json"
+
+    def load(self, key: tuple[Any, ...]) -> dict[str, list[float]] | None:
+        """Times by configuration, or None when there is no readable result for `key`."""
+        try:
+            content = json.loads(self.path(key).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        timings = content.get("timings") if isinstance(content, dict) else None
+        if not isinstance(timings, dict):
+            return None
+        if not all(map(_is_times, timings.values())):
+            return None
+        return {
+            config: [math.inf if t is None else float(t) for t in times]
+            for config, times in timings.items()
+        }
+
+    def save(self, key: tuple[Any, ...], timings: Mapping[str, Sequence[float]]) -> None:
+        """Write the times of a tuning run; a folder that cannot be written is warned of only."""
+        finite = {
+            config: [t if math.isfinite(t) else None for t in times]
+            for config, times in timings.items()
+        }
+        text = json.dumps({"kernel": self.name, "key": repr(key), "timings": finite}, indent=1)
+        path = self.path(key)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Written aside and renamed, so that other processes see all of it or nothing.
+            handle, aside = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(aside).replace(path)
+        except OSError as error:
+            warnings.warn(
+                f"the tuning result of {self.name} is not kept: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def _is_times(times: object) -> bool:
+    return (
+        isinstance(times, list)
+        and len(times) > 0
+        and all(t is None or isinstance(t, (int, float)) for t in times)
+    )

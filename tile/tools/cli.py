@@ -1,0 +1,64 @@
+"""The command `tile`: one subcommand a file of this folder."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tile.errors import TileError
+from tile.tools import opt
+
+COMMANDS = (opt.COMMAND,)
+
+DESCRIPTION = """\
+Tools around the tile compiler. Kernels themselves are written and launched in Python:
+
+  import tile
+  import tile.language as tl
+
+  @tile.jit
+  def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+      offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+      mask = offsets < n
+      total = tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask)
+      tl.store(out_ptr + offsets, total, mask)
+
+  add[(tile.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    top = argparse.ArgumentParser(
+        prog="tile",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="`tile COMMAND --help` says more about a command.",
+    )
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        child = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.configure(child)
+        child.set_defaults(run=command.run)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit status is 1 where something was wrong with what it was given."""
+    options = parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except TileError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

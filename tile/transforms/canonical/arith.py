@@ -1,0 +1,246 @@
+"""Arithmetic: identities that hold for every value of the type, bit for bit.
+
+Floats are left alone where a NaN, an infinity, the sign of a zero or a rounding would differ: `x + 0.0`
+is not `x` for `x = -0.0`, but `x + -0.0` is. Two additions of constants are joined only where the sum of
+the constants does not wrap, so that no overflow appears or hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tile.ir.core import Operation, Value
+from tile.ir.effects import constant_of
+from tile.ir.opdef import OPS, OpDef
+from tile.ir.ops import arith
+from tile.ir.rewriter import Rewriter
+from tile.ir.types import Scalar
+from tile.transforms.canonical.table import CANONICAL, constant
+
+Number = bool | int | float
+OfType = Callable[[Scalar], Number]
+
+
+def _ones(ty: Scalar) -> Number:
+    """All bits set."""
+    return True if ty.is_bool() else -1 if ty.is_int_signed() else ty.max_value
+
+
+def _zero(ty: Scalar) -> Number:
+    return False if ty.is_bool() else 0
+
+
+def _one(ty: Scalar) -> Number:
+    return True if ty.is_bool() else 1
+
+
+def _least(ty: Scalar) -> Number:
+    return ty.min_value
+
+
+def _greatest(ty: Scalar) -> Number:
+    return ty.max_value
+
+
+# The right operand that leaves an integer or boolean as it is.
+NEUTRAL: dict[OpDef, OfType] = {
+    arith.add: _zero,
+    arith.sub: _zero,
+    arith.mul: _one,
+    arith.div: _one,
+    arith.and_: _ones,
+    arith.or_: _zero,
+    arith.xor: _zero,
+    arith.shl: _zero,
+    arith.shr: _zero,
+    arith.min_: _greatest,
+    arith.max_: _least,
+}
+# The right operand that leaves a float as it is: NaNs, infinities and both zeros.
+NEUTRAL_FLOAT: dict[OpDef, float] = {
+    arith.add: -0.0,
+    arith.sub: 0.0,
+    arith.mul: 1.0,
+    arith.div: 1.0,
+    arith.div_rn: 1.0,
+}
+# The right operand that decides the result of an integer operation, and the result.
+DECIDING: dict[OpDef, tuple[OfType, OfType]] = {
+    arith.mul: (_zero, _zero),
+    arith.and_: (_zero, _zero),
+    arith.or_: (_ones, _ones),
+    arith.rem: (_one, _zero),
+    arith.min_: (_least, _least),
+    arith.max_: (_greatest, _greatest),
+}
+# Of two equal operands: the operand itself, or zero.
+IDEMPOTENT = (arith.and_, arith.or_, arith.min_, arith.max_)
+CANCELLING = (arith.sub, arith.xor)
+INVOLUTIONS = (arith.neg, arith.not_)
+COMMUTATIVE = tuple(defn for defn in OPS if defn.commutative)
+# What may be regrouped: (x op c) op d is x op (c op d).
+ASSOCIATIVE = (arith.add, arith.mul, arith.and_, arith.or_, arith.xor)
+EXACT: dict[OpDef, Callable[[int, int], int]] = {
+    arith.add: lambda x, y: x + y,
+    arith.mul: lambda x, y: x * y,
+}
+
+
+def scalar(value: Value) -> Scalar:
+    """The element type of a value that holds numbers."""
+    element = value.type.element
+    assert isinstance(element, Scalar)
+    return element
+
+
+def is_number(value: Value, number: Number) -> bool:
+    """Whether a value is this constant; 0.0 and -0.0 are two."""
+    known = constant_of(value)
+    return known is not None and repr(known) == repr(number)
+
+
+@CANONICAL.pattern(*COMMUTATIVE)
+def constant_to_the_right(op: Operation, rewriter: Rewriter) -> bool:
+    x, y = op.inputs
+    if constant_of(x) is None or constant_of(y) is not None:
+        return False
+    rewriter.set_operand(op, 0, y)
+    rewriter.set_operand(op, 1, x)
+    return True
+
+
+@CANONICAL.pattern(*NEUTRAL, arith.div_rn)
+def neutral_operand(op: Operation, rewriter: Rewriter) -> bool:
+    x, y = op.inputs
+    ty = scalar(x)
+    if ty.is_floating():
+        neutral: Number | None = NEUTRAL_FLOAT.get(op.defn)
+    else:
+        neutral = NEUTRAL[op.defn](ty)
+    if neutral is None or not is_number(y, neutral):
+        return False
+    rewriter.replace(op, [x])
+    return True
+
+
+@CANONICAL.pattern(*DECIDING)
+def deciding_operand(op: Operation, rewriter: Rewriter) -> bool:
+    x, y = op.inputs
+    ty = scalar(x)
+    if ty.is_floating():
+        return False
+    deciding, result = DECIDING[op.defn]
+    if not is_number(y, deciding(ty)):
+        return False
+    rewriter.replace(op, [constant(op, rewriter, result(ty), x.type)])
+    return True
+
+
+@CANONICAL.pattern(*IDEMPOTENT)
+def equal_operands(op: Operation, rewriter: Rewriter) -> bool:
+    x, y = op.inputs
+    if x is not y:
+        return False
+    rewriter.replace(op, [x])
+    return True
+
+
+@CANONICAL.pattern(*CANCELLING)
+def cancelling_operands(op: Operation, rewriter: Rewriter) -> bool:
+    x, y = op.inputs
+    if x is not y or scalar(x).is_floating():
+        return False
+    rewriter.replace(op, [constant(op, rewriter, _zero(scalar(x)), x.type)])
+    return True
+
+
+@CANONICAL.pattern(*INVOLUTIONS)
+def twice_the_same(op: Operation, rewriter: Rewriter) -> bool:
+    inner = op.inputs[0].op
+    if inner is None or inner.defn is not op.defn:
+        return False
+    rewriter.replace(op, [inner.inputs[0]])
+    return True
+
+
+@CANONICAL.pattern(arith.sub)
+def subtract_constant(op: Operation, rewriter: Rewriter) -> bool:
+    """`x - c` is `x + -c`, which joins with other additions."""
+    x, y = op.inputs
+    ty, number = scalar(x), constant_of(y)
+    if not ty.is_int_signed() or number is None or number == ty.min_value:
+        return False
+    minus = constant(op, rewriter, -number, y.type)
+    rewriter.replace(op, [rewriter.build(op, arith.add, x, minus)])
+    return True
+
+
+@CANONICAL.pattern(*ASSOCIATIVE)
+def regroup_constants(op: Operation, rewriter: Rewriter) -> bool:
+    inner, right = op.inputs[0].op, op.inputs[1]
+    if inner is None or inner.defn is not op.defn or scalar(right).is_floating():
+        return False
+    left, middle = inner.inputs
+    first, second = constant_of(middle), constant_of(right)
+    if first is None or second is None:
+        return False
+    ty = scalar(right)
+    exact = EXACT.get(op.defn)
+    if exact is not None and not ty.is_bool():
+        if not ty.min_value <= exact(int(first), int(second)) <= ty.max_value:
+            return False
+    joined = rewriter.build(op, op.defn, middle, right)
+    rewriter.replace(op, [rewriter.build(op, op.defn, left, joined)])
+    return True
+
+
+@CANONICAL.pattern(arith.cast)
+def cast_to_itself(op: Operation, rewriter: Rewriter) -> bool:
+    x = op.inputs[0]
+    if x.type != op.result.type:
+        return False
+    rewriter.replace(op, [x])
+    return True
+
+
+@CANONICAL.pattern(arith.cast)
+def cast_of_cast(op: Operation, rewriter: Rewriter) -> bool:
+    """A cast through a type that holds every value of the first is one cast."""
+    inner = op.inputs[0].op
+    if inner is None or inner.defn is not arith.cast:
+        return False
+    x = inner.inputs[0]
+    first, through, last = scalar(x), scalar(inner.result), scalar(op.result)
+    if not _holds(through, first) or not _same_conversion(first, through, last):
+        return False
+    value = rewriter.build(op, arith.cast, x, to=last, rounding=op["rounding"])
+    rewriter.replace(op, [value])
+    return True
+
+
+# Bits of a float's significand, the hidden one included.
+PRECISION = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+WIDENINGS = {("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64"), ("f32", "f64")}
+
+
+def _holds(wide: Scalar, narrow: Scalar) -> bool:
+    """Whether every value of one type is one of the other."""
+    if narrow.is_floating():
+        return (narrow.name, wide.name) in WIDENINGS
+    if narrow.is_bool():
+        return wide.name in PRECISION or not wide.is_floating()
+    if wide.is_floating():
+        return wide.name in PRECISION and narrow.bits <= PRECISION[wide.name]
+    if wide.is_bool():
+        return False
+    return wide.min_value <= narrow.min_value and narrow.max_value <= wide.max_value
+
+
+def _same_conversion(first: Scalar, through: Scalar, last: Scalar) -> bool:
+    """Whether converting to `last` depends on the number alone: from floats it saturates where from
+    integers it wraps, and 8-bit floats are left alone."""
+    if last.is_fp8():
+        return False
+    if first.is_int() and through.is_floating() and last.is_int():
+        return _holds(last, first)
+    return True

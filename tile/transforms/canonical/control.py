@@ -1,0 +1,146 @@
+"""Branches and loops that are decided, and values that go through them unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tile.ir.core import Block, Operation, Value
+from tile.ir.effects import constant_of
+from tile.ir.ops import arith, control, shape
+from tile.ir.rewriter import Rewriter
+from tile.ir.types import Tile
+from tile.transforms.canonical.arith import is_number
+from tile.transforms.canonical.table import CANONICAL, constant
+from tile.transforms.regions import first_carried, splice, without_results
+
+
+def _yielded(region: Block) -> list[Value]:
+    assert region.last is not None
+    return region.last.inputs
+
+
+def _drop(op: Operation, rewriter: Rewriter, replacements: Mapping[int, Value]) -> bool:
+    """Take results away, and have another look at all that this touches."""
+    if not replacements:
+        return False
+    around = [value for region in op.regions for value in (*region.args, *_yielded(region))]
+    touched = [user for value in (*around, *op.results) for user in value.users]
+    touched.extend(value.op for value in (*around, *op.inputs) if value.op is not None)
+    rewriter.push(without_results(op, replacements))
+    for other in touched:
+        rewriter.push(other)
+    return True
+
+
+@CANONICAL.pattern(control.if_)
+def decided_branch(op: Operation, rewriter: Rewriter) -> bool:
+    truth = constant_of(op.inputs[0])
+    if truth is None:
+        return False
+    rewriter.replace(op, splice(op.regions[0 if truth else 1], op, ()))
+    return True
+
+
+@CANONICAL.pattern(control.if_)
+def condition_inside_its_branch(op: Operation, rewriter: Rewriter) -> bool:
+    """Inside the arms the condition is known."""
+    condition = op.inputs[0]
+    if len(condition.uses) < 2:
+        return False
+    changed = False
+    for region, truth in zip(op.regions, (True, False), strict=True):
+        inside = [(user, at) for user, at in condition.uses if region.encloses(user)]
+        if inside:
+            assert region.first is not None
+            known = constant(region.first, rewriter, truth, condition.type)
+            for user, position in inside:
+                rewriter.set_operand(user, position, known)
+            changed = True
+    return changed
+
+
+@CANONICAL.pattern(control.if_)
+def equal_results(op: Operation, rewriter: Rewriter) -> bool:
+    """A result that is the same value or constant in both arms, and one that nobody uses."""
+    replacements: dict[int, Value] = {}
+    pairs = zip(*map(_yielded, op.regions), strict=True)
+    for index, (then, orelse) in enumerate(pairs):
+        number = constant_of(then)
+        if then is orelse:
+            replacements[index] = then
+        elif number is not None and is_number(orelse, number):
+            replacements[index] = constant(op, rewriter, number, then.type)
+        elif not op.results[index].uses:
+            replacements[index] = then
+    return _drop(op, rewriter, replacements)
+
+
+@CANONICAL.pattern(control.if_)
+def branch_that_only_selects(op: Operation, rewriter: Rewriter) -> bool:
+    """Arms that do nothing but name their results, or make them constants, select them."""
+    made = [inner for region in op.regions for inner in region if not inner.defn.terminator]
+    if not op.results or any(inner.defn is not arith.const for inner in made):
+        return False
+    for inner in made:
+        inner.unlink()
+        assert op.block is not None
+        op.block.insert(inner, op)
+    condition = op.inputs[0]
+    values = []
+    for then, orelse in zip(*map(_yielded, op.regions), strict=True):
+        decides = condition
+        if isinstance(then.type, Tile):
+            decides = rewriter.build(op, shape.splat, condition, shape=then.type.shape)
+        values.append(rewriter.build(op, arith.select, decides, then, orelse))
+    rewriter.replace(op, values)
+    return True
+
+
+@CANONICAL.pattern(control.for_)
+def loop_of_known_few_rounds(op: Operation, rewriter: Rewriter) -> bool:
+    """A loop that never runs is what it starts with; one that runs once is its body."""
+    lower, upper, step = (constant_of(value) for value in op.inputs[:3])
+    if lower is None or upper is None or not step:
+        return False
+    rounds = len(range(int(lower), int(upper), int(step)))
+    if rounds > 1:
+        return False
+    inits = op.inputs[3:]
+    values = splice(op.regions[0], op, [op.inputs[0], *inits]) if rounds else inits
+    rewriter.replace(op, values)
+    return True
+
+
+@CANONICAL.pattern(control.for_)
+def loop_between_equal_bounds(op: Operation, rewriter: Rewriter) -> bool:
+    if op.inputs[0] is not op.inputs[1]:
+        return False
+    rewriter.replace(op, op.inputs[3:])
+    return True
+
+
+@CANONICAL.pattern(control.while_)
+def loop_that_fails_its_test(op: Operation, rewriter: Rewriter) -> bool:
+    """What its test does is done once."""
+    test = op.regions[0]
+    if constant_of(_yielded(test)[0]) is not False:
+        return False
+    inits = op.inputs
+    splice(test, op, inits)
+    rewriter.replace(op, inits)
+    return True
+
+
+@CANONICAL.pattern(control.for_, control.while_)
+def values_carried_for_nothing(op: Operation, rewriter: Rewriter) -> bool:
+    """A carried value that each round passes on as it is, and one that nobody looks at."""
+    replacements: dict[int, Value] = {}
+    first, body = first_carried(op), op.regions[-1]
+    inits = op.inputs[len(op.defn.operands) :]
+    for index, (init, following) in enumerate(zip(inits, _yielded(body), strict=True)):
+        arguments = [region.args[first + index] for region in op.regions]
+        if following is init or following is arguments[-1]:
+            replacements[index] = init
+        elif not any(value.uses for value in (*arguments, op.results[index])):
+            replacements[index] = init
+    return _drop(op, rewriter, replacements)

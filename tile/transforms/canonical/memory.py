@@ -1,0 +1,118 @@
+"""Pointers, masks and loads."""
+
+from __future__ import annotations
+
+from tile.ir.core import Operation, Value
+from tile.ir.effects import constant_of
+from tile.ir.ops import arith, debug, memory
+from tile.ir.rewriter import Rewriter
+from tile.ir.types import I64, Scalar, Type, with_element
+from tile.transforms.canonical.table import CANONICAL, constant
+
+
+@CANONICAL.pattern(memory.addptr)
+def no_offset(op: Operation, rewriter: Rewriter) -> bool:
+    pointer, offset = op.inputs
+    if constant_of(offset) != 0:
+        return False
+    rewriter.replace(op, [pointer])
+    return True
+
+
+@CANONICAL.pattern(memory.addptr)
+def offset_of_an_offset(op: Operation, rewriter: Rewriter) -> bool:
+    """Constant offsets add up."""
+    pointer, offset = op.inputs
+    inner = pointer.op
+    if inner is None or inner.defn is not memory.addptr:
+        return False
+    first, second = constant_of(inner.inputs[1]), constant_of(offset)
+    if first is None or second is None:
+        return False
+    total = int(first) + int(second)
+    ty = _fitting(offset.type, total)
+    if ty is None:
+        return False
+    joined = constant(op, rewriter, total, ty)
+    value = rewriter.build(op, memory.addptr, inner.inputs[0], joined, stride=op["stride"])
+    rewriter.replace(op, [value])
+    return True
+
+
+def _fitting(ty: Type, number: int) -> Type | None:
+    """The integer type, or else 64 bits, in which a number fits."""
+    for candidate in (ty, with_element(ty, I64)):
+        element = candidate.element
+        assert isinstance(element, Scalar)
+        if element.min_value <= number <= element.max_value:
+            return candidate
+    return None
+
+
+@CANONICAL.pattern(memory.load, memory.store, memory.atomic_rmw, debug.device_assert)
+def mask_of_all(op: Operation, rewriter: Rewriter) -> bool:
+    mask = op["mask"]
+    if mask is None or constant_of(mask) is not True:
+        return False
+    for index in range(op.defn.positions["mask"], len(op.operands)):
+        if op.operands[index] is not None:  # the mask, and a load's `other`
+            rewriter.set_operand(op, index, None)
+    return True
+
+
+@CANONICAL.pattern(memory.store, debug.device_assert)
+def mask_of_none(op: Operation, rewriter: Rewriter) -> bool:
+    mask = op["mask"]
+    if mask is None or constant_of(mask) is not False:
+        return False
+    rewriter.erase(op)
+    return True
+
+
+@CANONICAL.pattern(memory.load)
+def load_of_nothing(op: Operation, rewriter: Rewriter) -> bool:
+    mask, other = op["mask"], op["other"]
+    if mask is None or constant_of(mask) is not False or op["volatile"]:
+        return False
+    value = other or rewriter.build(op, arith.poison, result=op.result.type)
+    rewriter.replace(op, [value])
+    return True
+
+
+@CANONICAL.pattern(debug.device_assert, debug.assume)
+def surely_true(op: Operation, rewriter: Rewriter) -> bool:
+    if constant_of(op.inputs[0]) is not True:
+        return False
+    rewriter.erase(op)
+    return True
+
+
+@CANONICAL.pattern(arith.select)
+def selection_of_a_load(op: Operation, rewriter: Rewriter) -> bool:
+    """`select(m, load(p, m), x)` is `load(p, m, x)`, where `x` is there when the load is done."""
+    condition, loaded, other = op.inputs
+    load = loaded.op
+    if load is None or load.defn is not memory.load or load["mask"] is not condition:
+        return False
+    if len(loaded.uses) > 1 or not _defined_before(other, load):
+        return False
+    mask, default = load.defn.positions["mask"], load.defn.positions["other"]
+    assert load.operands[mask] is condition
+    rewriter.set_operand(load, default, other)
+    rewriter.replace(op, [loaded])
+    return True
+
+
+def _defined_before(value: Value, op: Operation) -> bool:
+    """Whether a value that is visible later in the same block, or inside it, is so at `op`, too."""
+    if value.op is None or value.block is not op.block:
+        return op.block is not None and _encloses(value, op)
+    return value.op.is_before(op)
+
+
+def _encloses(value: Value, op: Operation) -> bool:
+    """Whether a value is an argument of a block around `op`, or comes from a block further out."""
+    if value.op is None:
+        return value.block.encloses(op)
+    outer = next((o for o in op.ancestors() if o.block is value.block), None)
+    return outer is not None and value.op.is_before(outer)

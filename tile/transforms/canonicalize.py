@@ -1,0 +1,30 @@
+"""Bringing the IR into one form, the simpler of two that mean the same."""
+
+from __future__ import annotations
+
+from tile.ir.core import Module
+from tile.ir.passes import module_pass
+from tile.ir.rewriter import rewrite
+from tile.transforms.canonical import arith, compare, control, linalg, memory, shape
+from tile.transforms.canonical.table import CANONICAL
+
+# The files that declare the patterns; importing them fills the table.
+FAMILIES = (arith, compare, control, linalg, memory, shape)
+
+
+@module_pass("canonicalize")
+def canonicalize(module: Module) -> None:
+    """Apply the patterns of `tile/transforms/canonical`, fold constants and drop what is dead.
+
+        %z = const {value = 0} : i32              %t = select %c, %x, %y : f32
+        %a = add %n, %z : i32                     %r = splat %t {shape = (4, 8)} : tile<4x8xf32>
+        %t = if %c : f32 {
+          yield %x
+        } else {
+          yield %y
+        }
+        %s = splat %t {shape = (8, 4)} : tile<8x4xf32>
+        %r = trans %s {order = (1, 0)} : tile<4x8xf32>
+    """
+    for function in module:
+        rewrite(function, CANONICAL)

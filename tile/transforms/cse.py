@@ -1,0 +1,80 @@
+"""Common subexpression elimination."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile.ir.core import Block, Module, Operation
+from tile.ir.effects import effects, is_pure
+from tile.ir.opdef import Effect
+from tile.ir.ops import memory
+from tile.ir.ops.memory import CacheModifier
+from tile.ir.passes import module_pass
+
+Key = tuple[Any, ...]
+CHANGES_MEMORY = Effect.WRITE | Effect.SYNC
+
+
+@module_pass("cse")
+def cse(module: Module) -> None:
+    """Compute once what is computed twice: an operation gives way to an equal one that dominates it.
+
+    Pure operations are merged wherever that holds; loads within a block, as long as nothing between them
+    writes or synchronises memory.
+
+        %a = mul %x, %y : f32                     %a = mul %x, %y : f32
+        %b = mul %y, %x : f32                     %c = add %a, %a : f32
+        %c = add %a, %b : f32
+    """
+    for function in module:
+        _Merging().block(function.body)
+
+
+class _Merging:
+    def __init__(self) -> None:
+        # What is computed already, by what it computes; a block's entries go when it ends.
+        self.pure: dict[Key, Operation] = {}
+
+    def block(self, block: Block) -> None:
+        added: list[Key] = []
+        loads: dict[Key, Operation] = {}
+        for op in block:
+            for region in op.regions:
+                self.block(region)
+            if op.defn.terminator or op.regions:
+                loads = {} if effects(op) & CHANGES_MEMORY else loads
+            elif is_pure(op):
+                self.merge(op, self.pure, added)
+            elif _is_plain_load(op):
+                self.merge(op, loads, [])
+            elif effects(op) & CHANGES_MEMORY:
+                loads = {}
+        for key in added:
+            del self.pure[key]
+
+    def merge(self, op: Operation, known: dict[Key, Operation], added: list[Key]) -> None:
+        key = _key(op)
+        first = known.get(key)
+        if first is None:
+            known[key] = op
+            added.append(key)
+        else:
+            op.replace_by(first.results)
+
+
+def _is_plain_load(op: Operation) -> bool:
+    """A load that may give what an earlier one gave: not one that asks for memory's present state."""
+    return op.defn is memory.load and not op["volatile"] and op["cache"] is not CacheModifier.CV
+
+
+def _key(op: Operation) -> Key:
+    operands = [None if value is None else id(value) for value in op.operands]
+    if op.defn.commutative:
+        operands.sort(key=lambda number: number or 0)
+    attributes = tuple(map(_spelled, op.attributes.values()))
+    return op.defn, tuple(operands), attributes, tuple(value.type for value in op.results)
+
+
+def _spelled(value: object) -> object:
+    """An attribute as part of a key: 0.0 differs from -0.0, 1 from 1.0 and True, and a NaN is itself."""
+    return (type(value), repr(value)) if isinstance(value, float | bool | int) else value

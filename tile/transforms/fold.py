@@ -1,0 +1,72 @@
+"""Constant folding by the meanings of the operations: what the interpreter would compute, computed now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile.ir import numerics
+from tile.ir.builder import Builder
+from tile.ir.core import Module, Operation
+from tile.ir.effects import constant_of
+from tile.ir.ops import arith
+from tile.ir.passes import module_pass
+from tile.ir.types import Scalar
+
+NOT_FOLDED = frozenset({arith.const, arith.poison})
+# Undefined for a zero divisor: left in place, for whoever reports it.
+DIVISIONS = frozenset({arith.div, arith.rem})
+
+
+@module_pass("fold")
+def fold_constants(module: Module) -> None:
+    """Replace operations on constants by constants.
+
+        %a = const {value = 3} : i32              %a = const {value = 3} : i32
+        %b = splat %a {shape = (8)} : tile<8xi32> %b = const {value = 3} : tile<8xi32>
+        %c = add %b, %b : tile<8xi32>             %c = const {value = 6} : tile<8xi32>
+    """
+    for function in module:
+        for op in function.walk():
+            number = fold(op)
+            if number is not None:
+                value = Builder.before(op).constant(number, op.result.type)
+                op.replace_by([value])
+
+
+def fold(op: Operation) -> bool | int | float | None:
+    """The number that every element of an operation's only result has, if its operands are constants.
+
+    None where an operand is no constant, where elements would differ, and where the result is undefined
+    or has bits that no constant spells (a NaN with a payload).
+    """
+    defn = op.defn
+    if defn.meaning is None or not defn.keeps_units or len(op.results) != 1 or defn in NOT_FOLDED:
+        return None
+    element = op.result.type.element
+    if not isinstance(element, Scalar):
+        return None
+    arrays = []
+    for value in op.inputs:
+        number = constant_of(value)
+        if number is None:
+            return None
+        arrays.append(_array(number, value.type.element, value.type.rank))
+    if defn in DIVISIONS and element.is_int() and not arrays[1].any():
+        return None
+    with numerics.quiet():
+        result = defn.meaning(*arrays, **op.attributes)
+    return _number(result, element) if result.size == 1 else None
+
+
+def _array(number: bool | int | float, element: Any, rank: int) -> Any:
+    """A constant as an array with a program axis, all axes of extent 1."""
+    return numerics.constant(number, element).reshape((1,) * (1 + rank))
+
+
+def _number(array: Any, element: Scalar) -> bool | int | float | None:
+    """The only element as a Python number that gives the same bits again."""
+    number: bool | int | float = array.item()
+    if element.is_floating():
+        number = float(number)
+    same = numerics.constant(number, element).tobytes() == array.tobytes()
+    return number if same else None

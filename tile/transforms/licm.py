@@ -1,0 +1,82 @@
+"""Loop invariant code motion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tile.analysis.liveness import LOOPS
+from tile.ir.core import Block, Function, Module, Operation
+from tile.ir.effects import constant_of, effects, is_pure
+from tile.ir.opdef import Effect
+from tile.ir.ops import arith, control, memory
+from tile.ir.ops.memory import CacheModifier
+from tile.ir.passes import module_pass
+
+# What keeps a load from moving out of a loop.
+DISTURBS_LOADS = Effect.WRITE | Effect.SYNC
+# Not to be done where the program would not have done it: a loop might not end, a promise might not hold.
+NOT_SPECULATED = frozenset({control.while_, control.for_, arith.hint})
+
+
+@module_pass("licm")
+def licm(module: Module) -> None:
+    """Move out of loops what is the same in every round.
+
+    Pure operations move, and loads where the loop surely runs and writes nothing. A loop that says
+    `disable_licm` is left as it is.
+
+        for %i = %a to %b step %c {               %s = splat %x {shape = (8)} : tile<8xf32>
+          %s = splat %x {shape = (8)} : ...       for %i = %a to %b step %c {
+          store %p, %s                              store %p, %s
+          yield                                     yield
+        }                                         }
+    """
+    for function in module:
+        for loop in list(_innermost_first(function)):
+            if not loop.attributes.get("disable_licm"):
+                _hoist(loop)
+
+
+def _innermost_first(function: Function) -> Iterator[Operation]:
+    loops = [op for op in function.walk() if op.defn in LOOPS]
+    return reversed(loops)
+
+
+def _hoist(loop: Operation) -> None:
+    assert loop.block is not None
+    inside = {block for op in loop.walk() for block in op.regions}
+    loads = not effects(loop) & DISTURBS_LOADS
+    for region in loop.regions:
+        surely = _surely_runs(loop, region)
+        for op in region:
+            if _movable(op, surely, loads) and _is_invariant(op, inside):
+                op.unlink()
+                loop.block.insert(op, loop)
+                inside.difference_update(block for nested in op.walk() for block in nested.regions)
+
+
+def _surely_runs(loop: Operation, region: Block) -> bool:
+    """Whether a region of a loop runs at least once, whenever the loop does."""
+    if loop.defn is control.while_:
+        return region is loop.regions[0]
+    lower, upper, step = (constant_of(value) for value in loop.inputs[:3])
+    if lower is None or upper is None or step is None:
+        return False
+    return lower < upper if step > 0 else step < 0 and lower > upper
+
+
+def _movable(op: Operation, surely: bool, loads: bool) -> bool:
+    if op.defn is memory.load:
+        return surely and loads and not op["volatile"] and op["cache"] is not CacheModifier.CV
+    if not is_pure(op):
+        return False
+    return surely or not any(nested.defn in NOT_SPECULATED for nested in op.walk())
+
+
+def _is_invariant(op: Operation, inside: set[Block]) -> bool:
+    own = {block for nested in op.walk() for block in nested.regions}
+    return all(
+        value.block not in inside or value.block in own
+        for nested in op.walk()
+        for value in nested.inputs
+    )

@@ -1,0 +1,22 @@
+"""The pipelines of machine-independent passes. Importing this declares every pass on tiles."""
+
+from __future__ import annotations
+
+from tile.ir.passes import Pass, parse_pipeline
+from tile.transforms import (
+    canonicalize,
+    cse,
+    dce,
+    fold,
+    inline,
+    licm,
+    print_analysis,
+    unroll,
+)
+
+DECLARING = (canonicalize, cse, dce, fold, inline, licm, print_analysis, unroll)
+
+# What every backend starts with. Functions that were inlined go before others spend time on them.
+TILE: tuple[Pass, ...] = tuple(
+    parse_pipeline("inline,dce,canonicalize,cse,licm,canonicalize,cse,dce")
+)
