@@ -97,7 +97,7 @@ def check(source: str, output: str) -> None:
         if first.kind == "LABEL":
             position = _find(first, output, position, len(output), kept).start()
         starts.append(position)
-        position += 1
+        position += first.kind == "LABEL"
     for section, start, end in zip(sections, starts, [*starts[1:], len(output)], strict=True):
         _check_section(section, output[start:end], kept)
 

@@ -151,7 +151,7 @@ class Writer:
     def while_(self, depth: int, names: frozenset[str], loop: str | None) -> frozenset[str]:
         count = self.name("n")
         self.put(depth, f"{count} = 0")
-        self.put(depth, f"while {count} < {self.number(0, 4)} and {self.condition(names)}:")
+        self.put(depth, f"while {count} < {self.number(0, 4)} and ({self.condition(names)}):")
         self.put(depth + 1, f"{count} += 1")
         self.block(depth + 1, names | {count}, "while")
         return names | {count}

@@ -43,7 +43,7 @@ class PoisonError(AssertionError):
 class ScalarMachine:
     """Runs the kernel of a module; `log` has the (offset, value) of every store, in order."""
 
-    def __init__(self, module: Module, *, steps: int = 200_000) -> None:
+    def __init__(self, module: Module, *, steps: int = 50_000) -> None:
         self.module = module
         self.log: list[tuple[int, Any]] = []
         self.steps = steps

@@ -233,6 +233,20 @@ def test_sigmoid_and_softmax() -> None:
         np.testing.assert_allclose(have, want, rtol=1e-6, atol=1e-30)
 
 
+def test_operators_as_functions() -> None:
+    sketch = Sketch("tile<4xu8>")
+    (x,) = sketch.args
+    build = sketch.build
+    assert tl.add.emit(build, 1, 2) == 3
+    results = (
+        tl.add.emit(build, x, 1, sanitize_overflow=False),
+        tl.sub.emit(build, 0, x),
+        tl.mul.emit(build, x, x),
+    )
+    found = sketch.run(results, np.uint8([0, 1, 16, 255]))
+    assert [y.tolist() for y in found] == [[1, 2, 17, 0], [0, 255, 240, 1], [0, 1, 0, 1]]
+
+
 def test_cdiv() -> None:
     sketch = Sketch("tile<4xi32>")
     assert tl.cdiv.emit(sketch.build, 10, 4) == 3

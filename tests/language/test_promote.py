@@ -190,6 +190,13 @@ def test_a_number_that_does_not_fit_is_refused(name: str, number: int, op: str) 
         assert f"holds {ty.min_value} to {ty.max_value}" in caught.value.message
 
 
+def test_an_integer_that_no_float_holds() -> None:
+    sketch = Sketch("f16")
+    with pytest.raises(CompilationError, match=r"an integer of 1329 bits does not fit tl.float16"):
+        operators.binary(sketch.build, "*", sketch.args[0], 10**400)
+    assert operators.binary(sketch.build, "*", sketch.args[0], 10**300).dtype.name == "f16"
+
+
 def test_a_number_becomes_one_constant_of_the_shape_of_the_other_operand() -> None:
     sketch = Sketch("tile<4x2xu8>")
     operators.binary(sketch.build, "+", 3, sketch.args[0])

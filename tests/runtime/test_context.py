@@ -34,7 +34,7 @@ def test_a_backend_is_loaded_once() -> None:
 
 
 def test_an_unknown_backend() -> None:
-    with pytest.raises(BackendError, match="no backend 'interpp'; this version has .*interp"):
+    with pytest.raises(BackendError, match=r"no backend 'interpp'; this version has .*interp"):
         registry.get("interpp")
     with pytest.raises(BackendError, match="no backend 'cuda'"), tile.backend("cuda"):
         pass

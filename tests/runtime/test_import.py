@@ -17,7 +17,7 @@ HEAVY = ["llvmlite", "cuda", "pyopencl", "torch", "matplotlib"]
 
 
 def fresh(code: str, folder: Path) -> object:
-    """What `code` prints as JSON in a new interpreter, whose compiled modules are kept in `folder`."""
+    """What `code` prints as JSON in a new interpreter that keeps compiled modules in `folder`."""
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-c", code]
@@ -27,7 +27,10 @@ def fresh(code: str, folder: Path) -> object:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory) -> dict[str, Any]:
-    """What a new interpreter has loaded before and after `import tile`, and the least CPU time it took."""
+    """What is loaded before and after `import tile`, and the least CPU time of four that it takes.
+
+    (Other processes of a test run make the time on the clock say little.)
+    """
     code = (
         "import json, sys, time; before = sorted(sys.modules); start = time.process_time();"
         "import tile; seconds = time.process_time() - start;"

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import tile
+from tests.runtime.kernels import add, gather_rows, scale
 from tile.errors import ArgumentTypeError
 from tile.runtime.arguments import MockArray, adapt
 from tile.runtime.device_arrays import DeviceArray, host_copies
@@ -86,7 +91,8 @@ def test_torch_sizes_are_tuples() -> None:
         (lambda: torch.zeros(3, dtype=torch.complex64).conj().imag, "no plain array"),
         (lambda: torch.zeros(3).to(torch.float8_e5m2fnuz), "no plain array"),
         (lambda: torch.complex64, "complex numbers"),
-        (lambda: torch.complex32, "dtype torch.complex32, on which kernels cannot work"),
+        (lambda: torch.quint8, "dtype torch.quint8, on which kernels cannot work"),
+        (lambda: torch.quint8, LABEL),
     ],
 )
 def test_torch_refusals(make, words: str) -> None:
@@ -153,3 +159,56 @@ def test_torch_device_copies_need_no_gradients() -> None:
     device = torch_device_array(tensor, LABEL)
     device.put(np.full(3, 5, np.float32))
     assert tensor.tolist() == [5, 5, 5]
+
+
+# -- launches
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "int32", "float64"])
+def test_torch_launch(name: str) -> None:
+    dtype = getattr(torch, name)
+    x, y = torch.arange(100).to(dtype), torch.arange(100).flip(0).to(dtype)
+    out = torch.zeros_like(x)
+    kernel = add[lambda meta: (tile.cdiv(meta["n"], meta["BLOCK"]),)](
+        x, y, out, x.numel(), BLOCK=32
+    )
+    assert torch.equal(out, x + y)
+    assert kernel.written == {"out_ptr"}
+
+
+def test_torch_launch_on_a_strided_view() -> None:
+    whole = torch.arange(12 * 14, dtype=torch.bfloat16).reshape(12, 14)
+    expected = whole.clone()
+    expected[1::2, ::3] *= 2
+    view = whole[1::2, ::3]
+    scale[view.shape[0],](view, *view.shape, *view.stride(), 2.0)
+    assert torch.equal(whole, expected)
+
+
+def test_torch_launch_through_pointers() -> None:
+    rows = [torch.arange(8.0) * k for k in (1, 2)]
+    out = torch.zeros(2, 8)
+    gather_rows[2,](tile.pointers(rows[::-1]), out, BLOCK=8)
+    assert torch.equal(out, torch.stack(rows[::-1]))
+
+
+def test_torch_warmup() -> None:
+    kernel = add.warmup(torch.float32, torch.float32, torch.float32, 100, BLOCK=32)
+    assert kernel.signature["out_ptr"] == "*fp32:16"
+
+
+def test_torch_constants() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"argument 'BLOCK' of add.* given an array"):
+        add[1,](*[torch.zeros(3)] * 3, 3, BLOCK=torch.tensor(4))
+
+
+def test_torch_is_not_imported_for_numpy_arrays() -> None:
+    code = (
+        "import sys, numpy as np\n"
+        "from tests.runtime.kernels import add\n"
+        "x = np.zeros(16, np.float32)\n"
+        "add[1,](x, x, x, 16, BLOCK=16)\n"
+        "assert 'torch' not in sys.modules"
+    )
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)

@@ -139,12 +139,14 @@ class _Meeting:
         read_a, read_b = self.reads(name, self.first), self.reads(name, self.second)
         if not read_a and not read_b:
             return None
+        if isinstance(a, Binding) and isinstance(b, Binding):
+            met = self.both(a, b, self.low.scope.get(name))
+            if isinstance(met, Binding) or (read_a and read_b):
+                return met
         if not read_a or (self.first.flow.gone and not isinstance(a, Binding)):
             return self.alone(b, first=False, doubtful=read_a)
         if not read_b or (self.second.flow.gone and not isinstance(b, Binding)):
             return self.alone(a, first=True, doubtful=read_b)
-        if isinstance(a, Binding) and isinstance(b, Binding):
-            return self.both(a, b, self.low.scope.get(name))
         if a is None or b is None:
             known = a or b
             return Partial(ONE_BRANCH, known.loc) if isinstance(known, Binding) else known

@@ -273,9 +273,10 @@ class _Parser:
             self.fail(f"{token.text} is not defined here", token)
         return self.values[token.text]
 
-    def uses(self) -> list[Value | None]:
+    def uses(self, name: _Token) -> list[Value | None]:
+        """Operands behind an operation's name; the value that a line begins with is a result."""
         operands: list[Value | None] = []
-        if self.token.kind == "value" or self.at("_"):
+        if self.token.line == name.line and (self.token.kind == "value" or self.at("_")):
             operands.append(self.use())
             while self.accept(","):
                 operands.append(self.use())
@@ -392,7 +393,7 @@ class _Parser:
         return self.types() if self.accept(":") else []
 
     def plain(self, defn: OpDef, name: _Token) -> tuple[Operation, list[Type]]:
-        operands = self.uses()
+        operands = self.uses(name)
         attributes = self.attributes(defn)
         stated = self.stated()
         if defn.explicit == "result":

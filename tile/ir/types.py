@@ -46,8 +46,16 @@ class Type:
         raise TypeRuleError(f"{self} has no element type")
 
     @property
+    def scalar(self) -> Scalar | Pointer:
+        """The element, under the name that kernels know it by."""
+        return self.element
+
+    @property
     def rank(self) -> int:
         return len(self.shape)
+
+    def is_block(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,10 @@ class Scalar(Type):
 
     @property
     def primitive_bitwidth(self) -> int:
+        return self.bits
+
+    @property
+    def int_bitwidth(self) -> int:
         return self.bits
 
     @property
@@ -116,6 +128,18 @@ class Scalar(Type):
 
     def is_fp8(self) -> bool:
         return self.kind is Kind.FLOAT and self.bits == 8
+
+    def is_fp16(self) -> bool:
+        return self.name == "f16"
+
+    def is_bf16(self) -> bool:
+        return self.name == "bf16"
+
+    def is_fp32(self) -> bool:
+        return self.name == "f32"
+
+    def is_fp64(self) -> bool:
+        return self.name == "f64"
 
     def is_ptr(self) -> bool:
         return False
@@ -222,6 +246,13 @@ class Tile(Type):
     @property
     def element(self) -> Scalar | Pointer:
         return self.of
+
+    @property
+    def element_ty(self) -> Scalar | Pointer:
+        return self.of
+
+    def is_block(self) -> bool:
+        return True
 
     @property
     def numel(self) -> int:

@@ -212,7 +212,7 @@ def constant(build: Builder, number: Number, ty: Type) -> Tensor:
 
 
 def _finite(number: Number, ty: Scalar) -> Number:
-    """A number for a constant of type `ty`; an integer beyond every float is refused for a float."""
+    """A number for a constant of `ty`; for a float, an integer beyond every float is refused."""
     if ty.is_floating() and not isinstance(number, float):
         try:
             return float(number)

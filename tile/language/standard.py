@@ -16,7 +16,7 @@ from tile.language.tensor import Tensor
 
 @builtin
 def add(build: Builder, x: Operand, y: Operand, sanitize_overflow: bool = True) -> Any:
-    """`x + y`. Integers wrap; `sanitize_overflow` is accepted for Triton's sake and changes nothing."""
+    """`x + y`. Integers wrap; `sanitize_overflow` is accepted and changes nothing."""
     return binary(build, "+", x, y)
 
 

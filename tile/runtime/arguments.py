@@ -91,7 +91,11 @@ def _each(values: Any, label: str) -> Any:
 
 
 def _mock(dtype: Any, label: str) -> MockArray:
-    return MockArray(dtype)
+    try:
+        return MockArray(dtype)
+    except ArgumentTypeError as error:
+        error.notes.append(f"it stands for {label}")
+        raise
 
 
 def _mock_numpy_class(kind: Any, label: str) -> MockArray:
@@ -99,7 +103,7 @@ def _mock_numpy_class(kind: Any, label: str) -> MockArray:
         raise ArgumentTypeError(
             f"{label} is the class {kind.__name__}, which is no kernel argument"
         )
-    return MockArray(kind)
+    return _mock(kind, label)
 
 
 def _masked(value: Any, label: str) -> Any:
@@ -109,7 +113,7 @@ def _masked(value: Any, label: str) -> Any:
 
 
 def _torch(value: Any, label: str) -> Any:
-    return torch_array(value, label) if hasattr(value, "data_ptr") else MockArray(value)
+    return torch_array(value, label) if hasattr(value, "data_ptr") else _mock(value, label)
 
 
 # The first class that a value's type derives from decides; np.float64 is a float as well.
@@ -131,7 +135,7 @@ _ADAPTERS: tuple[tuple[type, Adapter], ...] = (
 
 @functools.cache
 def _adapter(kind: type) -> Adapter:
-    if issubclass(kind, np.ndarray) and kind.__module__.startswith("numpy.ma"):
+    if any(base.__module__.startswith("numpy.ma") for base in kind.__mro__):
         return _masked  # named by its module, since loading that takes a while
     for base, adapter in _ADAPTERS:
         if issubclass(kind, base):

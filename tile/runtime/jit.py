@@ -12,6 +12,7 @@ from tile.errors import ArgumentTypeError
 from tile.frontend.source import DeviceFunction
 from tile.runtime.arguments import DIRECT, adapt
 from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
+from tile.runtime.captures import Captures
 from tile.runtime.compile import build
 from tile.runtime.context import target_text
 from tile.runtime.grid import normalise_grid
@@ -35,8 +36,9 @@ CacheKey = tuple[Key, ...]
 class JITFunction(DeviceFunction):
     """A function of the language: launched as `kernel[grid](*arguments)`, or called in a kernel.
 
-    `cache` holds what was compiled, by target, options and keys of all arguments. `version`, `repr`
-    and `launch_metadata` are as given to `jit`.
+    `cache` holds what was compiled, by target, options and keys of all arguments; it is emptied
+    when something that the function sees of its module has changed. `version`, `repr` and
+    `launch_metadata` are as given to `jit`.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class JITFunction(DeviceFunction):
         self.launch_metadata = launch_metadata
         self.debug = debug
         self.cache: dict[CacheKey, CompiledKernel] = {}
+        self._captures: Captures | None = None
         self.pre_run_hooks: list[Hook] = []
         self._unspecialised = tuple(do_not_specialize or ())
         self._unaligned = tuple(do_not_specialize_on_alignment or ())
@@ -169,6 +172,9 @@ class JITFunction(DeviceFunction):
         Constants are taken out of their wrappers in `values` itself.
         """
         adapted, keys = self._specialise(values)
+        if self._captures is None or not self._captures.current():
+            self.cache.clear()
+            self._captures = Captures(self)
         target = target_text(adapted)
         key = (target, tuple(sorted(options.items())), *keys)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tile.ir import numerics
@@ -67,6 +68,6 @@ def _number(array: Any, element: Scalar) -> bool | int | float | None:
     """The only element as a Python number that gives the same bits again."""
     number: bool | int | float = array.item()
     if element.is_floating():
-        number = float(number)
+        number = math.nan if number != number else float(number)
     same = numerics.constant(number, element).tobytes() == array.tobytes()
     return number if same else None

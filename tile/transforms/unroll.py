@@ -94,6 +94,8 @@ def _unroll_by(loop: Operation, factor: int, trip: _Trip) -> None:
         regions=[_repeated(build, loop, factor, trip.step)],
         **{**loop.attributes, "unroll": 1},
     )
+    for value, result in zip(wide.results, loop.results, strict=True):
+        value.name = result.name
     if trip.rounds is not None and trip.rounds % factor == 0:
         loop.replace_by(wide.results)
         return

@@ -7,6 +7,7 @@ live.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -63,16 +64,10 @@ class Code:
     """A module ready to run."""
 
     module: Module
+    kernel: FunctionCode
     functions: dict[str, FunctionCode]
-
-    @property
-    def kernel(self) -> FunctionCode:
-        return self.functions[self.module.kernel.name]
-
-    @property
-    def polls(self) -> bool:
-        """Whether programs may wait for each other."""
-        return any(_polls(op) for op in self.module.walk() if op.name == "while")
+    polls: bool  # whether programs may wait for each other
+    largest_value: int  # bytes of the largest value of a program
 
 
 Rules = dict[OpDef, Callable[[Operation], Run]]
@@ -83,7 +78,19 @@ def translate(module: Module, rules: Rules) -> Code:
 
     Raises `UnsupportedError` for an operation that has neither a meaning nor a rule.
     """
-    return Code(module, {f.name: _Translator(rules).function(f) for f in module})
+    functions = {f.name: _Translator(rules).function(f) for f in module}
+    sizes = (
+        math.prod(value.type.shape) * value.type.element.itemsize
+        for op in module.walk()
+        for value in op.results
+    )
+    return Code(
+        module,
+        functions[module.kernel.name],
+        functions,
+        polls=any(op.name == "while" and _polls(op) for op in module.walk()),
+        largest_value=max(sizes, default=1),
+    )
 
 
 class _Translator:

@@ -59,7 +59,7 @@ class Launch:
 
     def chunks(self) -> Iterator[Wave]:
         """The programs of the grid, in order, in waves whose tiles fit the cache."""
-        size = max(1, min(MAX_CHUNK, config.chunk_bytes // largest_tile(self.code)))
+        size = max(1, min(MAX_CHUNK, config.chunk_bytes // self.code.largest_value))
         for first in range(0, self.programs, size):
             yield self.start(np.arange(first, min(first + size, self.programs)))
 
@@ -91,12 +91,3 @@ class Launch:
     def program(self, program: int) -> str:
         """A program in words."""
         return f"program {self.coordinates(program)} of grid {self.grid}"
-
-
-def largest_tile(code: Code) -> int:
-    """The bytes that the largest value of a program takes."""
-    sizes = [1]
-    for op in code.module.walk():
-        for value in op.results:
-            sizes.append(math.prod(value.type.shape) * value.type.element.itemsize)
-    return max(sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
-from tile.ir.ops import arith, debug, memory
+from tile.ir.ops import arith, debug, memory, shape
 from tile.ir.rewriter import Rewriter
 from tile.ir.types import I64, Scalar, Type, with_element
 from tile.transforms.canonical.table import CANONICAL, constant
@@ -94,13 +94,25 @@ def selection_of_a_load(op: Operation, rewriter: Rewriter) -> bool:
     load = loaded.op
     if load is None or load.defn is not memory.load or load["mask"] is not condition:
         return False
-    if len(loaded.uses) > 1 or not _defined_before(other, load):
+    available = _available(other, load, rewriter) if len(loaded.uses) == 1 else None
+    if available is None:
         return False
-    mask, default = load.defn.positions["mask"], load.defn.positions["other"]
-    assert load.operands[mask] is condition
-    rewriter.set_operand(load, default, other)
+    default = load.defn.positions["other"]
+    rewriter.set_operand(load, default, available)
     rewriter.replace(op, [loaded])
     return True
+
+
+def _available(value: Value, op: Operation, rewriter: Rewriter) -> Value | None:
+    """The value where `op` stands: itself, or for a filled tile another that is filled there."""
+    if _defined_before(value, op):
+        return value
+    source = value.op
+    if source is None or source.defn not in (arith.const, shape.splat):
+        return None
+    if not all(_defined_before(operand, op) for operand in source.inputs):
+        return None
+    return rewriter.build(op, source.defn, *source.inputs, **source.attributes)
 
 
 def _defined_before(value: Value, op: Operation) -> bool:

@@ -1,0 +1,81 @@
+"""What a kernel sees of the modules around it, watched, since it may change between launches.
+
+A compiled kernel holds the values that globals and closures had when it was compiled. They are
+compared by identity before each launch, which costs little: most kernels see the language alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+from tile.frontend.source import DeviceFunction
+
+Watch = tuple[dict[str, Any], str, object]
+
+ABSENT = object()
+
+
+class Captures:
+    """The names that a function and all it calls use from outside, and what they stood for."""
+
+    def __init__(self, function: DeviceFunction) -> None:
+        self._names: list[Watch] = []
+        self._cells: list[tuple[CellType, object]] = []
+        self._seen: set[DeviceFunction] = set()
+        self._visit(function)
+
+    def current(self) -> bool:
+        """Whether every name still stands for the same object."""
+        return all(names.get(name) is value for names, name, value in self._names) and all(
+            _contents(cell) is value for cell, value in self._cells
+        )
+
+    def _visit(self, function: DeviceFunction) -> None:
+        if function in self._seen:
+            return
+        self._seen.add(function)
+        fn = function.fn
+        used = set(_names(fn.__code__))
+        for cell in fn.__closure__ or ():
+            self._cells.append((cell, _contents(cell)))
+            self._follow(_contents(cell), used)
+        for name in sorted(used & fn.__globals__.keys()):
+            self._watch(fn.__globals__, name, used)
+
+    def _watch(self, names: dict[str, Any], name: str, used: set[str]) -> None:
+        value = names[name]
+        if not _is_fixed(value):
+            self._names.append((names, name, value))
+            self._follow(value, used)
+
+    def _follow(self, value: object, used: set[str]) -> None:
+        """Watch what is reached through a value: what a function uses, or a module holds."""
+        if isinstance(value, DeviceFunction):
+            self._visit(value)
+        elif isinstance(value, ModuleType) and not _is_fixed(value):
+            for name in sorted(used & vars(value).keys()):
+                held = vars(value)[name]
+                if not isinstance(held, ModuleType | FunctionType):
+                    self._watch(vars(value), name, used)
+
+
+def _is_fixed(value: object) -> bool:
+    """Whether a name that stands for this is taken never to change: the language, some modules."""
+    name = value.__name__ if isinstance(value, ModuleType) else ""
+    return name.partition(".")[0] in ("tile", "math", "numpy", "torch")
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _contents(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing was bound to the name yet
+        return ABSENT
