@@ -65,7 +65,7 @@ class Config:
     chunk_bytes = Variable(
         "TILE_INTERP_CHUNK",
         int,
-        1 << 19,
+        1 << 21,
         "bytes of one tile value over a chunk of programs (interp)",
     )
     print_after = Variable(

@@ -34,7 +34,7 @@ class Run:
     see: Callable[[Value, Array], None]
     program: tuple[int, int, int] = (0, 0, 0)
     use: Callable[[Operation, int, Array], None] = lambda op, index, array: None
-    overflowed: bool = False
+    undefined: bool = False
     known: dict[Value, Array] = field(default_factory=dict)
 
     def function(self, function: Function, arguments: Sequence[Any]) -> list[Array]:
@@ -100,12 +100,14 @@ class Run:
         raise AssertionError("the loop does not end")
 
     def watch(self, op: Operation, arrays: list[Array]) -> None:
-        """Note whether signed arithmetic wrapped."""
+        """Note whether signed arithmetic wrapped, or something was divided by zero."""
+        if op.name in ("div", "rem"):
+            self.undefined |= not np.all(arrays[1])
         exact = EXACT.get(op.name)
         element = op.result.type.element if op.results else None
         if exact is None or not isinstance(element, Scalar) or not element.is_int_signed():
             return
         numbers = exact(*(array.astype(object) for array in arrays))
         inside = (numbers >= element.min_value) & (numbers <= element.max_value)
-        self.overflowed |= not np.all(inside)
+        self.undefined |= not np.all(inside)
 

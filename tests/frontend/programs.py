@@ -1,7 +1,8 @@
 """Random structured programs as Python text: every nesting of `if`, loops and exits.
 
 All values are small integers. A program keeps to names that surely have a value where it reads them, as
-Python sees it: those of one branch where the other has left, for instance. Loops end by counting.
+Python sees it: those of one branch where the other has left, for instance. A *loose* program does not: it
+may read a name that some path to there did not assign. Loops end by counting.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Writer:
     draw: st.DrawFn
     helper: bool = False  # returns an integer, and neither stores nor has a flag
     callee: str | None = None
+    loose: bool = False
     lines: list[str] = field(default_factory=list)
     fresh: int = 0
     budget: int = 22
@@ -124,8 +126,8 @@ class Writer:
             self.put(depth, f"elif {self.condition(names)}:")
             middle = self.block(depth + 1, names, loop)
             self.put(depth, "else:")
-            orelse = meet(middle, self.block(depth + 1, names, loop))
-        return meet(then, orelse)
+            orelse = self.meet(middle, self.block(depth + 1, names, loop))
+        return self.meet(then, orelse)
 
     def for_(self, depth: int, names: frozenset[str], loop: str | None) -> frozenset[str]:
         index = self.name("i")
@@ -138,23 +140,23 @@ class Writer:
             f"4, {self.atom(names)} & 3, -2",
         )
         self.put(depth, f"for {index} in {self.pick('range', 'tl.range')}({bounds}):")
-        self.block(depth + 1, names | {index}, "for")
-        return names
+        inside = self.block(depth + 1, names | {index}, "for")
+        return self.after_loop(names, inside)
 
     def static_(self, depth: int, names: frozenset[str], loop: str | None) -> frozenset[str]:
         index = self.name("k")
         over = self.pick("tl.static_range(3)", "tl.static_range(1, 3)", "(2, 5)", "tl.static_range(0)")
         self.put(depth, f"for {index} in {over}:")
-        self.block(depth + 1, names | {index}, "static")
-        return names
+        inside = self.block(depth + 1, names | {index}, "static")
+        return self.after_loop(names, inside)
 
     def while_(self, depth: int, names: frozenset[str], loop: str | None) -> frozenset[str]:
         count = self.name("n")
         self.put(depth, f"{count} = 0")
         self.put(depth, f"while {count} < {self.number(0, 4)} and ({self.condition(names)}):")
         self.put(depth + 1, f"{count} += 1")
-        self.block(depth + 1, names | {count}, "while")
-        return names | {count}
+        inside = self.block(depth + 1, names | {count}, "while")
+        return self.after_loop(names | {count}, inside)
 
     def forever_(
         self, depth: int, names: frozenset[str], loop: str | None
@@ -168,24 +170,30 @@ class Writer:
         self.put(depth + 1, f"if {count} >= {self.number(0, 3)}:")
         self.put(depth + 2, leave)
         self.put(depth + 1, f"{count} += 1")
-        self.block(depth + 1, names | {count}, "while")
-        return names | {count}
+        inside = self.block(depth + 1, names | {count}, "while")
+        return self.after_loop(names | {count}, inside)
+
+    def after_loop(
+        self, names: frozenset[str], inside: frozenset[str] | None
+    ) -> frozenset[str]:
+        return names | inside if self.loose and inside is not LEFT else names
+
+    def meet(self, a: frozenset[str] | None, b: frozenset[str] | None) -> frozenset[str] | None:
+        """The names defined where two paths meet."""
+        if a is LEFT or b is LEFT:
+            return a if b is LEFT else b
+        return a | b if self.loose else a & b
 
     def name(self, letter: str) -> str:
         self.fresh += 1
         return f"{letter}{self.fresh}"
 
 
-def meet(a: frozenset[str] | None, b: frozenset[str] | None) -> frozenset[str] | None:
-    """The names defined where two paths meet."""
-    if a is LEFT or b is LEFT:
-        return a if b is LEFT else b
-    return a & b
-
-
-def write(draw: st.DrawFn, name: str, *, helper: bool, callee: str | None) -> str:
+def write(
+    draw: st.DrawFn, name: str, *, helper: bool, callee: str | None, loose: bool = False
+) -> str:
     """One function of three integers; a kernel has `out` and a flag besides."""
-    writer = Writer(draw, helper=helper, callee=callee, budget=8 if helper else 22)
+    writer = Writer(draw, helper=helper, callee=callee, loose=loose, budget=8 if helper else 22)
     parameters = [*ARGUMENTS] if helper else ["out", *ARGUMENTS, "FLAG: tl.constexpr"]
     writer.put(0, f"def {name}({', '.join(parameters)}):")
     for number, argument in enumerate(ARGUMENTS):
@@ -211,3 +219,9 @@ def programs(draw: st.DrawFn) -> str:
     helper = write(draw, "helper", helper=True, callee=None)
     kernel = write(draw, "kernel", helper=False, callee="helper")
     return f"{helper}\n\n\n{kernel}\n"
+
+
+@st.composite
+def loose_programs(draw: st.DrawFn) -> str:
+    """The text of a kernel that may read names which have no value."""
+    return write(draw, "kernel", helper=False, callee=None, loose=True) + "\n"

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tile.language as tl
-from tests.frontend.programs import programs
+from tests.frontend.programs import loose_programs, programs
 from tests.frontend.scalar_machine import ScalarMachine
+from tile.errors import CompilationError
 from tile.frontend.compile import compile_function
 from tile.frontend.source import DeviceFunction
 from tile.ir.core import Module
@@ -75,4 +76,16 @@ def check(text: str, run: Callable[[Module, tuple[int, ...]], Log]) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_random_programs_do_as_python_does(text: str) -> None:
+    check(text, machine_log)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(loose_programs())
+def test_what_is_accepted_never_reads_a_name_without_a_value(text: str) -> None:
+    try:
+        compiled(text, True), compiled(text, False)
+    except CompilationError as error:
+        assert "may have no value" in error.message or "has no value" in error.message
+        assert error.loc is not None
+        return
     check(text, machine_log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
 import math
@@ -563,6 +564,15 @@ def test_functions_at_the_ends(ty: Scalar) -> None:
         assert_same(getattr(numerics, name)(x), array(want, ty), x)
 
 
+def test_erf_of_f32_is_almost_correctly_rounded() -> None:
+    rng = np.random.default_rng(12)
+    x = np.concatenate([rng.uniform(0, 4.5, 20_000), np.exp(rng.uniform(-80, 0, 2000))])
+    x = x.astype(np.float32)
+    exact = np.array([math.erf(value) for value in x.astype(float).tolist()])
+    error = np.abs(numerics.erf(x).astype(float) - exact) / np.spacing(exact.astype(np.float32))
+    assert error.max() < 0.56
+
+
 @by_name((types.F32, types.F64))
 def test_erf_is_odd_monotone_and_the_same_in_blocks(ty: Scalar) -> None:
     x = numerics.cast(np.linspace(-7, 7, 40_000), ty)
@@ -626,6 +636,18 @@ def test_narrow_floats_widen_exactly_and_come_back(ty: Scalar) -> None:
     back = array([saturated(value, ty) for value in x.astype(float).tolist()], ty)
     assert_same(numerics.cast(wide, ty), back, x)
     assert_same(numerics.cast(numerics.cast(x, types.F64), ty), back, x)
+
+
+@by_name((*types.FP8, types.F16, types.BF16))
+def test_a_lone_special_value_widens_in_a_long_array(ty: Scalar) -> None:
+    for bits in (*special_bits(ty), *bits_of(array([math.inf, -math.inf, math.nan], ty)).tolist()):
+        x = array(np.ones((4, 4096)), ty).copy()
+        bits_of(x)[2, 7] = bits
+        want = np.ones(x.shape, np.float32)
+        want[2, 7] = float(x[2, 7])
+        assert_same(numerics.widen(x), want)
+        assert_same(numerics.widen(x[:, ::2]), want[:, ::2])
+        assert_same(numerics.widen(x[:, 1::2]), want[:, 1::2])
 
 
 @by_name((types.F16, types.BF16))
@@ -1057,6 +1079,20 @@ def test_elementwise_operations_broadcast_and_keep_dtypes(name: str) -> None:
         single = apply(*(x[0, 0, 0] for x in full))
         assert single.dtype == whole.dtype
         assert_same(np.asarray(single)[None], whole[0, 0, :1])
+
+
+def test_choices_may_be_string_enumerations() -> None:
+    class Kind(enum.StrEnum):
+        SUM = "sum"
+        LT = "lt"
+        RTZ = "rtz"
+        IEEE = "ieee"
+
+    x = array([[1.0, 2.0]], types.F32)
+    assert numerics.reduce(x, Kind.SUM, -1).tolist() == [3]
+    assert numerics.cmp(x, x, Kind.LT).tolist() == [[False, False]]
+    assert numerics.cast(x, types.F16, Kind.RTZ).tolist() == [[1, 2]]
+    assert numerics.dot(x[None], x[None].swapaxes(-1, -2), None, Kind.IEEE).tolist() == [[[5]]]
 
 
 def one(ty: Scalar) -> Array:

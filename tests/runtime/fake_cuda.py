@@ -35,6 +35,11 @@ class CudaArray:
         return self._array.copy(order="C")
 
     def set(self, values: np.ndarray) -> None:
+        assert self._array.flags.c_contiguous, "cannot set a strided array"
+        self[(slice(None),) * values.ndim] = values
+
+    def __setitem__(self, index: object, values: np.ndarray) -> None:
+        assert index == (slice(None),) * values.ndim
         assert values.flags.c_contiguous
         assert values.shape == self._array.shape
         self._array[...] = values

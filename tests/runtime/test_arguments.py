@@ -75,8 +75,11 @@ def test_other_arrays_share_their_memory(wrap) -> None:
     array = np.arange(12, dtype=np.float32)
     view = adapt(wrap(array), LABEL)
     assert type(view) is np.ndarray
-    view[3] = 99
-    assert array[3] == 99
+    assert (
+        view.flags.writeable or wrap is DLPack
+    )  # before version 2.1, NumPy takes all for read-only
+    array[3] = 99
+    assert view[3] == 99
 
 
 def test_subclasses_share_their_memory(tmp_path) -> None:

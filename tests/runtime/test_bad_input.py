@@ -93,6 +93,25 @@ def test_arguments_of_a_wrong_value(launch, words: str) -> None:
     refuse(ValueError, launch)
 
 
+def test_what_a_faulty_kernel_was_compiled_for() -> None:
+    refuse(
+        tile.errors.CompilationError,
+        lambda x, y, out: add[1,](x, y.astype(np.int8), None, 1, BLOCK=64),
+        "`+` is not defined on None",
+        "tl.store(out_ptr + offsets",
+        "note: compiling add(x_ptr: *fp32:16, y_ptr: *i8:16, out_ptr=None, n=1, BLOCK=64) for",
+    )
+
+
+def test_a_tile_size_that_is_no_power_of_two() -> None:
+    refuse(
+        tile.errors.CompilationError,
+        lambda x, y, out: add[1,](x, y, out, 64, BLOCK=48),
+        "powers of two, and 48 is not; the nearest are 32 or 64",
+        "tl.arange(0, BLOCK)",
+    )
+
+
 def read_only(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
@@ -185,6 +204,19 @@ def test_jit_of_what_is_no_function(thing) -> None:
         return
     with pytest.raises(ArgumentTypeError):
         tile.jit(thing)
+
+
+@tile.jit
+def badly_named(out_ptr, grid):
+    tl.store(out_ptr, grid)
+
+
+def test_a_parameter_named_like_what_launches_take() -> None:
+    refuse(
+        ArgumentTypeError,
+        lambda x, y, out: badly_named[1,](out, 3),
+        "its parameter 'grid' has a name that launches use themselves (grid, warmup)",
+    )
 
 
 def test_a_kernel_whose_source_cannot_be_read() -> None:

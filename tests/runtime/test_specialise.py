@@ -192,7 +192,9 @@ def test_a_dtype_and_a_numpy_class_are_constants() -> None:
     assert constant(np.float32, "x") is np.float32
 
 
-@pytest.mark.parametrize("value", [np.zeros(3), np.zeros(()), tile.pointers([np.zeros(3)])])
+@pytest.mark.parametrize(
+    "value", [np.zeros(3), np.zeros(()), np.longdouble(1), tile.pointers([np.zeros(3)])]
+)
 def test_an_array_is_no_constant(value) -> None:
     with pytest.raises(
         ArgumentTypeError, match=r"argument 'B' of f\(\) is a tl.constexpr, .* an array"

@@ -93,6 +93,8 @@ def test_torch_sizes_are_tuples() -> None:
         (lambda: torch.complex64, "complex numbers"),
         (lambda: torch.quint8, "dtype torch.quint8, on which kernels cannot work"),
         (lambda: torch.quint8, LABEL),
+        (lambda: torch.device("cpu"), "is of type device; a kernel takes arrays"),
+        (lambda: torch.nn.ReLU(), "is of type ReLU; a kernel takes arrays"),
     ],
 )
 def test_torch_refusals(make, words: str) -> None:

@@ -19,8 +19,8 @@ from tile.language.tensor import Tensor
 def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False) -> None:
     """Let a target stand for a value.
 
-    A number becomes a runtime constant of the first type that holds it, or if `weak` stays a number.
-    """
+    A number becomes a runtime constant of the first type that holds it, or if `weak` stays a
+    number."""
     if isinstance(target, ast.Name):
         if is_number(value) and not weak:
             value = promote.to_tensor(low.build, value)
@@ -30,7 +30,8 @@ def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False
     elif isinstance(target, ast.Subscript):
         low.fail(
             target,
-            "elements cannot be assigned; make a new tile with tl.where, or write to memory with tl.store",
+            "elements cannot be assigned; make a new tile with tl.where, or write to memory with "
+            "tl.store",
         )
     else:
         low.fail(target, "cannot assign to this; only names and tuples of names take values")
@@ -39,7 +40,9 @@ def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False
 def unpack(low: Lowering, target: ast.Tuple | ast.List, value: object, weak: bool) -> None:
     for item in target.elts:
         if isinstance(item, ast.Starred):
-            low.fail(item, "`*` among the targets of an assignment is not supported; name each item")
+            low.fail(
+                item, "`*` among the targets of an assignment is not supported; name each item"
+            )
     if not isinstance(value, tuple):
         low.fail(target, f"only a tuple can be unpacked, not {describe(value)}")
     if len(value) != len(target.elts):
@@ -60,7 +63,8 @@ def augmented(low: Lowering, node: ast.AugAssign) -> None:
 
 
 def annotated(low: Lowering, node: ast.AnnAssign) -> None:
-    """`x: tl.constexpr = 3` keeps a value known at compile time; no other annotation changes a value."""
+    """`x: tl.constexpr = 3` keeps a value known at compile time; no other annotation changes a
+    value."""
     if node.value is None:
         return
     value = low.expression(node.value)
@@ -92,9 +96,13 @@ def check_annotation(low: Lowering, node: ast.AnnAssign, name: str) -> None:
         return
     bound = low.scope[name]
     assert isinstance(bound, Binding)
-    if isinstance(wanted, Scalar) and isinstance(bound.value, Tensor) and bound.value.dtype != wanted:
+    if (
+        isinstance(wanted, Scalar)
+        and isinstance(bound.value, Tensor)
+        and bound.value.dtype != wanted
+    ):
         low.fail(
             node.annotation,
-            f"`{name}` is annotated {spelled(wanted)} and its value is {describe(bound.value)}; an annotation "
-            f"does not convert, so write tl.cast(..., {spelled(wanted)})",
+            f"`{name}` is annotated {spelled(wanted)} and its value is {describe(bound.value)}; "
+            f"an annotation does not convert, so write tl.cast(..., {spelled(wanted)})",
         )

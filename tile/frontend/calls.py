@@ -35,7 +35,9 @@ def call(low: Lowering, node: ast.Call) -> object:
     kwargs: dict[str, object] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
-            low.fail(keyword.value, "`**` in a call is not supported; write the keyword arguments out")
+            low.fail(
+                keyword.value, "`**` in a call is not supported; write the keyword arguments out"
+            )
         kwargs[keyword.arg] = low.expression(keyword.value)
     low.at(node)
     if isinstance(function, DeviceFunction):
@@ -74,7 +76,8 @@ def apply(low: Lowering, function: Any, args: list[Any], kwargs: dict[str, Any])
 
 
 def evaluate(function: Any, args: list[Any], kwargs: dict[str, Any], *, known: bool) -> object:
-    """Call a Python function while the kernel is compiled; if `known`, of values that are known then."""
+    """Call a Python function while the kernel is compiled; if `known`, of values that are known
+    then."""
     name = getattr(function, "__name__", str(function))
     if known:
         what = f"what `{name}` takes"
@@ -100,7 +103,9 @@ def not_callable(function: object) -> CompilationError:
         return CompilationError(f"this is {describe(function)}, a value and not a function")
     if isinstance(function, Scalar):
         name = spelled(function)
-        return CompilationError(f"{name} is a type and not a function; to convert, write x.to({name})")
+        return CompilationError(
+            f"{name} is a type and not a function; to convert, write x.to({name})"
+        )
     return CompilationError(f"{describe(function)} cannot be called in a kernel")
 
 
@@ -128,7 +133,8 @@ def call_device(
 def bind(
     function: DeviceFunction, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> dict[str, object]:
-    """A value for every parameter, in order. Raises `CompilationError` where the arguments do not fit."""
+    """A value for every parameter, in order. Raises `CompilationError` where the arguments do not
+    fit."""
     parameters = function.parameters
     by_position = [p for p in parameters if p.kind is not p.kind.KEYWORD_ONLY]
     if len(args) > len(by_position):
@@ -157,7 +163,8 @@ def argument(function: DeviceFunction, parameter: Parameter, value: object) -> o
 
 def misfit(function: DeviceFunction, problem: str) -> CompilationError:
     return CompilationError(
-        f"`{function.name}` {problem}", notes=[f"it is {function.name}({spell(function.parameters)})"]
+        f"`{function.name}` {problem}",
+        notes=[f"it is {function.name}({spell(function.parameters)})"],
     )
 
 

@@ -1,9 +1,9 @@
 """What a kernel sees of the module around it.
 
-A kernel is compiled once for many launches, so of globals and closures it sees only what does not change:
-`tl.constexpr` values, types, modules, functions of the language, jitted functions, enumerations, and a few
-of Python's own functions. Anything else is refused, with the way to mend it.
-"""
+A kernel is compiled once for many launches, so of globals and closures it sees only what does not
+change: `tl.constexpr` values, types, modules, functions of the language, jitted functions,
+enumerations, and a few of Python's own functions. Anything else is refused, with the way to mend
+it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def admit(value: Any, name: str) -> Any:
         return value.value
     if isinstance(value, OBJECTS) or is_callable_now(value):
         return value
-    if isinstance(value, type) and (value.__module__.startswith("tile.") or issubclass(value, enum.Enum)):
+    if isinstance(value, type) and (
+        value.__module__.startswith("tile.") or issubclass(value, enum.Enum)
+    ):
         return value
     if isinstance(value, tuple):
         return tuple(admit(item, f"{name}[{index}]") for index, item in enumerate(value))
@@ -84,14 +86,16 @@ def is_callable_now(value: Any) -> bool:
     if isinstance(value, types.BuiltinFunctionType) and value.__module__ == math.__name__:
         return True
     owner = getattr(value, "__self__", None)
-    return isinstance(owner, Type | str | tuple | int | float) and not isinstance(owner, types.ModuleType)
+    return isinstance(owner, Type | str | tuple | int | float) and not isinstance(
+        owner, types.ModuleType
+    )
 
 
 def member(owner: Any, name: str) -> Any:
     """`owner.name` of a value known at compile time, as the kernel sees it.
 
-    Raises `AttributeError` where there is none and `CompilationError` where the kernel may not see it.
-    """
+    Raises `AttributeError` where there is none and `CompilationError` where the kernel may not see
+    it."""
     value = getattr(owner, name)
     if isinstance(owner, types.ModuleType):
         if owner is math and isinstance(value, float):
@@ -108,19 +112,20 @@ def _refusal(value: Any, name: str) -> str:
     kind = type(value).__name__
     if isinstance(value, types.FunctionType):
         return (
-            f"`{name}` is a plain Python function; decorate it with @tile.jit to compile it into the kernel, "
-            f"or with @tile.constexpr_function to call it while the kernel is compiled"
+            f"`{name}` is a plain Python function; decorate it with @tile.jit to compile it into "
+            "the kernel, or with @tile.constexpr_function to call it while the kernel is compiled"
         )
     if isinstance(value, TEXTUAL) or value is None:
         return (
-            f"`{name}` is a global variable of type {kind}, and a kernel sees only constants; define it as "
-            f"`{name.rpartition('.')[2]} = tl.constexpr({value!r})`, or pass it as an argument"
+            f"`{name}` is a global variable of type {kind}, and a kernel sees only constants; "
+            f"define it as `{name.rpartition('.')[2]} = tl.constexpr({value!r})`, or pass it as an "
+            "argument"
         )
     if callable(value):
         return f"`{name}`, {value!r}, cannot be called in a kernel"
     if hasattr(value, "__array_interface__") or hasattr(value, "data_ptr"):
         return f"`{name}` is an array outside the kernel; pass it as an argument"
     return (
-        f"`{name}` is a global variable of type {kind}, and a kernel sees only tl.constexpr values, types, "
-        f"modules and functions of the language; pass it as an argument"
+        f"`{name}` is a global variable of type {kind}, and a kernel sees only tl.constexpr "
+        "values, types, modules and functions of the language; pass it as an argument"
     )

@@ -1,9 +1,9 @@
 """The names that a loop carries from one turn to the next.
 
-A loop's body is compiled once, with an argument for every value of every name that it assigns and that is
-defined before (`LoopNames`). Its end tells what of that was needed (`Ends`): a value that comes back as it
-went in is not carried, and a name that is overwritten before it is read may even change its type.
-"""
+A loop's body is compiled once, with an argument for every value of every name that it assigns and
+that is defined before (`LoopNames`). Its end tells what of that was needed (`Ends`): a value that
+comes back as it went in is not carried, and a name that is overwritten before it is read may even
+change its type."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ INSIDE_LOOP = "only inside a loop, which may run no turn"
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """One name: its binding before the loop, the same with numbers made constants, and where the IR values
-    of that stand among all that the loop carries."""
+    """One name: its binding before the loop, the same with numbers made constants, and where the IR
+    values of that stand among all that the loop carries."""
 
     name: str
     before: Binding
@@ -48,8 +48,8 @@ class Carried:
 class LoopNames:
     """The names that a loop assigns and that have values before it.
 
-    `inits` are their IR values; `arguments` holds, for each region entered, those that stand for them.
-    """
+    `inits` are their IR values; `arguments` holds, for each region entered, those that stand for
+    them."""
 
     def __init__(self, low: Lowering, node: ast.For | ast.While) -> None:
         self.low = low
@@ -64,7 +64,7 @@ class LoopNames:
                 start = len(self.inits)
                 self.inits += leaves(init)
                 self.carried.append(Carried(name, entry, init, slice(start, len(self.inits))))
-        self.loop = Loop(frozenset(c.name for c in self.carried))
+        self.loop = Loop(frozenset(c.name for c in self.carried), low.loop)
 
     def region(self, block: Block, work: Callable[[], None]) -> Path:
         """Compile a region of the loop, the names standing for its arguments."""
@@ -87,9 +87,9 @@ class LoopNames:
 class Ends:
     """What the body of a loop made of the names.
 
-    `fillings` are the values that they take into the next turn. Those that are the arguments themselves
-    are taken out again by `prune`, once every use of an argument is an operand of some operation.
-    """
+    `fillings` are the values that they take into the next turn. Those that are the arguments
+    themselves are taken out again by `prune`, once every use of an argument is an operand of some
+    operation."""
 
     def __init__(self, names: LoopNames, body: Path) -> None:
         self.names = names
@@ -124,9 +124,8 @@ class Ends:
     def prune(self, end: Operation, offset: int) -> list[Value]:
         """Take out what is not carried; `end` yields the values from operand `offset` on.
 
-        The initial values of the rest. Raises `CompilationError` for a name that changes its type although
-        it is read in the next turn.
-        """
+        The initial values of the rest. Raises `CompilationError` for a name that changes its type
+        although it is read in the next turn."""
         arguments = self.names.arguments
         own = arguments[self.body.block]
         for c in self.names.carried:
@@ -159,7 +158,8 @@ class Ends:
             raise changed_type(c, self.conflicts[c.name])
 
     def leave(self, results: Sequence[Value]) -> None:
-        """Let the names stand for what the loop gives; `results` are those of the values still carried."""
+        """Let the names stand for what the loop gives; `results` are those of the values still
+        carried."""
         low = self.names.low
         final = list(self.names.inits)
         for k, result in zip(self.kept, results, strict=True):
@@ -169,7 +169,9 @@ class Ends:
             end = self.body.scope.get(c.name)
             if c.name in self.conflicts:
                 first = c.before
-                low.scope[c.name] = Conflict(first, end) if isinstance(end, Binding) else end or first
+                low.scope[c.name] = (
+                    Conflict(first, end) if isinstance(end, Binding) else end or first
+                )
             elif isinstance(end, Binding) and kept.intersection(range(c.span.start, c.span.stop)):
                 value = rebuild(c.init, final[c.span])
                 name_leaves(value, c.name)
@@ -192,17 +194,21 @@ def remove_arguments(block: Block, gone: set[Value]) -> None:
 
 
 def changed_type(c: Carried, end: Entry) -> CompilationError:
-    """The error for a carried name that has another type at the end of the body than before the loop."""
+    """The error for a carried name that has another type at the end of the body than before the
+    loop."""
     if isinstance(end, Conflict):
         end = end.second if same_types(end.first.value, c.init) else end.first
     if isinstance(end, Partial):
         return end.error(c.name, end.loc)
     before, after = describe(c.init), describe(end.value)
     return CompilationError(
-        f"`{c.name}` is {before} before the loop and {after} at the end of its body; a name that goes from "
-        f"one turn to the next must keep its type and shape",
+        f"`{c.name}` is {before} before the loop and {after} at the end of its body; a name that "
+        "goes from one turn to the next must keep its type and shape",
         loc=end.loc,
-        notes=[place(f"before the loop it is {before}", c.before.loc), remedy(c.name, c.init, end.value)],
+        notes=[
+            place(f"before the loop it is {before}", c.before.loc),
+            remedy(c.name, c.init, end.value),
+        ],
     )
 
 
@@ -213,7 +219,9 @@ def same_types(a: object, b: object) -> bool:
 def remedy(name: str, before: object, after: object) -> str:
     """What to write so that a carried name keeps its type."""
     if not isinstance(before, Tensor) or not isinstance(after, Tensor):
-        return "what is known only at compile time changes in tl.static_range, not in a loop that runs"
+        return (
+            "what is known only at compile time changes in tl.static_range, not in a loop that runs"
+        )
     if before.shape != after.shape:
         if after.dtype.is_ptr():
             return f"give `{name}` the shape {list(after.shape)} before the loop"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Hashable, Mapping
+from functools import partial
 from typing import Any
 
 from tile.errors import ArgumentTypeError, CompilationError, Loc, TileError
@@ -12,7 +12,15 @@ from tile.frontend.calls import plain
 from tile.frontend.scope import Binding, Scope, place
 from tile.frontend.source import DeviceFunction
 from tile.frontend.state import Lowering, Specialisation
-from tile.frontend.values import Runtime, describe, key_of, leaves, like, name_leaves, runtime_types, transform
+from tile.frontend.values import (
+    Runtime,
+    describe,
+    key_of,
+    leaves,
+    name_leaves,
+    runtime_types,
+    transform,
+)
 from tile.frontend.visitor import RULES
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Module
@@ -33,10 +41,10 @@ def compile_function(
     """Compile a kernel for argument types, to a module with it and the functions it calls.
 
     `arg_types` gives the scalar or pointer type of each runtime parameter, or a tuple of such for a
-    parameter that takes a tuple; anything else in such a tuple is a value known now. Items of tuples
-    become parameters `name.0`, `name.1`. `constexprs` gives the values of parameters that are known now;
-    a parameter in neither has its default. `divisible` says, by the name of a parameter of the IR, of
-    what its value is a multiple.
+    parameter that takes a tuple; anything else in such a tuple is a value known now. Items of
+    tuples become parameters `name.0`, `name.1`. `constexprs` gives the values of parameters that
+    are known now; a parameter in neither has its default. `divisible` says, by the name of a
+    parameter of the IR, of what its value is a multiple.
 
     Raises `CompilationError`, located, for a program that is not valid, and `ArgumentTypeError` for
     arguments that do not fit the parameters.
@@ -63,7 +71,8 @@ def kernel_arguments(
     for name in (*arg_types, *constexprs):
         if name not in known:
             raise ArgumentTypeError(
-                f"`{function.name}` has no parameter `{name}`{suggestion(name, known)}", loc=function.loc
+                f"`{function.name}` has no parameter `{name}`{suggestion(name, known)}",
+                loc=function.loc,
             )
     arguments: dict[str, object] = {}
     for parameter in function.parameters:
@@ -73,13 +82,15 @@ def kernel_arguments(
         elif name in arg_types:
             if parameter.is_constexpr:
                 raise ArgumentTypeError(
-                    f"`{name}` of `{function.name}` is tl.constexpr: it takes a value, not the type "
-                    f"{arg_types[name]}",
+                    f"`{name}` of `{function.name}` is tl.constexpr: it takes a value, not the "
+                    f"type {arg_types[name]}",
                     loc=function.loc,
                 )
-            arguments[name] = transform(arg_types[name], lambda ty, name=name: _runtime(name, ty))
+            arguments[name] = transform(arg_types[name], partial(_runtime, name))
         elif parameter.required:
-            raise ArgumentTypeError(f"`{function.name}` needs an argument for `{name}`", loc=function.loc)
+            raise ArgumentTypeError(
+                f"`{function.name}` needs an argument for `{name}`", loc=function.loc
+            )
         else:
             arguments[name] = plain(parameter.default)
     return arguments
@@ -89,7 +100,9 @@ def _runtime(name: str, leaf: object) -> object:
     if not isinstance(leaf, Type):
         return plain(leaf)
     if not isinstance(leaf, Scalar | Pointer):
-        raise ArgumentTypeError(f"a kernel takes scalars and pointers, and `{name}` is of type {leaf}")
+        raise ArgumentTypeError(
+            f"a kernel takes scalars and pointers, and `{name}` is of type {leaf}"
+        )
     return Runtime(leaf)
 
 
@@ -167,7 +180,8 @@ class ModuleSession:
 
 
 def parameters(function: DeviceFunction, arguments: Mapping[str, object], ir: Function) -> Scope:
-    """The names of the parameters, those of runtime values standing for the function's arguments."""
+    """The names of the parameters, those of runtime values standing for the function's
+    arguments."""
     source = function.source
     nodes = source.node.args
     places = {arg.arg: arg for arg in (*nodes.posonlyargs, *nodes.args, *nodes.kwonlyargs)}
@@ -192,8 +206,8 @@ def returned(low: Lowering) -> object:
     value = flow.result.value
     if flow.returned is not True and value is not None:
         raise CompilationError(
-            f"`{low.function.name}` returns {describe(value)} here, but other paths reach its end without a "
-            f"`return`; all paths must return one type",
+            f"`{low.function.name}` returns {describe(value)} here, but other paths reach its end "
+            "without a `return`; all paths must return one type",
             loc=flow.result.loc,
             notes=[place("the function is", low.function.loc)],
         )
@@ -219,5 +233,6 @@ def mangle(arguments: Mapping[str, object]) -> str:
 def recursion(cycle: list[DeviceFunction], call: Loc) -> CompilationError:
     names = " -> ".join(f.name for f in cycle)
     return CompilationError(
-        f"`{cycle[0].name}` calls itself ({names}); recursion is not supported, write a loop", loc=call
+        f"`{cycle[0].name}` calls itself ({names}); recursion is not supported, write a loop",
+        loc=call,
     )

@@ -16,9 +16,8 @@ from tile.language.tensor import Tensor
 def truth(low: Lowering, node: ast.expr, statement: str) -> Flag:
     """The condition of an `if` or `while`.
 
-    What is known now decides now, a scalar that is a constant as well. Raises `CompilationError` for a
-    tile and for a pointer.
-    """
+    What is known now decides now, a scalar that is a constant as well. Raises `CompilationError`
+    for a tile and for a pointer."""
     value = low.expression(node)
     if isinstance(value, iterators.condition):
         value = value.condition
@@ -43,8 +42,8 @@ def _runtime(low: Lowering, node: ast.expr, value: Tensor, statement: str) -> Fl
         )
     if isinstance(value.dtype, Pointer):
         raise CompilationError(
-            f"`{statement}` takes a number as its condition, not the pointer {value.type}; to ask whether it "
-            f"is null write ptr.to(tl.int64) != 0",
+            f"`{statement}` takes a number as its condition, not the pointer {value.type}; to ask "
+            "whether it is null write ptr.to(tl.int64) != 0",
             loc=loc,
         )
     if value.dtype == I1:

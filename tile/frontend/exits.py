@@ -1,8 +1,8 @@
 """Where paths meet: names and exits of two branches become the results of one `if`.
 
-`break`, `continue` and `return` never reach the IR. A branch that surely takes one has nothing after it,
-so the statements that follow go into the other branch (`if_else`); where a branch only may take one, it
-sets a flag, and what follows is put under an `if` on that flag (`guard`).
+`break`, `continue` and `return` never reach the IR. A branch that surely takes one has nothing
+after it, so the statements that follow go into the other branch (`if_else`); where a branch only
+may take one, it sets a flag, and what follows is put under an `if` on that flag (`guard`).
 
     if x > 0:              if %c {
         return                 yield
@@ -35,7 +35,8 @@ from tile.ir.types import I1
 def if_else(
     low: Lowering, node: ast.If, condition: Value, rest: Sequence[ast.stmt], tail: Tail
 ) -> bool:
-    """Compile an `if` on a run-time condition; whether it took the `rest` of the statements with it."""
+    """Compile an `if` on a run-time condition; whether it took the `rest` of the statements with
+    it."""
     inner = None if rest else tail
     loc = low.loc(node.test)
     first = low.branch(lambda: low.body(node.body, inner))
@@ -137,7 +138,8 @@ class _Meeting:
     def entry(self, name: str, a: Entry | None, b: Entry | None) -> Entry | None:
         """What a name stands for after two branches that left it different."""
         read_a, read_b = self.reads(name, self.first), self.reads(name, self.second)
-        if not read_a and not read_b:
+        loop = self.low.loop
+        if not (read_a or read_b or (loop is not None and loop.tested(name))):
             return None
         if isinstance(a, Binding) and isinstance(b, Binding):
             met = self.both(a, b, self.low.scope.get(name))
@@ -168,7 +170,7 @@ class _Meeting:
 
     def both(self, a: Binding, b: Binding, before: Entry | None) -> Entry:
         try:
-            value = self.slots.unify(a.value, b.value, choose=False)
+            value = self.slots.unify(a.value, b.value)
         except MismatchError:
             return Conflict(a, b)
         return Binding(value, b.loc if before is a else a.loc, a.doubtful or b.doubtful)
@@ -181,7 +183,7 @@ class _Meeting:
         if b is None or self.second.flow.returned is False:
             return Binding(self.slots.one_sided(a.value, first=True), a.loc)
         try:
-            return Binding(self.slots.unify(a.value, b.value, choose=True), a.loc)
+            return Binding(self.slots.unify(a.value, b.value), a.loc)
         except MismatchError:
             raise different_results(self.low.function.name, a, b) from None
 
@@ -211,8 +213,8 @@ class _Meeting:
 def different_results(function: str, a: Binding, b: Binding) -> CompilationError:
     """The error for a function whose paths return different types."""
     return CompilationError(
-        f"`{function}` returns {describe(b.value)} here and {describe(a.value)} on another path; all paths "
-        f"must return one type",
+        f"`{function}` returns {describe(b.value)} here and {describe(a.value)} on another path; "
+        "all paths must return one type",
         loc=b.loc,
         notes=[place(f"it returns {describe(a.value)}", a.loc)],
     )

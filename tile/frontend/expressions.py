@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -118,7 +118,9 @@ def compare_two(low: Lowering, op: ast.cmpop, a: object, b: object) -> object:
 def contains(item: object, container: Any) -> bool:
     """`item in container`, of values known at compile time."""
     if leaves((item, container)):
-        raise CompilationError("`in` is for values known when the kernel is compiled; compare with `==`")
+        raise CompilationError(
+            "`in` is for values known when the kernel is compiled; compare with `==`"
+        )
     try:
         return bool(item in container)
     except TypeError as error:
@@ -155,10 +157,12 @@ def choice(low: Lowering, node: ast.IfExp) -> object:
     first, second = side(node.body), side(node.orelse)
     slots = Slots()
     try:
-        value = slots.unify(*sides, choose=True)
+        value = slots.unify(*sides)
     except MismatchError:
         a, b = map(describe, sides)
-        low.fail(node, f"this is {a} if the condition holds and {b} if not; both must be of one type")
+        low.fail(
+            node, f"this is {a} if the condition holds and {b} if not; both must be of one type"
+        )
     values = emit_if(low, condition, first.block, second.block, slots, low.loc(node))
     return resolve(value, values)
 
@@ -206,7 +210,7 @@ def text(low: Lowering, node: ast.JoinedStr) -> object:
 
 def formatted(low: Lowering, node: ast.FormattedValue) -> str:
     value = low.expression(node.value)
-    shown = {ord("s"): str, ord("r"): repr, ord("a"): ascii}.get(node.conversion, lambda x: x)(value)
+    shown = CONVERSIONS[node.conversion](value) if node.conversion in CONVERSIONS else value
     form = "" if node.format_spec is None else str(low.expression(node.format_spec))
     try:
         return format(shown, form)
@@ -223,7 +227,14 @@ def refused(message: str) -> Expression:
     return rule
 
 
-COMPREHENSION = "comprehensions are not supported in a kernel; write a loop, or the elements one by one"
+CONVERSIONS: Mapping[int, Callable[[object], str]] = {
+    ord("s"): str,
+    ord("r"): repr,
+    ord("a"): ascii,
+}
+COMPREHENSION = (
+    "comprehensions are not supported in a kernel; write a loop, or the elements one by one"
+)
 
 EXPRESSIONS: Mapping[type[ast.expr], Expression] = {
     ast.Attribute: attribute,
@@ -244,12 +255,20 @@ EXPRESSIONS: Mapping[type[ast.expr], Expression] = {
     ast.Dict: refused("dictionaries are not supported in a kernel; use names, or a tuple"),
     ast.DictComp: refused(COMPREHENSION),
     ast.GeneratorExp: refused(COMPREHENSION),
-    ast.Lambda: refused("`lambda` is not supported in a kernel; write a function with @tile.jit outside"),
+    ast.Lambda: refused(
+        "`lambda` is not supported in a kernel; write a function with @tile.jit outside"
+    ),
     ast.ListComp: refused(COMPREHENSION),
-    ast.NamedExpr: refused("`:=` is not supported in a kernel; assign in a statement of its own before"),
+    ast.NamedExpr: refused(
+        "`:=` is not supported in a kernel; assign in a statement of its own before"
+    ),
     ast.Set: refused("sets are not supported in a kernel; use a tuple"),
     ast.SetComp: refused(COMPREHENSION),
-    ast.Starred: refused("`*` is supported only among the arguments of a call and the items of a tuple"),
+    ast.Starred: refused(
+        "`*` is supported only among the arguments of a call and the items of a tuple"
+    ),
     ast.Yield: refused("`yield` is not supported in a kernel; store results with tl.store"),
-    ast.YieldFrom: refused("`yield from` is not supported in a kernel; store results with tl.store"),
+    ast.YieldFrom: refused(
+        "`yield from` is not supported in a kernel; store results with tl.store"
+    ),
 }

@@ -1,4 +1,5 @@
-"""What `for` runs over: integers counted by the compiled kernel, or values known while it is compiled."""
+"""What `for` runs over: integers counted by the compiled kernel, or values known while it is
+compiled."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def for_(low: Lowering, node: ast.For) -> None:
     elif not isinstance(over, iterators.range):
         low.fail(
             node.iter,
-            f"`for` runs over range, tl.range, tl.static_range or a tuple, not over {describe(over)}",
+            "`for` runs over range, tl.range, tl.static_range or a tuple, not over "
+            f"{describe(over)}",
         )
     elif not isinstance(node.target, ast.Name):
         low.fail(node.target, "a loop over a range counts one name")
@@ -70,7 +72,8 @@ def limit(low: Lowering, node: ast.expr, value: Any) -> Tensor | int:
 
 
 def count_type(limits: Sequence[Tensor | int]) -> Scalar:
-    """The integer type a loop counts in: that of its limits, or a wider one that holds the numbers too."""
+    """The integer type a loop counts in: that of its limits, or a wider one that holds the numbers
+    too."""
     ty: Scalar | None = None
     for x in limits:
         if isinstance(x, Tensor):
@@ -88,7 +91,7 @@ def count_type(limits: Sequence[Tensor | int]) -> Scalar:
 
 def unroll(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
     """Compile the body once for each value, one after the other."""
-    outer, low.loop = low.loop, Loop(None)
+    outer, low.loop = low.loop, Loop(None, low.loop)
     try:
         turns(low, node, values)
         returned = low.flow.returned

@@ -1,7 +1,7 @@
 """`for` and `while` as operations.
 
-Where the body may `break` or `return`, a flag is carried as well, and a `for` becomes a `while` that looks
-at the flag:
+Where the body may `break` or `return`, a flag is carried as well, and a `for` becomes a `while`
+that looks at the flag:
 
     for i in range(n):         %r... = while iter(%i = %c0, %x = %x0, %stop = %false) : i32, f32, i1 {
         x = f(x)                 %in = cmp %i, %n {predicate = lt} : i1
@@ -109,7 +109,10 @@ def repeated(low: Lowering, node: ast.While) -> None:
         return
     path = names.region(body, lambda: low.body(node.body, names.loop.names))
     if condition[0] is True and path.flow.left is False:
-        low.fail(node.test, "this loop never ends: its condition is true and it has no `break` or `return`")
+        low.fail(
+            node.test,
+            "this loop never ends: its condition is true and it has no `break` or `return`",
+        )
     low.build.loc = loc
     _emit_while(low, Ends(names, path), test, condition[0], [], loc)
 
@@ -144,12 +147,12 @@ def _emit_while(
 
 
 class Exits:
-    """What a loop carries because its body may leave it: whether it did, whether by `return`, and with
-    what result of the function."""
+    """What a loop carries because its body may leave it: whether it did, whether by `return`, and
+    with what result of the function."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self.flags = [] if flow.left is False else [flow.left]
+        self.flags: list[Flag] = [] if flow.left is False else [flow.left]
         if flow.returned not in (False, flow.left):
             self.flags.append(flow.returned)
         self.result = flow.result if flow.returned is not False else None
@@ -183,8 +186,8 @@ class Exits:
 def finish_test(build: Builder, test: Block, condition: Flag, stop: Value | None) -> None:
     """End the test of a `while`: another turn if the condition holds and the loop was not left.
 
-    What the condition reads from memory may be there no longer after an exit, so it is not evaluated then.
-    """
+    What the condition reads from memory may be there no longer after an exit, so it is not
+    evaluated then."""
     if stop is None:
         build.op(control.condition, materialise(build, condition, I1))
     elif condition is True:

@@ -13,21 +13,30 @@ from tile.frontend.values import describe
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Loop:
-    """A loop being compiled; `names` are those that go on into its next iteration, None for all of them."""
+    """A loop being compiled, and the one around it.
+
+    `names` are those that go on into its next iteration; None for all of them, in a loop that is
+    unrolled."""
 
     names: frozenset[str] | None
+    outer: Loop | None
 
     def carries(self, name: str) -> bool:
         return self.names is None or name in self.names
+
+    def tested(self, name: str) -> bool:
+        """Whether the condition of a loop around may look at the name, even after the loop was
+        left."""
+        own = self.names is not None and name in self.names
+        return own or (self.outer is not None and self.outer.tested(name))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Binding:
     """What a name stands for, and where it was assigned.
 
-    A path that left the rest of an iteration of the `doubtful` loop did not assign it: the name may be
-    used as long as only paths that stayed can come here.
-    """
+    A path that left the rest of an iteration of the `doubtful` loop did not assign it: the name may
+    be used as long as only paths that stayed can come here."""
 
     value: object
     loc: Loc
@@ -62,8 +71,8 @@ class Conflict:
     def error(self, name: str, loc: Loc) -> CompilationError:
         a, b = self.first, self.second
         error = CompilationError(
-            f"`{name}` is {describe(a.value)} on one path to here and {describe(b.value)} on another; it must "
-            f"be of one type on all paths",
+            f"`{name}` is {describe(a.value)} on one path to here and {describe(b.value)} on "
+            "another; it must be of one type on all paths",
             loc=loc,
             notes=[place(describe(x.value), x.loc) for x in (a, b)],
         )

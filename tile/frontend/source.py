@@ -1,4 +1,5 @@
-"""What the frontend knows of a jitted Python function: its parameters, and its text as an AST with places."""
+"""What the frontend knows of a jitted Python function: its parameters, and its text as an AST with
+places."""
 
 from __future__ import annotations
 
@@ -36,9 +37,8 @@ class Parameter:
 class Source:
     """The text of a function with its AST.
 
-    `shift` is what to add to a line number of the AST for one of the file; `lines` are the file's, from
-    line 1 + `shift` on.
-    """
+    `shift` is what to add to a line number of the AST for one of the file; `lines` are the file's,
+    from line 1 + `shift` on."""
 
     file: str
     text: str
@@ -63,7 +63,8 @@ class Source:
         return Loc(self.file, node.lineno + self.shift, column, end, function)
 
     def assigned_in(self, node: ast.For | ast.While | ast.FunctionDef) -> dict[str, ast.Name]:
-        """The names that a loop or the function assigns anywhere inside, each with where it does so first."""
+        """The names that a loop or the function assigns anywhere inside, each with where it does so
+        first."""
         names = self.assigned.get(node)
         if names is None:
             names = self.assigned[node] = {}
@@ -78,9 +79,8 @@ class Source:
 class DeviceFunction:
     """A Python function to be compiled; a kernel, or what a kernel calls.
 
-    `noinline` asks that calls of it stay calls. Raises `ArgumentTypeError` for what is no plain function;
-    its source is read when it is first asked for, and refused then if it cannot be.
-    """
+    `noinline` asks that calls of it stay calls. Raises `ArgumentTypeError` for what is no plain
+    function; its source is read when it is first asked for, and refused then if it cannot be."""
 
     def __init__(self, fn: Callable[..., Any], *, noinline: bool = False) -> None:
         if not isinstance(fn, types.FunctionType):
@@ -102,8 +102,8 @@ class DeviceFunction:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
             raise CompilationError(
-                f"`{stars}{parameter.name}` is not supported: a compiled function has a fixed number of "
-                f"parameters; pass a tuple as one argument",
+                f"`{stars}{parameter.name}` is not supported: a compiled function has a fixed "
+                "number of parameters; pass a tuple as one argument",
                 loc=self._place_of(parameter.name),
             )
         return Parameter(
@@ -122,7 +122,8 @@ class DeviceFunction:
 
     @cached_property
     def source(self) -> Source:
-        """The function's text and AST. Raises `CompilationError` where there is none that can be compiled."""
+        """The function's text and AST. Raises `CompilationError` where there is none that can be
+        compiled."""
         return read_source(self.fn)
 
     @cached_property
@@ -169,9 +170,8 @@ def read_source(fn: types.FunctionType) -> Source:
 def _parse(text: str) -> tuple[ast.Module, int]:
     """The AST of a definition, and how many lines were put in front of it.
 
-    An indented definition gets a header rather than losing its indentation: so columns stay those of the
-    file, and text in multi-line strings is kept.
-    """
+    An indented definition gets a header rather than losing its indentation: so columns stay those
+    of the file, and text in multi-line strings is kept."""
     if text[:1] in " \t":
         return ast.parse("if 1:\n" + text), 1
     return ast.parse(text), 0
@@ -183,14 +183,16 @@ def _refuse_kind(fn: types.FunctionType) -> None:
         raise CompilationError("a lambda cannot be compiled; write a function with `def`", loc=loc)
     if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         raise CompilationError(
-            f"`{fn.__name__}` is an `async` function, which cannot be compiled; write a plain `def`", loc=loc
+            f"`{fn.__name__}` is an `async` function, which cannot be compiled; write a plain "
+            "`def`",
+            loc=loc,
         )
     parameters = fn.__code__.co_varnames[: fn.__code__.co_argcount]
     outer = fn.__qualname__.rpartition(".")[0]
     if parameters[:1] in (("self",), ("cls",)) and outer and not outer.endswith("<locals>"):
         raise CompilationError(
-            f"`{fn.__qualname__}` is a method, which cannot be compiled; move it out of the class, or make "
-            f"it a static method without `{parameters[0]}`",
+            f"`{fn.__qualname__}` is a method, which cannot be compiled; move it out of the "
+            f"class, or make it a static method without `{parameters[0]}`",
             loc=loc,
         )
 
@@ -198,15 +200,17 @@ def _refuse_kind(fn: types.FunctionType) -> None:
 def _unreadable(fn: types.FunctionType, why: str) -> CompilationError:
     code = fn.__code__
     return CompilationError(
-        f"the source of `{fn.__name__}` cannot be read ({why}); a compiled function must be defined in a "
-        f"file or notebook cell, not by `exec` or on standard input",
+        f"the source of `{fn.__name__}` cannot be read ({why}); a compiled function must be "
+        "defined in a file or notebook cell, not by `exec` or on standard input",
         loc=Loc(code.co_filename, code.co_firstlineno),
     )
 
 
 def _not_a_function(fn: object) -> str:
     if inspect.ismethod(fn):
-        return f"`{fn.__qualname__}` is a method, which cannot be compiled; decorate a plain function"
+        return (
+            f"`{fn.__qualname__}` is a method, which cannot be compiled; decorate a plain function"
+        )
     if isinstance(fn, DeviceFunction):
         return f"`{fn.name}` is compiled already; decorate it once"
     if isinstance(fn, type):

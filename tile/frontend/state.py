@@ -1,8 +1,7 @@
 """What is known at one point of the compilation of one function.
 
-`Lowering` holds the insertion point, the names, and how control got here. The rules for each kind of
-expression and statement are functions of a `Lowering` and a node, found in two tables.
-"""
+`Lowering` holds the insertion point, the names, and how control got here. The rules for each kind
+of expression and statement are functions of a `Lowering` and a node, found in two tables."""
 
 from __future__ import annotations
 
@@ -28,9 +27,9 @@ Statement = Callable[["Lowering", Any], None]
 class Flow:
     """Which exits the path to here may have taken, each known now or an i1 value.
 
-    `exited` is the widest: the rest of the statements is not to run. `left` says that the innermost loop
-    is over too (`break` or `return`) and `returned` that the function is; then `result` is its result.
-    """
+    `exited` is the widest: the rest of the statements is not to run. `left` says that the innermost
+    loop is over too (`break` or `return`) and `returned` that the function is; then `result` is its
+    result."""
 
     exited: Flag = False
     left: Flag = False
@@ -116,7 +115,8 @@ class Lowering:
         return loc
 
     def expression(self, node: ast.expr) -> object:
-        """Compile an expression. Errors that have no place yet get that of the innermost expression."""
+        """Compile an expression. Errors that have no place yet get that of the innermost
+        expression."""
         try:
             rule = self.rules.expressions.get(type(node))
             if rule is None:
@@ -144,7 +144,8 @@ class Lowering:
         return error
 
     def body(self, statements: Sequence[ast.stmt], tail: Tail) -> None:
-        """Compile statements; `tail` names what is of use after the last of them (None: everything)."""
+        """Compile statements; `tail` names what is of use after the last of them (None:
+        everything)."""
         self.rules.body(self, statements, tail)
 
     def bind(self, name: str, value: object, loc: Loc) -> None:

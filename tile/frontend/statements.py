@@ -21,7 +21,8 @@ from tile.language.tensor import Tensor
 
 
 def body(low: Lowering, statements: Sequence[ast.stmt], tail: Tail) -> None:
-    """Compile statements one after the other; `tail` names what is of use after the last of them."""
+    """Compile statements one after the other; `tail` names what is of use after the last of
+    them."""
     pending = list(reversed(statements))
     while pending and not low.flow.gone:
         if low.flow.exited is not False:
@@ -66,7 +67,8 @@ def return_(low: Lowering, node: ast.Return) -> None:
     if low.kernel and value is not None:
         low.fail(
             node,
-            f"a kernel returns nothing, and this returns {describe(value)}; write results with tl.store",
+            f"a kernel returns nothing, and this returns {describe(value)}; write results with "
+            "tl.store",
         )
     low.flow = Flow(True, True, True, Binding(value, low.loc(node)))
 
@@ -88,7 +90,11 @@ def assert_(low: Lowering, node: ast.Assert) -> None:
         low.at(node.test)
         debug.device_assert.emit(low.build, condition, message)
     elif not known:
-        said = "" if node.msg is None else f": {compile_time_only(low.expression(node.msg), 'a message')}"
+        said = (
+            ""
+            if node.msg is None
+            else f": {compile_time_only(low.expression(node.msg), 'a message')}"
+        )
         raise CompilationError(f"assertion failed{said}", loc=low.loc(node.test))
 
 
@@ -120,20 +126,26 @@ STATEMENTS: Mapping[type[ast.stmt], Statement] = {
     ast.AsyncFor: refused(ASYNC),
     ast.AsyncFunctionDef: refused(ASYNC),
     ast.AsyncWith: refused(ASYNC),
-    ast.ClassDef: refused("`class` is not supported in a kernel; values are tiles, scalars and tuples"),
-    ast.Delete: refused("`del` is not supported in a kernel; a name that is not used costs nothing"),
-    ast.FunctionDef: refused(
-        "a function inside a kernel is not supported; write it outside with @tile.jit, and pass it what it "
-        "needs as arguments"
+    ast.ClassDef: refused(
+        "`class` is not supported in a kernel; values are tiles, scalars and tuples"
     ),
-    ast.Global: refused("`global` is not supported in a kernel; pass a pointer and store through it"),
+    ast.Delete: refused(
+        "`del` is not supported in a kernel; a name that is not used costs nothing"
+    ),
+    ast.FunctionDef: refused(
+        "a function inside a kernel is not supported; write it outside with @tile.jit, and pass "
+        "it what it needs as arguments"
+    ),
+    ast.Global: refused(
+        "`global` is not supported in a kernel; pass a pointer and store through it"
+    ),
     ast.Import: refused(IMPORT),
     ast.ImportFrom: refused(IMPORT),
     ast.Match: refused("`match` is not supported in a kernel; write `if` and `elif`"),
     ast.Nonlocal: refused("`nonlocal` is not supported in a kernel; pass and return values"),
     ast.Raise: refused(
-        "`raise` is not supported in a kernel; write tl.static_assert(False, ...) for a fault of the program, "
-        "tl.device_assert(condition, ...) for one of the data"
+        "`raise` is not supported in a kernel; write tl.static_assert(False, ...) for a fault of "
+        "the program, tl.device_assert(condition, ...) for one of the data"
     ),
     ast.Try: refused(TRY),
     ast.TryStar: refused(TRY),

@@ -1,4 +1,5 @@
-"""Python functions that kernels call while they are compiled: the user's, and some of Python's own."""
+"""Python functions that kernels call while they are compiled: the user's, and some of Python's
+own."""
 
 from __future__ import annotations
 
@@ -18,20 +19,19 @@ R = TypeVar("R")
 class StaticFunction(Generic[P, R]):
     """A Python function of values that are known when a kernel is compiled.
 
-    A kernel that calls it gets what it returns, as a value known at compile time; outside kernels it is
-    the function that it was. `tl.constexpr` wrappers are taken off its arguments.
-    """
+    A kernel that calls it gets what it returns, as a value known at compile time; outside kernels
+    it is the function that it was. `tl.constexpr` wrappers are taken off its arguments."""
 
     def __init__(self, fn: Callable[P, R]) -> None:
         self.fn = fn
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        plain: Any = self.fn
+        plain: Callable[..., R] = self.fn
         return plain(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
 
     def __repr__(self) -> str:
-        return f"<constexpr function {self.__name__}>"
+        return f"<constexpr function {getattr(self.fn, '__name__', '?')}>"
 
 
 def constexpr_function(fn: Callable[P, R]) -> StaticFunction[P, R]:

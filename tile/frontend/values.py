@@ -1,13 +1,12 @@
 """What a Python name can stand for while a kernel is compiled, and how two such things become one.
 
-A value is a `Tensor` (known when the kernel runs), a tuple of values, or any other Python object (known
-now). Regions, calls and loops carry IR values only, so a value is taken apart into the IR values in it
-(`leaves`) and put together again around others (`rebuild`).
+A value is a `Tensor` (known when the kernel runs), a tuple of values, or any other Python object
+(known now). Regions, calls and loops carry IR values only, so a value is taken apart into the IR
+values in it (`leaves`) and put together again around others (`rebuild`).
 
-Where two paths meet, `unify` finds the value that stands for both: what differs becomes a *slot*, which
-each path fills in its own way: with an IR value, with a number still to become a constant, or, where
-nobody will look, with poison.
-"""
+Where two paths meet, `unify` finds the value that stands for both: what differs becomes a *slot*,
+which each path fills in its own way: with an IR value, with a number still to become a constant,
+or, where nobody will look, with poison."""
 
 from __future__ import annotations
 
@@ -71,7 +70,8 @@ def like(pattern: tuple[Any, ...], items: Sequence[object]) -> object:
     """A tuple of the same class, which may be a named one, with other items."""
     if type(pattern) is tuple:
         return tuple(items)
-    return type(pattern)(*items)
+    make: Callable[..., object] = type(pattern)
+    return make(*items)
 
 
 def name_leaves(value: object, name: str) -> None:
@@ -121,11 +121,14 @@ def is_number(value: object) -> TypeGuard[Number]:
 
 def strong(build: Builder, value: object) -> object:
     """`value` with every number in it made a runtime constant of the first type that holds it."""
-    return transform(value, lambda leaf: promote.to_tensor(build, leaf) if is_number(leaf) else leaf)
+    return transform(
+        value, lambda leaf: promote.to_tensor(build, leaf) if is_number(leaf) else leaf
+    )
 
 
 def holds(ty: Type, number: Number) -> bool:
-    """Whether a number, where it meets a runtime value of type `ty`, takes on that type unchanged in kind."""
+    """Whether a number, where it meets a runtime value of type `ty`, takes on that type unchanged
+    in kind."""
     element = ty.element
     if not isinstance(element, Scalar) or promote.number_type(number).kind > element.kind:
         return False
@@ -142,9 +145,8 @@ Filling = Value | Number | None
 def match(pattern: object, value: object) -> list[Filling]:
     """What to put for the IR values inside `pattern`, so that it stands for `value`.
 
-    A number takes the type of the runtime value it stands in for. Raises `MismatchError` where types or
-    compile-time values differ.
-    """
+    A number takes the type of the runtime value it stands in for. Raises `MismatchError` where
+    types or compile-time values differ."""
     if isinstance(pattern, Tensor):
         if isinstance(value, Tensor) and value.type == pattern.type:
             return [value.value]
@@ -202,11 +204,11 @@ class Slots:
 
         return transform(value, split)
 
-    def unify(self, a: object, b: object, *, choose: bool) -> object:
+    def unify(self, a: object, b: object) -> object:
         """What stands for `a` after the first path and for `b` after the second.
 
-        A number takes the type of the runtime value it meets. Two different numbers meet as runtime
-        values inside tuples, and if `choose`. Raises `MismatchError` where types or compile-time values differ.
+        A number takes the type of the runtime value it meets; two different numbers meet as runtime
+        values. Raises `MismatchError` where types, or other values known at compile time, differ.
         """
         if same(a, b):
             return a
@@ -217,15 +219,15 @@ class Slots:
         if isinstance(a, tuple) and isinstance(b, tuple):
             if type(a) is not type(b) or len(a) != len(b):
                 raise MismatchError
-            return like(a, [self.unify(x, y, choose=True) for x, y in zip(a, b, strict=True)])
-        return self.with_number(a, b, choose)
+            return like(a, [self.unify(x, y) for x, y in zip(a, b, strict=True)])
+        return self.with_number(a, b)
 
-    def with_number(self, a: Any, b: Any, choose: bool) -> Slot:
+    def with_number(self, a: Any, b: Any) -> Slot:
         if isinstance(a, Tensor) and is_number(b) and holds(a.type, b):
             return self.add(a.type, a.value, b)
         if isinstance(b, Tensor) and is_number(a) and holds(b.type, a):
             return self.add(b.type, a, b.value)
-        if choose and is_number(a) and is_number(b):
+        if is_number(a) and is_number(b):
             ty = promote.number_type(a)
             if ty == promote.number_type(b):
                 return self.add(ty, a, b)
@@ -233,7 +235,10 @@ class Slots:
 
     def fill(self, build: Builder, fillings: Sequence[Filling]) -> list[Value]:
         """The IR values of one path, constants and poison made where `build` stands."""
-        return [materialise(build, filling, ty) for filling, ty in zip(fillings, self.types, strict=True)]
+        return [
+            materialise(build, filling, ty)
+            for filling, ty in zip(fillings, self.types, strict=True)
+        ]
 
 
 def materialise(build: Builder, filling: Filling, ty: Type) -> Value:
@@ -247,7 +252,9 @@ def materialise(build: Builder, filling: Filling, ty: Type) -> Value:
 
 def resolve(template: object, values: Sequence[Value]) -> object:
     """A value made of slots, once the IR values that fill them exist."""
-    return transform(template, lambda leaf: Tensor(values[leaf.index]) if isinstance(leaf, Slot) else leaf)
+    return transform(
+        template, lambda leaf: Tensor(values[leaf.index]) if isinstance(leaf, Slot) else leaf
+    )
 
 
 def known(leaf: object) -> object:
@@ -264,7 +271,7 @@ def compile_time_only(value: object, what: str) -> object:
     value = transform(value, known)
     if leaves(value):
         raise CompilationError(
-            f"{what} must be known when the kernel is compiled, and this is {describe(value)}, known only "
-            f"when it runs"
+            f"{what} must be known when the kernel is compiled, and this is {describe(value)}, "
+            "known only when it runs"
         )
     return value

@@ -36,7 +36,7 @@ def is_removable(op: Operation) -> bool:
 
 def is_dead(op: Operation) -> bool:
     """Whether the operation may go now."""
-    return is_removable(op) and not any(value.uses for value in op.results)
+    return not any(value.uses for value in op.results) and is_removable(op)
 
 
 def constant_of(value: Value) -> bool | int | float | None:

@@ -59,12 +59,20 @@ class Rewriter:
         # A stack; reversed so that the first operation of the function comes first.
         self.worklist: list[Operation] = list(reversed(list(function.walk())))
         self.waiting: set[Operation] = set(self.worklist)
+        # Operations around erased ones. Whether they do anything yet takes a look at all inside them, so
+        # they come last, once for however many were erased.
+        self.around: dict[Operation, None] = {}
         self.budget = PATIENCE * (len(self.worklist) + 16)
 
     def run(self) -> bool:
         """Apply the patterns until none applies; whether anything changed."""
         changed = False
-        while self.worklist:
+        while self.worklist or self.around:
+            if not self.worklist:
+                for op in self.around:
+                    self.push(op)
+                self.around.clear()
+                continue
             op = self.worklist.pop()
             self.waiting.discard(op)
             if op.block is not None and self.visit(op):
@@ -113,7 +121,7 @@ class Rewriter:
     def erase(self, op: Operation) -> None:
         inputs = [value.op for inner in op.walk() for value in inner.inputs]
         if op.parent is not None:
-            self.push(op.parent)
+            self.around[op.parent] = None
         op.erase()
         for source in inputs:
             if source is not None:

@@ -9,6 +9,7 @@ that it follows.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -113,7 +114,9 @@ def _masked(value: Any, label: str) -> Any:
 
 
 def _torch(value: Any, label: str) -> Any:
-    return torch_array(value, label) if hasattr(value, "data_ptr") else _mock(value, label)
+    if hasattr(value, "data_ptr"):
+        return torch_array(value, label)
+    return (_mock if type(value).__name__ == "dtype" else _foreign)(value, label)
 
 
 # The first class that a value's type derives from decides; np.float64 is a float as well.
@@ -193,7 +196,7 @@ def _cuda_array(value: Any, label: str) -> DeviceArray:
     strides = interface.get("strides") or _contiguous(shape, dtype.itemsize)
     address, read_only = interface["data"]
     fetch = _method(value, FETCH)
-    put = _method(value, PUT)
+    put = _putter(value, len(shape), tuple(strides) == _contiguous(shape, dtype.itemsize))
     if fetch is None:
         raise ArgumentTypeError(
             f"{label} is a {type(value).__name__} in a device's memory without a method to copy it "
@@ -210,6 +213,19 @@ def _cuda_array(value: Any, label: str) -> DeviceArray:
         fetch=lambda: np.asarray(fetch()),
         put=lambda host: None if put is None else put(np.ascontiguousarray(host).reshape(shape)),
     )
+
+
+def _putter(value: Any, rank: int, contiguous: bool) -> Callable[[Array], object] | None:
+    """How an array of a device is set from one of the host; None if it cannot be."""
+    whole = _method(value, PUT)
+    if whole is None or contiguous:
+        return whole
+    if not hasattr(value, "__setitem__"):
+        return None
+    # Libraries copy between memories in one piece; they scatter what is in the device's already.
+    library = sys.modules.get(type(value).__module__.partition(".")[0])
+    to_device = getattr(library, "asarray", lambda host: host)
+    return lambda host: value.__setitem__((slice(None),) * rank, to_device(host))
 
 
 def _contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tile.backends import registry
 from tile.backends.base import Options, Target
-from tile.errors import ArgumentError, ArgumentTypeError
+from tile.errors import ArgumentError, ArgumentTypeError, TileError
 from tile.frontend.compile import compile_function
 from tile.frontend.source import DeviceFunction, Parameter
 from tile.runtime.arguments import retuple
@@ -15,7 +15,7 @@ from tile.runtime.binding import quoted, spell_parameters, unknown_names
 from tile.runtime.context import DEFAULT
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType, parse_signature_type
-from tile.runtime.specialise import Constant, Leaf, constant
+from tile.runtime.specialise import Constant, Leaf, constant, spell_specialised
 
 
 def build(
@@ -34,9 +34,13 @@ def build(
     types = {n: _type(leaf) for n, leaf in leaves.items() if not isinstance(leaf, Constant)}
     constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
     divisible = dict(pair for n, leaf in leaves.items() for pair in _divisible(n, leaf))
-    module = compile_function(function, types, constants, divisible)
-    names = [value.name for value in module.kernel.args]
-    artifact = backend.compile(module, target, options)
+    try:
+        module = compile_function(function, types, constants, divisible)
+        names = [value.name for value in module.kernel.args]
+        artifact = backend.compile(module, target, options)
+    except TileError as error:
+        error.notes.append(f"compiling {spell_specialised(function.name, leaves)} for {target}")
+        raise
     return CompiledKernel(
         artifact, backend, leaves, names, name=name or function.name, source=function.source.text
     )

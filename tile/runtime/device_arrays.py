@@ -35,7 +35,7 @@ class DeviceArray:
     address: int
     writeable: bool
     fetch: Callable[[], Array]
-    put: Callable[[Array], None]
+    put: Callable[[Array], object]
 
     @property
     def size(self) -> int:

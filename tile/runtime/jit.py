@@ -29,6 +29,8 @@ from tile.runtime.specialise import (
     spell_leaf,
 )
 
+RUN_ARGUMENTS = ("grid", "warmup")
+
 Hook = Callable[..., object]
 CacheKey = tuple[Key, ...]
 
@@ -75,6 +77,12 @@ class JITFunction(DeviceFunction):
 
     @functools.cached_property
     def _binder(self) -> Binder:
+        taken = [p.name for p in self.parameters if p.name in RUN_ARGUMENTS]
+        if taken:
+            raise ArgumentTypeError(
+                f"{self.name}() cannot be launched: its parameter {taken[0]!r} has a name that "
+                f"launches use themselves ({', '.join(RUN_ARGUMENTS)}); give it another"
+            )
         return Binder(self.name, self.parameters)
 
     @functools.cached_property

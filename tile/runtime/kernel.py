@@ -13,7 +13,7 @@ from tile.runtime.binding import OPTION_DEFAULTS, named, quoted
 from tile.runtime.device_arrays import DeviceArray, host_copies
 from tile.runtime.grid import normalise_grid
 from tile.runtime.packing import fit, slots, writeable
-from tile.runtime.specialise import Constant, Leaf, spell_leaf
+from tile.runtime.specialise import Constant, Leaf, spell_leaf, spell_specialised
 
 
 class CompiledKernel:
@@ -73,9 +73,7 @@ class CompiledKernel:
         return SimpleNamespace(**facts, **{n: getattr(self.options, n) for n in OPTION_DEFAULTS})
 
     def __repr__(self) -> str:
-        types = [f"{n}: {t}" for n, t in self.signature.items() if n not in self.constants]
-        constants = [f"{n}={value!r}" for n, value in self.constants.items()]
-        return f"<CompiledKernel {self.name}({', '.join(types + constants)}) for {self.target}>"
+        return f"<CompiledKernel {spell_specialised(self.name, self._leaves)} for {self.target}>"
 
     # -- launching with arguments of which nothing is known
 

@@ -9,7 +9,7 @@ told of an argument, and making it is cheap: a table by the argument's type, no 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -146,7 +146,7 @@ def constant(value: Any, label: str) -> Any:
     """
     if isinstance(value, constexpr):
         return constant(value.value, label)
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
         return constant(value.item(), label)
     if isinstance(value, tuple):
         return retuple(value, [constant(item, label) for item in value])
@@ -165,7 +165,7 @@ def constant(value: Any, label: str) -> Any:
     return value
 
 
-ARRAY_PROTOCOLS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__", "data_ptr")
+ARRAY_PROTOCOLS = ("data_ptr", "__array_interface__", "__cuda_array_interface__", "__dlpack__")
 
 
 def constant_key(value: Any) -> Key:
@@ -201,3 +201,18 @@ def spell_leaf(leaf: Leaf) -> Any:
     if isinstance(leaf, tuple):
         return retuple(leaf, list(map(spell_leaf, leaf)))
     return str(leaf) if isinstance(leaf, ParameterType) else "constexpr"
+
+
+def spell_specialised(name: str, leaves: Mapping[str, Leaf]) -> str:
+    """A kernel with the types and constants that it is compiled for: `add(n: i32, BLOCK=64)`."""
+    words = [
+        f"{n}={leaf.value!r}" if isinstance(leaf, Constant) else f"{n}: {_spoken(leaf)}"
+        for n, leaf in leaves.items()
+    ]
+    return f"{name}({', '.join(words)})"
+
+
+def _spoken(leaf: Leaf) -> str:
+    if isinstance(leaf, tuple):
+        return f"({', '.join(map(_spoken, leaf))})"
+    return str(leaf) if isinstance(leaf, ParameterType) else repr(leaf.value)

@@ -31,9 +31,11 @@ from tile.ir.numerics.arith import (
     xor,
 )
 from tile.ir.numerics.cast import bitcast, cast, constant, conversion
+from tile.ir.numerics.combine import Combine, reduce_by, scan_by
 from tile.ir.numerics.compare import cmp, select
 from tile.ir.numerics.dtypes import Array, Dtype, numpy_dtype, quiet, scalar_of
 from tile.ir.numerics.fma import fma
+from tile.ir.numerics.index import gather, histogram, sort
 from tile.ir.numerics.linalg import dot, round_to_tf32
 from tile.ir.numerics.math import (
     ceil,
@@ -53,11 +55,22 @@ from tile.ir.numerics.math import (
 )
 from tile.ir.numerics.narrow import narrow, widen
 from tile.ir.numerics.reduce import argreduce, reduce, scan
-from tile.ir.numerics.shape import arange, broadcast_to, expand_dims, permute, reshape, splat
+from tile.ir.numerics.shape import (
+    arange,
+    broadcast_to,
+    expand_dims,
+    flip,
+    join,
+    permute,
+    reshape,
+    splat,
+    split,
+)
 from tile.ir.numerics.ulp import ulp_distance
 
 __all__ = [
     "Array",
+    "Combine",
     "Dtype",
     "absolute",
     "add",
@@ -79,8 +92,12 @@ __all__ = [
     "exp",
     "exp2",
     "expand_dims",
+    "flip",
     "floor",
     "fma",
+    "gather",
+    "histogram",
+    "join",
     "log",
     "log2",
     "maximum",
@@ -95,6 +112,7 @@ __all__ = [
     "permute",
     "quiet",
     "reduce",
+    "reduce_by",
     "rem",
     "reshape",
     "rint",
@@ -102,11 +120,14 @@ __all__ = [
     "rsqrt",
     "scalar_of",
     "scan",
+    "scan_by",
     "select",
     "shl",
     "shr",
     "sin",
+    "sort",
     "splat",
+    "split",
     "sqrt",
     "sub",
     "tanh",

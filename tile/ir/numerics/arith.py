@@ -30,6 +30,9 @@ from tile.ir.numerics.narrow import through_f32
 
 WIDE = (F32, F64)
 NARROW = (F16, BF16)
+SIGN_BIT = np.uint16(0x8000)
+HALF = np.uint64(32)
+LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 def _floats(function: Binary) -> dict[Dtype, Binary]:
@@ -147,18 +150,18 @@ def _div_signed(x: Array, y: Array) -> Array:
     unsigned = BITS[x.dtype.itemsize]
     magnitude: Array = np.floor_divide(np.abs(x).view(unsigned), np.abs(y).view(unsigned))
     quotient = magnitude.view(x.dtype)
-    sign = (x ^ y) >> (8 * x.dtype.itemsize - 1)
+    sign = (x ^ y) >> x.dtype.type(8 * x.dtype.itemsize - 1)
     quotient ^= sign
     quotient -= sign
     return quotient
 
 
 def _flip_sign(x: Array) -> Array:
-    return (x.view(np.uint16) ^ 0x8000).view(x.dtype)
+    return (x.view(np.uint16) ^ SIGN_BIT).view(x.dtype)
 
 
 def _clear_sign(x: Array) -> Array:
-    return (x.view(np.uint16) & 0x7FFF).view(x.dtype)
+    return (x.view(np.uint16) & ~SIGN_BIT).view(x.dtype)
 
 
 def _number_wins(function: np.ufunc) -> Binary:
@@ -176,7 +179,7 @@ def _number_wins(function: np.ufunc) -> Binary:
 def _mulhi_through(wide: Dtype) -> Binary:
     def apply(x: Array, y: Array) -> Array:
         product: Array = np.multiply(x, y, dtype=wide)
-        product >>= 8 * x.dtype.itemsize
+        product >>= wide.type(8 * x.dtype.itemsize)
         return product.astype(x.dtype)
 
     return apply
@@ -184,11 +187,10 @@ def _mulhi_through(wide: Dtype) -> Binary:
 
 def _mulhi_u64(x: Array, y: Array) -> Array:
     """Schoolbook multiplication in base 2^32; no partial sum exceeds 64 bits."""
-    low = np.uint64(0xFFFFFFFF)
-    x_low, x_high, y_low, y_high = x & low, x >> 32, y & low, y >> 32
-    middle = x_high * y_low + (x_low * y_low >> 32)
-    other = x_low * y_high + (middle & low)
-    high: Array = x_high * y_high + (middle >> 32) + (other >> 32)
+    x_low, x_high, y_low, y_high = x & LOW_HALF, x >> HALF, y & LOW_HALF, y >> HALF
+    middle = x_high * y_low + (x_low * y_low >> HALF)
+    other = x_low * y_high + (middle & LOW_HALF)
+    high: Array = x_high * y_high + (middle >> HALF) + (other >> HALF)
     return high
 
 

@@ -87,7 +87,7 @@ def constant(value: Any, ty: Scalar | Pointer) -> Array:
     number = _number(value)
     if not isinstance(ty, Pointer) and ty.is_floating():
         with quiet():
-            return np.asarray(cast(_exact_array(number), ty))
+            return cast(_exact_array(number), ty).reshape(())
     bounds = I64 if isinstance(ty, Pointer) else ty
     low, high = bounds.min_value, bounds.max_value
     require(isinstance(number, int), f"a constant of type {ty} is an integer, not {value!r}")
@@ -109,13 +109,13 @@ def _number(value: Any) -> int | float:
 
 
 def _exact_array(number: int | float) -> Array:
-    """The number in a type that holds it exactly, or in f64 where none does."""
+    """The number, of shape (1,), in a type that holds it exactly or else in f64."""
     if isinstance(number, int) and I64.min_value <= number <= U64.max_value:
-        return np.array(number, np.int64 if number <= I64.max_value else np.uint64)
+        return np.array([number], np.int64 if number <= I64.max_value else np.uint64)
     try:
-        return np.array(float(number), F64)
+        return np.array([float(number)], F64)
     except OverflowError:
-        return np.array(np.inf if number > 0 else -np.inf, F64)
+        return np.array([np.inf if number > 0 else -np.inf], F64)
 
 
 def _same(x: Array) -> Array:

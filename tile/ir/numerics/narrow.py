@@ -1,6 +1,6 @@
 """Floats of 8 and 16 bits to and from f32, the format they are computed in.
 
-f32 has more than twice the significand bits of these formats plus two, so one operation in f32
+f32 has at least twice the significand bits of these formats plus two, so one operation in f32
 rounded once more gives the bits of one rounding (S. Figueroa, "When is double rounding innocuous?",
 1995). That covers +, -, *, / and sqrt, not fma.
 """
@@ -14,6 +14,8 @@ import numpy as np
 from tile.ir.numerics.dtypes import BF16, F16, F32, FP8, Array, Binary, ByDtype, Dtype, Unary, quiet
 
 _LARGEST = dict(zip(FP8, (448.0, 57344.0), strict=True))
+HALF = np.uint32(16)
+LOW_HALF = np.uint32(0xFFFF)
 MANY = 1 << 13  # elements from which several passes of integer SIMD beat one scalar loop of NumPy
 
 
@@ -64,8 +66,8 @@ def _narrow_fp8(dtype: Dtype, x: Array) -> Array:
     keeps all that rounding to fp8 can see.
     """
     bits = x.view(np.uint32)
-    index = bits >> 16
-    index |= (bits & 0xFFFF) != 0
+    index = bits >> HALF
+    index |= (bits & LOW_HALF) != 0
     return _fp8_of_bf16(dtype).take(index).view(dtype)
 
 

@@ -42,3 +42,18 @@ def expand_dims(x: Array, axis: int) -> Array:
 def arange(start: int, end: int) -> Array:
     """The integers from `start` up to, not including, `end`: i32 of shape (1, end - start)."""
     return np.arange(start, end, dtype=np.int32)[None]
+
+
+def join(x: Array, y: Array) -> Array:
+    """The elements of two tiles in pairs, along a new last axis; axes of extent 1 are repeated."""
+    return np.stack(np.broadcast_arrays(x, y), -1)
+
+
+def split(x: Array) -> tuple[Array, Array]:
+    """The first and the second elements along the last axis, which may be one for both."""
+    return x[..., 0], x[..., -1]
+
+
+def flip(x: Array, axis: int) -> Array:
+    """The elements along axis `axis` < 0 in reverse."""
+    return np.flip(x, axis)

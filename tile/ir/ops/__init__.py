@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from tile.ir.opdef import OPS
-from tile.ir.ops import arith, control, debug, linalg, math, memory, program, reduce, shape
+from tile.ir.ops import (
+    arith,
+    combine,
+    control,
+    debug,
+    index,
+    linalg,
+    math,
+    memory,
+    program,
+    reduce,
+    shape,
+)
 
 __all__ = [
     "OPS",
     "arith",
+    "combine",
     "control",
     "debug",
+    "index",
     "linalg",
     "math",
     "memory",

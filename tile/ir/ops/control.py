@@ -11,7 +11,7 @@ from tile.ir.types import I1, INTEGERS, Type, require
 ORDERED_EFFECTS = Effect.READ | Effect.WRITE | Effect.SYNC | Effect.OUTPUT
 
 
-def _carried(where: str, block: Block, types: Sequence[Type]) -> None:
+def takes(where: str, block: Block, types: Sequence[Type]) -> None:
     """A region takes values of these types as its (last) arguments."""
     given = [arg.type for arg in block.args]
     require(
@@ -20,7 +20,7 @@ def _carried(where: str, block: Block, types: Sequence[Type]) -> None:
     )
 
 
-def _ends(where: str, block: Block, terminator: str) -> list[Type]:
+def ends(where: str, block: Block, terminator: str) -> list[Type]:
     """The operand types of the block's terminator, which must be the one named."""
     last = block.last
     found = "nothing" if last is None else f"`{last.name}`"
@@ -29,8 +29,9 @@ def _ends(where: str, block: Block, terminator: str) -> list[Type]:
     return [value.type for value in last.inputs]
 
 
-def _yields(where: str, block: Block, types: Sequence[Type]) -> None:
-    given = _ends(where, block, "yield")
+def yields(where: str, block: Block, types: Sequence[Type]) -> None:
+    """A region hands on values of these types."""
+    given = ends(where, block, "yield")
     require(given == list(types), f"{where} yields ({_list(given)}), but carries ({_list(types)})")
 
 
@@ -72,8 +73,8 @@ def for_(
         lower == upper == step and lower in INTEGERS,
         f"for counts in one integer type, not from {lower} to {upper} by {step}",
     )
-    _carried("the body of for", body, (lower, *inits))
-    _yields("the body of for", body, inits)
+    takes("the body of for", body, (lower, *inits))
+    yields("the body of for", body, inits)
     return inits
 
 
@@ -95,11 +96,11 @@ def while_(*inits: Type, test: Block, body: Block) -> tuple[Type, ...]:
 
     Both take the carried values; the body yields the next ones.
     """
-    _carried("the test of while", test, inits)
-    given = _ends("the test of while", test, "condition")
+    takes("the test of while", test, inits)
+    given = ends("the test of while", test, "condition")
     require(given == [I1], f"the test of while ends with one i1, not ({_list(given)})")
-    _carried("the body of while", body, inits)
-    _yields("the body of while", body, inits)
+    takes("the body of while", body, inits)
+    yields("the body of while", body, inits)
     return inits
 
 
@@ -114,10 +115,10 @@ def while_(*inits: Type, test: Block, body: Block) -> tuple[Type, ...]:
 def if_(condition: Type, *, then: Block, orelse: Block) -> tuple[Type, ...]:
     """Run one of two regions, which yield the results."""
     require(condition == I1, f"if takes a scalar condition of type i1, not {condition}")
-    _carried("the first region of if", then, ())
-    _carried("the second region of if", orelse, ())
-    types = _ends("the first region of if", then, "yield")
-    _yields("the second region of if", orelse, types)
+    takes("the first region of if", then, ())
+    takes("the second region of if", orelse, ())
+    types = ends("the first region of if", then, "yield")
+    yields("the second region of if", orelse, types)
     return tuple(types)
 
 

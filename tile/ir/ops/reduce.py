@@ -6,7 +6,8 @@ import enum
 
 from tile.ir import numerics
 from tile.ir.opdef import op
-from tile.ir.types import FLOATS, I1, I32, INTEGERS, Tile, Type, require, with_element, with_shape
+from tile.ir.ops.shape import along
+from tile.ir.types import FLOATS, I1, I32, INTEGERS, Type, require, with_element, with_shape
 
 
 class ReduceKind(enum.StrEnum):
@@ -33,20 +34,13 @@ class ArgKind(enum.StrEnum):
 
 
 def _combinable(name: str, x: Type, axis: int, kind: ReduceKind) -> None:
-    _along(name, x, axis)
+    along(name, x, axis)
     accepts = (I1, *INTEGERS) if kind.bitwise else (*INTEGERS, *FLOATS)
     require(x.element in accepts, f"{name} {{kind = {kind}}} is not defined on {x.element}")
 
 
-def _along(name: str, x: Type, axis: int) -> None:
-    require(isinstance(x, Tile), f"{name} takes a tile, not {x}")
-    require(
-        -x.rank <= axis < 0,
-        f"axis {axis} is outside a tile of rank {x.rank}; axes are counted from the right",
-    )
-
-
-def _without(x: Type, axis: int) -> tuple[int, ...]:
+def without(x: Type, axis: int) -> tuple[int, ...]:
+    """The shape of a tile but for one axis."""
     shape = list(x.shape)
     del shape[axis]
     return tuple(shape)
@@ -68,7 +62,7 @@ def reduce(x: Type, *, axis: int, kind: ReduceKind, propagate_nan: bool = False)
     `max` and `min` pass over NaNs unless `propagate_nan`.
     """
     _combinable("reduce", x, axis, kind)
-    return with_shape(_without(x, axis), x.element)
+    return with_shape(without(x, axis), x.element)
 
 
 @op(
@@ -88,9 +82,9 @@ def arg_reduce(
 
     Of equal ones it is the first, if `tie_break_left`.
     """
-    _along("arg_reduce", x, axis)
+    along("arg_reduce", x, axis)
     require(x.element in (*INTEGERS, *FLOATS), f"arg_reduce is not defined on {x.element}")
-    value = with_shape(_without(x, axis), x.element)
+    value = with_shape(without(x, axis), x.element)
     return value, with_element(value, I32)
 
 

@@ -9,11 +9,20 @@ import numpy as np
 
 from tile.ir import numerics
 from tile.ir.opdef import op
-from tile.ir.types import I32, Tile, Type, require, with_shape
+from tile.ir.types import ALL, I32, Tile, Type, require, with_shape
 
 
 def _tile(name: str, x: Type) -> None:
     require(isinstance(x, Tile), f"{name} takes a tile, not {x}")
+
+
+def along(name: str, x: Type, axis: int) -> None:
+    """An operation works along an axis of a tile."""
+    _tile(name, x)
+    require(
+        -x.rank <= axis < 0,
+        f"axis {axis} is outside a tile of rank {x.rank}; axes are counted from the right",
+    )
 
 
 @op(
@@ -112,3 +121,47 @@ def trans(x: Type, *, order: tuple[int, ...]) -> Type:
         f"the order of a tile of rank {x.rank} is a permutation of 0 to {x.rank - 1}, not {order}",
     )
     return with_shape((x.shape[axis] for axis in order), x.element)
+
+
+@op(
+    meaning=lambda x, *, axis: numerics.flip(x, axis),
+    keeps_units=True,
+    accepts=ALL,
+    examples=("%x: tile<4x8xf32> | %r = flip %x {axis = -1} : tile<4x8xf32>",),
+)
+def flip(x: Type, *, axis: int) -> Type:
+    """`x` with the elements along an axis in reverse."""
+    along("flip", x, axis)
+    return x
+
+
+@op(
+    meaning=numerics.join,
+    keeps_units=True,
+    accepts=ALL,
+    examples=(
+        "%a: tile<4xf32>, %b: tile<4xf32> | %r = join %a, %b : tile<4x2xf32>",
+        "%a: i32, %b: i32 | %r = join %a, %b : tile<2xi32>",
+    ),
+)
+def join(a: Type, b: Type) -> Type:
+    """The elements of `a` and `b` in pairs, along a new last axis of extent 2."""
+    require(a == b, f"join takes values of one type, not {a} and {b}")
+    return Tile((*a.shape, 2), a.element)
+
+
+@op(
+    meaning=numerics.split,
+    keeps_units=True,
+    accepts=ALL,
+    examples=(
+        "%x: tile<4x2xf32> | %a, %b = split %x : tile<4xf32>, tile<4xf32>",
+        "%x: tile<2xi32> | %a, %b = split %x : i32, i32",
+    ),
+)
+def split(x: Type) -> tuple[Type, Type]:
+    """The first and the second elements along the last axis, whose extent is 2."""
+    _tile("split", x)
+    require(x.shape[-1] == 2, f"split takes a tile whose last axis has extent 2, not {x}")
+    part = with_shape(x.shape[:-1], x.element)
+    return part, part

@@ -1,0 +1,96 @@
+"""Operations in which values decide which element goes where."""
+
+from __future__ import annotations
+
+from tile.ir import numerics
+from tile.ir.opdef import op
+from tile.ir.ops.shape import along
+from tile.ir.types import (
+    ALL,
+    FLOATS,
+    I1,
+    I32,
+    I64,
+    INTEGERS,
+    Tile,
+    Type,
+    require,
+    with_element,
+    with_shape,
+)
+
+SORTED = (I1, *INTEGERS, *FLOATS)
+
+
+@op(
+    meaning=lambda x, index, *, axis: numerics.gather(x, index, axis),
+    accepts=ALL,
+    examples=(
+        "%x: tile<4x8xf32>, %i: tile<4x2xi32> | %r = gather %x, %i {axis = -1} : tile<4x2xf32>",
+    ),
+)
+def gather(x: Type, index: Type, *, axis: int) -> Type:
+    """The elements of `x` at positions `index` along an axis; other axes go in step.
+
+    A position outside the axis is undefined; the interpreter takes the nearest one inside.
+    """
+    along("gather", x, axis)
+    require(
+        isinstance(index, Tile) and index.element in (I32, I64),
+        f"gather takes a tile of i32 or i64 as index, not {index}",
+    )
+    rest = [list(ty.shape) for ty in (x, index)]
+    for shape in rest:
+        del shape[axis : len(shape) + axis + 1]
+    require(
+        x.rank == index.rank and rest[0] == rest[1],
+        f"gather takes an index whose shape differs along axis {axis} at most; {list(x.shape)} and "
+        f"{list(index.shape)} do not fit",
+    )
+    return with_shape(index.shape, x.element)
+
+
+@op(
+    meaning=lambda x, mask=None, *, bins: numerics.histogram(x, mask, bins),
+    accepts=INTEGERS,
+    examples=(
+        "%x: tile<64xi32> | %r = histogram %x {bins = 16} : tile<16xi32>",
+        "%x: tile<64xu8>, %m: tile<64xi1> | %r = histogram %x, %m {bins = 256} : tile<256xi32>",
+    ),
+)
+def histogram(x: Type, mask: Type | None = None, *, bins: int) -> Type:
+    """How often each of 0 to `bins` - 1 occurs, where the mask is true; other numbers count nowhere."""
+    require(
+        isinstance(x, Tile) and x.rank == 1 and x.element in INTEGERS,
+        f"histogram takes a tile of integers of rank 1, not {x}",
+    )
+    wanted = with_element(x, I1)
+    require(mask in (None, wanted), f"histogram of {x} takes a mask of type {wanted}, not {mask}")
+    return Tile((bins,), I32)
+
+
+@op(
+    meaning=lambda x, *, axis, descending, count: numerics.sort(x, axis, descending, count),
+    accepts=SORTED,
+    examples=(
+        "%x: tile<4x8xf32> | %r = sort %x {axis = -1} : tile<4x8xf32>",
+        "%x: tile<4x8xf32> | "
+        "%r = sort %x {axis = -1, descending = true, count = 2} : tile<4x2xf32>",
+    ),
+)
+def sort(x: Type, *, axis: int, descending: bool = False, count: int | None = None) -> Type:
+    """The elements along an axis in ascending or descending order; the first `count` of them alone.
+
+    A NaN counts as greater than every number: it comes last, or first if `descending`. Which of
+    equal elements comes first is not promised, of the two zeros neither.
+    """
+    along("sort", x, axis)
+    require(x.element in SORTED, f"sort is not defined on {x.element}")
+    shape = list(x.shape)
+    if count is not None:
+        require(
+            0 < count <= shape[axis],
+            f"sort keeps 1 to {shape[axis]} elements of an axis of extent {shape[axis]}, not {count}",
+        )
+        shape[axis] = count
+    return with_shape(shape, x.element)
