@@ -1,8 +1,13 @@
-"""Random functions of integers and pointers with loops and branches, as hypothesis strategies."""
+"""Random functions of integers and pointers with loops and branches.
+
+Hypothesis chooses a seed and a size, which it can shrink; the rest follows from them, since functions
+drawn choice by choice stay too small to combine facts.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -19,24 +24,25 @@ BINARY = (
     *(arith.and_, arith.or_, arith.xor, arith.shl, arith.shr),
 )
 UNARY = (arith.neg, arith.not_, math_ops.abs_)
-NUMBERS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 64, -1, -4, -8, -3])
+NUMBERS = (0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 64, -1, -4, -8, -3)
 
 
 class Maker:
-    """Builds one function; every choice is drawn by hypothesis."""
+    """Builds one function."""
 
-    def __init__(self, draw: Any, element: Scalar) -> None:
-        self.draw = draw
+    def __init__(self, seed: int, size: int, element: Scalar) -> None:
+        self.random = Random(seed)
+        self.size = size
         self.element = element
         types: list[Type] = [element, element, Pointer(I32)]
         self.function = Function("f", types, ["x", "y", "p"], kernel=True)
-        divisible = [draw(st.sampled_from([1, 4, 16])) for _ in types]
+        divisible = [self.random.choice([1, 4, 16]) for _ in types]
         self.function.arguments = [Argument(d) for d in divisible]
         self.build = Builder(self.function.body)
 
     def make(self) -> Function:
         values = [*self.function.args, self.build(program.program_id, axis=0)]
-        self.ops(values, 2, self.draw(st.integers(3, 14)))
+        self.ops(values, 2, self.size)
         self.build.op(control.return_)
         return self.function
 
@@ -45,7 +51,7 @@ class Maker:
             choices = [self.number, self.range, self.binary, self.binary, self.binary]
             choices += [self.unary, self.move, self.move, self.compare, self.select, self.pointer]
             choices += [self.cast, self.if_, self.for_, self.while_, self.assume] if depth else []
-            made = self.draw(st.sampled_from(choices))(values, depth)
+            made = self.random.choice(choices)(values, depth)
             values.extend(made)
 
     def pick(self, values: list[Value], accepts: Any) -> Value | None:
@@ -53,8 +59,8 @@ class Maker:
         fitting = [value for value in values if accepts(value.type)]
         if not fitting:
             return None
-        index = self.draw(st.integers(0, len(fitting) - 1))
-        return fitting[max(index, self.draw(st.integers(0, len(fitting) - 1)))]
+        index = self.random.randint(0, len(fitting) - 1)
+        return fitting[max(index, self.random.randint(0, len(fitting) - 1))]
 
     def number_type(self, ty: Type) -> bool:
         return isinstance(ty.element, Scalar) and ty.element.is_int() and ty.element != I1
@@ -66,13 +72,13 @@ class Maker:
         return self.build(shape.splat, value, shape=dims) if value.type.rank == 0 else None
 
     def number(self, values: list[Value], depth: int) -> list[Value]:
-        dims = self.draw(st.sampled_from(SHAPES))
+        dims = self.random.choice(SHAPES)
         ty = Tile(dims, self.element) if dims else self.element
         return [self.build.constant(self.draw(NUMBERS) % 128 if not self.element.signed else self.draw(NUMBERS), ty)]
 
     def range(self, values: list[Value], depth: int) -> list[Value]:
-        extent = self.draw(st.sampled_from([4, 8, 16]))
-        start = self.draw(st.sampled_from([0, 3, 8, -8]))
+        extent = self.random.choice([4, 8, 16])
+        start = self.random.choice([0, 3, 8, -8])
         made = self.build(shape.arange, start=start, end=start + extent)
         return [made if self.element == I32 else self.build(arith.cast, made, to=self.element)]
 
@@ -90,17 +96,17 @@ class Maker:
         pair = self.pair(values)
         if pair is None:
             return []
-        return [self.build(self.draw(st.sampled_from(BINARY)), *pair)]
+        return [self.build(self.random.choice(BINARY), *pair)]
 
     def unary(self, values: list[Value], depth: int) -> list[Value]:
         x = self.pick(values, self.number_type)
-        return [] if x is None else [self.build(self.draw(st.sampled_from(UNARY)), x)]
+        return [] if x is None else [self.build(self.random.choice(UNARY), x)]
 
     def cast(self, values: list[Value], depth: int) -> list[Value]:
         x = self.pick(values, self.number_type)
         if x is None:
             return []
-        middle = self.draw(st.sampled_from([U32, I8, I32]))
+        middle = self.random.choice([U32, I8, I32])
         return [self.build(arith.cast, self.build(arith.cast, x, to=middle), to=self.element)]
 
     def move(self, values: list[Value], depth: int) -> list[Value]:
@@ -108,24 +114,24 @@ class Maker:
         assert x is not None
         dims = x.type.shape
         if not dims:
-            return [self.build(shape.splat, x, shape=self.draw(st.sampled_from(SHAPES[1:])))]
+            return [self.build(shape.splat, x, shape=self.random.choice(SHAPES[1:]))]
         if dims.count(1):
             wide = tuple(8 if d == 1 else d for d in dims)
             return [self.build(shape.broadcast, x, shape=wide)]
-        if len(dims) == 1 and self.draw(st.booleans()):
-            return [self.build(shape.expand_dims, x, axis=self.draw(st.sampled_from([-1, -2])))]
-        if self.draw(st.booleans()):
-            order = tuple(self.draw(st.permutations(range(len(dims)))))
+        if len(dims) == 1 and self.random.random() < 0.5:
+            return [self.build(shape.expand_dims, x, axis=self.random.choice([-1, -2]))]
+        if self.random.random() < 0.5:
+            order = tuple(self.random.sample(range(len(dims)), len(dims)))
             return [self.build(shape.trans, x, order=order)]
         count = x.type.numel if isinstance(x.type, Tile) else 1
         splits = [(count,), (2, count // 2), (count // 4, 4), (2, 1, count // 2)]
-        return [self.build(shape.reshape, x, shape=self.draw(st.sampled_from(splits)))]
+        return [self.build(shape.reshape, x, shape=self.random.choice(splits))]
 
     def compare(self, values: list[Value], depth: int) -> list[Value]:
         pair = self.pair(values)
         if pair is None:
             return []
-        predicate = self.draw(st.sampled_from(list(Predicate)))
+        predicate = self.random.choice(list(Predicate))
         return [self.build(arith.cmp, *pair, predicate=predicate)]
 
     def select(self, values: list[Value], depth: int) -> list[Value]:
@@ -163,7 +169,7 @@ class Maker:
         """Fill a block up to its terminator; all that may be used there."""
         visible = list(values)
         with self.build.into(block):
-            self.ops(visible, depth - 1, self.draw(st.integers(0, 5)))
+            self.ops(visible, depth - 1, self.random.randint(0, 5))
         return visible
 
     def same_types(self, values: list[Value], like: list[Value]) -> list[Value]:
@@ -174,7 +180,7 @@ class Maker:
         condition = self.truth(values)
         if condition is None:
             return []
-        like = [self.pick(values, lambda ty: True) for _ in range(self.draw(st.integers(0, 2)))]
+        like = [self.pick(values, lambda ty: True) for _ in range(self.random.randint(0, 2))]
         chosen = [value for value in like if value is not None]
         regions = []
         for _ in range(2):
@@ -184,14 +190,14 @@ class Maker:
         return self.build.op(control.if_, condition, regions=regions).results
 
     def carried(self, values: list[Value]) -> list[Value]:
-        picked = [self.pick(values, lambda ty: True) for _ in range(self.draw(st.integers(0, 3)))]
+        picked = [self.pick(values, lambda ty: True) for _ in range(self.random.randint(0, 3))]
         return [value for value in picked if value is not None]
 
     def for_(self, values: list[Value], depth: int) -> list[Value]:
         inits = self.carried(values)
-        lower = self.build.constant(self.draw(st.sampled_from([0, 1, 4])), self.element)
-        upper = self.build.constant(self.draw(st.sampled_from([0, 3, 8])), self.element)
-        step = self.build.constant(self.draw(st.sampled_from([1, 2, 4])), self.element)
+        lower = self.build.constant(self.random.choice([0, 1, 4]), self.element)
+        upper = self.build.constant(self.random.choice([0, 3, 8]), self.element)
+        step = self.build.constant(self.random.choice([1, 2, 4]), self.element)
         body = Block([self.element, *(value.type for value in inits)])
         visible = self.inside(body, [*values, *body.args], depth)
         body.append(create(control.yield_, self.same_types(visible, inits)))
@@ -203,7 +209,7 @@ class Maker:
         types = [value.type for value in inits]
         test, body = Block(types), Block(types)
         with self.build.into(test):
-            bound = self.build.constant(self.draw(st.integers(0, 6)), self.element)
+            bound = self.build.constant(self.random.randint(0, 6), self.element)
             less = self.build(arith.cmp, test.args[0], bound, predicate=Predicate.LT)
             self.build.op(control.condition, less)
         visible = self.inside(body, [*values, *body.args], depth)

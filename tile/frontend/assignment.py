@@ -20,7 +20,8 @@ def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False
     """Let a target stand for a value.
 
     A number becomes a runtime constant of the first type that holds it, or if `weak` stays a
-    number."""
+    number.
+    """
     if isinstance(target, ast.Name):
         if is_number(value) and not weak:
             value = promote.to_tensor(low.build, value)
@@ -38,6 +39,7 @@ def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False
 
 
 def unpack(low: Lowering, target: ast.Tuple | ast.List, value: object, weak: bool) -> None:
+    """Give the items of a tuple to as many targets."""
     for item in target.elts:
         if isinstance(item, ast.Starred):
             low.fail(
@@ -63,8 +65,7 @@ def augmented(low: Lowering, node: ast.AugAssign) -> None:
 
 
 def annotated(low: Lowering, node: ast.AnnAssign) -> None:
-    """`x: tl.constexpr = 3` keeps a value known at compile time; no other annotation changes a
-    value."""
+    """`x: tl.constexpr = 3` keeps a value known now; no other annotation changes a value."""
     if node.value is None:
         return
     value = low.expression(node.value)
@@ -82,6 +83,7 @@ def annotated(low: Lowering, node: ast.AnnAssign) -> None:
 
 
 def names_constexpr(annotation: ast.expr) -> bool:
+    """Whether an annotation is `tl.constexpr`."""
     if isinstance(annotation, ast.Constant):
         return is_constexpr_annotation(annotation.value)
     name = annotation.attr if isinstance(annotation, ast.Attribute) else None

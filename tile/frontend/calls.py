@@ -30,6 +30,7 @@ FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeEr
 
 
 def call(low: Lowering, node: ast.Call) -> object:
+    """Any call: of what, with what, and then by the kind of function."""
     function: Any = low.expression(node.func)
     args = list(spread(low, node.args))
     kwargs: dict[str, object] = {}
@@ -76,8 +77,7 @@ def apply(low: Lowering, function: Any, args: list[Any], kwargs: dict[str, Any])
 
 
 def evaluate(function: Any, args: list[Any], kwargs: dict[str, Any], *, known: bool) -> object:
-    """Call a Python function while the kernel is compiled; if `known`, of values that are known
-    then."""
+    """Call a Python function while the kernel is compiled; if `known`, of values known then."""
     name = getattr(function, "__name__", str(function))
     if known:
         what = f"what `{name}` takes"
@@ -99,6 +99,7 @@ def plain(value: Any) -> Any:
 
 
 def not_callable(function: object) -> CompilationError:
+    """The error for a call of what is no function."""
     if isinstance(function, Tensor):
         return CompilationError(f"this is {describe(function)}, a value and not a function")
     if isinstance(function, Scalar):
@@ -133,8 +134,7 @@ def call_device(
 def bind(
     function: DeviceFunction, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> dict[str, object]:
-    """A value for every parameter, in order. Raises `CompilationError` where the arguments do not
-    fit."""
+    """A value for every parameter, in order. Raises `CompilationError` for a misfit."""
     parameters = function.parameters
     by_position = [p for p in parameters if p.kind is not p.kind.KEYWORD_ONLY]
     if len(args) > len(by_position):
@@ -162,6 +162,7 @@ def argument(function: DeviceFunction, parameter: Parameter, value: object) -> o
 
 
 def misfit(function: DeviceFunction, problem: str) -> CompilationError:
+    """The error for arguments that do not fit the parameters of a jitted function."""
     return CompilationError(
         f"`{function.name}` {problem}",
         notes=[f"it is {function.name}({spell(function.parameters)})"],

@@ -3,7 +3,8 @@
 A kernel is compiled once for many launches, so of globals and closures it sees only what does not
 change: `tl.constexpr` values, types, modules, functions of the language, jitted functions,
 enumerations, and a few of Python's own functions. Anything else is refused, with the way to mend
-it."""
+it.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +96,8 @@ def member(owner: Any, name: str) -> Any:
     """`owner.name` of a value known at compile time, as the kernel sees it.
 
     Raises `AttributeError` where there is none and `CompilationError` where the kernel may not see
-    it."""
+    it.
+    """
     value = getattr(owner, name)
     if isinstance(owner, types.ModuleType):
         if owner is math and isinstance(value, float):

@@ -3,7 +3,8 @@
 A loop's body is compiled once, with an argument for every value of every name that it assigns and
 that is defined before (`LoopNames`). Its end tells what of that was needed (`Ends`): a value that
 comes back as it went in is not carried, and a name that is overwritten before it is read may even
-change its type."""
+change its type.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +37,10 @@ INSIDE_LOOP = "only inside a loop, which may run no turn"
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """One name: its binding before the loop, the same with numbers made constants, and where the IR
-    values of that stand among all that the loop carries."""
+    """One name: its binding before the loop, and the same with numbers made constants.
+
+    `span` tells where the IR values of that stand among all that the loop carries.
+    """
 
     name: str
     before: Binding
@@ -49,7 +52,8 @@ class LoopNames:
     """The names that a loop assigns and that have values before it.
 
     `inits` are their IR values; `arguments` holds, for each region entered, those that stand for
-    them."""
+    them.
+    """
 
     def __init__(self, low: Lowering, node: ast.For | ast.While) -> None:
         self.low = low
@@ -89,7 +93,8 @@ class Ends:
 
     `fillings` are the values that they take into the next turn. Those that are the arguments
     themselves are taken out again by `prune`, once every use of an argument is an operand of some
-    operation."""
+    operation.
+    """
 
     def __init__(self, names: LoopNames, body: Path) -> None:
         self.names = names
@@ -125,7 +130,8 @@ class Ends:
         """Take out what is not carried; `end` yields the values from operand `offset` on.
 
         The initial values of the rest. Raises `CompilationError` for a name that changes its type
-        although it is read in the next turn."""
+        although it is read in the next turn.
+        """
         arguments = self.names.arguments
         own = arguments[self.body.block]
         for c in self.names.carried:
@@ -158,8 +164,7 @@ class Ends:
             raise changed_type(c, self.conflicts[c.name])
 
     def leave(self, results: Sequence[Value]) -> None:
-        """Let the names stand for what the loop gives; `results` are those of the values still
-        carried."""
+        """Let the names stand for what the loop gives, the `results` for what it still carries."""
         low = self.names.low
         final = list(self.names.inits)
         for k, result in zip(self.kept, results, strict=True):
@@ -194,8 +199,7 @@ def remove_arguments(block: Block, gone: set[Value]) -> None:
 
 
 def changed_type(c: Carried, end: Entry) -> CompilationError:
-    """The error for a carried name that has another type at the end of the body than before the
-    loop."""
+    """The error for a name that the body of a loop gives another type than it has before."""
     if isinstance(end, Conflict):
         end = end.second if same_types(end.first.value, c.init) else end.first
     if isinstance(end, Partial):
@@ -213,6 +217,7 @@ def changed_type(c: Carried, end: Entry) -> CompilationError:
 
 
 def same_types(a: object, b: object) -> bool:
+    """Whether two values read alike in a message."""
     return describe(a) == describe(b)
 
 
@@ -225,5 +230,8 @@ def remedy(name: str, before: object, after: object) -> str:
     if before.shape != after.shape:
         if after.dtype.is_ptr():
             return f"give `{name}` the shape {list(after.shape)} before the loop"
-        return f"before the loop, write `{name} = tl.zeros({list(after.shape)}, {spelled(after.dtype)})`"
-    return f"convert before the loop or at the end of its body, as in `{name}.to({spelled(before.dtype)})`"
+        zeros = f"tl.zeros({list(after.shape)}, {spelled(after.dtype)})"
+        return f"before the loop, write `{name} = {zeros}`"
+    return (
+        f"convert at the end of the body, as in `{name}.to({spelled(before.dtype)})`, or before it"
+    )

@@ -180,8 +180,7 @@ class ModuleSession:
 
 
 def parameters(function: DeviceFunction, arguments: Mapping[str, object], ir: Function) -> Scope:
-    """The names of the parameters, those of runtime values standing for the function's
-    arguments."""
+    """The names of the parameters; those of runtime values stand for the function's arguments."""
     source = function.source
     nodes = source.node.args
     places = {arg.arg: arg for arg in (*nodes.posonlyargs, *nodes.args, *nodes.kwonlyargs)}
@@ -215,6 +214,7 @@ def returned(low: Lowering) -> object:
 
 
 def by_type(leaf: object) -> object:
+    """A value as a function is specialised on it."""
     return Runtime(leaf.type) if isinstance(leaf, Tensor) else leaf
 
 
@@ -231,6 +231,7 @@ def mangle(arguments: Mapping[str, object]) -> str:
 
 
 def recursion(cycle: list[DeviceFunction], call: Loc) -> CompilationError:
+    """The error for a function that calls itself, through these others."""
     names = " -> ".join(f.name for f in cycle)
     return CompilationError(
         f"`{cycle[0].name}` calls itself ({names}); recursion is not supported, write a loop",

@@ -17,7 +17,8 @@ def truth(low: Lowering, node: ast.expr, statement: str) -> Flag:
     """The condition of an `if` or `while`.
 
     What is known now decides now, a scalar that is a constant as well. Raises `CompilationError`
-    for a tile and for a pointer."""
+    for a tile and for a pointer.
+    """
     value = low.expression(node)
     if isinstance(value, iterators.condition):
         value = value.condition

@@ -35,8 +35,7 @@ from tile.ir.types import I1
 def if_else(
     low: Lowering, node: ast.If, condition: Value, rest: Sequence[ast.stmt], tail: Tail
 ) -> bool:
-    """Compile an `if` on a run-time condition; whether it took the `rest` of the statements with
-    it."""
+    """Compile an `if` on a runtime condition; whether it took the `rest` of the block along."""
     inner = None if rest else tail
     loc = low.loc(node.test)
     first = low.branch(lambda: low.body(node.body, inner))

@@ -52,6 +52,7 @@ COMPARE: Mapping[type[ast.cmpop], str] = {
 
 
 def name(low: Lowering, node: ast.Name) -> object:
+    """What a name stands for: one of the function, or of what surrounds it."""
     entry = low.scope.get(node.id)
     if isinstance(entry, Binding):
         return entry.value
@@ -68,12 +69,14 @@ def name(low: Lowering, node: ast.Name) -> object:
 
 
 def constant(low: Lowering, node: ast.Constant) -> object:
+    """A number, text, `None` or `...` as it is written."""
     if isinstance(node.value, bytes | complex):
         low.fail(node, f"{type(node.value).__name__} constants are not supported in a kernel")
     return node.value
 
 
 def binary(low: Lowering, node: ast.BinOp) -> object:
+    """`a + b` and its like."""
     a, b = low.expression(node.left), low.expression(node.right)
     return operate(low, node, node.op, a, b)
 
@@ -87,6 +90,7 @@ def operate(
 
 
 def unary(low: Lowering, node: ast.UnaryOp) -> object:
+    """`-a` and its like."""
     operand = low.expression(node.operand)
     low.at(node)
     return operators.unary(low.build, UNARY[type(node.op)], operand)
@@ -108,6 +112,7 @@ def compare(low: Lowering, node: ast.Compare) -> object:
 
 
 def compare_two(low: Lowering, op: ast.cmpop, a: object, b: object) -> object:
+    """One link of a chain of comparisons."""
     if isinstance(op, ast.Is | ast.IsNot):
         return same(a, b) is isinstance(op, ast.Is)
     if isinstance(op, ast.In | ast.NotIn):
@@ -168,6 +173,7 @@ def choice(low: Lowering, node: ast.IfExp) -> object:
 
 
 def attribute(low: Lowering, node: ast.Attribute) -> object:
+    """`a.b`, of a runtime value or of an object known now."""
     owner = low.expression(node.value)
     if isinstance(owner, Tensor):
         low.at(node)
@@ -181,6 +187,7 @@ def attribute(low: Lowering, node: ast.Attribute) -> object:
 
 
 def subscript(low: Lowering, node: ast.Subscript) -> object:
+    """`a[b]`."""
     owner = low.expression(node.value)
     index = low.expression(node.slice)
     low.at(node)
@@ -188,6 +195,7 @@ def subscript(low: Lowering, node: ast.Subscript) -> object:
 
 
 def slice_(low: Lowering, node: ast.Slice) -> object:
+    """`a:b:c` in a subscript."""
     parts = (node.lower, node.upper, node.step)
     return slice(*(None if part is None else low.expression(part) for part in parts))
 
@@ -209,6 +217,7 @@ def text(low: Lowering, node: ast.JoinedStr) -> object:
 
 
 def formatted(low: Lowering, node: ast.FormattedValue) -> str:
+    """One `{value!r:format}` of an f-string."""
     value = low.expression(node.value)
     shown = CONVERSIONS[node.conversion](value) if node.conversion in CONVERSIONS else value
     form = "" if node.format_spec is None else str(low.expression(node.format_spec))

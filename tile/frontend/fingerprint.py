@@ -1,5 +1,4 @@
-"""What a compiled function depends on besides its arguments: its text, all it calls, all it
-captures."""
+"""What a compiled function depends on: its text, all it calls, all it captures."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def fingerprint(function: DeviceFunction) -> str:
 
 
 def snapshot(function: DeviceFunction) -> Snapshot:
-    """The fingerprint together with what to look at to see whether it still holds."""
+    """The fingerprint, with what to look at to see whether it still holds."""
     walk = _Walk()
     walk.function(function)
     text = "\n".join(walk.lines)
@@ -41,8 +40,7 @@ def snapshot(function: DeviceFunction) -> Snapshot:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A fingerprint, and the variables that it was made from: where they live, their names and
-    values."""
+    """A fingerprint, and the variables behind it: where they live, their names and values."""
 
     digest: str
     watched: tuple[tuple[dict[str, Any] | types.CellType, str, object], ...]
@@ -114,8 +112,7 @@ class _Walk:
         return number
 
     def captured(self, function: DeviceFunction) -> Iterator[tuple[str, object]]:
-        """The variables around a function that its text names, also in modules, in order of the
-        text."""
+        """The variables around a function that its text names, those of modules too, in order."""
         own = {
             *function.source.assigned_in(function.source.node),
             *(p.name for p in function.parameters),
@@ -164,8 +161,7 @@ class _Walk:
 
 
 def chains(node: ast.AST, own: set[str]) -> list[tuple[str, ...]]:
-    """The names that a function reads without assigning them, each with the attributes taken of
-    it."""
+    """The names that a function reads and does not assign, each with attributes taken of it."""
     found: dict[tuple[str, ...], None] = {}
 
     def visit(inner: ast.AST, after: tuple[str, ...] = ()) -> None:

@@ -1,10 +1,10 @@
-"""What `for` runs over: integers counted by the compiled kernel, or values known while it is
-compiled."""
+"""What `for` runs over: integers that the kernel counts, or values known while it is compiled."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from tile.frontend.assignment import assign
@@ -22,6 +22,7 @@ from tile.language.tensor import Tensor
 
 
 def for_(low: Lowering, node: ast.For) -> None:
+    """A `for`, by what it runs over."""
     if node.orelse:
         low.fail(node.orelse[0], "`else` of a `for` is not supported; set a flag before `break`")
     over = low.expression(node.iter)
@@ -58,12 +59,14 @@ def bounds(low: Lowering, node: ast.expr, over: iterators.range) -> Bounds:
 
 
 def counted_in(build: Builder, x: Tensor | int, ty: Scalar) -> Value:
+    """A bound of a loop as a value of the type in which it counts."""
     if isinstance(x, Tensor):
         return promote.convert(build, x, ty).value
     return promote.constant(build, x, ty).value
 
 
 def limit(low: Lowering, node: ast.expr, value: Any) -> Tensor | int:
+    """A bound of a loop, which must be a scalar integer."""
     if isinstance(value, Tensor) and not value.shape and value.dtype.is_int():
         return value
     if isinstance(value, bool | int):
@@ -72,8 +75,7 @@ def limit(low: Lowering, node: ast.expr, value: Any) -> Tensor | int:
 
 
 def count_type(limits: Sequence[Tensor | int]) -> Scalar:
-    """The integer type a loop counts in: that of its limits, or a wider one that holds the numbers
-    too."""
+    """The integer type a loop counts in: that of its limits, or one that holds the numbers too."""
     ty: Scalar | None = None
     for x in limits:
         if isinstance(x, Tensor):
@@ -103,6 +105,7 @@ def unroll(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
 
 
 def turns(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
+    """The turns of an unrolled loop, until one leaves it."""
     for position, value in enumerate(values):
         assign(low, node.target, value, weak=True)
         low.body(node.body, None)
@@ -113,7 +116,7 @@ def turns(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
         rest = values[position + 1 :]
         if flow.left is not False:
             if rest and flow.left is not True:
-                guard(low, lambda: turns(low, node, rest), None, low.loc(node))
+                guard(low, partial(turns, low, node, rest), None, low.loc(node))
             return
 
 

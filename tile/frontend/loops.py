@@ -3,7 +3,7 @@
 Where the body may `break` or `return`, a flag is carried as well, and a `for` becomes a `while`
 that looks at the flag:
 
-    for i in range(n):         %r... = while iter(%i = %c0, %x = %x0, %stop = %false) : i32, f32, i1 {
+    for i in range(n):         %r.. = while iter(%i = %c0, %x = %x0, %stop = %f) : i32, f32, i1 {
         x = f(x)                 %in = cmp %i, %n {predicate = lt} : i1
         if x > 1:          =>    ...
             break                condition (%in and not %stop)
@@ -147,8 +147,10 @@ def _emit_while(
 
 
 class Exits:
-    """What a loop carries because its body may leave it: whether it did, whether by `return`, and
-    with what result of the function."""
+    """What a loop carries because its body may leave it.
+
+    That is: whether it did, whether by `return`, and with what result of the function.
+    """
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
@@ -187,7 +189,8 @@ def finish_test(build: Builder, test: Block, condition: Flag, stop: Value | None
     """End the test of a `while`: another turn if the condition holds and the loop was not left.
 
     What the condition reads from memory may be there no longer after an exit, so it is not
-    evaluated then."""
+    evaluated then.
+    """
     if stop is None:
         build.op(control.condition, materialise(build, condition, I1))
     elif condition is True:

@@ -15,8 +15,9 @@ from tile.frontend.values import describe
 class Loop:
     """A loop being compiled, and the one around it.
 
-    `names` are those that go on into its next iteration; None for all of them, in a loop that is
-    unrolled."""
+    `names` are those that go on into its next turn; None for all of them, in a loop that is
+    unrolled.
+    """
 
     names: frozenset[str] | None
     outer: Loop | None
@@ -25,8 +26,7 @@ class Loop:
         return self.names is None or name in self.names
 
     def tested(self, name: str) -> bool:
-        """Whether the condition of a loop around may look at the name, even after the loop was
-        left."""
+        """Whether the condition of a loop around may see the name even after the loop is left."""
         own = self.names is not None and name in self.names
         return own or (self.outer is not None and self.outer.tested(name))
 
@@ -36,7 +36,8 @@ class Binding:
     """What a name stands for, and where it was assigned.
 
     A path that left the rest of an iteration of the `doubtful` loop did not assign it: the name may
-    be used as long as only paths that stayed can come here."""
+    be used as long as only paths that stayed can come here.
+    """
 
     value: object
     loc: Loc

@@ -1,5 +1,4 @@
-"""What the frontend knows of a jitted Python function: its parameters, and its text as an AST with
-places."""
+"""What the frontend knows of a jitted Python function: its parameters, its text, its AST."""
 
 from __future__ import annotations
 
@@ -38,7 +37,8 @@ class Source:
     """The text of a function with its AST.
 
     `shift` is what to add to a line number of the AST for one of the file; `lines` are the file's,
-    from line 1 + `shift` on."""
+    from line 1 + `shift` on.
+    """
 
     file: str
     text: str
@@ -63,8 +63,7 @@ class Source:
         return Loc(self.file, node.lineno + self.shift, column, end, function)
 
     def assigned_in(self, node: ast.For | ast.While | ast.FunctionDef) -> dict[str, ast.Name]:
-        """The names that a loop or the function assigns anywhere inside, each with where it does so
-        first."""
+        """The names that a loop or function assigns anywhere inside, each with its first place."""
         names = self.assigned.get(node)
         if names is None:
             names = self.assigned[node] = {}
@@ -80,7 +79,8 @@ class DeviceFunction:
     """A Python function to be compiled; a kernel, or what a kernel calls.
 
     `noinline` asks that calls of it stay calls. Raises `ArgumentTypeError` for what is no plain
-    function; its source is read when it is first asked for, and refused then if it cannot be."""
+    function; its source is read when it is first asked for, and refused then if it cannot be.
+    """
 
     def __init__(self, fn: Callable[..., Any], *, noinline: bool = False) -> None:
         if not isinstance(fn, types.FunctionType):
@@ -122,8 +122,7 @@ class DeviceFunction:
 
     @cached_property
     def source(self) -> Source:
-        """The function's text and AST. Raises `CompilationError` where there is none that can be
-        compiled."""
+        """The function's text and AST. Raises `CompilationError` if there is none to compile."""
         return read_source(self.fn)
 
     @cached_property
@@ -171,7 +170,8 @@ def _parse(text: str) -> tuple[ast.Module, int]:
     """The AST of a definition, and how many lines were put in front of it.
 
     An indented definition gets a header rather than losing its indentation: so columns stay those
-    of the file, and text in multi-line strings is kept."""
+    of the file, and text in multi-line strings is kept.
+    """
     if text[:1] in " \t":
         return ast.parse("if 1:\n" + text), 1
     return ast.parse(text), 0

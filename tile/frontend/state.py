@@ -1,7 +1,8 @@
 """What is known at one point of the compilation of one function.
 
 `Lowering` holds the insertion point, the names, and how control got here. The rules for each kind
-of expression and statement are functions of a `Lowering` and a node, found in two tables."""
+of expression and statement are functions of a `Lowering` and a node, found in two tables.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Flow:
 
     `exited` is the widest: the rest of the statements is not to run. `left` says that the innermost
     loop is over too (`break` or `return`) and `returned` that the function is; then `result` is its
-    result."""
+    result.
+    """
 
     exited: Flag = False
     left: Flag = False
@@ -115,15 +117,14 @@ class Lowering:
         return loc
 
     def expression(self, node: ast.expr) -> object:
-        """Compile an expression. Errors that have no place yet get that of the innermost
-        expression."""
+        """Compile an expression. Errors without a place get that of the innermost expression."""
         try:
             rule = self.rules.expressions.get(type(node))
             if rule is None:
                 raise CompilationError(f"{type(node).__name__} is not supported in a kernel")
             return rule(self, node)
         except TileError as error:
-            raise self.placed(error, node)
+            raise self.placed(error, node) from error.__cause__
 
     def statement(self, node: ast.stmt) -> None:
         """Compile any statement but `if`, with errors as `expression` has them."""
@@ -133,7 +134,7 @@ class Lowering:
                 raise CompilationError(f"{type(node).__name__} is not supported in a kernel")
             rule(self, node)
         except TileError as error:
-            raise self.placed(error, node)
+            raise self.placed(error, node) from error.__cause__
 
     def placed(self, error: TileError, node: ast.stmt | ast.expr) -> TileError:
         """The error with a place; a type rule's as an error of the kernel."""
@@ -144,8 +145,7 @@ class Lowering:
         return error
 
     def body(self, statements: Sequence[ast.stmt], tail: Tail) -> None:
-        """Compile statements; `tail` names what is of use after the last of them (None:
-        everything)."""
+        """Compile statements; `tail` names what is of use after the last (None: everything)."""
         self.rules.body(self, statements, tail)
 
     def bind(self, name: str, value: object, loc: Loc) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 from tile.errors import CompilationError
@@ -21,13 +22,11 @@ from tile.language.tensor import Tensor
 
 
 def body(low: Lowering, statements: Sequence[ast.stmt], tail: Tail) -> None:
-    """Compile statements one after the other; `tail` names what is of use after the last of
-    them."""
+    """Compile statements in order; `tail` names what is of use after the last of them."""
     pending = list(reversed(statements))
     while pending and not low.flow.gone:
         if low.flow.exited is not False:
-            rest = pending[::-1]
-            guard(low, lambda: body(low, rest, tail), tail, low.loc(rest[0]))
+            guard(low, partial(body, low, pending[::-1], tail), tail, low.loc(pending[-1]))
             return
         statement = pending.pop()
         if not isinstance(statement, ast.If):
@@ -41,6 +40,7 @@ def body(low: Lowering, statements: Sequence[ast.stmt], tail: Tail) -> None:
 
 
 def assignment(low: Lowering, node: ast.Assign) -> None:
+    """`a = b = value`."""
     value = low.expression(node.value)
     low.at(node.value)
     for target in node.targets:
@@ -48,21 +48,24 @@ def assignment(low: Lowering, node: ast.Assign) -> None:
 
 
 def expression(low: Lowering, node: ast.Expr) -> None:
+    """An expression for its effect, or a docstring."""
     if not isinstance(node.value, ast.Constant):  # a docstring, or `...`
         low.expression(node.value)
 
 
 def nothing(low: Lowering, node: ast.Pass) -> None:
-    pass
+    """`pass`."""
 
 
 def while_(low: Lowering, node: ast.While) -> None:
+    """A `while`."""
     if node.orelse:
         low.fail(node.orelse[0], "`else` of a `while` is not supported; set a flag before `break`")
     repeated(low, node)
 
 
 def return_(low: Lowering, node: ast.Return) -> None:
+    """`return`, from a kernel without a value."""
     value = None if node.value is None else low.expression(node.value)
     if low.kernel and value is not None:
         low.fail(
@@ -74,10 +77,12 @@ def return_(low: Lowering, node: ast.Return) -> None:
 
 
 def break_(low: Lowering, node: ast.Break) -> None:
+    """`break`."""
     low.flow = Flow(exited=True, left=True)
 
 
 def continue_(low: Lowering, node: ast.Continue) -> None:
+    """`continue`."""
     low.flow = Flow(exited=True)
 
 
@@ -90,11 +95,8 @@ def assert_(low: Lowering, node: ast.Assert) -> None:
         low.at(node.test)
         debug.device_assert.emit(low.build, condition, message)
     elif not known:
-        said = (
-            ""
-            if node.msg is None
-            else f": {compile_time_only(low.expression(node.msg), 'a message')}"
-        )
+        message = None if node.msg is None else low.expression(node.msg)
+        said = "" if message is None else f": {compile_time_only(message, 'a message')}"
         raise CompilationError(f"assertion failed{said}", loc=low.loc(node.test))
 
 
@@ -108,7 +110,7 @@ def refused(message: str) -> Statement:
 
 
 ASYNC = "`async` is not supported in a kernel: each program runs from start to end"
-TRY = "`try` is not supported in a kernel: nothing raises; test with `if`, or state it with tl.device_assert"
+TRY = "`try` is not supported in a kernel, where nothing raises; test with `if` or tl.device_assert"
 IMPORT = "`import` is not supported in a kernel; import at the top of the file"
 
 STATEMENTS: Mapping[type[ast.stmt], Statement] = {

@@ -1,5 +1,4 @@
-"""Python functions that kernels call while they are compiled: the user's, and some of Python's
-own."""
+"""Python functions that kernels call while they are compiled: the user's, and Python's own."""
 
 from __future__ import annotations
 
@@ -20,7 +19,8 @@ class StaticFunction(Generic[P, R]):
     """A Python function of values that are known when a kernel is compiled.
 
     A kernel that calls it gets what it returns, as a value known at compile time; outside kernels
-    it is the function that it was. `tl.constexpr` wrappers are taken off its arguments."""
+    it is the function that it was. `tl.constexpr` wrappers are taken off its arguments.
+    """
 
     def __init__(self, fn: Callable[P, R]) -> None:
         self.fn = fn

@@ -6,7 +6,8 @@ values in it (`leaves`) and put together again around others (`rebuild`).
 
 Where two paths meet, `unify` finds the value that stands for both: what differs becomes a *slot*,
 which each path fills in its own way: with an IR value, with a number still to become a constant,
-or, where nobody will look, with poison."""
+or, where nobody will look, with poison.
+"""
 
 from __future__ import annotations
 
@@ -116,6 +117,7 @@ def describe(value: object) -> str:
 
 
 def is_number(value: object) -> TypeGuard[Number]:
+    """Whether a value is a Python number."""
     return isinstance(value, bool | int | float)
 
 
@@ -127,8 +129,7 @@ def strong(build: Builder, value: object) -> object:
 
 
 def holds(ty: Type, number: Number) -> bool:
-    """Whether a number, where it meets a runtime value of type `ty`, takes on that type unchanged
-    in kind."""
+    """Whether a number that meets a runtime value of type `ty` becomes a constant of that type."""
     element = ty.element
     if not isinstance(element, Scalar) or promote.number_type(number).kind > element.kind:
         return False
@@ -146,7 +147,8 @@ def match(pattern: object, value: object) -> list[Filling]:
     """What to put for the IR values inside `pattern`, so that it stands for `value`.
 
     A number takes the type of the runtime value it stands in for. Raises `MismatchError` where
-    types or compile-time values differ."""
+    types or compile-time values differ.
+    """
     if isinstance(pattern, Tensor):
         if isinstance(value, Tensor) and value.type == pattern.type:
             return [value.value]

@@ -75,9 +75,9 @@ class OpDef:
     `meaning` computes a pure operation on NumPy arrays that lead with a program axis; attributes
     are passed by name, and regions by name as functions of arrays that return a sequence of
     arrays. `isolated` says that its regions are such functions: they use no value from outside,
-    run any number of times, and are no part of the control flow. `keeps_units` says that it takes arrays in which an axis of extent 1
-    stands for a constant along that axis, and may answer with such (elementwise operations do, by
-    broadcasting). `accepts` lists element types and `domain` the range of values where `ulp`
+    run any number of times, and are no part of the control flow. `keeps_units` says that it takes
+    arrays in which an axis of extent 1 stands for a constant along that axis, and may answer with
+    such (elementwise operations do, by broadcasting). `accepts` lists element types and `domain` the range of values where `ulp`
     holds, for the conformance suite. `ulp` is the accuracy demanded of every backend; 0 means the
     same bits.
     """

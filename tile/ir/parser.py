@@ -56,7 +56,7 @@ def parse_module(text: str, file: str = "<tile>") -> Module:
 def parse_type(text: str) -> Type:
     """Read one type, such as `tile<8xptr<f32>>`."""
     parser = _Parser(text, "<type>")
-    ty = parser.type()
+    ty = parser.type_()
     parser.expect_end()
     return ty
 
@@ -139,7 +139,7 @@ class _Parser:
 
     # -- types, attributes, locations
 
-    def type(self) -> Type:
+    def type_(self) -> Type:
         token = self.token
         try:
             if self.accept("tile"):
@@ -164,9 +164,9 @@ class _Parser:
         return SCALARS[token.text]
 
     def types(self) -> list[Type]:
-        types = [self.type()]
+        types = [self.type_()]
         while self.accept(","):
-            types.append(self.type())
+            types.append(self.type_())
         return types
 
     def attribute(self, annotation: Any) -> Any:
@@ -180,7 +180,7 @@ class _Parser:
         if type(None) in options and self.accept("none"):
             return None
         if typing.get_origin(annotation) is tuple:
-            return self.tuple(typing.get_args(annotation)[0])
+            return self.sequence(typing.get_args(annotation)[0])
         for option in options:
             if isinstance(option, type) and issubclass(option, enum.Enum):
                 return self.member(option)
@@ -189,7 +189,7 @@ class _Parser:
             if option is str:
                 return json.loads(self.expect_kind("string", "a string").text)
             if option is Type:
-                return self.type()
+                return self.type_()
         return self.literal(options, token)
 
     def literal(self, options: Sequence[Any], token: _Token) -> bool | int | float:
@@ -212,7 +212,7 @@ class _Parser:
                 return member
         self.fail(f"expected one of {', '.join(str(m.value) for m in kind)}, found `{text}`", token)
 
-    def tuple(self, annotation: Any) -> tuple[Any, ...]:
+    def sequence(self, annotation: Any) -> tuple[Any, ...]:
         self.expect("(")
         values = []
         while not self.accept(")"):
@@ -322,7 +322,7 @@ class _Parser:
         while not self.accept(")"):
             names.append(self.expect_kind("value", "a parameter, such as %x"))
             self.expect(":")
-            arg_types.append(self.type())
+            arg_types.append(self.type_())
             known.append(self.argument())
             if not self.at(")"):
                 self.expect(",")

@@ -18,7 +18,6 @@ from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.transforms.pipeline import TILE
 
-
 # Just below DEFAULT_MMAP_THRESHOLD_MAX of 64-bit glibc.
 _HEAP_KEPT = (32 << 20) - (64 << 10)
 
@@ -50,9 +49,9 @@ def _keep_heap() -> None:
     """Let freed arrays of up to some megabytes be reused without asking the system for memory.
 
     glibc gives the top of its heap back when more than twice the largest block is free that it ever
-    returned by munmap (`M_TRIM_THRESHOLD` adjusts itself; mallopt(3)), and every page that comes back is
-    cleared anew, which costs several times what most operations do. A block of nearly the largest size
-    that it takes into account, never touched, raises that bound; elsewhere this does nothing.
+    returned by munmap (`M_TRIM_THRESHOLD` adjusts itself; mallopt(3)). Every page that comes back is
+    cleared anew, which costs several times what most operations do. A block of nearly the largest
+    size that it takes into account, never touched, raises that bound; elsewhere this does nothing.
     """
     np.empty(_HEAP_KEPT, np.uint8)
 

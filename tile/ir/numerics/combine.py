@@ -5,16 +5,16 @@ gives n. It is called with arrays that hold many elements at once, on neighbours
 
     x0 x1 x2 x3  ->  x0*x1  x2*x3  ->  (x0*x1)*(x2*x3)
 
-That order is fixed, the first operand always stands before the second along the axis, and the last
-element of a scan is the reduction, in every bit. A scan computes its other elements from the same
-products: x0*x1*x2 is (x0*x1)*x2. So log2(extent) rounds do either, and neither calls the function on
-more than twice the elements.
+That order is fixed, the first operand always stands before the second along the axis, and the
+last element of a scan is the reduction, in every bit. A scan computes its other elements from the
+same products: x0*x1*x2 is (x0*x1)*x2. So a number of calls that grows with log2(extent) does
+either, on no more than twice the elements in all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -83,5 +83,5 @@ def _put(results: Sequence[Array], axis: int, piece: slice, parts: Sequence[Arra
         result[_place(axis, piece)] = part
 
 
-def _place(axis: int, piece: slice) -> tuple[object, ...]:
+def _place(axis: int, piece: slice) -> tuple[Any, ...]:
     return (..., piece, *(slice(None),) * (-axis - 1))

@@ -36,9 +36,9 @@ def _add_to_odd(a: Array, b: Array) -> Array:
     total, error = _two_sum(a, b)
     bits = total.view(np.int64)
     # An infinite or NaN total has error NaN, and NaN > 0 is false: it stays as it is.
-    even = (np.abs(error) > 0) & (bits & 1 == 0)
-    outward = np.where((error > 0) == (total > 0), np.int64(1), np.int64(-1))
-    odd: Array = bits + even * outward
+    step = ((np.abs(error) > 0) > (bits & 1)).astype(np.int64)
+    step *= (bits ^ error.view(np.int64)) >> np.int64(63) | np.int64(1)  # -1 for unlike signs
+    odd: Array = bits + step
     return odd.view(F64)
 
 

@@ -1,4 +1,7 @@
-"""Where values decide which element goes where. Axes count from the right, behind a program axis."""
+"""Where values decide which element goes where.
+
+Axes count from the right; axis 0 of every array is the program axis.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ NARROW = frozenset((F16, BF16))
 
 
 def gather(x: Array, index: Array, axis: int) -> Array:
-    """The elements of `x` at positions `index` along `axis`; a position outside counts as the nearest."""
+    """The elements of `x` at positions `index` along `axis`.
+
+    A position outside is undefined in the language; here it counts as the nearest one inside.
+    """
     inside = np.clip(index, 0, x.shape[axis] - 1)
     return np.take_along_axis(x, inside, axis)
 

@@ -9,15 +9,14 @@ selected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tile.ir import numerics
 from tile.ir.core import Block, Function, Operation
 from tile.ir.opdef import Effect, op
 from tile.ir.ops import arith, control
-from tile.ir.ops.reduce import without
-from tile.ir.ops.shape import along
+from tile.ir.ops.shape import along, without
 from tile.ir.types import ALL, Scalar, Type, require, with_shape
 
 # What a region may hold besides elementwise operations; functions that it calls end in a `return`.
@@ -42,12 +41,12 @@ def intruder(block: Block, functions: Mapping[str, Function] | None = None) -> O
     return next(_intruders(block, functions or {}, set()), None)
 
 
-def _intruders(block: Block, functions: Mapping[str, Function], seen: set[str]) -> Any:
+def _intruders(
+    block: Block, functions: Mapping[str, Function], seen: set[str]
+) -> Iterator[Operation]:
     for inner in block.walk():
-        results = (value.type for value in inner.results)
-        if not (inner.defn.elementwise or inner.defn in _ALLOWED):
-            yield inner
-        elif not all(isinstance(ty, Scalar) for ty in results):
+        on_scalars = all(isinstance(value.type, Scalar) for value in inner.results)
+        if not (on_scalars and (inner.defn.elementwise or inner.defn in _ALLOWED)):
             yield inner
         elif inner.defn is control.call and inner["callee"] in functions.keys() - seen:
             seen.add(inner["callee"])

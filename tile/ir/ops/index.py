@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tile.ir import numerics
 from tile.ir.opdef import op
-from tile.ir.ops.shape import along
+from tile.ir.ops.shape import along, without
 from tile.ir.types import (
     ALL,
     FLOATS,
@@ -39,12 +39,9 @@ def gather(x: Type, index: Type, *, axis: int) -> Type:
         isinstance(index, Tile) and index.element in (I32, I64),
         f"gather takes a tile of i32 or i64 as index, not {index}",
     )
-    rest = [list(ty.shape) for ty in (x, index)]
-    for shape in rest:
-        del shape[axis : len(shape) + axis + 1]
     require(
-        x.rank == index.rank and rest[0] == rest[1],
-        f"gather takes an index whose shape differs along axis {axis} at most; {list(x.shape)} and "
+        x.rank == index.rank and without(x, axis) == without(index, axis),
+        f"gather takes an index of another extent along axis {axis} at most; {list(x.shape)} and "
         f"{list(index.shape)} do not fit",
     )
     return with_shape(index.shape, x.element)
@@ -59,7 +56,10 @@ def gather(x: Type, index: Type, *, axis: int) -> Type:
     ),
 )
 def histogram(x: Type, mask: Type | None = None, *, bins: int) -> Type:
-    """How often each of 0 to `bins` - 1 occurs, where the mask is true; other numbers count nowhere."""
+    """How often each of 0 to `bins` - 1 occurs where the mask is true.
+
+    Other numbers count nowhere.
+    """
     require(
         isinstance(x, Tile) and x.rank == 1 and x.element in INTEGERS,
         f"histogram takes a tile of integers of rank 1, not {x}",
@@ -88,9 +88,10 @@ def sort(x: Type, *, axis: int, descending: bool = False, count: int | None = No
     require(x.element in SORTED, f"sort is not defined on {x.element}")
     shape = list(x.shape)
     if count is not None:
+        extent = shape[axis]
         require(
-            0 < count <= shape[axis],
-            f"sort keeps 1 to {shape[axis]} elements of an axis of extent {shape[axis]}, not {count}",
+            0 < count <= extent,
+            f"sort keeps 1 to {extent} elements of an axis of extent {extent}, not {count}",
         )
         shape[axis] = count
     return with_shape(shape, x.element)

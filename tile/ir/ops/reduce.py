@@ -6,7 +6,7 @@ import enum
 
 from tile.ir import numerics
 from tile.ir.opdef import op
-from tile.ir.ops.shape import along
+from tile.ir.ops.shape import along, without
 from tile.ir.types import FLOATS, I1, I32, INTEGERS, Type, require, with_element, with_shape
 
 
@@ -37,13 +37,6 @@ def _combinable(name: str, x: Type, axis: int, kind: ReduceKind) -> None:
     along(name, x, axis)
     accepts = (I1, *INTEGERS) if kind.bitwise else (*INTEGERS, *FLOATS)
     require(x.element in accepts, f"{name} {{kind = {kind}}} is not defined on {x.element}")
-
-
-def without(x: Type, axis: int) -> tuple[int, ...]:
-    """The shape of a tile but for one axis."""
-    shape = list(x.shape)
-    del shape[axis]
-    return tuple(shape)
 
 
 @op(

@@ -25,6 +25,13 @@ def along(name: str, x: Type, axis: int) -> None:
     )
 
 
+def without(x: Type, axis: int) -> tuple[int, ...]:
+    """The shape of a tile but for one axis."""
+    shape = list(x.shape)
+    del shape[axis]
+    return tuple(shape)
+
+
 @op(
     meaning=lambda *, start, end: numerics.arange(start, end),
     keeps_units=True,
