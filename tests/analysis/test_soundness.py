@@ -20,7 +20,7 @@ from tile.ir.ops import debug
 from tile.ir.printer import print_function
 from tile.ir.types import I8, I32, U32, Pointer, Scalar
 
-THOROUGH = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+THOROUGH = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 ELEMENTS = pytest.mark.parametrize("element", [I32, I8, U32], ids=str)
 
 

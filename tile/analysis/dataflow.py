@@ -110,6 +110,8 @@ class Forward(Generic[F]):
             if structured is not None:
                 facts = structured(self, op)
             elif op.results:
+                for region in op.regions:
+                    self.isolated(region)
                 facts = self.transfer(op)
             else:
                 self.observe(op)
@@ -117,6 +119,12 @@ class Forward(Generic[F]):
             self.facts.update(zip(op.results, facts, strict=True))
         assert block.last is not None
         return self.present(block.last)
+
+    def isolated(self, region: Block) -> None:
+        """Walk a region that is a function of its own: nothing is known of its arguments."""
+        for value in region.args:
+            self.facts[value] = self.unknown(value.type)
+        self.block(region)
 
     def observe(self, op: Operation) -> None:
         """Look at an operation without results."""

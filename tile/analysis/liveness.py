@@ -111,8 +111,11 @@ def _last_use(
 
 
 def _throughout(op: Operation, position: int) -> bool:
-    """Whether an operand is needed until the operation ends: a loop compares with its bound each round."""
-    return op.defn is control.for_ and position in (1, 2)
+    """Whether an operand is needed until the operation ends.
+
+    A loop compares with its bound each round, and a combining region runs while elements are left.
+    """
+    return op.defn.isolated or (op.defn is control.for_ and position in (1, 2))
 
 
 def _passed_on(value: Value, starts: Mapping[Operation, int]) -> int:

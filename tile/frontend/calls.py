@@ -20,12 +20,11 @@ from tile.ir.types import Scalar
 from tile.language import iterators
 from tile.language.builtin import Bound, Builtin, suggestion
 from tile.language.constexpr import constexpr
-from tile.language.dtypes import pointer_type, spelled
+from tile.language.dtypes import spelled
 from tile.language.python import PYTHON_BUILTINS
 from tile.language.tensor import Tensor
 
 ITERATORS = (iterators.range, iterators.static_range, iterators.condition)
-TYPES = (pointer_type,)
 FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -62,16 +61,17 @@ def apply(low: Lowering, function: Any, args: list[Any], kwargs: dict[str, Any])
     """Call what is no jitted function."""
     meaning = function
     if is_callable_now(function):
-        meaning = PYTHON_BUILTINS.get(function) or STATIC_BUILTINS.get(function)
+        meaning = PYTHON_BUILTINS.get(function)
         if meaning is None:
-            return evaluate(function, args, kwargs, known=True)
+            known = function not in STATIC_BUILTINS  # those take tuples of anything
+            return evaluate(STATIC_BUILTINS.get(function, function), args, kwargs, known=known)
     if isinstance(meaning, Builtin | Bound):
         return meaning.emit(low.build, *args, **kwargs)
     if isinstance(meaning, StaticFunction):
         return evaluate(meaning, args, kwargs, known=True)
     if meaning is constexpr:
         return evaluate(constexpr, args, kwargs, known=True)
-    if meaning in ITERATORS or meaning in TYPES or meaning is not function:
+    if meaning in ITERATORS:
         return evaluate(meaning, args, kwargs, known=False)
     raise not_callable(function)
 

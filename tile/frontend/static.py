@@ -9,6 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from tile.frontend.values import compile_time_only
 from tile.language.constexpr import constexpr
+from tile.language.dtypes import pointer_type
 from tile.language.tensor import Tensor
 
 P = ParamSpec("P")
@@ -66,7 +67,8 @@ def _known(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# Python's functions and what they do in a kernel. Sequences become tuples, of any values.
+# Functions of Python and of the language that are called while a kernel is compiled, and what they do
+# there. Sequences become tuples, of any values.
 STATIC_BUILTINS: dict[Any, Callable[..., object]] = {
     builtins.all: _known(all),
     builtins.any: _known(any),
@@ -81,4 +83,5 @@ STATIC_BUILTINS: dict[Any, Callable[..., object]] = {
     builtins.sum: _known(sum),
     builtins.tuple: lambda values=(): tuple(values),
     builtins.zip: lambda *values: tuple(zip(*values, strict=False)),
+    pointer_type: _known(pointer_type),
 }

@@ -77,9 +77,9 @@ class OpDef:
     arrays. `isolated` says that its regions are such functions: they use no value from outside,
     run any number of times, and are no part of the control flow. `keeps_units` says that it takes
     arrays in which an axis of extent 1 stands for a constant along that axis, and may answer with
-    such (elementwise operations do, by broadcasting). `accepts` lists element types and `domain` the range of values where `ulp`
-    holds, for the conformance suite. `ulp` is the accuracy demanded of every backend; 0 means the
-    same bits.
+    such (elementwise operations do, by broadcasting). `accepts` lists element types and `domain`
+    the range of values where `ulp` holds, for the conformance suite. `ulp` is the accuracy demanded
+    of every backend; 0 means the same bits.
     """
 
     name: str

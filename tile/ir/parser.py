@@ -402,7 +402,31 @@ class _Parser:
             attributes["result"] = stated[0]
         elif defn.explicit == "results":
             attributes["results"] = tuple(stated)
-        return create(defn, operands, attributes, (), self.location(name)), stated
+        loc = self.location(name)
+        regions = [self.named_region(wanted) for wanted in defn.regions]
+        return create(defn, operands, attributes, regions, loc), stated
+
+    def named_region(self, wanted: str) -> Block:
+        """`region name(%argument: type, ...) { operations }`."""
+        self.expect("region")
+        token = self.expect_kind("word", "a region's name")
+        if token.text != wanted:
+            self.fail(f"expected region `{wanted}`, found `{token.text}`", token)
+        names, arg_types = self.region_arguments()
+        return self.region(names, arg_types)
+
+    def region_arguments(self) -> tuple[list[_Token], list[Type]]:
+        """`(%argument: type, ...)` of a region."""
+        names: list[_Token] = []
+        arg_types: list[Type] = []
+        self.expect("(")
+        while not self.accept(")"):
+            names.append(self.expect_kind("value", "an argument, such as %a"))
+            self.expect(":")
+            arg_types.append(self.type_())
+            if not self.at(")"):
+                self.expect(",")
+        return names, arg_types
 
     def carried(self) -> tuple[list[_Token], list[Value]]:
         names: list[_Token] = []

@@ -9,9 +9,16 @@
     }
 
 Operands, then `{attributes}` that differ from their defaults, then `: result types`, then an
-optional location `loc("file":line:column-end "function" at ...)`. An absent optional operand is
-`_`. A value is named after its Python variable, with a number where that is taken; so printing is
-deterministic, and printing what was parsed gives the same text.
+optional location `loc("file":line:column-end "function" at ...)`, then the regions by name, each
+with its arguments:
+
+    %r = scan_by %x {axis = -1} : tile<8xf32> region combine(%a: f32, %b: f32) {
+      %c = add %a, %b : f32
+      yield %c
+    }
+
+An absent optional operand is `_`. A value is named after its Python variable, with a number where
+that is taken; so printing is deterministic, and printing what was parsed gives the same text.
 """
 
 from __future__ import annotations
@@ -25,9 +32,8 @@ from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.opdef import Symbol
 from tile.ir.types import Type
 
-
-# What to say of an operation (of the function, for None) in a comment behind it. The second argument
-# gives the name under which a value is printed.
+# What to say of an operation (of the function, for None) in a comment behind it. The second
+# argument gives the name under which a value is printed.
 Note = Callable[[Operation | None, Callable[[Value], str]], str]
 
 
@@ -39,7 +45,7 @@ def print_module(module: Module, *, locations: bool = False) -> str:
 def print_function(
     function: Function, *, locations: bool = False, note: Note | None = None
 ) -> str:
-    """The text of a function, ending in a newline, with a note behind each operation if asked for."""
+    """The text of a function, ending in a newline; a `note` says what to put behind operations."""
     return _Printer(locations, note).function(function)
 
 
@@ -146,7 +152,20 @@ class _Printer:
         if operands:
             text += f" {self.list(operands)}"
         text += self.attributes(op) + self.types(op) + self.loc(op.loc)
-        self.put(depth, text + self.noted(op))
+        if op.regions:
+            self.regions(op, text, depth)
+        else:
+            self.put(depth, text + self.noted(op))
+
+    def regions(self, op: Operation, text: str, depth: int) -> None:
+        """The regions of an operation without sugar behind its first line, `text`."""
+        note = self.noted(op)
+        for name, region in zip(op.defn.regions, op.regions, strict=True):
+            args = ", ".join(f"{self.name(value)}: {value.type}" for value in region.args)
+            self.put(depth, f"{text} region {name}({args}) {{{note}")
+            self.block(region, depth + 1)
+            text, note = "}", ""
+        self.put(depth, text)
 
     def noted(self, op: Operation | None) -> str:
         text = "" if self.note is None else self.note(op, self.name)

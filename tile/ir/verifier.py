@@ -11,7 +11,7 @@ from typing import NoReturn
 from tile.errors import Loc, TypeRuleError, VerificationError
 from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.levels import Level
-from tile.ir.ops import control
+from tile.ir.ops import combine, control
 from tile.ir.printer import print_op
 from tile.ir.types import Tile, Type
 
@@ -27,6 +27,8 @@ class _Verifier:
         self.module = module
         self.level = level
         self.visible: set[Value] = set()
+        # Around an isolated region: what would be visible in it otherwise.
+        self.hidden: set[Value] = set()
 
     def function(self, function: Function) -> None:
         if function.kernel and function.result_types:
@@ -65,9 +67,10 @@ class _Verifier:
             if (op, position) not in value.uses:
                 self.fail(f"operand {position} of {op.name} does not know of its use", op.loc, op)
             if value not in self.visible:
-                self.fail(
-                    f"{op.name} uses %{value.name or '?'} where it is not defined", op.loc, op
-                )
+                where = "where it is not defined"
+                if value in self.hidden:
+                    where = "from outside a region that sees its own arguments alone"
+                self.fail(f"{op.name} uses %{value.name or '?'} {where}", op.loc, op)
         if self.level not in op.defn.levels:
             self.fail(f"{op.name} is not legal at the {self.level.value} level", op.loc, op)
         try:
@@ -81,10 +84,16 @@ class _Verifier:
         self.types(op.results, op.loc)
         if op.defn is control.call:
             self.call(op)
+        outer = self.visible, self.hidden
+        if op.defn.isolated:
+            self.visible, self.hidden = set(), self.visible
         for name, region in zip(op.defn.regions, op.regions, strict=True):
             if region.parent is not op:
                 self.fail(f"region `{name}` of {op.name} belongs to another operation", op.loc, op)
             self.block(region, f"region `{name}` of {op.name}")
+        self.visible, self.hidden = outer
+        if op.defn.isolated:
+            self.combining(op)
 
     def call(self, op: Operation) -> None:
         callee = self.module.functions.get(op["callee"])
@@ -100,6 +109,13 @@ class _Verifier:
                 op.loc,
                 op,
             )
+
+    def combining(self, op: Operation) -> None:
+        """Functions that a combining region calls are held to what the region is held to."""
+        for region in op.regions:
+            found = combine.intruder(region, self.module.functions)
+            if found is not None:
+                self.fail(combine.refusal(op.name, found), found.loc, found)
 
     def types(self, values: Sequence[Value], loc: Loc | None) -> None:
         if self.level is Level.TILE:

@@ -1,60 +1,94 @@
-"""`tile reference`: the operations of the IR as a page, made from their declarations."""
+"""`tile reference`: pages on the language and on the IR, made from their declarations."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from itertools import groupby
 
+import tile.language as tl
 from tile.ir.opdef import OPS, OpDef
 from tile.ir.printer import print_value
+from tile.language.builtin import Builtin
+from tile.tools.command import Command
 
-SUMMARY = "print the reference page of the IR's operations"
+DESCRIPTION = """\
+Print a reference page as Markdown, made from the declarations themselves.
 
-HEAD = """# The IR's operations
+  tile reference language > docs/language.md    the functions of tl.*
+  tile reference ir > docs/ir.md                the operations of the IR
+"""
 
-Made by `tile reference` from the declarations in `tile/ir/ops/`. An operand in brackets may be absent, an
-attribute with a value has that default, and an example's operands stand before the bar. The text format is
-described in `tile/ir/printer.py`.
+LANGUAGE_HEAD = """\
+# The language
+
+Made by `tile reference language` from the docstrings of `tile/language/`. All of it is called inside
+a `@tile.jit` function, after `import tile.language as tl`. A *tile* is a block of elements whose
+extents are powers of two and known when the kernel is compiled; most functions take tiles, scalars and
+Python numbers alike, broadcast them as NumPy does, and promote their types as Triton does.
+
+## Statements
+
+Expressions with all of Python's operators, chained comparisons, `and`, `or`, `not` and conditional
+expressions; assignments (augmented, annotated, of tuples); `if`, `for` over `range`, `tl.range` and
+`tl.static_range`, `while`, `break`, `continue`, `return` anywhere, `assert`, `pass`; calls of other
+`@tile.jit` functions, which may return tuples and take keywords and defaults.
+
+- A parameter annotated `tl.constexpr` is known when the kernel is compiled: tile extents must be. So
+  is a name assigned as `x: tl.constexpr = ...`. An `if` on such a value compiles one branch alone.
+- A name that is assigned in a loop or in a branch keeps its type and shape.
+- Globals are seen if they are `tl.constexpr(...)` objects, functions, modules or types.
+- `/` of integers gives a float. `//` and `%` truncate towards zero, as C does: `-7 // 2` is -3 and
+  `-7 % 2` is -1. Between compile-time numbers they are Python's own.
+- Integers wrap at their width. A literal assigned to a name is an `int32` or `float32`.
+"""
+
+IR_HEAD = """\
+# The IR's operations
+
+Made by `tile reference ir` from the declarations in `tile/ir/ops/`. An operand in brackets may be
+absent, an attribute with a value has that default, and an example's operands stand before the bar. The
+text format is described at the top of `tile/ir/printer.py`.
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments: it has none."""
+def language_page() -> Iterator[str]:
+    """The lines of the page on `tl.*`."""
+    yield LANGUAGE_HEAD
+    functions = [f for name in tl.__all__ if isinstance(f := getattr(tl, name), Builtin)]
+    functions.sort(key=lambda f: (f.__module__, f.name))
+    for module, family in groupby(functions, key=lambda f: f.__module__):
+        yield f"## {module.rpartition('.')[2]}\n"
+        for function in family:
+            parameters = ", ".join(map(_parameter, function.__signature__.parameters.values()))
+            yield f"### `tl.{function.name}({parameters})`\n"
+            yield f"{inspect.getdoc(function)}\n"
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the page."""
-    print(page(), end="")
-    return 0
+def _parameter(parameter: inspect.Parameter) -> str:
+    star = "*" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else ""
+    if parameter.default is inspect.Parameter.empty:
+        return star + parameter.name
+    return f"{parameter.name}={parameter.default!r}"
 
 
-def page() -> str:
-    """The whole page as Markdown."""
-    lines = [HEAD]
+def ir_page() -> Iterator[str]:
+    """The lines of the page on operations."""
+    yield IR_HEAD
     for family, defns in groupby(OPS, key=lambda defn: defn.family):
-        lines.append(f"## {family}\n")
+        yield f"## {family}\n"
         for defn in defns:
-            lines.extend(entry(defn))
-    return "\n".join(lines)
-
-
-def entry(defn: OpDef) -> Iterator[str]:
-    """One operation."""
-    yield f"### `{defn.name}`\n"
-    yield f"{defn.doc}\n"
-    facts = [f"`{signature(defn)}`", *properties(defn)]
-    yield "\n".join(f"- {fact}" for fact in facts) + "\n"
-    if defn.examples:
-        examples = "\n\n".join(
-            example.replace(" | ", "   |   ", 1) if "\n" not in example else example
-            for example in defn.examples
-        )
-        yield f"```text\n{examples}\n```\n"
+            yield f"### `{defn.name}`\n"
+            yield f"{defn.doc}\n"
+            facts = [f"`{signature(defn)}`", *properties(defn)]
+            yield "\n".join(f"- {fact}" for fact in facts) + "\n"
+            if defn.examples:
+                yield "```text\n" + "\n\n".join(defn.examples) + "\n```\n"
 
 
 def signature(defn: OpDef) -> str:
-    """Operands, attributes and regions in one line."""
+    """Operands, attributes and regions of an operation in one line."""
     operands = [f"[{name}]" if name in defn.optional else name for name in defn.operands]
     if defn.variadic:
         operands.append(f"*{defn.variadic}")
@@ -71,7 +105,7 @@ def signature(defn: OpDef) -> str:
 
 
 def properties(defn: OpDef) -> Iterator[str]:
-    """What a reader may want to know besides."""
+    """What else a reader may want to know of an operation."""
     if defn.accepts:
         yield "elements: " + ", ".join(ty.name for ty in defn.accepts)
     if defn.effect:
@@ -81,3 +115,25 @@ def properties(defn: OpDef) -> Iterator[str]:
         yield f"accuracy: {defn.ulp:g} ulp{over}"
     if defn.commutative:
         yield "commutative"
+
+
+PAGES: dict[str, Callable[[], Iterator[str]]] = {"language": language_page, "ir": ir_page}
+
+
+def page(name: str) -> str:
+    """A whole page as Markdown."""
+    return "\n".join(PAGES[name]()).rstrip("\n") + "\n"
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("page", choices=PAGES, help="which page")
+
+
+def _run(options: argparse.Namespace) -> int:
+    print(page(options.page), end="")
+    return 0
+
+
+COMMAND = Command(
+    "reference", "print the reference of the language or the IR", DESCRIPTION, _configure, _run
+)

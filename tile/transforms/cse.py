@@ -40,7 +40,10 @@ class _Merging:
         loads: dict[Key, Operation] = {}
         for op in block:
             for region in op.regions:
-                self.block(region)
+                if op.defn.isolated:  # nothing outside may be used in it
+                    _Merging().block(region)
+                else:
+                    self.block(region)
             if op.defn.terminator or op.regions:
                 loads = {} if effects(op) & CHANGES_MEMORY else loads
             elif is_pure(op):

@@ -60,6 +60,8 @@ class _Live:
     def block(self, block: Block) -> None:
         """Start from what is observable in a block and the regions inside."""
         for op in block:
+            if op.defn.isolated:  # which is pure, whatever it calls
+                continue
             if op.regions:
                 for region in op.regions:
                     self.block(region)
@@ -72,11 +74,21 @@ class _Live:
             return
         self.ops.add(op)
         self.need(op.inputs[: len(op.defn.operands)] if op.regions else op.inputs)
+        if op.defn.isolated:
+            self.whole(op)
         for region in op.regions:
             if region.last is not None and region.last.defn is control.condition:
                 self.mark(region.last)
         if op.parent is not None:
             self.mark(op.parent)
+
+    def whole(self, op: Operation) -> None:
+        """Keep all that a combining operation takes and gives: any part may decide on another."""
+        self.need([*op.inputs, *op.results])
+        for region in op.regions:
+            self.need(region.args)
+            if region.last is not None:
+                self.need(region.last.inputs)
 
     def need(self, values: Iterable[Value]) -> None:
         for value in values:
@@ -92,7 +104,7 @@ class _Live:
             if op is None:  # a parameter
                 continue
             self.mark(op)
-            if op.regions:
+            if op.regions and not op.defn.isolated:
                 self.carried(op, value)
 
     def carried(self, op: Operation, value: Value) -> None:

@@ -48,10 +48,11 @@ class InterpreterBackend:
 def _keep_heap() -> None:
     """Let freed arrays of up to some megabytes be reused without asking the system for memory.
 
-    glibc gives the top of its heap back when more than twice the largest block is free that it ever
-    returned by munmap (`M_TRIM_THRESHOLD` adjusts itself; mallopt(3)). Every page that comes back is
-    cleared anew, which costs several times what most operations do. A block of nearly the largest
-    size that it takes into account, never touched, raises that bound; elsewhere this does nothing.
+    When more than twice the largest block is free that it ever returned by munmap, glibc gives the
+    top of its heap back (`M_TRIM_THRESHOLD` adjusts itself; mallopt(3)). Every page that comes back
+    is cleared anew, which costs several times what most operations do. A block of nearly the
+    largest size that it takes into account, never touched, raises that bound; elsewhere this does
+    nothing.
     """
     np.empty(_HEAP_KEPT, np.uint8)
 

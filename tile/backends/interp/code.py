@@ -8,13 +8,14 @@ live.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tile.backends.interp.affine import AFFINE, counting
-from tile.backends.interp.values import Affine, RunValue, array_of, full
+from tile.backends.interp.region import run_region
+from tile.backends.interp.values import Affine, Array, RunValue, array_of, full
 from tile.errors import UnsupportedError
 from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.effects import effects
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 # What an instruction does with its operands: one result, several, or None.
 Run = Callable[..., Any]
+Shape = tuple[int, ...]
 ABSENT = -1
 
 
@@ -116,7 +118,7 @@ class _Translator:
                     tuple(map(self.register, op.operands)),
                     tuple(map(self.register, op.results)),
                     run=None if op.defn.family == "control" else self.run(op),
-                    regions=tuple(map(self.block, op.regions)),
+                    regions=() if op.defn.isolated else tuple(map(self.block, op.regions)),
                     polls=op.name == "while" and _polls(op),
                 )
             )
@@ -146,7 +148,23 @@ class _Translator:
             return rule(op)
         if op.defn.meaning is None:
             raise UnsupportedError(f"the interpreter has no rule for `{op.name}`", loc=op.loc)
-        return pure(op)
+        return self.isolated(op) if op.defn.isolated else pure(op)
+
+    def isolated(self, op: Operation) -> Run:
+        """Run an operation by its meaning, with its regions as functions of arrays."""
+        assert op.defn.meaning is not None
+        meaning = partial(op.defn.meaning, **op.attributes)
+        shapes = _shapes(op)
+        regions = {}
+        for name, region in zip(op.defn.regions, op.regions, strict=True):
+            translator = _Translator(self.rules)
+            regions[name] = translator.block(region), len(translator.registers)
+
+        def run(wave: Wave, *values: RunValue) -> Any:
+            functions = {name: partial(run_region, wave, *code) for name, code in regions.items()}
+            return meaning(*_whole(values, shapes), **functions)
+
+        return run
 
 
 def pure(op: Operation) -> Run:
@@ -165,8 +183,7 @@ def pure(op: Operation) -> Run:
         if affine is None:
             return partial(_by_units, meaning)
         return partial(_by_affine, meaning, affine, op)
-    shapes = tuple(value.type.shape for value in op.inputs)
-    return partial(_in_full, meaning, shapes)
+    return partial(_in_full, meaning, _shapes(op))
 
 
 def _by_units(meaning: Run, wave: Wave, *values: RunValue) -> Any:
@@ -183,10 +200,18 @@ def _by_affine(meaning: Run, affine: Run, op: Operation, wave: Wave, *values: Ru
     return meaning(*values)
 
 
-def _in_full(
-    meaning: Run, shapes: tuple[tuple[int, ...], ...], wave: Wave, *values: RunValue
-) -> Any:
-    return meaning(*map(full, values, shapes))
+def _in_full(meaning: Run, shapes: list[Shape], wave: Wave, *values: RunValue | None) -> Any:
+    return meaning(*_whole(values, shapes))
+
+
+def _shapes(op: Operation) -> list[Shape]:
+    return [() if value is None else value.type.shape for value in op.operands]
+
+
+def _whole(values: Sequence[RunValue | None], shapes: Sequence[Shape]) -> list[Array | None]:
+    """Operands as arrays of their tiles' whole shapes; None for one that is absent."""
+    pairs = zip(values, shapes, strict=True)
+    return [None if value is None else full(value, shape) for value, shape in pairs]
 
 
 def _polls(loop: Operation) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tile.ir import numerics
 from tile.ir.core import Block, Function, Operation
-from tile.ir.opdef import Effect, op
+from tile.ir.opdef import op
 from tile.ir.ops import arith, control
 from tile.ir.ops.shape import along, without
 from tile.ir.types import ALL, Scalar, Type, require, with_shape
@@ -96,7 +96,6 @@ def _meaning(compute: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
 
 
 @op(
-    effect=Effect.NESTED,
     isolated=True,
     meaning=_meaning(numerics.reduce_by),
     accepts=ALL,
@@ -128,7 +127,6 @@ def reduce_by(*xs: Type, axis: int, combine: Block) -> tuple[Type, ...]:
 
 
 @op(
-    effect=Effect.NESTED,
     isolated=True,
     meaning=_meaning(numerics.scan_by),
     accepts=ALL,

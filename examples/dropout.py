@@ -1,0 +1,100 @@
+"""Dropout that keeps no mask: one seed gives the same random numbers back whenever they are needed.
+
+python examples/dropout.py --elements 1000000 --p 0.3
+
+Random numbers are a function of a seed and a counter (Philox), here the index of the element. So the
+backward pass makes the mask again instead of reading it from memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import numpy as np
+from report import Report
+
+import tile
+import tile.language as tl
+
+
+@tile.jit
+def dropout_kernel(x_ptr, out_ptr, n, p, seed, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = offsets < n
+    x = tl.load(x_ptr + offsets, mask=inside)
+    kept = tl.rand(seed, offsets) > p
+    # What is left is scaled up, so that the sum stays about the same.
+    tl.store(out_ptr + offsets, tl.where(kept, x / (1 - p), 0.0), mask=inside)
+
+
+def dropout(x: np.ndarray, p: float, seed: int) -> np.ndarray:
+    """`x` with each element set to 0 with probability `p`, and the others divided by 1 - p."""
+    out = np.empty_like(x)
+    dropout_kernel[(tile.cdiv(x.size, 1024),)](x, out, x.size, p, seed, BLOCK=1024)
+    return out
+
+
+def philox(seed: int, counter: np.ndarray) -> np.ndarray:
+    """The first of the four words of Philox 4x32-10 at (counter, 0, 0, 0), in NumPy."""
+    low_word = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    c0 = counter.astype(np.uint64) & low_word
+    c1, c2, c3 = (np.zeros_like(c0) for _ in range(3))
+    key0, key1 = seed & 0xFFFFFFFF, seed >> 32
+    for _ in range(10):
+        # Products of two 32-bit words fit 64 bits: their halves are the high and the low word.
+        product0, product1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        c0, c2 = (
+            (product1 >> half) ^ c1 ^ np.uint64(key0),
+            (product0 >> half) ^ c3 ^ np.uint64(key1),
+        )
+        c1, c3 = product1 & low_word, product0 & low_word
+        key0, key1 = (key0 + 0x9E3779B9) & 0xFFFFFFFF, (key1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c0.astype(np.uint32)
+
+
+def uniform(words: np.ndarray) -> np.ndarray:
+    """Random words as float32 numbers from 0 to 1, as `tl.rand` makes them."""
+    signed = words.view(np.int32)
+    folded = np.where(signed < 0, ~signed, signed)  # -1 - x, which is 0 or more
+    return folded.astype(np.float32) * np.float32(4.6566127342e-10)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="dropout of random numbers")
+    parser.add_argument("--elements", type=int, default=1_000_000)
+    parser.add_argument("--p", type=float, default=0.3, help="the share that is dropped")
+    parser.add_argument("--seed", type=int, default=123)
+    options = parser.parse_args()
+    n, p, seed = options.elements, options.p, options.seed
+    x = np.random.default_rng(0).standard_normal(n, dtype=np.float32)
+    x[x == 0] = 1  # a 0 in the result is then a dropped element
+    kept = uniform(philox(seed, np.arange(n))) > np.float32(p)
+    expected = np.where(kept, x.astype(np.float64) / (1 - p), 0.0)
+
+    report = Report(f"dropout of {n} float32 numbers with probability {p}")
+    # The quotient is rounded; a single element wrongly kept or dropped would be far off.
+    allowed = 4 * float(np.finfo(np.float32).eps * np.abs(expected).max())
+    out = report.measure("dropout", lambda: {"out": dropout(x, p, seed)}, {"out": expected}, allowed)
+    print()
+    share = np.count_nonzero(out["out"]) / n
+    deviation = (p * (1 - p) / n) ** 0.5
+    report.require(
+        abs(share - (1 - p)) < 5 * deviation, f"{share:.4f} are kept, {1 - p:.4f} ± 5 deviations"
+    )
+    gradient = dropout(np.ones_like(x), p, seed)
+    same = np.array_equal(gradient != 0, out["out"] != 0)
+    report.require(same, "the same seed drops the same elements of another array")
+    other = dropout(x, p, seed + 1)
+    agreeing = np.mean((other != 0) == (out["out"] != 0))
+    chance = p * p + (1 - p) * (1 - p)
+    report.require(
+        abs(agreeing - chance) < 5 * (chance * (1 - chance) / n) ** 0.5,
+        f"another seed agrees on {agreeing:.4f}, as chance would on {chance:.4f}",
+    )
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""What every example prints: how long a call took, and how far its results are from a reference.
+
+    report = Report("Softmax of 1823 rows of 781")
+    report.measure("softmax", lambda: softmax(x), {"out": expected}, tolerance=1e-6)
+    sys.exit(report.finish())
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+Results = Mapping[str, Any]
+
+HEADER = f"{'':<34}{'first call':>12}{'repeat':>11}   {'result':<8}{'max error':>10}{'allowed':>10}"
+
+
+class Report:
+    """A table of measurements, printed line by line as they are made."""
+
+    def __init__(self, title: str) -> None:
+        self._wrong = 0
+        self._compared = 0
+        print(title, HEADER, sep="\n\n")
+
+    def measure(
+        self,
+        label: str,
+        function: Callable[[], Results],
+        expected: Mapping[str, np.ndarray],
+        tolerance: float | Mapping[str, float],
+    ) -> Results:
+        """Call `function` twice, timed, and compare each array that it gives with `expected`.
+
+        The first call compiles. `tolerance` is the greatest absolute difference allowed, for all
+        results or by name. Returns the results of the second call.
+        """
+        first, first_seconds = timed(function)
+        second, repeat_seconds = timed(function)
+        left = f"{label:<34}{duration(first_seconds):>12}{duration(repeat_seconds):>11}"
+        for name, reference in expected.items():
+            allowed = tolerance if isinstance(tolerance, float) else tolerance[name]
+            error = max(max_error(run[name], reference) for run in (first, second))
+            self._line(left, name, error, allowed)
+            left = " " * len(left)
+        return second
+
+    def _line(self, left: str, name: str, error: float, allowed: float) -> None:
+        right = error <= allowed
+        self._compared += 1
+        self._wrong += not right
+        verdict = "ok" if right else "WRONG"
+        print(f"{left}   {name:<8}{error:>10.1e}{allowed:>10.1e}  {verdict}", flush=True)
+
+    def require(self, condition: bool, what: str) -> None:
+        """Note a property of the results that holds or not."""
+        self._compared += 1
+        self._wrong += not condition
+        print(f"  {what}: {'ok' if condition else 'WRONG'}")
+
+    def finish(self) -> int:
+        """Print the verdict and give it as an exit status: 0, or 1 if anything was wrong."""
+        count = f"{self._compared} check" + "s" * (self._compared != 1)
+        if self._wrong:
+            print(f"\n{self._wrong} of {count} failed.")
+        else:
+            print(f"\n{count} passed, against NumPy in float64.")
+        return int(self._wrong > 0)
+
+
+def timed(function: Callable[[], Results]) -> tuple[Results, float]:
+    """What `function` gives, and how many seconds it took."""
+    start = time.perf_counter()
+    result = function()
+    return result, time.perf_counter() - start
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.2f} ms"
+
+
+def max_error(result: np.ndarray, reference: np.ndarray) -> float:
+    """The greatest absolute difference; infinite where the shapes differ, NaN where a result is."""
+    if result.shape != reference.shape:
+        return float("inf")
+    return float(np.abs(result.astype(np.float64) - reference).max(initial=0.0))

@@ -1,0 +1,87 @@
+"""Vector addition, in three steps: one block, any length, and a block size that is chosen by trial.
+
+python examples/vector_add.py
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from report import Report
+
+import tile
+import tile.language as tl
+
+N = 192_311
+
+
+@tile.jit
+def add_one_block(z_ptr, x_ptr, y_ptr):
+    # A kernel works on blocks of data. `x_ptr + offsets` is a block of 1024 pointers, one to each
+    # element of x; a load of it is a block of 1024 values.
+    offsets = tl.arange(0, 1024)
+    x = tl.load(x_ptr + offsets)
+    y = tl.load(y_ptr + offsets)
+    tl.store(z_ptr + offsets, x + y)
+
+
+@tile.jit
+def add_any_length(z_ptr, x_ptr, y_ptr, n):
+    # Many programs run this function; `program_id` says which one this is. The last block reaches
+    # past the end of the arrays: the mask leaves out what is there.
+    offsets = tl.program_id(0) * 1024 + tl.arange(0, 1024)
+    inside = offsets < n
+    x = tl.load(x_ptr + offsets, mask=inside)
+    y = tl.load(y_ptr + offsets, mask=inside)
+    tl.store(z_ptr + offsets, x + y, mask=inside)
+
+
+# A `constexpr` is known when the kernel is compiled, as the shape of a block must be. The first call
+# for each `n` tries every configuration and keeps the fastest.
+@tile.autotune(
+    configs=[tile.Config({"TILE": size}) for size in (256, 1024, 4096, 16384)], key=["n"]
+)
+@tile.jit
+def add_tuned(z_ptr, x_ptr, y_ptr, n, TILE: tl.constexpr):
+    offsets = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    inside = offsets < n
+    x = tl.load(x_ptr + offsets, mask=inside)
+    y = tl.load(y_ptr + offsets, mask=inside)
+    tl.store(z_ptr + offsets, x + y, mask=inside)
+
+
+def main() -> int:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, N), dtype=np.float32)
+    expected = x.astype(np.float64) + y
+    # The sum is rounded once: by half of the last bit of a number below 16.
+    tolerance = 2.0**-21
+
+    def one_block() -> dict[str, np.ndarray]:
+        z = np.empty(1024, np.float32)
+        add_one_block[(1,)](z, x[:1024], y[:1024])
+        return {"z": z}
+
+    def any_length() -> dict[str, np.ndarray]:
+        z = np.empty_like(x)
+        add_any_length[(tile.cdiv(N, 1024),)](z, x, y, N)
+        return {"z": z}
+
+    def tuned() -> dict[str, np.ndarray]:
+        z = np.empty_like(x)
+        # A grid may depend on what was chosen.
+        add_tuned[lambda meta: (tile.cdiv(N, meta["TILE"]),)](z, x, y, N)
+        return {"z": z}
+
+    report = Report("z = x + y, random float32")
+    report.measure("one block of 1024", one_block, {"z": expected[:1024]}, tolerance)
+    report.measure(f"{N} in blocks of 1024", any_length, {"z": expected}, tolerance)
+    report.measure(f"{N}, block size tuned", tuned, {"z": expected}, tolerance)
+    sizes = ", ".join(str(config.kwargs["TILE"]) for config in add_tuned.configs)
+    print(f"\nOf the block sizes {sizes}, {add_tuned.best_config.kwargs['TILE']} was fastest.")
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,307 @@
+"""Expressions: what each means, and what it becomes in the IR."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import namedtuple
+
+import pytest
+
+import tile.language as tl
+from tests.frontend.building import INTS, PTR, module_of, ops_of, stored, text_of
+from tile.frontend.static import constexpr_function
+from tile.ir.types import F16, F32, I1, I32, I64, Pointer
+
+LIMIT = tl.constexpr(5)
+ANNOTATED: tl.constexpr = 6
+HALF = tl.float16
+NESTED = (tl.constexpr(2), (tl.float32, "text" and tl.constexpr("text")))
+Pair = namedtuple("Pair", "left right")
+
+
+class Mode(enum.Enum):
+    FAST = 1
+    SAFE = 2
+
+
+@constexpr_function
+def doubled(x, plus=0):
+    return 2 * x + plus
+
+
+def attributes(module, name, key):
+    return [op[key] for op in module.walk() if op.name == name]
+
+
+# -- operators
+
+
+def test_every_operator_means_what_it_says():
+    def kernel(out, a, b):
+        tl.store(out, a + b)
+        tl.store(out, a - b)
+        tl.store(out, a * b)
+        tl.store(out, a // b)
+        tl.store(out, a % b)
+        tl.store(out, a & b)
+        tl.store(out, a | b)
+        tl.store(out, a ^ b)
+        tl.store(out, a << b)
+        tl.store(out, a >> b)
+        tl.store(out, -a)
+        tl.store(out, +a)
+        tl.store(out, ~a)
+
+    assert stored(kernel, -7, 2) == [-5, -9, -14, -3, -1, 0, -5, -5, -28, -2, 7, -7, 6]
+
+
+def test_operands_are_evaluated_from_left_to_right():
+    def kernel(out, a, b):
+        tl.store(out, (a + b) * (a - b) // (a % b))
+
+    assert ops_of(module_of(kernel, INTS, I32, I32))[:5] == ["add", "sub", "mul", "rem", "div"]
+
+
+def test_numbers_known_now_are_computed_now():
+    def kernel(out, N: tl.constexpr):
+        tl.store(out, N * 3 + 10 // 3 - (-7) // 2 + 2**3)
+
+    assert stored(kernel, N=4) == [4 * 3 + 3 + 4 + 8]
+    assert ops_of(module_of(kernel, INTS, N=4)) == ["const", "store", "return"]
+
+
+@pytest.mark.parametrize("args", [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 2, 2)])
+def test_chained_comparison(args):
+    def kernel(out, a, b, c):
+        tl.store(out, 1 if a < b <= c else 0)
+        tl.store(out, 1 if a == b == c else 0)
+        tl.store(out, 1 if 0 < a < 3 > b else 0)
+
+    a, b, c = args
+    expected = [a < b <= c, a == b == c, 0 < a < 3 > b]
+    assert stored(kernel, *args) == list(map(int, expected))
+
+
+def test_the_middle_of_a_chain_is_evaluated_once():
+    def kernel(out, a):
+        tl.store(out, 1 if 0 < tl.load(out + a) < 9 else 0)
+
+    assert ops_of(module_of(kernel, INTS, I32)).count("load") == 1
+
+
+def test_a_chain_known_to_fail_stops():
+    def kernel(out, a, N: tl.constexpr):
+        if 5 < N < tl.load(out + a):
+            tl.store(out, 1)
+
+    assert "load" not in ops_of(module_of(kernel, INTS, I32, N=3))
+    assert "load" in ops_of(module_of(kernel, INTS, I32, N=7))
+
+
+@pytest.mark.parametrize("a, b", [(0, 0), (0, 3), (2, 0), (2, 3)])
+def test_and_or_not_of_runtime_values(a, b):
+    def kernel(out, a, b):
+        tl.store(out, 1 if a and b else 0)
+        tl.store(out, 1 if a or b else 0)
+        tl.store(out, 1 if not a else 0)
+        tl.store(out, 1 if not (a > 1 and b > 1) or a == b else 0)
+
+    expected = [a and b, a or b, not a, not (a > 1 and b > 1) or a == b]
+    assert stored(kernel, a, b) == [int(bool(x)) for x in expected]
+
+
+def test_and_or_known_now_decide_whether_the_right_is_looked_at():
+    def kernel(out, a, X: tl.constexpr):
+        tl.store(out, 1 if X is not None and a > X else 0)
+        tl.store(out, X or 7)
+        tl.store(out, X and 8 or 9)
+
+    assert stored(kernel, 5, X=None) == [0, 7, 9]
+    assert stored(kernel, 5, X=3) == [1, 3, 8]
+
+
+def test_is_and_in_are_for_values_known_now():
+    def kernel(out, a, KIND: tl.constexpr, T: tl.constexpr):
+        tl.store(out, 1 if KIND in ("gelu", "relu") else 0)
+        tl.store(out, 1 if KIND not in ("gelu", "relu") else 0)
+        tl.store(out, 1 if T is tl.float32 else 0)
+        tl.store(out, 1 if a is None else 0)
+        tl.store(out, 1 if T == tl.float16 else 0)
+
+    assert stored(kernel, 1, KIND="relu", T=tl.float32) == [1, 0, 1, 0, 0]
+    assert stored(kernel, 1, KIND="tanh", T=tl.float16) == [0, 1, 0, 0, 1]
+
+
+# -- conditional expressions
+
+
+def test_choice_known_now_looks_at_one_side_only():
+    def kernel(out, a, N: tl.constexpr):
+        tl.store(out, a if N > 2 else undefined_name)  # noqa: F821
+
+    assert ops_of(module_of(kernel, INTS, I32, N=3)) == ["store", "return"]
+
+
+def test_choice_at_run_time_is_an_if():
+    def kernel(out, a, b):
+        x = tl.load(out + a) if a > b else 7
+        tl.store(out, x)
+
+    text = text_of(kernel, INTS, I32, I32)
+    assert "%x = if %v : i32 {" in text
+    assert text.index("if %v") < text.index("load")
+
+
+def test_choice_between_a_number_and_a_value_takes_the_value_s_type():
+    def kernel(out, a, x):
+        tl.store(out, x if a else 0)
+        tl.store(out, 1 if a else x)
+
+    module = module_of(kernel, Pointer(F16), I32, F16)
+    assert [op.result.type for op in module.walk() if op.name == "if"] == [F16, F16]
+
+
+def test_choice_between_tuples():
+    def kernel(out, a, b):
+        x, y = (a, 1) if a > b else (b, 2)
+        tl.store(out, x)
+        tl.store(out, y)
+
+    assert stored(kernel, 5, 3) == [5, 1]
+    assert stored(kernel, 3, 5) == [5, 2]
+
+
+# -- attributes, subscripts, tuples
+
+
+def test_attributes_of_values_types_and_modules():
+    def kernel(out, x):
+        tl.static_assert(x.dtype == tl.float16)
+        tl.static_assert(x.dtype.is_floating() and not x.dtype.is_int())
+        tl.static_assert(x.dtype.primitive_bitwidth == 16)
+        tl.static_assert(out.dtype.element_ty == tl.float32)
+        tl.static_assert(out.dtype == tl.pointer_type(tl.float32))
+        tl.static_assert(tl.zeros((4,), x.dtype).type == tl.block_type(tl.float16, [4]))
+        tl.static_assert(x.shape == ())
+        tl.static_assert(tl.PropagateNan.ALL is not tl.PropagateNan.NONE)
+        tl.store(out, x.to(tl.float32))
+
+    assert ops_of(module_of(kernel, PTR, F16)) == ["const", "cast", "store", "return"]
+
+
+def test_subscripts_make_axes_and_take_items():
+    def kernel(out, SHAPE: tl.constexpr):
+        rows = tl.arange(0, SHAPE[0])[:, None]
+        columns = tl.arange(0, SHAPE[-1])[None, :]
+        tl.store(out + rows * 8 + columns, tl.zeros(SHAPE, tl.float32))
+        tl.static_assert(SHAPE[1:] == (8,))
+
+    text = text_of(kernel, PTR, SHAPE=(4, 8))
+    assert "expand_dims" in text and "tile<4x8xptr<f32>>" in text
+
+
+def test_lists_are_tuples_and_stars_spread():
+    def kernel(out, N: tl.constexpr):
+        shape = [N, 4]
+        tl.static_assert((*shape, 1) == (8, 4, 1))
+        tl.store(out + tl.arange(0, 8), tl.sum(tl.zeros(shape, tl.float32), axis=1))
+
+    assert "const {value = 0.0} : tile<8x4xf32>" in text_of(kernel, PTR, N=8)
+
+
+def test_named_tuples_keep_their_names():
+    def kernel(out, a, P: tl.constexpr):
+        left, right = P
+        tl.store(out, left + a * P.right + right)
+
+    assert stored(kernel, 3, P=Pair(1, 10)) == [1 + 30 + 10]
+
+
+# -- names
+
+
+def test_captured_constants():
+    factor = tl.constexpr(3)
+
+    def kernel(out, a):
+        tl.store(out, a * LIMIT + ANNOTATED + factor + NESTED[0])
+        tl.static_assert(HALF == tl.float16 and NESTED[1] == (tl.float32, "text"))
+        tl.static_assert(Mode.FAST is not Mode.SAFE)
+
+    assert stored(kernel, 2) == [2 * 5 + 6 + 3 + 2]
+
+
+def test_python_s_functions():
+    def kernel(out, a, b, N: tl.constexpr):
+        tl.store(out, max(a, b, 3))
+        tl.store(out, min(a, N))
+        tl.store(out, max(N, 5) + len((1, 2)) + int(2.9) + abs(-3))
+        tl.store(out, math.ceil(N / 3) + doubled(N, plus=1) + round(2.6))
+        tl.static_assert(float("inf") > 1 and bool(N) and str(N) == "4" and isinstance(a, tl.tensor))
+        tl.static_assert(isinstance(N, tl.constexpr) and not isinstance(a, tl.constexpr))
+        tl.static_assert(isinstance(N, int) and "x".upper() == "X" and math.pi > 3)
+
+    assert stored(kernel, 7, 2, N=4) == [7, 4, 5 + 2 + 2 + 3, 2 + 9 + 3]
+
+
+def test_messages_may_be_formatted(capsys):
+    def kernel(out, a, N: tl.constexpr):
+        tl.static_print(f"N is {N:>4}, {N!r}, {'text'!s} and a", a, sep="|")
+        tl.store(out, a)
+
+    module_of(kernel, INTS, I32, N=4)
+    assert capsys.readouterr().out == "N is    4, 4, text and a|<value of type i32>\n"
+
+
+# -- names in the IR
+
+
+def test_values_are_called_after_python_s_names():
+    def kernel(out, n):
+        twice = n * 2
+        both = (twice, n + 1)
+        for step in range(n):
+            twice += step
+        tl.store(out, twice + both[1])
+
+    text = text_of(kernel, INTS, I32)
+    assert "%twice = mul" in text and "%both.1 = add" in text and "for %step" in text
+
+
+def test_every_operation_has_its_place():
+    def kernel(out, a):
+        x = a * 2 + \
+            a  # fmt: skip
+        tl.store(out, x)
+
+    module = module_of(kernel, INTS, I32)
+    first = kernel.__code__.co_firstlineno
+    mul, add, store = (next(op for op in module.walk() if op.name == n) for n in ("mul", "add", "store"))
+    assert (mul.loc.line, mul.loc.column, mul.loc.end_column) == (first + 1, 12, 17)
+    assert (add.loc.line, add.loc.column, add.loc.function) == (first + 1, 12, "kernel")
+    assert store.loc.line == first + 3
+
+
+def test_columns_count_characters_not_bytes():
+    def kernel(out, a):
+        tl.static_assert("ärger" != "öl", "ü"); tl.store(out, a + 1)  # noqa: E702 fmt: skip
+
+    add = next(op for op in module_of(kernel, INTS, I32).walk() if op.name == "add")
+    line = kernel.__code__.co_firstlineno + 1
+    with open(__file__, encoding="utf-8") as file:
+        text = file.read().splitlines()[line - 1]
+    assert text[add.loc.column : add.loc.end_column] == "a + 1"
+
+
+def test_i1_and_wide_constants():
+    def kernel(out, a):
+        flag = True
+        wide = 1 << 40
+        tl.store(out, wide + a)
+        tl.store(out, flag)
+
+    module = module_of(kernel, Pointer(I64), I32)
+    types = {op.result.name: op.result.type for op in module.walk() if op.name == "const"}
+    assert types["flag"] == I1 and types["wide"] == I64
+    assert F32 not in types.values()

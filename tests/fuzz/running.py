@@ -1,0 +1,58 @@
+"""Running a case on the interpreter, and comparing what it left in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.generate import Case
+from tests.fuzz.reference import evaluate
+from tile.backends.interp.code import translate
+from tile.backends.interp.launch import Launch
+from tile.backends.interp.rules import RULES
+from tile.config import config
+from tile.ir.core import Module
+from tile.ir.numerics import ulp_distance
+
+LOOSE_ULP = 64
+
+
+def interpret(module: Module, case: Case, chunk_bytes: int | None = None) -> list[Any]:
+    """The arguments after a run of `module` as it stands, without any pass."""
+    arguments = case.arguments()
+    settings = {} if chunk_bytes is None else {"chunk_bytes": chunk_bytes}
+    with config.scope(**settings):
+        Launch(translate(module, RULES), case.grid, arguments).run()
+    return arguments
+
+
+def expected(case: Case) -> list[Any]:
+    """The arguments after a run on the straightforward evaluator."""
+    arguments = case.arguments()
+    evaluate(case.module, case.grid, arguments)
+    return arguments
+
+
+def assert_same(case: Case, actual: Sequence[Any], wanted: Sequence[Any]) -> None:
+    """Memory must be equal to the bit; loose arrays nearly, and a NaN is a NaN."""
+    for name, x, y in zip(case.names, actual, wanted, strict=True):
+        if not isinstance(x, np.ndarray):
+            continue
+        if name in case.loose:
+            distance = ulp_distance(x, y)
+            assert (distance <= LOOSE_ULP).all(), f"{name}: off by {distance.max()} ulp"
+        else:
+            wrong = np.flatnonzero(~equal(x, y))
+            shown = [(int(i), x[i], y[i]) for i in wrong[:4]]
+            assert not wrong.size, f"{name}: {wrong.size} differ, first (index, is, should be) {shown}"
+
+
+def equal(x: Any, y: Any) -> Any:
+    """Which elements have the same bits, or are both NaN."""
+    bits = f"u{x.itemsize}"
+    same = x.view(bits) == y.view(bits)
+    if x.dtype.kind in "iub":
+        return same
+    return same | ((x != x) & (y != y))

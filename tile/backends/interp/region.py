@@ -1,0 +1,59 @@
+"""Runs the regions of combining operations, which are functions of scalars, on arrays.
+
+What the IR calls a scalar of such a region is an array here, with an element for each of all the
+pairs that are combined at once; its axes are those of the tile behind the program axis. The
+operations of the region broadcast, so that they need not know. Where elements go different ways
+through an `if`, both arms run and each element gets the result of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tile.backends.interp.values import Array
+from tile.ir import numerics
+from tile.ir.ops import control
+
+if TYPE_CHECKING:
+    from tile.backends.interp.code import BlockCode, Instruction
+    from tile.backends.interp.wave import Wave
+
+
+def run_region(wave: Wave, code: BlockCode, registers: int, *arguments: Array) -> list[Array]:
+    """What a region, or a function that it calls, gives for these arguments."""
+    return _block(wave, code, [None] * registers, arguments)
+
+
+def _block(
+    wave: Wave, code: BlockCode, registers: list[Any], arguments: Sequence[Array]
+) -> list[Array]:
+    for register, value in zip(code.args, arguments, strict=True):
+        registers[register] = value
+    for instruction in code.instructions:
+        operands = [registers[register] for register in instruction.operands]
+        if instruction.op.defn.terminator:
+            return operands
+        results = _results(wave, instruction, registers, operands)
+        for register, value in zip(instruction.results, results, strict=True):
+            registers[register] = value
+        for register in instruction.frees:
+            registers[register] = None
+    raise AssertionError("a region without a terminator")
+
+
+def _results(
+    wave: Wave, instruction: Instruction, registers: list[Any], operands: list[Array]
+) -> Sequence[Array]:
+    if instruction.run is not None:
+        return [instruction.run(wave, *operands)]
+    if instruction.op.defn is control.call:
+        callee = wave.launch.code.functions[instruction.op["callee"]]
+        return run_region(wave, callee.body, callee.registers, *operands)
+    (condition,) = operands
+    if condition.all():
+        return _block(wave, instruction.regions[0], registers, ())
+    if not condition.any():
+        return _block(wave, instruction.regions[1], registers, ())
+    then, orelse = (_block(wave, region, registers, ()) for region in instruction.regions)
+    return [numerics.select(condition, x, y) for x, y in zip(then, orelse, strict=True)]

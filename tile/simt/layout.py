@@ -1,0 +1,597 @@
+"""Linear layouts: which element of a tile each register, lane and warp holds, as one linear map.
+
+Give four lanes a 4x4 tile, four registers each. Which element is in register r of lane l? A layout
+answers for every r and l, yet it is written down in four lines, one for each *bit* of r and of l:
+
+    >>> square = LinearLayout.of(
+    ...     {"register": [[0, 1], [1, 0]], "lane": [[0, 2], [2, 0]]}, [4, 4])
+    >>> square
+    #linear{register = [[0,1],[1,0]], lane = [[0,2],[2,0]] -> dim0 = 4, dim1 = 4}
+
+Bit 0 of the register moves one column on, bit 1 one row down; bit 0 of the lane moves two columns
+on, bit 1 two rows down. These steps are the *bases*. An index takes the steps of its set bits, and
+steps combine by XOR. So each lane has a 2x2 square of the tile:
+
+    >>> square.apply(register=1, lane=0)
+    {'dim0': 0, 'dim1': 1}
+    >>> square.apply(register=3, lane=2)            # [0,1] ^ [1,0] ^ [2,0]
+    {'dim0': 3, 'dim1': 1}
+
+XOR makes the map linear over F2, the field of 0 and 1: `apply(x ^ y) == apply(x) ^ apply(y)`. Its
+matrix has a column for each input bit and a row for each coordinate bit, and the questions that a
+compiler has about layouts are questions of linear algebra about twenty columns.
+
+**Products** put layouts inside one another. On the left stands the inner one, in the lowest bits:
+
+    >>> registers = identity1d(2, "register", "dim0")
+    >>> lanes = identity1d(4, "lane", "dim0")
+    >>> registers * lanes                           # two registers in a row, then the next lane
+    #linear{register = [[1]], lane = [[2],[4]] -> dim0 = 8}
+    >>> lanes * registers                           # lanes in a row, then the next register
+    #linear{lane = [[1],[2]], register = [[4]] -> dim0 = 8}
+
+**Inverses** turn the question round: who holds this element? A chain of maps is `@`, the product
+of their matrices, so `a.invert() @ b` says where `a` holds what `b` has here or there. That is what
+converting one layout to the other has to move:
+
+    >>> (lanes * registers).invert() @ (registers * lanes)
+    #linear{register = [[1,0]], lane = [[2,0],[0,1]] -> lane = 4, register = 2}
+
+Register 1 has its element in lane 1 of the other, lane 1 in lane 2, lane 2 in register 1. 
+**Duplicates** are zero bases: the bit changes and the element does not. After a sum along dim1,
+each lane has a row's sum in two registers, and lanes 0 and 1 have the same ones. Forgetting an
+output does that to a layout, and `free_variables` tells the bits that hold copies:
+
+    >>> sums = square.select_outs("dim0")
+    >>> sums
+    #linear{register = [[0],[1]], lane = [[0],[2]] -> dim0 = 4}
+    >>> sums.free_variables()                       # bit 0 of the register, bit 0 of the lane
+    {'register': 1, 'lane': 1}
+
+Such a layout is surjective but not injective, and has no inverse; `pseudo_invert` finds one holder
+of each element, and of all holders the one that has zeros there:
+
+    >>> sums.pseudo_invert()
+    #linear{dim0 = [[2,0],[0,2]] -> register = 4, lane = 4}
+
+**Division** undoes products: it asks whether a layout is made of a smaller one. An instruction
+that takes two neighbours from each of two lanes fits a layout which can be divided by its own:
+
+    >>> instruction = identity1d(2, "register", "dim1") * identity1d(2, "lane", "dim1")
+    >>> square.divide_left(instruction)             # what is left to repeat it over
+    #linear{register = [[1,0]], lane = [[2,0]] -> dim0 = 4, dim1 = 1}
+    >>> print(square.divide_left(identity1d(4, "register", "dim1")))
+    None
+
+**Shared memory** is a layout from `offset`. A swizzle adds to its columns bits of the row, and is
+as linear as anything else. Composed with a layout of registers, it gives each lane's addresses:
+
+    >>> swizzled = LinearLayout.of({"offset": [[0, 1], [0, 2], [1, 1], [2, 2]]}, [4, 4])
+    >>> swizzled.invert() @ square
+    #linear{register = [[1],[5]], lane = [[2],[10]] -> offset = 16}
+
+Order: where bits of several dimensions are lined up, in `columns` and the two `reshape`s, they
+are in the order of a NumPy array of these dimensions: the last one named is in the lowest bits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tile.errors import TileError
+from tile.ir.types import is_power_of_two
+from tile.simt import f2
+
+IntArray = npt.NDArray[np.int64]
+
+# Dimensions in order, each with a number of bits.
+Named = tuple[tuple[str, int], ...]
+
+# Dimensions in order, each with the images of its bits, lowest bit first.
+Inputs = tuple[tuple[str, tuple[int, ...]], ...]
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+class LayoutError(TileError):
+    """A layout, or an operation on layouts, that is not possible."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuse what is not possible."""
+    if not condition:
+        raise LayoutError(message)
+
+
+def axis_name(axis: int) -> str:
+    """The output dimension of a tile's axis."""
+    return f"dim{axis}"
+
+
+def log2_of(size: int, what: str) -> int:
+    """The number of bits that index `size` things."""
+    require(is_power_of_two(size), f"{what} is a power of two, and {size} is not")
+    return size.bit_length() - 1
+
+
+def named(sizes: Mapping[str, int] | Sequence[int]) -> Named:
+    """Dimensions of given sizes; a plain sequence is a tile's shape, of dimensions dim0, dim1, ..."""
+    if not isinstance(sizes, Mapping):
+        sizes = {axis_name(axis): size for axis, size in enumerate(sizes)}
+    return tuple([(name, log2_of(size, f"the size of {name}")) for name, size in sizes.items()])
+
+
+@lru_cache(maxsize=1024)
+def _places(dims: Named) -> dict[str, int]:
+    """Where each dimension has its lowest bit when all are lined up."""
+    places: dict[str, int] = {}
+    place = 0
+    for name, bits in reversed(dims):
+        places[name] = place
+        place += bits
+    return places
+
+
+@dataclass(frozen=True, slots=True)
+class LinearLayout:
+    """A map from the bits of indices to the bits of coordinates, linear over F2; see the module.
+
+    `ins` has for each input dimension the images of its bits, lowest bit first; `outs` has for each
+    output dimension its number of bits. An image is one int in which all outputs are lined up.
+    `of` takes coordinates instead. Layouts are equal if names, their order and all bases are.
+    """
+
+    ins: Inputs
+    outs: Named
+
+    def __post_init__(self) -> None:
+        total = sum(bits for _, bits in self.outs)
+        for names in (self.in_dims, self.out_dims):
+            require(len({*names}) == len(names), f"a dimension is named twice in {list(names)}")
+            for name in names:
+                require(_NAME.fullmatch(name) is not None, f"{name!r} does not name a dimension")
+        for name, columns in self.ins:
+            for bit, column in enumerate(columns):
+                if column < 0 or column >> total:
+                    raise LayoutError(f"{name} basis {bit} is {column}, more than {total} bits")
+
+    @classmethod
+    def of(
+        cls, bases: Mapping[str, Sequence[Sequence[int]]], outs: Mapping[str, int] | Sequence[int]
+    ) -> LinearLayout:
+        """From coordinates: for each input bit, how far it moves along each output dimension.
+
+        `outs` gives the size of each output dimension, a power of two; a plain sequence is the shape
+        of a tile, of dimensions dim0, dim1, and so on. Raises `LayoutError`, naming the basis.
+        """
+        dims = named(outs)
+        return cls(
+            tuple(
+                (name, tuple([_packed(s, dims, f"{name} basis {b}") for b, s in enumerate(steps)]))
+                for name, steps in bases.items()
+            ),
+            dims,
+        )
+
+    # What it is made of.
+
+    @property
+    def in_dims(self) -> tuple[str, ...]:
+        return tuple([name for name, _ in self.ins])
+
+    @property
+    def out_dims(self) -> tuple[str, ...]:
+        return tuple([name for name, _ in self.outs])
+
+    @property
+    def indices(self) -> Named:
+        """The input dimensions and how many bits each has."""
+        return tuple([(name, len(columns)) for name, columns in self.ins])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the output dimensions."""
+        return tuple([1 << bits for _, bits in self.outs])
+
+    def images(self, name: str) -> tuple[int, ...]:
+        """The images of the bits of one input, each packed into an int."""
+        for own, columns in self.ins:
+            if own == name:
+                return columns
+        raise LayoutError(f"the layout has inputs {list(self.in_dims)} and not {name}")
+
+    def bases(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """The images of the bits of one input, as coordinates."""
+        return tuple([tuple(self._fields(column)) for column in self.images(name)])
+
+    def in_bits(self, name: str) -> int:
+        return len(self.images(name))
+
+    def in_size(self, name: str) -> int:
+        return 1 << self.in_bits(name)
+
+    def out_bits(self, name: str) -> int:
+        require(name in self.out_dims, f"the layout has outputs {list(self.out_dims)}, not {name}")
+        return dict(self.outs)[name]
+
+    def out_size(self, name: str) -> int:
+        return 1 << self.out_bits(name)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The matrix: the images of the bits of all inputs lined up, lowest first."""
+        return tuple([column for _, columns in reversed(self.ins) for column in columns])
+
+    def __str__(self) -> str:
+        def steps(name: str) -> str:
+            return ",".join(f"[{','.join(map(str, basis))}]" for basis in self.bases(name))
+
+        ins = ", ".join(f"{name} = [{steps(name)}]" for name in self.in_dims)
+        outs = ", ".join(f"{name} = {1 << bits}" for name, bits in self.outs)
+        return f"#linear{{{ins} -> {outs}}}"
+
+    __repr__ = __str__
+
+    def _fields(self, packed: Any) -> list[Any]:
+        places = _places(self.outs)
+        return [packed >> places[name] & (1 << bits) - 1 for name, bits in self.outs]
+
+    def _bits(self) -> Iterator[tuple[str, int, int, int]]:
+        """Input, bit, unit vector among all inputs lined up, and image, in the order of the inputs."""
+        places = _places(self.indices)
+        for name, columns in self.ins:
+            for bit, column in enumerate(columns):
+                yield name, bit, 1 << places[name] + bit, column
+
+    # What it says of an index.
+
+    @overload
+    def apply(self, **index: int) -> dict[str, int]: ...
+    @overload
+    def apply(self, **index: IntArray) -> dict[str, IntArray]: ...
+    def apply(self, **index: Any) -> dict[str, Any]:
+        """The coordinates at an index: ints for ints; for arrays, arrays of their common shape.
+
+        An input that is not given is 0. Raises `LayoutError` for an index outside its dimension.
+        """
+        packed: Any = 0
+        for name, given in index.items():
+            value = given if isinstance(given, int) else np.asarray(given, np.int64)
+            size = self.in_size(name)
+            require(bool(np.all((value >= 0) & (value < size))), f"{name} is below {size}: {given}")
+            packed = packed ^ (value & 0)
+            for bit, column in enumerate(self.images(name)):
+                packed = packed ^ (value >> bit & 1) * column
+        return dict(zip(self.out_dims, self._fields(packed), strict=True))
+
+    def table(self) -> dict[str, IntArray]:
+        """The coordinates at every index: arrays with an axis for each input dimension."""
+        packed = np.zeros(1, np.int64)
+        for column in self.columns:
+            packed = np.concatenate([packed, packed ^ column])
+        packed = packed.reshape([1 << bits for _, bits in self.indices])
+        return dict(zip(self.out_dims, self._fields(packed), strict=True))
+
+    # Chains.
+
+    def compose(self, inner: LinearLayout) -> LinearLayout:
+        """The map that takes an index through `inner` and then through this one; also `self @ inner`.
+
+        The outputs of `inner` are the inputs of this one, by name and at most as large.
+        """
+        require(
+            {*inner.out_dims} == {*self.in_dims},
+            f"outputs {list(inner.out_dims)} do not match inputs {list(self.in_dims)}",
+        )
+        columns: list[int] = []
+        for name, bits in reversed(inner.outs):
+            own = self.images(name)
+            require(bits <= len(own), f"{name} is below {1 << bits} there and {1 << len(own)} here")
+            columns += own[:bits]
+        return LinearLayout(inner._map(lambda image: f2.multiply(columns, image)), self.outs)
+
+    __matmul__ = compose
+
+    def invert(self) -> LinearLayout:
+        """The layout from coordinates to indices. Raises `LayoutError` unless it is bijective."""
+        require(self.is_injective(), f"{self} has no inverse: it holds elements more than once")
+        require(self.is_surjective(), f"{self} has no inverse: it does not hold all elements")
+        return self.pseudo_invert()
+
+    def pseudo_invert(self) -> LinearLayout:
+        """A layout from coordinates to indices that comes as near to an inverse as can be.
+
+        Call it `x`: `self @ x @ self == self` and `x @ self @ x == x`. Of the indices of an element
+        it gives the one whose free variables are 0, and for an element that nothing holds, that of
+        another. Where each basis moves along one dimension, no index has fewer bits set.
+        """
+        known = f2.Elimination()
+        for _, _, unit, column in self._bits():
+            known.define(column, unit)
+        for unit in f2.units(sum(bits for _, bits in self.outs)):
+            known.define(unit)
+        places = _places(self.outs)
+        ins = [
+            (name, tuple([known.reduce(1 << places[name] + bit)[1] for bit in range(bits)]))
+            for name, bits in self.outs
+        ]
+        return LinearLayout(tuple(ins), self.indices)
+
+    def invert_and_compose(self, other: LinearLayout) -> LinearLayout:
+        """The map `x` with `self @ x == other`: at which index this layout has what `other` has.
+
+        Where that leaves a choice, an index stays what it is: an input bit of `other` that is free
+        here, by the same name, goes to itself, and other free bits are 0. So the map from a layout
+        to itself is the identity, duplicates and all. Raises `LayoutError` for an element of `other`
+        that this layout does not hold.
+        """
+        known = f2.Elimination()
+        stays: dict[tuple[str, int], int] = {}
+        for name, bit, unit, column in self._bits():
+            same = known.define(column, unit)
+            if same is not None:
+                stays[name, bit] = same
+        matched = other.transpose_outs(*self.out_dims)
+        require(matched.outs == self.outs, f"the shapes {other.outs} and {self.outs} differ")
+
+        def index(name: str, bit: int, column: int) -> int:
+            found = known.image(column)
+            if found is None:
+                raise LayoutError(f"{name} basis {bit} of {other} is in no index of {self}")
+            return found ^ stays.get((name, bit), 0)
+
+        ins = [
+            (name, tuple([index(name, bit, column) for bit, column in enumerate(columns)]))
+            for name, columns in matched.ins
+        ]
+        return LinearLayout(tuple(ins), self.indices)
+
+    # Ranks.
+
+    def rank(self) -> int:
+        """How many input bits matter: the number of different elements is 2 to that power."""
+        return f2.rank(self.columns)
+
+    def is_surjective(self) -> bool:
+        """Whether every element is held."""
+        return self.rank() == sum(bits for _, bits in self.outs)
+
+    def is_injective(self) -> bool:
+        """Whether no element is held twice."""
+        return self.rank() == len(self.columns)
+
+    def is_bijective(self) -> bool:
+        return self.is_surjective() and self.is_injective()
+
+    def free_variables(self) -> dict[str, int]:
+        """For each input, a mask of the bits that can stay 0 without missing any element.
+
+        They are those whose basis is a sum of earlier ones, in the order of the inputs.
+        """
+        known = f2.Elimination()
+        free = dict.fromkeys(self.in_dims, 0)
+        for name, bit, _, column in self._bits():
+            free[name] |= (known.define(column) is not None) << bit
+        return free
+
+    # Products.
+
+    def product(self, outer: LinearLayout) -> LinearLayout:
+        """Put a copy of this layout at every place of `outer`; also `self * outer`.
+
+        A dimension of both grows: this layout has its lower bits, and `outer` the upper.
+        """
+        own, added = dict(self.outs), dict(outer.outs)
+        outs = tuple([(name, own.get(name, 0) + added.get(name, 0)) for name in own | added])
+        upper = dict(outer._placed(outs, own))
+        ins = [(name, images + upper.pop(name, ())) for name, images in self._placed(outs)]
+        return LinearLayout((*ins, *upper.items()), outs)
+
+    __mul__ = product
+
+    def divide_left(self, inner: LinearLayout) -> LinearLayout | None:
+        """The `outer` with `inner * outer` equal to this layout, up to order; None if there is none.
+
+        It has all dimensions of this layout, of size 1 where `inner` leaves nothing.
+        """
+        ins, outs = _less(self.indices, inner.indices), _less(self.outs, inner.outs)
+        if ins is None or outs is None:
+            return None
+        upper = [(n, c[len(c) - bits :]) for (n, c), (_, bits) in zip(self.ins, ins, strict=True)]
+        down = {name: -bits for name, bits in inner.outs}
+        outer = LinearLayout(LinearLayout(tuple(upper), self.outs)._placed(outs, down), outs)
+        return outer if (inner * outer)._is(self) else None
+
+    def divide_right(self, outer: LinearLayout) -> LinearLayout | None:
+        """The `inner` with `inner * outer` equal to this layout, up to order; None if there is none.
+
+        It has all dimensions of this layout, of size 1 where `outer` leaves nothing.
+        """
+        ins, outs = _less(self.indices, outer.indices), _less(self.outs, outer.outs)
+        if ins is None or outs is None:
+            return None
+        lower = [(n, c[:bits]) for (n, c), (_, bits) in zip(self.ins, ins, strict=True)]
+        inner = LinearLayout(LinearLayout(tuple(lower), self.outs)._placed(outs), outs)
+        return inner if (inner * outer)._is(self) else None
+
+    def quotient(self, *names: str) -> LinearLayout | None:
+        """The map of the other dimensions, if this one leaves those named alone; else None.
+
+        It leaves a dimension alone that is an input and an output of one size, if each of its bits
+        goes to itself and no other input reaches it.
+        """
+        if not {*names} <= {*self.in_dims} & {*self.out_dims}:
+            return None
+        rest = self.select_ins(*[name for name in self.in_dims if name not in names])
+        rest = rest.select_outs(*[name for name in self.out_dims if name not in names])
+        whole = rest
+        for name in names:
+            whole = whole * identity1d(self.in_size(name), name, name)
+        return rest if whole._is(self) else None
+
+    def is_identity_on(self, *names: str) -> bool:
+        """Whether the named dimensions are left alone, in the sense of `quotient`."""
+        return self.quotient(*names) is not None
+
+    # The same map over other dimensions.
+
+    def select_ins(self, *names: str) -> LinearLayout:
+        """This layout with only these inputs, in this order, and the others at 0."""
+        return LinearLayout(tuple([(name, self.images(name)) for name in names]), self.outs)
+
+    def select_outs(self, *names: str) -> LinearLayout:
+        """This layout with only these outputs, in this order: what is left after a reduction."""
+        outs = tuple([(name, self.out_bits(name)) for name in names])
+        return self if outs == self.outs else LinearLayout(self._placed(outs), outs)
+
+    def transpose_ins(self, *names: str) -> LinearLayout:
+        """The inputs in another order."""
+        _same_names(names, self.in_dims)
+        return self.select_ins(*names)
+
+    def transpose_outs(self, *names: str) -> LinearLayout:
+        """The outputs in another order."""
+        _same_names(names, self.out_dims)
+        return self.select_outs(*names)
+
+    def rename(self, names: Mapping[str, str]) -> LinearLayout:
+        """Other names for some inputs and outputs."""
+        ins = [(names.get(name, name), columns) for name, columns in self.ins]
+        outs = [(names.get(name, name), bits) for name, bits in self.outs]
+        return LinearLayout(tuple(ins), tuple(outs))
+
+    def reshape_ins(self, sizes: Mapping[str, int]) -> LinearLayout:
+        """The inputs lined up and cut anew, as NumPy reshapes an array of these dimensions."""
+        ins = named(sizes)
+        columns = self.columns
+        require(
+            sum(bits for _, bits in ins) == len(columns),
+            f"inputs of sizes {dict(sizes)} do not have {1 << len(columns)} indices",
+        )
+        places = _places(ins)
+        cut = [(name, columns[places[name] : places[name] + bits]) for name, bits in ins]
+        return LinearLayout(tuple(cut), self.outs)
+
+    def reshape_outs(self, sizes: Mapping[str, int] | Sequence[int]) -> LinearLayout:
+        """The outputs lined up and cut anew, as NumPy reshapes an array of these dimensions."""
+        outs = named(sizes)
+        total = sum(bits for _, bits in self.outs)
+        require(
+            sum(bits for _, bits in outs) == total,
+            f"outputs of shape {[1 << bits for _, bits in outs]} do not have {1 << total} elements",
+        )
+        return LinearLayout(self.ins, outs)
+
+    def wrap_outs(self, sizes: Mapping[str, int] | Sequence[int]) -> LinearLayout:
+        """The coordinates modulo these sizes; larger sizes leave them as they are."""
+        outs = named(sizes)
+        _same_names([name for name, _ in outs], self.out_dims)
+        return LinearLayout(self._placed(outs), outs)
+
+    def concat_ins(self, other: LinearLayout) -> LinearLayout:
+        """The layout with the inputs of both; the outputs are the same."""
+        require(self.outs == other.outs, f"outputs {self.outs} and {other.outs} are not the same")
+        return LinearLayout(self.ins + other.ins, self.outs)
+
+    def concat_outs(self, other: LinearLayout) -> LinearLayout:
+        """The layout with the outputs of both; the inputs are the same."""
+        require(
+            self.indices == other.indices,
+            f"inputs {self.indices} and {other.indices} are not the same",
+        )
+        outs = self.outs + other.outs
+        ins = [
+            (name, tuple([a | b for a, b in zip(columns, more, strict=True)]))
+            for (name, columns), (_, more) in zip(
+                self._placed(outs), other._placed(outs), strict=True
+            )
+        ]
+        return LinearLayout(tuple(ins), outs)
+
+    def _is(self, other: LinearLayout) -> bool:
+        """Whether both are one map, whatever the order of the dimensions."""
+        if {*self.indices} != {*other.indices} or {*self.outs} != {*other.outs}:
+            return False
+        return self.select_ins(*other.in_dims).select_outs(*other.out_dims) == other
+
+    def _placed(self, outs: Named, up: Mapping[str, int] | None = None) -> Inputs:
+        """The inputs with their images lined up as in `outs`.
+
+        A dimension is moved `up` as many bits as given for its name, down for a negative number,
+        and what has no place there is dropped.
+        """
+        up = up or {}
+        old, new, sizes = _places(self.outs), _places(outs), dict(outs)
+        moves = []
+        for name, bits in self.outs:
+            raised, lowered = max(up.get(name, 0), 0), max(-up.get(name, 0), 0)
+            kept = max(0, min(bits - lowered, sizes.get(name, 0) - raised))
+            if kept:
+                moves.append((old[name] + lowered, (1 << kept) - 1, new[name] + raised))
+        return self._map(lambda image: _moved(image, moves))
+
+    def _map(self, change: Callable[[int], int]) -> Inputs:
+        return tuple([(name, tuple(map(change, columns))) for name, columns in self.ins])
+
+
+def identity1d(size: int, in_dim: str, out_dim: str) -> LinearLayout:
+    """Index i is at coordinate i."""
+    return strided1d(size, 1, in_dim, out_dim)
+
+
+def strided1d(size: int, stride: int, in_dim: str, out_dim: str) -> LinearLayout:
+    """Index i is at coordinate i * stride, of size * stride."""
+    bits, skipped = log2_of(size, f"the size of {in_dim}"), log2_of(stride, "a stride")
+    columns = tuple([1 << skipped + bit for bit in range(bits)])
+    return LinearLayout(((in_dim, columns),), ((out_dim, bits + skipped),))
+
+
+def zeros1d(size: int, in_dim: str, out_dim: str, out_size: int = 1) -> LinearLayout:
+    """Every index is at coordinate 0: all hold copies of one element."""
+    bits = log2_of(size, f"the size of {in_dim}")
+    return LinearLayout(((in_dim, (0,) * bits),), ((out_dim, log2_of(out_size, out_dim)),))
+
+
+def _packed(step: Sequence[int], dims: Named, what: str) -> int:
+    """Coordinates lined up in one int."""
+    require(
+        len(step) == len(dims),
+        f"{what} is {list(step)}; it takes one coordinate for each of {[name for name, _ in dims]}",
+    )
+    packed = 0
+    for coordinate, (name, bits) in zip(step, dims, strict=True):
+        require(
+            0 <= coordinate < 1 << bits,
+            f"{what} is {list(step)}, but coordinates along {name} are 0 to {(1 << bits) - 1}",
+        )
+        packed = packed << bits | coordinate
+    return packed
+
+
+def _moved(packed: int, moves: Sequence[tuple[int, int, int]]) -> int:
+    """Parts of a packed vector elsewhere: a part's lowest bit, its mask and its new lowest bit."""
+    image = 0
+    for place, mask, new in moves:
+        image |= (packed >> place & mask) << new
+    return image
+
+
+def _less(whole: Named, part: Named) -> Named | None:
+    """The bits that `part` leaves of each dimension; None if it has more."""
+    left = dict(whole)
+    for name, bits in part:
+        if left.get(name, -1) < bits:
+            return None
+        left[name] -= bits
+    return tuple(left.items())
+
+
+def _same_names(given: Sequence[str], own: Sequence[str]) -> None:
+    require(sorted(given) == sorted(own), f"{list(given)} are not the dimensions {list(own)}")
