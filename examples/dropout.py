@@ -76,7 +76,9 @@ def main() -> int:
     report = Report(f"dropout of {n} float32 numbers with probability {p}")
     # The quotient is rounded; a single element wrongly kept or dropped would be far off.
     allowed = 4 * float(np.finfo(np.float32).eps * np.abs(expected).max())
-    out = report.measure("dropout", lambda: {"out": dropout(x, p, seed)}, {"out": expected}, allowed)
+    out = report.measure(
+        "dropout", lambda: {"out": dropout(x, p, seed)}, {"out": expected}, allowed
+    )
     print()
     share = np.count_nonzero(out["out"]) / n
     deviation = (p * (1 - p) / n) ** 0.5

@@ -26,7 +26,16 @@ BUFFERS = 32
 
 @tile.jit
 def forward_kernel(
-    x_ptr, y_ptr, weight_ptr, bias_ptr, mean_ptr, rstd_ptr, stride, columns, eps, BLOCK: tl.constexpr
+    x_ptr,
+    y_ptr,
+    weight_ptr,
+    bias_ptr,
+    mean_ptr,
+    rstd_ptr,
+    stride,
+    columns,
+    eps,
+    BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
@@ -118,9 +127,7 @@ def forward(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> dict[str, np
     y = np.empty_like(x)
     mean, rstd = np.empty(rows, np.float32), np.empty(rows, np.float32)
     block = tile.next_power_of_2(columns)
-    forward_kernel[(rows,)](
-        x, y, weight, bias, mean, rstd, columns, columns, EPS, BLOCK=block
-    )
+    forward_kernel[(rows,)](x, y, weight, bias, mean, rstd, columns, columns, EPS, BLOCK=block)
     return {"y": y, "mean": mean, "rstd": rstd}
 
 
@@ -190,12 +197,12 @@ def main() -> int:
         {"y": 1e-5, "mean": 1e-6, "rstd": 1e-6},
     )
     # Sums over all rows are larger than the rest, and so are their last bits.
-    sums = 1e-6 * options.rows**0.5
+    sums = 5e-6 * options.rows**0.5
     report.measure(
         "backward",
         lambda: backward(dy, x, weight, done["mean"], done["rstd"]),
         {name: expected[name] for name in ("dx", "dweight", "dbias")},
-        {"dx": 1e-5, "dweight": 10 * sums, "dbias": 10 * sums},
+        {"dx": 1e-5, "dweight": sums, "dbias": sums},
     )
     return report.finish()
 

@@ -1,8 +1,8 @@
 """What every example prints: how long a call took, and how far its results are from a reference.
 
-    report = Report("Softmax of 1823 rows of 781")
-    report.measure("softmax", lambda: softmax(x), {"out": expected}, tolerance=1e-6)
-    sys.exit(report.finish())
+report = Report("Softmax of 1823 rows of 781")
+report.measure("softmax", lambda: softmax(x), {"out": expected}, tolerance=1e-6)
+sys.exit(report.finish())
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ def sin_kernel(x_ptr, out_ptr, n, BLOCK_SIZE: tl.constexpr):
 def sin(x: np.ndarray) -> np.ndarray:
     """The sine of each element of `x`, any shape, contiguous."""
     out = np.empty_like(x)
-    sin_kernel[lambda meta: (tile.cdiv(x.size, meta["BLOCK_SIZE"]),)](x, out, x.size, BLOCK_SIZE=256)
+    sin_kernel[lambda meta: (tile.cdiv(x.size, meta["BLOCK_SIZE"]),)](
+        x, out, x.size, BLOCK_SIZE=256
+    )
     return out
 
 

@@ -7,13 +7,14 @@ answers with a tuple.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from tile.analysis import interval
 from tile.analysis.interval import BOOL, Interval
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
-from tile.ir.ops import arith, program, reduce, shape
+from tile.ir.ops import arith, index, program, reduce, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import I32, Scalar
@@ -139,6 +140,12 @@ RULES: dict[OpDef, Rule] = {
     shape.expand_dims: _first,
     shape.reshape: _first,
     shape.trans: _first,
+    shape.flip: _first,
+    shape.join: lambda op, facts: facts[0].hull(facts[1]),
+    shape.split: lambda op, facts: (facts[0], facts[0]),
+    index.gather: _first,
+    index.sort: _first,
+    index.histogram: lambda op, _: Interval(0, math.prod(op.inputs[0].type.shape)),
     reduce.reduce: _reduce,
     reduce.scan: _scan,
     reduce.arg_reduce: _arg_reduce,

@@ -171,6 +171,9 @@ class ModuleSession:
             low.body(low.source.node.body, frozenset())
         finally:
             self.active.pop()
+        for flag in low.flags:
+            if flag.op is not None and not flag.uses:
+                flag.op.erase()
         result = returned(low)
         values = leaves(result)
         ir.result_types = tuple(value.type for value in values)

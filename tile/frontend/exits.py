@@ -205,6 +205,7 @@ class _Meeting:
         if isinstance(flag, _Negated):
             if self.negated is None:
                 self.negated = self.low.build(arith.not_, self.condition)
+                self.low.flags.append(self.negated)
             return self.negated
         return flag
 

@@ -76,67 +76,36 @@ are in the order of a NumPy array of these dimensions: the last one named is in 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from tile.errors import TileError
-from tile.ir.types import is_power_of_two
 from tile.simt import f2
+from tile.simt.dims import (
+    Dims,
+    LayoutError,
+    bits_of,
+    check_names,
+    check_permutation,
+    less,
+    log2_of,
+    move,
+    moves,
+    named,
+    pack,
+    places,
+    require,
+    sizes,
+    unpack,
+)
 
 IntArray = npt.NDArray[np.int64]
 
-# Dimensions in order, each with a number of bits.
-Named = tuple[tuple[str, int], ...]
-
 # Dimensions in order, each with the images of its bits, lowest bit first.
 Inputs = tuple[tuple[str, tuple[int, ...]], ...]
-
-_NAME = re.compile(r"[A-Za-z_]\w*")
-
-
-class LayoutError(TileError):
-    """A layout, or an operation on layouts, that is not possible."""
-
-
-def require(condition: bool, message: str) -> None:
-    """Refuse what is not possible."""
-    if not condition:
-        raise LayoutError(message)
-
-
-def axis_name(axis: int) -> str:
-    """The output dimension of a tile's axis."""
-    return f"dim{axis}"
-
-
-def log2_of(size: int, what: str) -> int:
-    """The number of bits that index `size` things."""
-    require(is_power_of_two(size), f"{what} is a power of two, and {size} is not")
-    return size.bit_length() - 1
-
-
-def named(sizes: Mapping[str, int] | Sequence[int]) -> Named:
-    """Dimensions of given sizes; a plain sequence is a tile's shape, of dimensions dim0, dim1, ..."""
-    if not isinstance(sizes, Mapping):
-        sizes = {axis_name(axis): size for axis, size in enumerate(sizes)}
-    return tuple([(name, log2_of(size, f"the size of {name}")) for name, size in sizes.items()])
-
-
-@lru_cache(maxsize=1024)
-def _places(dims: Named) -> dict[str, int]:
-    """Where each dimension has its lowest bit when all are lined up."""
-    places: dict[str, int] = {}
-    place = 0
-    for name, bits in reversed(dims):
-        places[name] = place
-        place += bits
-    return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +118,12 @@ class LinearLayout:
     """
 
     ins: Inputs
-    outs: Named
+    outs: Dims
 
     def __post_init__(self) -> None:
-        total = sum(bits for _, bits in self.outs)
-        for names in (self.in_dims, self.out_dims):
-            require(len({*names}) == len(names), f"a dimension is named twice in {list(names)}")
-            for name in names:
-                require(_NAME.fullmatch(name) is not None, f"{name!r} does not name a dimension")
+        check_names(self.in_dims)
+        check_names(self.out_dims)
+        total = bits_of(self.outs)
         for name, columns in self.ins:
             for bit, column in enumerate(columns):
                 if column < 0 or column >> total:
@@ -174,7 +141,7 @@ class LinearLayout:
         dims = named(outs)
         return cls(
             tuple(
-                (name, tuple([_packed(s, dims, f"{name} basis {b}") for b, s in enumerate(steps)]))
+                (name, tuple([pack(s, dims, f"{name} basis {b}") for b, s in enumerate(steps)]))
                 for name, steps in bases.items()
             ),
             dims,
@@ -191,7 +158,7 @@ class LinearLayout:
         return tuple([name for name, _ in self.outs])
 
     @property
-    def indices(self) -> Named:
+    def indices(self) -> Dims:
         """The input dimensions and how many bits each has."""
         return tuple([(name, len(columns)) for name, columns in self.ins])
 
@@ -209,7 +176,7 @@ class LinearLayout:
 
     def bases(self, name: str) -> tuple[tuple[int, ...], ...]:
         """The images of the bits of one input, as coordinates."""
-        return tuple([tuple(self._fields(column)) for column in self.images(name)])
+        return tuple([tuple(unpack(column, self.outs)) for column in self.images(name)])
 
     def in_bits(self, name: str) -> int:
         return len(self.images(name))
@@ -239,16 +206,12 @@ class LinearLayout:
 
     __repr__ = __str__
 
-    def _fields(self, packed: Any) -> list[Any]:
-        places = _places(self.outs)
-        return [packed >> places[name] & (1 << bits) - 1 for name, bits in self.outs]
-
     def _bits(self) -> Iterator[tuple[str, int, int, int]]:
         """Input, bit, unit vector among all inputs lined up, and image, in the order of the inputs."""
-        places = _places(self.indices)
+        at = places(self.indices)
         for name, columns in self.ins:
             for bit, column in enumerate(columns):
-                yield name, bit, 1 << places[name] + bit, column
+                yield name, bit, 1 << at[name] + bit, column
 
     # What it says of an index.
 
@@ -269,7 +232,7 @@ class LinearLayout:
             packed = packed ^ (value & 0)
             for bit, column in enumerate(self.images(name)):
                 packed = packed ^ (value >> bit & 1) * column
-        return dict(zip(self.out_dims, self._fields(packed), strict=True))
+        return dict(zip(self.out_dims, unpack(packed, self.outs), strict=True))
 
     def table(self) -> dict[str, IntArray]:
         """The coordinates at every index: arrays with an axis for each input dimension."""
@@ -277,7 +240,7 @@ class LinearLayout:
         for column in self.columns:
             packed = np.concatenate([packed, packed ^ column])
         packed = packed.reshape([1 << bits for _, bits in self.indices])
-        return dict(zip(self.out_dims, self._fields(packed), strict=True))
+        return dict(zip(self.out_dims, unpack(packed, self.outs), strict=True))
 
     # Chains.
 
@@ -315,11 +278,11 @@ class LinearLayout:
         known = f2.Elimination()
         for _, _, unit, column in self._bits():
             known.define(column, unit)
-        for unit in f2.units(sum(bits for _, bits in self.outs)):
+        for unit in f2.units(bits_of(self.outs)):
             known.define(unit)
-        places = _places(self.outs)
+        at = places(self.outs)
         ins = [
-            (name, tuple([known.reduce(1 << places[name] + bit)[1] for bit in range(bits)]))
+            (name, tuple([known.reduce(1 << at[name] + bit)[1] for bit in range(bits)]))
             for name, bits in self.outs
         ]
         return LinearLayout(tuple(ins), self.indices)
@@ -361,7 +324,7 @@ class LinearLayout:
 
     def is_surjective(self) -> bool:
         """Whether every element is held."""
-        return self.rank() == sum(bits for _, bits in self.outs)
+        return self.rank() == bits_of(self.outs)
 
     def is_injective(self) -> bool:
         """Whether no element is held twice."""
@@ -401,7 +364,7 @@ class LinearLayout:
 
         It has all dimensions of this layout, of size 1 where `inner` leaves nothing.
         """
-        ins, outs = _less(self.indices, inner.indices), _less(self.outs, inner.outs)
+        ins, outs = less(self.indices, inner.indices), less(self.outs, inner.outs)
         if ins is None or outs is None:
             return None
         upper = [(n, c[len(c) - bits :]) for (n, c), (_, bits) in zip(self.ins, ins, strict=True)]
@@ -414,7 +377,7 @@ class LinearLayout:
 
         It has all dimensions of this layout, of size 1 where `outer` leaves nothing.
         """
-        ins, outs = _less(self.indices, outer.indices), _less(self.outs, outer.outs)
+        ins, outs = less(self.indices, outer.indices), less(self.outs, outer.outs)
         if ins is None or outs is None:
             return None
         lower = [(n, c[:bits]) for (n, c), (_, bits) in zip(self.ins, ins, strict=True)]
@@ -453,12 +416,12 @@ class LinearLayout:
 
     def transpose_ins(self, *names: str) -> LinearLayout:
         """The inputs in another order."""
-        _same_names(names, self.in_dims)
+        check_permutation(names, self.in_dims)
         return self.select_ins(*names)
 
     def transpose_outs(self, *names: str) -> LinearLayout:
         """The outputs in another order."""
-        _same_names(names, self.out_dims)
+        check_permutation(names, self.out_dims)
         return self.select_outs(*names)
 
     def rename(self, names: Mapping[str, str]) -> LinearLayout:
@@ -475,14 +438,14 @@ class LinearLayout:
             sum(bits for _, bits in ins) == len(columns),
             f"inputs of sizes {dict(sizes)} do not have {1 << len(columns)} indices",
         )
-        places = _places(ins)
-        cut = [(name, columns[places[name] : places[name] + bits]) for name, bits in ins]
+        at = places(ins)
+        cut = [(name, columns[places[name] : at[name] + bits]) for name, bits in ins]
         return LinearLayout(tuple(cut), self.outs)
 
     def reshape_outs(self, sizes: Mapping[str, int] | Sequence[int]) -> LinearLayout:
         """The outputs lined up and cut anew, as NumPy reshapes an array of these dimensions."""
         outs = named(sizes)
-        total = sum(bits for _, bits in self.outs)
+        total = bits_of(self.outs)
         require(
             sum(bits for _, bits in outs) == total,
             f"outputs of shape {[1 << bits for _, bits in outs]} do not have {1 << total} elements",
@@ -492,7 +455,7 @@ class LinearLayout:
     def wrap_outs(self, sizes: Mapping[str, int] | Sequence[int]) -> LinearLayout:
         """The coordinates modulo these sizes; larger sizes leave them as they are."""
         outs = named(sizes)
-        _same_names([name for name, _ in outs], self.out_dims)
+        check_permutation([name for name, _ in outs], self.out_dims)
         return LinearLayout(self._placed(outs), outs)
 
     def concat_ins(self, other: LinearLayout) -> LinearLayout:
@@ -521,21 +484,14 @@ class LinearLayout:
             return False
         return self.select_ins(*other.in_dims).select_outs(*other.out_dims) == other
 
-    def _placed(self, outs: Named, up: Mapping[str, int] | None = None) -> Inputs:
+    def _placed(self, outs: Dims, up: Mapping[str, int] | None = None) -> Inputs:
         """The inputs with their images lined up as in `outs`.
 
         A dimension is moved `up` as many bits as given for its name, down for a negative number,
         and what has no place there is dropped.
         """
-        up = up or {}
-        old, new, sizes = _places(self.outs), _places(outs), dict(outs)
-        moves = []
-        for name, bits in self.outs:
-            raised, lowered = max(up.get(name, 0), 0), max(-up.get(name, 0), 0)
-            kept = max(0, min(bits - lowered, sizes.get(name, 0) - raised))
-            if kept:
-                moves.append((old[name] + lowered, (1 << kept) - 1, new[name] + raised))
-        return self._map(lambda image: _moved(image, moves))
+        how = moves(self.outs, outs, up or {})
+        return self._map(lambda image: move(image, how))
 
     def _map(self, change: Callable[[int], int]) -> Inputs:
         return tuple([(name, tuple(map(change, columns))) for name, columns in self.ins])
@@ -557,41 +513,3 @@ def zeros1d(size: int, in_dim: str, out_dim: str, out_size: int = 1) -> LinearLa
     """Every index is at coordinate 0: all hold copies of one element."""
     bits = log2_of(size, f"the size of {in_dim}")
     return LinearLayout(((in_dim, (0,) * bits),), ((out_dim, log2_of(out_size, out_dim)),))
-
-
-def _packed(step: Sequence[int], dims: Named, what: str) -> int:
-    """Coordinates lined up in one int."""
-    require(
-        len(step) == len(dims),
-        f"{what} is {list(step)}; it takes one coordinate for each of {[name for name, _ in dims]}",
-    )
-    packed = 0
-    for coordinate, (name, bits) in zip(step, dims, strict=True):
-        require(
-            0 <= coordinate < 1 << bits,
-            f"{what} is {list(step)}, but coordinates along {name} are 0 to {(1 << bits) - 1}",
-        )
-        packed = packed << bits | coordinate
-    return packed
-
-
-def _moved(packed: int, moves: Sequence[tuple[int, int, int]]) -> int:
-    """Parts of a packed vector elsewhere: a part's lowest bit, its mask and its new lowest bit."""
-    image = 0
-    for place, mask, new in moves:
-        image |= (packed >> place & mask) << new
-    return image
-
-
-def _less(whole: Named, part: Named) -> Named | None:
-    """The bits that `part` leaves of each dimension; None if it has more."""
-    left = dict(whole)
-    for name, bits in part:
-        if left.get(name, -1) < bits:
-            return None
-        left[name] -= bits
-    return tuple(left.items())
-
-
-def _same_names(given: Sequence[str], own: Sequence[str]) -> None:
-    require(sorted(given) == sorted(own), f"{list(given)} are not the dimensions {list(own)}")

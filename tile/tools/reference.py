@@ -23,10 +23,11 @@ Print a reference page as Markdown, made from the declarations themselves.
 LANGUAGE_HEAD = """\
 # The language
 
-Made by `tile reference language` from the docstrings of `tile/language/`. All of it is called inside
-a `@tile.jit` function, after `import tile.language as tl`. A *tile* is a block of elements whose
-extents are powers of two and known when the kernel is compiled; most functions take tiles, scalars and
-Python numbers alike, broadcast them as NumPy does, and promote their types as Triton does.
+Made by `tile reference language` from the docstrings of `tile/language/`. All of it is called
+inside a `@tile.jit` function, after `import tile.language as tl`. A *tile* is a block of elements
+whose extents are powers of two and known when the kernel is compiled; most functions take tiles,
+scalars and Python numbers alike, broadcast them as NumPy does, and promote their types as Triton
+does.
 
 ## Statements
 
@@ -35,8 +36,8 @@ expressions; assignments (augmented, annotated, of tuples); `if`, `for` over `ra
 `tl.static_range`, `while`, `break`, `continue`, `return` anywhere, `assert`, `pass`; calls of other
 `@tile.jit` functions, which may return tuples and take keywords and defaults.
 
-- A parameter annotated `tl.constexpr` is known when the kernel is compiled: tile extents must be. So
-  is a name assigned as `x: tl.constexpr = ...`. An `if` on such a value compiles one branch alone.
+- A parameter annotated `tl.constexpr` is known when the kernel is compiled: tile extents must be.
+  So is a name assigned as `x: tl.constexpr = ...`. An `if` on such a value compiles one branch alone.
 - A name that is assigned in a loop or in a branch keeps its type and shape.
 - Globals are seen if they are `tl.constexpr(...)` objects, functions, modules or types.
 - `/` of integers gives a float. `//` and `%` truncate towards zero, as C does: `-7 // 2` is -3 and
@@ -48,8 +49,8 @@ IR_HEAD = """\
 # The IR's operations
 
 Made by `tile reference ir` from the declarations in `tile/ir/ops/`. An operand in brackets may be
-absent, an attribute with a value has that default, and an example's operands stand before the bar. The
-text format is described at the top of `tile/ir/printer.py`.
+absent, an attribute with a value has that default, and an example's operands stand before the bar.
+The text format is described at the top of `tile/ir/printer.py`.
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tile.analysis.call_graph import CallGraph
 from tile.errors import Loc
 from tile.ir.core import Function, Module, Operation, Value, clone
+from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.transforms.regions import renamed
 
@@ -13,8 +14,9 @@ from tile.transforms.regions import renamed
 def inline(module: Module) -> None:
     """Put the bodies of called functions in place of the calls; a `noinline` function stays called.
 
-    An inlined operation's location is that in the callee, called from that of the call. Functions that
-    nobody calls any more are left for `dce`. Recursion is refused.
+    In the region of a combining operation no call stays, `noinline` or not. An inlined operation's
+    location is that in the callee, called from that of the call. Functions that nobody calls any
+    more are left for `dce`. Recursion is refused.
 
         func @twice(%x: f32) -> (f32) {           kernel @k(%p: ptr<f32>) {
           %y = add %x, %x : f32                     %a = load %p : f32
@@ -29,13 +31,20 @@ def inline(module: Module) -> None:
     """
     graph = CallGraph(module)
     for function in graph.bottom_up():
-        for op in graph.calls[function]:
+        waiting = list(graph.calls[function])
+        while waiting:
+            op = waiting.pop()
             callee = graph.callee(op)
-            if callee is not None and not callee.noinline:
-                _inline(op, callee)
+            if callee is not None and (not callee.noinline or _is_combining(op)):
+                waiting.extend(_inline(op, callee))
 
 
-def _inline(call: Operation, callee: Function) -> None:
+def _is_combining(call: Operation) -> bool:
+    return any(outer.defn.isolated for outer in call.ancestors())
+
+
+def _inline(call: Operation, callee: Function) -> list[Operation]:
+    """Replace a call by the callee's body; the calls that came with it."""
     assert call.block is not None
     mapping: dict[Value, Value] = dict(zip(callee.args, call.inputs, strict=True))
 
@@ -44,7 +53,8 @@ def _inline(call: Operation, callee: Function) -> None:
 
     end = callee.body.last
     assert end is not None
-    for op in callee.body:
-        if op is not end:
-            call.block.insert(clone(op, mapping, relocated), call)
+    copies = [clone(op, mapping, relocated) for op in callee.body if op is not end]
+    for copy in copies:
+        call.block.insert(copy, call)
     call.replace_by(renamed(end.inputs, mapping))
+    return [op for copy in copies for op in copy.walk() if op.defn is control.call]

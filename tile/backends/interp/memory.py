@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
-from tile.backends.interp.strided import Strided, active_run
+from tile.backends.interp.strided import Strided, active_run, restrided
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
 from tile.ir import numerics
 from tile.ir.types import Pointer, Scalar
@@ -425,9 +424,8 @@ def _bytes(array: Array, low: int, high: int) -> Array:
     """All bytes from `low` to `high` around the first element, as a view of the array's memory."""
     upwards = (slice(None, None, -1) if s < 0 else slice(None) for s in array.strides)
     corner = array[(..., *upwards)]
-    writeable = bool(array.flags.writeable)
-    first = as_strided(corner, (1,), (array.itemsize,), writeable=writeable)
-    return as_strided(first.view(np.uint8), (high - low,), (1,), writeable=writeable)
+    first = restrided(corner, (1,), (array.itemsize,))
+    return restrided(first.view(np.uint8), (high - low,), (1,))
 
 
 def _inside(array: Array, low: int, high: int) -> Array:

@@ -17,6 +17,16 @@ from numpy.lib.stride_tricks import as_strided
 from tile.backends.interp.values import Array
 
 
+def restrided(array: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    """A view of other extents from the array's first element on; writeable if the array is.
+
+    NumPy's `as_strided` does not know the dtypes of all floats of 8 bits, so it is shown integers.
+    """
+    bits = array.view(f"u{array.itemsize}")
+    view = as_strided(bits, shape, strides, writeable=bool(array.flags.writeable))
+    return view.view(array.dtype)
+
+
 @dataclass
 class Strided:
     """An access as `flat[offsets + sum(steps[k] * i_k)]` for i_k below `extents[k]`.
@@ -43,7 +53,7 @@ class Strided:
                 return None
         size = self.flat.itemsize
         extents = [e if step else 1 for e, step in zip(self.extents, self.steps, strict=True)]
-        return as_strided(
+        return restrided(
             self.flat[int(offsets.flat[0]) :],
             (offsets.shape[0], *extents),
             (distance * size, *(step * size for step in self.steps)),
@@ -57,7 +67,7 @@ class Strided:
         size = self.flat.itemsize
         moving = [axis for axis, step in enumerate(self.steps) if step]
         still = [axis for axis, step in enumerate(self.steps) if not step]
-        windows = as_strided(
+        windows = restrided(
             self.flat,
             (len(self.flat), *(self.extents[axis] for axis in moving)),
             (size, *(self.steps[axis] * size for axis in moving)),

@@ -236,6 +236,11 @@ def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
     """
     require(isinstance(x.element, Scalar) and isinstance(to, Scalar), f"cannot cast {x} to {to}")
     assert isinstance(to, Scalar)
+    downcast = x.element.is_floating() and to.is_floating() and to.bits < x.element.bits
+    require(
+        rounding is Rounding.RTNE or downcast,
+        f"only a float cast to fewer bits may round towards zero, not {x.element} to {to}",
+    )
     return with_element(x, to)
 
 

@@ -10,7 +10,7 @@ from tile.ir.rewriter import Rewriter
 from tile.ir.types import Tile
 from tile.transforms.canonical.table import CANONICAL, constant
 
-MOVES = (shape.broadcast, shape.expand_dims, shape.reshape, shape.trans)
+MOVES = (shape.broadcast, shape.expand_dims, shape.flip, shape.reshape, shape.trans)
 BY_ELEMENT = (*(defn for defn in OPS if defn.elementwise), memory.addptr)
 
 
@@ -29,6 +29,34 @@ def trans_in_order(op: Operation, rewriter: Rewriter) -> bool:
     if order != tuple(range(len(order))):
         return False
     rewriter.replace(op, op.inputs)
+    return True
+
+
+@CANONICAL.pattern(shape.flip)
+def flip_back(op: Operation, rewriter: Rewriter) -> bool:
+    inner = op.inputs[0].op
+    if inner is None or inner.defn is not shape.flip or inner["axis"] != op["axis"]:
+        return False
+    rewriter.replace(op, inner.inputs)
+    return True
+
+
+@CANONICAL.pattern(shape.split)
+def split_of_join(op: Operation, rewriter: Rewriter) -> bool:
+    inner = op.inputs[0].op
+    if inner is None or inner.defn is not shape.join:
+        return False
+    rewriter.replace(op, inner.inputs)
+    return True
+
+
+@CANONICAL.pattern(shape.join)
+def join_of_split(op: Operation, rewriter: Rewriter) -> bool:
+    """Both parts of one tile, in order, are that tile."""
+    inner = op.inputs[0].op
+    if inner is None or inner.defn is not shape.split or op.inputs != inner.results:
+        return False
+    rewriter.replace(op, inner.inputs)
     return True
 
 

@@ -1,0 +1,144 @@
+"""Named dimensions of power-of-two sizes, and their bits lined up in one int.
+
+    >>> dims = named({"dim0": 4, "dim1": 8})
+    >>> dims
+    (('dim0', 2), ('dim1', 3))
+    >>> bin(pack([2, 5], dims, "an index"))           # dim0 above dim1, as NumPy flattens arrays
+    '0b10101'
+    >>> unpack(0b10101, dims)
+    [2, 5]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from tile.errors import TileError
+from tile.ir.types import is_power_of_two
+
+# Dimensions in order, each with its number of bits.
+Dims = tuple[tuple[str, int], ...]
+
+
+class LayoutError(TileError):
+    """A layout, or an operation on layouts, that is not possible."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuse what is not possible."""
+    if not condition:
+        raise LayoutError(message)
+
+
+def axis_name(axis: int) -> str:
+    """The output dimension of a tile's axis."""
+    return f"dim{axis}"
+
+
+def log2_of(size: int, what: str) -> int:
+    """The number of bits that index `size` things."""
+    if not is_power_of_two(size):
+        raise LayoutError(f"{what} is a power of two, and {size} is not")
+    return size.bit_length() - 1
+
+
+def named(sizes: Mapping[str, int] | Sequence[int]) -> Dims:
+    """Dimensions of these sizes; a plain sequence is a tile's shape, of dimensions dim0, dim1, ..."""
+    if not isinstance(sizes, Mapping):
+        sizes = {axis_name(axis): size for axis, size in enumerate(sizes)}
+    return tuple([(name, log2_of(size, f"the size of {name}")) for name, size in sizes.items()])
+
+
+def sizes(dims: Dims) -> dict[str, int]:
+    """The sizes of dimensions by name."""
+    return {name: 1 << bits for name, bits in dims}
+
+
+def bits_of(dims: Dims) -> int:
+    """How many bits all the dimensions have."""
+    return sum([bits for _, bits in dims])
+
+
+@lru_cache(maxsize=1024)
+def places(dims: Dims) -> dict[str, int]:
+    """Where each dimension has its lowest bit when all are lined up, the last one lowest."""
+    found: dict[str, int] = {}
+    place = 0
+    for name, bits in reversed(dims):
+        found[name] = place
+        place += bits
+    return found
+
+
+def pack(index: Sequence[int], dims: Dims, what: str) -> int:
+    """An index into each dimension, lined up in one int. Raises `LayoutError` that names `what`."""
+    if len(index) != len(dims):
+        raise LayoutError(f"{what} is {list(index)}; it takes one number for each of {sizes(dims)}")
+    packed = 0
+    for number, (name, bits) in zip(index, dims, strict=True):
+        if number < 0 or number >> bits:
+            raise LayoutError(f"{what} is {list(index)}; along {name} are 0 to {(1 << bits) - 1}")
+        packed = packed << bits | number
+    return packed
+
+
+def unpack(packed: Any, dims: Dims) -> list[Any]:
+    """The indices, ints or arrays, that are lined up in an int or an array."""
+    at = places(dims)
+    return [packed >> at[name] & (1 << bits) - 1 for name, bits in dims]
+
+
+# How a part of a packed index moves: its lowest bit, a mask of its length, its new lowest bit.
+Move = tuple[int, int, int]
+
+
+def moves(old: Dims, new: Dims, up: Mapping[str, int]) -> list[Move]:
+    """How to line up anew what is lined up as `old`.
+
+    A dimension goes where `new` has it, and within it `up` by the bits given for its name, or down
+    for a negative number. Bits that have no place there are dropped.
+    """
+    before, after, room = places(old), places(new), dict(new)
+    found = []
+    for name, bits in old:
+        raised = up.get(name, 0)
+        above, below = max(raised, 0), max(-raised, 0)
+        kept = min(bits - below, room.get(name, 0) - above)
+        if kept > 0:
+            found.append((before[name] + below, (1 << kept) - 1, after[name] + above))
+    return found
+
+
+def move(packed: int, how: Sequence[Move]) -> int:
+    """A packed index with its parts moved."""
+    image = 0
+    for place, mask, new in how:
+        image |= (packed >> place & mask) << new
+    return image
+
+
+def less(whole: Dims, part: Dims) -> Dims | None:
+    """What `part` leaves of the bits of each dimension; None if it has more."""
+    left = dict(whole)
+    for name, bits in part:
+        if left.get(name, -1) < bits:
+            return None
+        left[name] -= bits
+    return tuple(left.items())
+
+
+def check_names(dims: Sequence[str]) -> None:
+    """Refuse a name twice, or one that the text of a layout cannot have."""
+    if len({*dims}) < len(dims):
+        raise LayoutError(f"a dimension is named twice in {list(dims)}")
+    for name in dims:
+        if not name.isidentifier():
+            raise LayoutError(f"a dimension is named as in Python, and {name!r} is no such name")
+
+
+def check_permutation(given: Sequence[str], own: Sequence[str]) -> None:
+    """Refuse names that are not all of a layout's own, each once."""
+    if sorted(given) != sorted(own):
+        raise LayoutError(f"{list(given)} is not an order of the dimensions {list(own)}")
