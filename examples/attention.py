@@ -6,8 +6,8 @@ python examples/attention.py --heads 2 --context 256 --head 64
 
 The scores of all queries and keys are context x context numbers. A program here takes a block of
 queries and goes over the keys in blocks, keeping for each query the greatest score so far, the sum
-of the powers and the sum of the values weighted by them; when a greater score turns up, both sums are
-scaled down. The backward pass computes the scores anew from Q, K and one number a query.
+of the powers and the sum of the values weighted by them; when a greater score turns up, both sums
+are scaled down. The backward pass computes the scores anew from Q, K and one number a query.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ LOG2_E = 1.4426950408889634
 
 
 @tile.jit
-def score_powers(q, k, query, key, context, highest, scale, CAUSAL: tl.constexpr):
-    """2 ** (scale q·k - highest) of each query (rows) and key (columns); 0 for keys not seen."""
-    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale - highest[:, None]
-    seen = (query[:, None] < context) & (key[None, :] < context)
+def seen_scores(q, k, query, key, context, scale, CAUSAL: tl.constexpr):
+    """The scores of queries (rows) and keys (columns), -inf for a key that the query cannot see."""
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    seen = key[None, :] < context
     if CAUSAL:
         seen = seen & (key[None, :] <= query[:, None])
-    return tl.exp2(tl.where(seen, scores, float("-inf")))
+    return tl.where(seen, scores, float("-inf"))
 
 
 @tile.jit
@@ -65,11 +65,7 @@ def forward_kernel(
         key = start + tl.arange(0, BLOCK_N)
         kv_tile = (first_row + key[:, None]) * HEAD + feature[None, :]
         k = tl.load(k_ptr + kv_tile, mask=key[:, None] < context, other=0.0)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        seen = key[None, :] < context
-        if CAUSAL:
-            seen = seen & (key[None, :] <= query[:, None])
-        scores = tl.where(seen, scores, float("-inf"))
+        scores = seen_scores(q, k, query, key, context, scale, CAUSAL)
 
         new_highest = tl.maximum(highest, tl.max(scores, axis=1))
         shrink = tl.exp2(highest - new_highest)
@@ -138,7 +134,8 @@ def backward_kv_kernel(
         log_sum = tl.load(log_sum_ptr + first_row + query, mask=inside, other=0.0)
         delta = tl.load(delta_ptr + first_row + query, mask=inside, other=0.0)
 
-        p = score_powers(q, k, query, key, context, log_sum, log2_scale, CAUSAL)
+        scores = seen_scores(q, k, query, key, context, log2_scale, CAUSAL)
+        p = tl.exp2(scores - log_sum[:, None])
         dv = tl.dot(tl.trans(p).to(dout.dtype), dout, dv, input_precision="ieee")
         dp = tl.dot(dout, tl.trans(v), input_precision="ieee")
         ds = p * (dp - delta[:, None])
@@ -186,7 +183,8 @@ def backward_q_kernel(
         kv_tile = (first_row + key[:, None]) * HEAD + feature[None, :]
         k = tl.load(k_ptr + kv_tile, mask=key[:, None] < context, other=0.0)
         v = tl.load(v_ptr + kv_tile, mask=key[:, None] < context, other=0.0)
-        p = score_powers(q, k, query, key, context, log_sum, log2_scale, CAUSAL)
+        scores = seen_scores(q, k, query, key, context, log2_scale, CAUSAL)
+        p = tl.exp2(scores - log_sum[:, None])
         dp = tl.dot(dout, tl.trans(v), input_precision="ieee")
         ds = p * (dp - delta[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
@@ -277,7 +275,7 @@ def main() -> int:
     report = Report(
         f"attention: batch {shape[0]}, {shape[1]} heads, {shape[2]} queries of {shape[3]} numbers"
     )
-    for dtype, tolerance in ((np.float32, 1e-5), (np.float16, 1e-2)):
+    for dtype, tolerance in ((np.float32, 1e-5), (np.float16, 4e-3)):
         for causal in (False, True):
             check(report, [array.astype(dtype) for array in inputs], causal, tolerance)
     return report.finish()

@@ -2,8 +2,8 @@
 
 python examples/dropout.py --elements 1000000 --p 0.3
 
-Random numbers are a function of a seed and a counter (Philox), here the index of the element. So the
-backward pass makes the mask again instead of reading it from memory.
+Random numbers are a function of a seed and a counter (Philox), here the index of the element. So
+the backward pass makes the mask again instead of reading it from memory.
 """
 
 from __future__ import annotations
@@ -61,6 +61,11 @@ def uniform(words: np.ndarray) -> np.ndarray:
     return folded.astype(np.float32) * np.float32(4.6566127342e-10)
 
 
+def within_chance(found: float, probability: float, n: int) -> bool:
+    """Whether a share found among `n` is one that chance explains: within 5 standard deviations."""
+    return abs(found - probability) <= 5 * (probability * (1 - probability) / n) ** 0.5
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="dropout of random numbers")
     parser.add_argument("--elements", type=int, default=1_000_000)
@@ -70,30 +75,25 @@ def main() -> int:
     n, p, seed = options.elements, options.p, options.seed
     x = np.random.default_rng(0).standard_normal(n, dtype=np.float32)
     x[x == 0] = 1  # a 0 in the result is then a dropped element
-    kept = uniform(philox(seed, np.arange(n))) > np.float32(p)
-    expected = np.where(kept, x.astype(np.float64) / (1 - p), 0.0)
+    above = uniform(philox(seed, np.arange(n))) > np.float32(p)
+    expected = np.where(above, x.astype(np.float64) / (1 - p), 0.0)
 
     report = Report(f"dropout of {n} float32 numbers with probability {p}")
     # The quotient is rounded; a single element wrongly kept or dropped would be far off.
     allowed = 4 * float(np.finfo(np.float32).eps * np.abs(expected).max())
-    out = report.measure(
+    results = report.measure(
         "dropout", lambda: {"out": dropout(x, p, seed)}, {"out": expected}, allowed
     )
     print()
-    share = np.count_nonzero(out["out"]) / n
-    deviation = (p * (1 - p) / n) ** 0.5
+    kept = results["out"] != 0
+    share = np.mean(kept)
+    report.require(within_chance(share, 1 - p, n), f"{share:.4f} are kept; expected {1 - p:.4f}")
+    again = dropout(np.ones_like(x), p, seed) != 0
+    report.require(np.array_equal(again, kept), "the same seed drops the same of another array")
+    agreeing, chance = np.mean((dropout(x, p, seed + 1) != 0) == kept), p**2 + (1 - p) ** 2
     report.require(
-        abs(share - (1 - p)) < 5 * deviation, f"{share:.4f} are kept, {1 - p:.4f} ± 5 deviations"
-    )
-    gradient = dropout(np.ones_like(x), p, seed)
-    same = np.array_equal(gradient != 0, out["out"] != 0)
-    report.require(same, "the same seed drops the same elements of another array")
-    other = dropout(x, p, seed + 1)
-    agreeing = np.mean((other != 0) == (out["out"] != 0))
-    chance = p * p + (1 - p) * (1 - p)
-    report.require(
-        abs(agreeing - chance) < 5 * (chance * (1 - chance) / n) ** 0.5,
-        f"another seed agrees on {agreeing:.4f}, as chance would on {chance:.4f}",
+        within_chance(agreeing, chance, n),
+        f"another seed agrees on {agreeing:.4f} of them; by chance {chance:.4f}",
     )
     return report.finish()
 

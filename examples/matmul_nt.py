@@ -2,17 +2,18 @@
 
 python examples/matmul_nt.py --sizes 300 270 200
 
-The paper (Tillet, Kung, Cox: "Triton: An Intermediate Language and Compiler for Tiled Neural Network
-Computations", MAPL 2019) writes this kernel in a dialect of C. All three matrices are stored by
-columns there, and the inner loop counts down what is left of K:
+The paper (Tillet, Kung, Cox: "Triton: An Intermediate Language and Compiler for Tiled Neural
+Network Computations", MAPL 2019) writes this kernel in a dialect of C. What it says there and here:
 
-    int rm[TM] = get_global_range(0);             rm = program_id(0) * TM + arange(0, TM)
-    float* pa[TM, TK] = a + rm[:, newaxis] + rk * M;
-    for (int k = K; k >= 0; k -= TK)              its last round, with k = 0 or less, loads nothing
-    float A[TM, TK] = check_a ? *pa : 0;          A = load(pa, mask=check_a, other=0.0)
-    @check_c *pc = C;                             store(pc, C, mask=check_c)
+    int rm[TM] = get_global_range(0);       rm = tl.program_id(0) * TM + tl.arange(0, TM)
+    a + rm[:, newaxis] + rk * M             a + rm[:, None] + rk * M
+    for (int k = K; k >= 0; k -= TK)        for k in range(K, 0, -TK)
+    float A[TM, TK] = check_a ? *pa : 0;    A = tl.load(pa, mask=check_a, other=0.0)
+    @check_c *pc = C;                       tl.store(pc, C, mask=check_c)
 
-`tunable` sizes are configurations of the autotuner.
+All matrices are stored by columns. The loop counts down what is left of K; its round for k = 0,
+which loads nothing, is left out. The pointers to B go by N here, not by K as printed there: that is
+right for square B alone. The paper's `tunable` sizes are configurations of the autotuner.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ import tile.language as tl
 )
 @tile.jit
 def matmul_nt_kernel(a, b, c, M, N, K, TM: tl.constexpr, TN: tl.constexpr, TK: tl.constexpr):
-    # 1-D tiles of indices
+    # 1-D tiles of indices.
     rm = tl.program_id(0) * TM + tl.arange(0, TM)
     rn = tl.program_id(1) * TN + tl.arange(0, TN)
     rk = tl.arange(0, TK)
-    # 2-D tile of accumulators
+    # 2-D tile of accumulators.
     C = tl.zeros((TM, TN), dtype=tl.float32)
-    # 2-D tiles of pointers: in columns, the rows are next to each other
+    # 2-D tiles of pointers; the next row is the next element, the next column M or N further.
     pa = a + rm[:, None] + rk * M
     pb = b + rn[:, None] + rk * N
     for k in range(K, 0, -TK):
@@ -52,7 +53,7 @@ def matmul_nt_kernel(a, b, c, M, N, K, TM: tl.constexpr, TN: tl.constexpr, TK: t
         C += tl.dot(A, tl.trans(B), input_precision="ieee")
         pa = pa + TK * M
         pb = pb + TK * N
-    # Write the accumulators back
+    # Write the accumulators back.
     pc = c + rm[:, None] + rn * M
     check_c = (rm < M)[:, None] & (rn < N)
     tl.store(pc, C, mask=check_c)

@@ -1,8 +1,7 @@
 """What every example prints: how long a call took, and how far its results are from a reference.
 
-report = Report("Softmax of 1823 rows of 781")
-report.measure("softmax", lambda: softmax(x), {"out": expected}, tolerance=1e-6)
-sys.exit(report.finish())
+An example makes a `Report`, gives its `measure` each thing to do with the results expected in
+float64, and exits with what `finish` returns.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Report:
         left = f"{label:<34}{duration(first_seconds):>12}{duration(repeat_seconds):>11}"
         for name, reference in expected.items():
             allowed = tolerance if isinstance(tolerance, float) else tolerance[name]
-            error = max(max_error(run[name], reference) for run in (first, second))
+            error = float(np.max([max_error(run[name], reference) for run in (first, second)]))
             self._line(left, name, error, allowed)
             left = " " * len(left)
         return second

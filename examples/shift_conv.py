@@ -1,4 +1,4 @@
-"""Shift convolution in one kernel: each channel moved by a step of its own, then mixed point by point.
+"""Shift convolution in one kernel: each channel moved by its own step, then a product over them.
 
 python examples/shift_conv.py --batch 4 --channels 512 --filters 512 --size 7
 
@@ -98,7 +98,7 @@ def reference(
     image: np.ndarray, filters: np.ndarray, shift_h: np.ndarray, shift_w: np.ndarray
 ) -> np.ndarray:
     """The same in float64: each channel moved as a whole, then a product over the channels."""
-    batch, channels, height, width = image.shape
+    height, width = image.shape[2:]
     moved = np.zeros(image.shape, np.float64)
     for channel, (down, right) in enumerate(zip(shift_h, shift_w, strict=True)):
         for h in range(max(0, -down), min(height, height - down)):

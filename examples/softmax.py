@@ -2,8 +2,8 @@
 
 python examples/softmax.py --rows 1823 --columns 781
 
-NumPy passes over the matrix five times: the greatest of a row, the difference from it, exp, the sum,
-the quotient. Here a program holds a whole row in one block and does all five on it.
+NumPy passes over the matrix five times: the greatest of a row, the difference from it, exp, the
+sum, the quotient. Here a program holds a whole row in one block and does all five on it.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def add_any_length(z_ptr, x_ptr, y_ptr, n):
     tl.store(z_ptr + offsets, x + y, mask=inside)
 
 
-# A `constexpr` is known when the kernel is compiled, as the shape of a block must be. The first call
-# for each `n` tries every configuration and keeps the fastest.
+# A `constexpr` is known when the kernel is compiled, as the shape of a block must be. The first
+# call for each `n` tries every configuration and keeps the fastest.
 @tile.autotune(
     configs=[tile.Config({"TILE": size}) for size in (256, 1024, 4096, 16384)], key=["n"]
 )

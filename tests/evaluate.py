@@ -1,12 +1,18 @@
-"""Run a straight-line function of pure operations in NumPy, by their declared meanings."""
+"""Run a straight-line function of pure operations in NumPy, by their declared meanings.
+
+A region of a combining operation may hold an `if`, which is run here as a selection.
+"""
 
 from __future__ import annotations
+
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tile.ir import numerics
-from tile.ir.core import Function, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.ops import control
 
 Array = npt.NDArray[np.generic]
@@ -32,8 +38,30 @@ def evaluate(function: Function, *arguments: npt.ArrayLike) -> list[Array]:
 def _results(op: Operation, known: dict[Value, Array]) -> tuple[Array, ...]:
     meaning = op.defn.meaning
     assert meaning is not None, f"{op.name} has no meaning without memory or control flow"
-    found = meaning(*(known[value] for value in op.inputs), **op.attributes)
+    pairs = zip(op.defn.regions, op.regions, strict=True)
+    regions = {name: partial(_region, block) for name, block in pairs}
+    found = meaning(*(known[value] for value in op.inputs), **op.attributes, **regions)
     return found if isinstance(found, tuple) else (found,)
+
+
+def _region(block: Block, *arguments: Array) -> list[Array]:
+    """What a region gives for arrays of any shape in place of its scalars."""
+    return _scalars(block, dict(zip(block.args, arguments, strict=True)))
+
+
+def _scalars(block: Block, known: dict[Value, Array]) -> list[Array]:
+    for op in block:
+        operands = [known[value] for value in op.inputs]
+        if op.defn.terminator:
+            return operands
+        results: Any
+        if op.defn is control.if_:
+            then, orelse = (_scalars(region, dict(known)) for region in op.regions)
+            results = [np.where(operands[0], x, y) for x, y in zip(then, orelse, strict=True)]
+        else:
+            results = _results(op, known)
+        known.update(zip(op.results, results, strict=True))
+    raise AssertionError("a region without a terminator")
 
 
 def _keep(known: dict[Value, Array], value: Value, result: Array) -> None:

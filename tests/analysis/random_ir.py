@@ -33,8 +33,9 @@ Accepts = Callable[[Type], bool]
 class Maker:
     """Builds one function."""
 
-    def __init__(self, seed: int, size: int, element: Scalar) -> None:
+    def __init__(self, seed: int, size: int, element: Scalar, returning: bool) -> None:
         self.random = Random(seed)
+        self.returning = returning
         self.size = size
         self.element = element
         types: list[Type] = [element, element, Pointer(I32)]
@@ -47,7 +48,10 @@ class Maker:
         values = [*self.function.args, self.build(arith.cast, pid, to=self.element)]
         values.extend(self.range(values, 0))
         self.ops(values, 2, self.size)
-        self.build.op(control.return_)
+        results = self.random.sample(values, min(8, len(values))) if self.returning else []
+        self.function.kernel = not self.returning
+        self.function.result_types = tuple(value.type for value in results)
+        self.build.op(control.return_, *results)
         return self.function
 
     def ops(self, values: list[Value], depth: int, count: int) -> None:
@@ -212,12 +216,25 @@ class Maker:
 
     def for_(self, values: Sequence[Value], depth: int) -> Made:
         inits = self.any_of(values, 3)
-        numbers = (self.random.choice(c) for c in ([0, 1, 4, 8], [0, 3, 8], [1, 2, 4]))
-        bounds = [self.build.constant(number, self.element) for number in numbers]
+        bounds = self.bounds(values)
         body = Block([self.element, *(value.type for value in inits)])
         visible = self.inside(body, values, depth)
         body.append(create(control.yield_, self.like(visible, inits)))
         return self.build.op(control.for_, *bounds, *inits, regions=[body]).results
+
+    def bounds(self, values: Sequence[Value]) -> list[Value]:
+        """From where to where, and by how much: few rounds, upwards or downwards, known or not."""
+        low, high = self.random.choice([0, 1, 4, 8]), self.random.choice([0, 3, 8])
+        step = self.random.choice([1, 2, 4])
+        least, most = (self.build.constant(number, self.element) for number in (low, high))
+        x = self.pick(values, lambda ty: ty == self.element)
+        if x is not None and self.random.random() < 0.5:
+            least = self.build(arith.max_, x, least)
+        if x is not None and self.random.random() < 0.5:
+            most = self.build(arith.min_, x, most)
+        if self.element.signed and self.random.random() < 0.3:
+            return [most, least, self.build.constant(-step, self.element)]
+        return [least, most, self.build.constant(step, self.element)]
 
     def while_(self, values: Sequence[Value], depth: int) -> Made:
         """A loop that counts to a bound, so that it ends, and carries other values besides."""
@@ -236,7 +253,7 @@ class Maker:
         return self.build.op(control.while_, *inits, regions=[test, body]).results
 
 
-def functions(element: Scalar = I32) -> st.SearchStrategy[Function]:
-    """A kernel of two integers of a type and a pointer."""
+def functions(element: Scalar = I32, *, returning: bool = False) -> st.SearchStrategy[Function]:
+    """A kernel of two integers of a type and a pointer, or a function that returns some values."""
     seeds, sizes = st.integers(0, 1 << 40), st.integers(1, 60)
-    return st.builds(lambda seed, size: Maker(seed, size, element).make(), seeds, sizes)
+    return st.builds(lambda seed, size: Maker(seed, size, element, returning).make(), seeds, sizes)

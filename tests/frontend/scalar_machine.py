@@ -1,6 +1,7 @@
 """A plain evaluator of scalar IR, to hold control flow to: one program, Python integers, stores logged.
 
-It knows poison and refuses to let any operation look at it, which no backend does.
+It knows poison, and what may be done with it: as the frontend made it no operation looks at it, and after
+passes, which may compute both sides of a branch, nothing that is seen depends on it.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ class PoisonError(AssertionError):
 class ScalarMachine:
     """Runs the kernel of a module; `log` has the (offset, value) of every store, in order."""
 
-    def __init__(self, module: Module, *, steps: int = 50_000) -> None:
+    def __init__(self, module: Module, *, strict: bool = True, steps: int = 50_000) -> None:
         self.module = module
+        self.strict = strict
         self.log: list[tuple[int, Any]] = []
         self.steps = steps
 
@@ -78,7 +80,10 @@ class ScalarMachine:
         if structured is not None:
             return structured(op, env, args)
         if any(x is POISON for x in args):
-            raise PoisonError(f"{op.name} at {op.loc} reads poison")
+            if self.strict or not op.defn.pure:
+                raise PoisonError(f"{op.name} at {op.loc} reads poison")
+            if op.name != "select" or args[0] is POISON:
+                return [POISON] * len(op.results)
         return self.plain(op, args)
 
     def plain(self, op: Operation, args: list[Any]) -> list[Any]:
@@ -111,7 +116,7 @@ class ScalarMachine:
 
     def on_for(self, op: Operation, env: dict[Value, Any], args: list[Any]) -> list[Any]:
         lower, upper, step, *carried = args
-        assert POISON not in (lower, upper, step)
+        assert not any(x is POISON for x in (lower, upper, step))
         body = op.regions[0]
         for index in range(lower, upper, step):
             env.update(zip(body.args, [index, *carried], strict=True))

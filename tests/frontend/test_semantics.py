@@ -8,10 +8,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
+import numpy as np
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+import tile
 import tile.language as tl
 from tests.frontend.programs import loose_programs, programs
 from tests.frontend.scalar_machine import ScalarMachine
@@ -19,9 +19,11 @@ from tile.errors import CompilationError
 from tile.frontend.compile import compile_function
 from tile.frontend.source import DeviceFunction
 from tile.ir.core import Module
+from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.types import I32, Pointer
 from tile.ir.verifier import verify
+from tile.transforms.pipeline import TILE
 
 INPUTS = ((0, 0, 0), (1, 2, 3), (5, -1, 7), (3, 3, 40), (-2, 9, 1))
 Log = list[tuple[int, int]]
@@ -73,13 +75,55 @@ def check(text: str, run: Callable[[Module, tuple[int, ...]], Log]) -> None:
             )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+RUN = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@RUN
 @given(programs())
 def test_random_programs_do_as_python_does(text: str) -> None:
     check(text, machine_log)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@RUN
+@given(programs())
+def test_passes_keep_the_meaning_of_control_flow(text: str) -> None:
+    def run(module: Module, args: tuple[int, ...]) -> Log:
+        module = module.clone()
+        run_pipeline(module, TILE)
+        verify(module)
+        return ScalarMachine(module, strict=False).run(0, *args)
+
+    check(text, run)
+
+
+MAIN = """
+
+def main(out, inputs, FLAG: tl.constexpr):
+    place = tl.program_id(0)
+    a, b, c = tl.load(inputs + 3 * place), tl.load(inputs + 3 * place + 1), tl.load(inputs + 3 * place + 2)
+    kernel(out + 200 * place, a, b, c, FLAG)
+"""
+
+
+@RUN
+@given(programs())
+def test_programs_that_part_ways_under_the_interpreter_do_as_python_does(text: str) -> None:
+    """All inputs in one launch, so that every branch is taken by some programs and not by others."""
+    namespace = defined(text + MAIN, {"tl": tl})
+    for name in ("helper", "kernel", "main"):
+        namespace[name] = tile.jit(namespace[name])
+    for flag in (True, False):
+        out = np.full((len(INPUTS), 200), -1000, np.int32)
+        with tile.backend("interp"):
+            namespace["main"][(len(INPUTS),)](out, np.array(INPUTS, np.int32), flag)
+        expected = np.full_like(out, -1000)
+        for row, args in zip(expected, INPUTS, strict=True):
+            for offset, value in python_log(text, args, flag):
+                row[offset] = value
+        assert np.array_equal(out, expected), text
+
+
+@RUN
 @given(loose_programs())
 def test_what_is_accepted_never_reads_a_name_without_a_value(text: str) -> None:
     try:

@@ -28,7 +28,18 @@ from tile.ir import numerics
 from tile.ir.builder import Builder
 from tile.ir.core import Argument, Block, Function, Module, Value
 from tile.ir.opdef import OpDef, Symbol
-from tile.ir.ops import arith, control, debug, linalg, memory, program, reduce, shape
+from tile.ir.ops import (
+    arith,
+    combine,
+    control,
+    debug,
+    index,
+    linalg,
+    memory,
+    program,
+    reduce,
+    shape,
+)
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.arith import Predicate, Rounding
 from tile.ir.ops.linalg import Precision
@@ -67,6 +78,9 @@ SHAPES: tuple[Shape, ...] = (
 )
 ELEMENTS = 64  # of every array that is only read
 SLOTS = 4  # places that a program has to store tiles in, of `ELEMENTS` elements each
+WITNESSES = 12  # values stored in the end, so that little of what was computed goes unseen
+LARGEST = 16  # elements of a tile
+REGION = SLOTS * ELEMENTS + 16 * LARGEST  # elements of an array that one program owns
 GRIDS = ((1, 1, 1), (2, 1, 1), (5, 1, 1), (2, 2, 1), (1, 3, 1), (2, 1, 2), (3, 2, 1))
 SHARED = 16  # elements of an array that all programs update
 MOST_STATEMENTS = 3  # in a nested block
@@ -222,6 +236,8 @@ class Writer:
         if ty == I32 and self.chance(2):
             defn = self.choose((program.program_id, program.num_programs))
             return self.emit(defn, axis=self.number(0, 2))
+        if element == I32 and ty.rank == 1 and self.chance(2):
+            return self.arange(ty, 0)
         return self.constant(self.literal(element), ty)
 
     def literal(self, element: Scalar) -> float:
@@ -303,6 +319,14 @@ class Writer:
         ones = (1,) * max(1, ty.rank)
         claims = {n: ones for n in ("divisible", "contiguous", "constant") if self.chance(2)}
         return self.emit(arith.hint, self.value(ty, depth), **claims)
+
+    def index(self, ty: Type, depth: int) -> Value:
+        """What kernels do to index: a ramp along some axes, scaled, shifted by the program."""
+        if ty.rank == 1 and self.chance(2):
+            return self.arange(ty, depth)
+        steps = [self.choose((0, 1, 2, -1, 16)) for _ in ty.shape]
+        start = self.value(I32, depth) if self.chance(2) else None
+        return self.ramps(ty, steps, start)
 
     def arange(self, ty: Type, depth: int) -> Value:
         start = self.choose((0, 0, 1, 8, -3, 1000, I32.min_value))
@@ -406,6 +430,116 @@ class Writer:
         acc = self.value(ty, depth) if element == I32 else self.small(ty, depth)
         precision = self.choose(tuple(Precision)) if factor == F32 else Precision.IEEE
         return self.emit(linalg.dot, a, b, acc, input_precision=precision)
+
+    # -- elements moved, by position or by value
+
+    def flip(self, ty: Type, depth: int) -> Value:
+        return self.emit(shape.flip, self.value(ty, depth), axis=-self.number(1, ty.rank))
+
+    def join(self, ty: Type, depth: int) -> Value:
+        half = with_shape(ty.shape[:-1], ty.element)
+        return self.emit(shape.join, self.value(half, depth), self.value(half, depth))
+
+    def split(self, ty: Type, depth: int) -> Value:
+        pairs = self.value(with_shape((*ty.shape, 2), ty.element), depth)
+        self.place()
+        op = self.build.op(shape.split, pairs)
+        return op.results[self.number(0, 1)]
+
+    def gather(self, ty: Type, depth: int) -> Value:
+        axis = self.number(0, ty.rank - 1)
+        extent = self.choose((1, 2, 4, 8))
+        source = with_shape((*ty.shape[:axis], extent, *ty.shape[axis + 1 :]), ty.element)
+        of = with_element(ty, self.choose((I32, I64)))
+        place = self.emit(arith.and_, self.value(of, depth), self.constant(extent - 1, of))
+        return self.emit(index.gather, self.value(source, depth), place, axis=axis - ty.rank)
+
+    def histogram(self, ty: Type, depth: int) -> Value:
+        of = Tile(self.choose(((1,), (8,), (16,))), self.choose((I32, U8, I64)))
+        mask = self.maybe_mask(of, depth)
+        return self.emit(index.histogram, self.value(of, depth), mask, bins=ty.shape[0])
+
+    def sort(self, ty: Type, depth: int) -> Value:
+        axis = self.number(0, ty.rank - 1)
+        more = self.choose((1, 1, 2))
+        source = list(ty.shape)
+        source[axis] *= more
+        x = self.one_zero(self.value(with_shape(source, ty.element), depth))
+        count = ty.shape[axis] if more > 1 or self.chance(3) else None
+        descending = self.chance(2)
+        return self.emit(index.sort, x, axis=axis - ty.rank, descending=descending, count=count)
+
+    # -- combining by a region
+
+    def reduce_by(self, ty: Type, depth: int) -> Value:
+        of, axis = self.longer(ty)
+        return self.combined(combine.reduce_by, of, depth, axis=axis)
+
+    def scan_by(self, ty: Type, depth: int) -> Value:
+        rest = {"axis": -self.number(1, ty.rank), "reverse": self.chance(2)}
+        return self.combined(combine.scan_by, ty, depth, **rest)
+
+    def combined(self, defn: OpDef, of: Type, depth: int, **attributes: Any) -> Value:
+        """Combine by a region that is associative, and commutative unless it scans."""
+        element = of.element
+        assert isinstance(element, Scalar)
+        styles = [Writer.in_one_step]
+        if element in INTEGERS:
+            styles += [Writer.lesser_by_if, Writer.lesser_with_index]
+        if defn is combine.scan_by:
+            styles += [Writer.later]
+            styles += [Writer.composition] if element in INTEGERS else []
+        style = self.choose(styles) if element not in FP8 else Writer.later
+        region = Block()
+        with self.build.into(region):
+            types, yielded = style(self, of, region)
+            self.build.op(control.yield_, *yielded)
+        operands = [self.value(ty, depth) for ty in types]
+        self.place()
+        op = self.build.op(defn, *operands, regions=(region,), **attributes)
+        return op.results[0]
+
+    def in_one_step(self, of: Type, region: Block) -> Any:
+        element = of.element
+        a, b = (region.add_arg(element) for _ in range(2))
+        if element in FLOATS:
+            made = self.emit(self.choose((arith.min_, arith.max_)), a, b)
+            made = self.one_zero(made)
+        elif element == I1:
+            made = self.emit(self.choose((arith.and_, arith.or_, arith.xor)), a, b)
+        else:
+            made = self.emit(self.choose(ASSOCIATIVE), a, b)
+        return [of], [made]
+
+    def lesser_by_if(self, of: Type, region: Block) -> Any:
+        a, b = (region.add_arg(of.element) for _ in range(2))
+        less = self.emit(arith.cmp, a, b, predicate=self.choose((Predicate.LT, Predicate.GE)))
+        arms = Block(), Block()
+        for arm, value in zip(arms, (a, b), strict=True):
+            with self.build.into(arm):
+                self.build.op(control.yield_, value)
+        made = self.build.op(control.if_, less, regions=arms).result
+        return [of], [made]
+
+    def lesser_with_index(self, of: Type, region: Block) -> Any:
+        a, i, b, j = (region.add_arg(e) for e in (of.element, I32, of.element, I32))
+        less = self.emit(arith.cmp, a, b, predicate=Predicate.LT)
+        same = self.emit(arith.cmp, a, b, predicate=Predicate.EQ)
+        first = self.emit(arith.cmp, i, j, predicate=Predicate.LE)
+        take = self.emit(arith.or_, less, self.emit(arith.and_, same, first))
+        yielded = [self.emit(arith.select, take, a, b), self.emit(arith.select, take, i, j)]
+        return [of, with_element(of, I32)], yielded
+
+    def later(self, of: Type, region: Block) -> Any:
+        pair = [region.add_arg(of.element) for _ in range(2)]
+        return [of], [self.choose(pair)]
+
+    def composition(self, of: Type, region: Block) -> Any:
+        """x -> a * x + b, then x -> c * x + d."""
+        a, b, c, d = (region.add_arg(of.element) for _ in range(4))
+        scaled = self.emit(arith.mul, b, c)
+        yielded = [self.emit(arith.mul, a, c), self.emit(arith.add, scaled, d)]
+        return [of, of], yielded
 
     # -- memory
 
@@ -669,6 +803,21 @@ class Writer:
         results = function.result_types
         return self.finish(control.call, *arguments, callee=Symbol(function.name), results=results)
 
+    def witness(self) -> None:
+        """Store some of the values that this block computed."""
+        kept = [v for values in self.scopes[-1].values.values() for v in values]
+        owned = {element: base for base, element in self.scopes[0].own}
+        kept = [v for v in kept if v.type.element in owned and v.op is not None]
+        for slot in range(min(WITNESSES, len(kept))):
+            value = kept.pop(self.draw(_below(len(kept))))
+            element = value.type.element
+            steps = [math.prod(value.type.shape[k + 1 :]) for k in range(value.type.rank)]
+            start = self.constant(SLOTS * ELEMENTS + slot * LARGEST, I32)
+            offset = self.ramps(value.type, steps, start)
+            base = self.at(owned[element], value.type)
+            pointers = self.emit(memory.addptr, base, offset, stride=element.itemsize)
+            self.build.op(memory.store, pointers, value)
+
     def probe(self, out: Value) -> None:
         """Results that are not exact, each stored at once in a place where that is allowed."""
         for index in range(self.number(0, 3)):
@@ -705,6 +854,7 @@ INTEGER_BINARY = (
     *(arith.add, arith.sub, arith.mul, arith.div, arith.rem, arith.min_, arith.max_),
     *(arith.and_, arith.or_, arith.xor, arith.shl, arith.shr),
 )
+ASSOCIATIVE = (arith.add, arith.mul, arith.xor, arith.and_, arith.or_, arith.min_, arith.max_)
 FLOAT_BINARY = (
     *(arith.add, arith.sub, arith.mul, arith.div, arith.div_rn, arith.rem),
     *(arith.min_, arith.max_),
@@ -756,8 +906,15 @@ MAKERS: tuple[tuple[Callable[[Writer, Type], bool], Callable[..., Value]], ...] 
         Writer.bitcast,
     ),
     (_always, Writer.hint),
-    (lambda w, ty: ty.element == I32 and ty.rank == 1, Writer.arange),
-    (lambda w, ty: ty.element == I32 and ty.rank == 1, Writer.arange),
+    *(((lambda w, ty: ty.element == I32 and ty.rank > 0, Writer.index),) * 5),
+    (_tile, Writer.flip),
+    (lambda w, ty: ty.rank > 0 and ty.shape[-1] == 2, Writer.join),
+    (lambda w, ty: ty.rank < 3, Writer.split),
+    (_tile, Writer.gather),
+    (lambda w, ty: ty.element == I32 and ty.rank == 1, Writer.histogram),
+    (_combinable, Writer.sort),
+    (lambda w, ty: _numeric(w, ty) and ty.rank < 3, Writer.reduce_by),
+    (_tile, Writer.scan_by),
     (_tile, Writer.splat),
     (_tile, Writer.broadcast),
     (lambda w, ty: ty.rank > 1 and 1 in ty.shape, Writer.expand_dims),
@@ -825,7 +982,7 @@ def modules(draw: Any, functions: bool = True) -> Case:
     for element in elements:
         names.append(f"out_{element}")
         types.append(Pointer(element))
-        inputs.append(_numbers(seed + 99, element, programs * SLOTS * ELEMENTS))
+        inputs.append(_numbers(seed + 99, element, programs * REGION))
     for element in elements:
         if element in ATOMICS:
             kind = draw(st.sampled_from(ATOMICS[element]))
@@ -857,16 +1014,17 @@ def modules(draw: Any, functions: bool = True) -> Case:
         elif value.name.startswith("n_"):
             writer.keep(value)
     row = writer.emit(
-        arith.mul, writer.linear_program(), writer.constant(SLOTS * ELEMENTS, I32)
+        arith.mul, writer.linear_program(), writer.constant(REGION, I32)
     )
     for value in kernel.args:
         if value.name.startswith("out_"):
             element = value.type.element.pointee
             own = writer.emit(memory.addptr, value, row, stride=element.itemsize)
             scope.own.append((own, element))
-            scope.room[own] = SLOTS * ELEMENTS
+            scope.room[own] = SLOTS * ELEMENTS  # a power of two
     writer.statements(draw(st.integers(1, 6)))
     writer.store()
+    writer.witness()
     writer.probe(kernel.args[-1])
     writer.build.op(control.return_)
     for callee in callees:

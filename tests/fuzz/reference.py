@@ -48,9 +48,16 @@ class Buffer:
     places: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.array.ndim == 1:
+            self.places.update(zip(self.offsets(), ((i,) for i in range(self.array.size))))
+            return
         for index in np.ndindex(self.array.shape):
             offset = sum(i * s for i, s in zip(index, self.array.strides, strict=True))
             self.places[offset] = index
+
+    def offsets(self) -> range:
+        (step,) = self.array.strides
+        return range(0, step * self.array.size, step) if step else range(self.array.size)
 
     @property
     def real(self) -> int:
@@ -134,7 +141,7 @@ class Evaluator:
     def operation(self, op: Operation, operands: list[Any], env: Env) -> list[Any]:
         region = REGIONS.get(op.name)
         if region is not None:
-            return region(self, op, operands, env)
+            return [np.asarray(r) for r in region(self, op, operands, env)]
         effect = EFFECTS.get(op.name)
         if effect is not None:
             result = effect(self, op, operands)
@@ -171,6 +178,31 @@ class Evaluator:
                 raise OutOfFuel
             carried = self.inside(op, 1, carried, env)
         return carried
+
+    def combine(self, op: Operation, first: list[Any], second: list[Any], env: Env) -> list[Any]:
+        return self.inside(op, 0, [*first, *second], env)
+
+    def reduce_by(self, op: Operation, operands: list[Any], env: Env) -> list[Any]:
+        """One after the other from the front."""
+        return [rows[-1] for rows in self.running(op, operands, env, reverse=False)]
+
+    def scan_by(self, op: Operation, operands: list[Any], env: Env) -> list[Any]:
+        totals = self.running(op, operands, env, op["reverse"])
+        step = -1 if op["reverse"] else 1
+        return [np.moveaxis(t[::step], 0, op["axis"]).copy() for t in totals]
+
+    def running(self, op: Operation, xs: list[Any], env: Env, reverse: bool) -> list[Any]:
+        """Running totals along the axis, which comes first, from the end that is read first."""
+        rows = [lines(x, op["axis"])[:: -1 if reverse else 1] for x in xs]
+        totals = [r.copy() for r in rows]
+        for index in range(1, len(rows[0])):
+            for place in np.ndindex(rows[0].shape[1:]):
+                at, before = (index, *place), (index - 1, *place)
+                first = [np.asarray(t[before]) for t in totals]
+                group = self.combine(op, first, [np.asarray(r[at]) for r in rows], env)
+                for total, value in zip(totals, group, strict=True):
+                    total[at] = value
+        return totals
 
     def call(self, op: Operation, operands: list[Any], env: Env) -> list[Any]:
         return self.function(self.module[op["callee"]], operands)
@@ -267,6 +299,8 @@ REGIONS: dict[str, Callable[..., list[Any]]] = {
     "for": Evaluator.for_,
     "while": Evaluator.while_,
     "call": Evaluator.call,
+    "reduce_by": Evaluator.reduce_by,
+    "scan_by": Evaluator.scan_by,
 }
 EFFECTS: dict[str, Callable[..., Any]] = {
     name: getattr(Evaluator, name)
@@ -479,6 +513,37 @@ def arg_reduce(op: Operation, x: Any) -> Any:
     return wide.astype(x.dtype), np.asarray(where, np.int32)
 
 
+def gather(op: Operation, x: Any, index: Any) -> Any:
+    """Positions outside, which are undefined, are not for this evaluator."""
+    result = np.empty(index.shape, x.dtype)
+    axis = op["axis"] + x.ndim
+    for place in np.ndindex(index.shape):
+        position = int(index[place])
+        assert 0 <= position < x.shape[axis], "gather out of range is undefined"
+        result[place] = x[(*place[:axis], position, *place[axis + 1 :])]
+    return result
+
+
+def histogram(op: Operation, x: Any, mask: Any) -> Any:
+    counts = np.zeros(op["bins"], np.int32)
+    for index, value in enumerate(x.tolist()):
+        if (mask is None or mask[index]) and 0 <= value < op["bins"]:
+            counts[value] += 1
+    return counts
+
+
+def sort(op: Operation, x: Any) -> Any:
+    """By value, a NaN above all."""
+    rows = lines(x, op["axis"])
+    result = rows.copy()
+    for place in np.ndindex(rows.shape[1:]):
+        line = [rows[(index, *place)] for index in range(len(rows))]
+        line.sort(key=lambda v: (bool(v != v), float(v) if v.dtype.kind not in "iub" else int(v)))
+        for index, value in enumerate(reversed(line) if op["descending"] else line):
+            result[(index, *place)] = value
+    return np.moveaxis(result[: op["count"]], 0, op["axis"]).copy()
+
+
 DIRECT: dict[str, Callable[..., Any]] = {
     "const": constant,
     "add": lambda op, x, y: add(x, y),
@@ -509,6 +574,12 @@ DIRECT: dict[str, Callable[..., Any]] = {
     "expand_dims": lambda op, x: np.expand_dims(x, op["axis"]),
     "reshape": lambda op, x: x.reshape(op["shape"]),
     "trans": lambda op, x: x.transpose(op["order"]).copy(),
+    "flip": lambda op, x: np.flip(x, op["axis"]).copy(),
+    "join": lambda op, a, b: np.stack([a, b], -1),
+    "split": lambda op, x: (x[..., 0].copy(), x[..., 1].copy()),
+    "gather": gather,
+    "histogram": histogram,
+    "sort": sort,
     "reduce": reduce,
     "scan": scan,
     "arg_reduce": arg_reduce,

@@ -30,6 +30,7 @@ uint_to_uniform_float pair_uniform_to_normal
 static_assert static_print device_assert device_print sigmoid softmax cdiv swizzle2d
 exp exp2 log log2 sin cos sqrt sqrt_rn rsqrt abs erf floor ceil fma fdiv div_rn umulhi tanh
 block_type add sub mul
+reduce associative_scan sort topk gather histogram join split interleave flip cat
 """.split()
 TYPES = """int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bfloat16
 float8e4nv float8e5""".split()

@@ -138,7 +138,7 @@ def test_bytes_are_summed_without_overflow() -> None:
 @pytest.mark.parametrize(
     ("function", "ty", "args", "message"),
     [
-        (tl.sum, "f32", (), "tl.sum takes a tile, not f32"),
+        (tl.sum, "f32", (), "tl.sum takes a tile, not a scalar of type f32"),
         (tl.sum, "tile<4xptr<f32>>", (), "tl.sum is not defined on tl.pointer_type(tl.float32)"),
         (
             tl.max,

@@ -14,11 +14,12 @@ from tile.frontend.source import REQUIRED, DeviceFunction, Parameter
 from tile.frontend.state import Lowering
 from tile.frontend.static import STATIC_BUILTINS, StaticFunction
 from tile.frontend.values import compile_time_only, describe, leaves, rebuild, transform
+from tile.ir.builder import Builder
 from tile.ir.opdef import Symbol
 from tile.ir.ops import control
 from tile.ir.types import Scalar
 from tile.language import iterators
-from tile.language.builtin import Bound, Builtin, suggestion
+from tile.language.builtin import Bound, Builtin, Callback, suggestion
 from tile.language.constexpr import constexpr
 from tile.language.dtypes import spelled
 from tile.language.python import PYTHON_BUILTINS
@@ -42,7 +43,34 @@ def call(low: Lowering, node: ast.Call) -> object:
     low.at(node)
     if isinstance(function, DeviceFunction):
         return call_device(low, node, function, args, kwargs)
+    if isinstance(function, Builtin | Bound):
+        args = [passed(low, node, arg) for arg in args]
+        kwargs = {name: passed(low, node, arg) for name, arg in kwargs.items()}
     return apply(low, function, args, kwargs)
+
+
+class Passed(Callback):
+    """A jitted function given to a function of the language."""
+
+    def __init__(self, low: Lowering, node: ast.Call, function: DeviceFunction) -> None:
+        self.low = low
+        self.node = node
+        self.function = function
+        self.name = function.name
+        self.functions = low.session.module.functions
+
+    def emit(self, build: Builder, *args: object) -> object:
+        """Call it where `build` stands, which is where the frontend builds."""
+        assert build is self.low.build
+        return call_device(self.low, self.node, self.function, args, {})
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+
+def passed(low: Lowering, node: ast.Call, argument: object) -> object:
+    """An argument of a function of the language, which may call a jitted one."""
+    return Passed(low, node, argument) if isinstance(argument, DeviceFunction) else argument
 
 
 def spread(low: Lowering, nodes: Sequence[ast.expr]) -> Iterator[object]:
@@ -71,8 +99,8 @@ def apply(low: Lowering, function: Any, args: list[Any], kwargs: dict[str, Any])
         return evaluate(meaning, args, kwargs, known=True)
     if meaning is constexpr:
         return evaluate(constexpr, args, kwargs, known=True)
-    if meaning in ITERATORS:
-        return evaluate(meaning, args, kwargs, known=False)
+    if meaning in ITERATORS or (isinstance(meaning, type) and hasattr(meaning, "_fields")):
+        return evaluate(meaning, args, kwargs, known=False)  # the latter are named tuples
     raise not_callable(function)
 
 

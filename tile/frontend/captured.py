@@ -2,7 +2,7 @@
 
 A kernel is compiled once for many launches, so of globals and closures it sees only what does not
 change: `tl.constexpr` values, types, modules, functions of the language, jitted functions,
-enumerations, and a few of Python's own functions. Anything else is refused, with the way to mend
+enumerations, named tuples, and a few of Python's own functions. Anything else is refused, with the way to mend
 it.
 """
 
@@ -67,7 +67,7 @@ def admit(value: Any, name: str) -> Any:
     if isinstance(value, OBJECTS) or is_callable_now(value):
         return value
     if isinstance(value, type) and (
-        value.__module__.startswith("tile.") or issubclass(value, enum.Enum)
+        value.__module__.startswith("tile.") or issubclass(value, enum.Enum | tuple)
     ):
         return value
     if isinstance(value, tuple):

@@ -17,7 +17,6 @@ from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.types import I1, I32, I64, Scalar
 from tile.language import iterators, promote
-from tile.language.constexpr import constant_value
 from tile.language.tensor import Tensor
 
 
@@ -50,8 +49,6 @@ def bounds(low: Lowering, node: ast.expr, over: iterators.range) -> Bounds:
     low.at(node)
     limits = [limit(low, node, value) for value in (over.start, over.stop, over.step)]
     ty = count_type(limits)
-    if constant_value(over.step) == 0:
-        low.fail(node, "the step of a range is not 0")
     build = low.build
 
     lower, upper, step = (counted_in(build, x, ty) for x in limits)

@@ -16,7 +16,7 @@ from tile.frontend.scope import Binding, Loop, Scope
 from tile.frontend.source import DeviceFunction
 from tile.frontend.values import name_leaves
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Value
+from tile.ir.core import Block, Module, Value
 
 Flag = bool | Value
 Tail = frozenset[str] | None
@@ -69,6 +69,8 @@ class Specialisation:
 
 class Session(Protocol):
     """What the functions of one module share while they are compiled."""
+
+    module: Module
 
     def specialise(
         self, function: DeviceFunction, arguments: Mapping[str, object], call: Loc

@@ -11,6 +11,7 @@ from tile.language.atomics import (
     atomic_xchg,
     atomic_xor,
 )
+from tile.language.combine import associative_scan, reduce
 from tile.language.constexpr import constexpr
 from tile.language.creation import arange, cast, full, to_tensor, zeros, zeros_like
 from tile.language.debug import device_assert, device_print, static_assert, static_print
@@ -43,6 +44,7 @@ from tile.language.hints import (
     max_contiguous,
     multiple_of,
 )
+from tile.language.index import gather, histogram, sort, topk
 from tile.language.iterators import condition, range, static_range
 from tile.language.linalg import dot
 from tile.language.math import (
@@ -95,10 +97,15 @@ from tile.language.selection import PropagateNan, clamp, maximum, minimum, where
 from tile.language.shape import (
     broadcast,
     broadcast_to,
+    cat,
     expand_dims,
+    flip,
+    interleave,
+    join,
     permute,
     ravel,
     reshape,
+    split,
     squeeze,
     trans,
     unsqueeze,
@@ -116,6 +123,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "associative_scan",
     "assume",
     "atomic_add",
     "atomic_and",
@@ -130,6 +138,7 @@ __all__ = [
     "broadcast",
     "broadcast_to",
     "cast",
+    "cat",
     "cdiv",
     "ceil",
     "clamp",
@@ -150,6 +159,7 @@ __all__ = [
     "exp2",
     "expand_dims",
     "fdiv",
+    "flip",
     "float8e4nv",
     "float8e5",
     "float16",
@@ -158,11 +168,15 @@ __all__ = [
     "floor",
     "fma",
     "full",
+    "gather",
+    "histogram",
     "int1",
     "int8",
     "int16",
     "int32",
     "int64",
+    "interleave",
+    "join",
     "load",
     "log",
     "log2",
@@ -191,12 +205,15 @@ __all__ = [
     "randn4x",
     "range",
     "ravel",
+    "reduce",
     "reduce_or",
     "reshape",
     "rsqrt",
     "sigmoid",
     "sin",
     "softmax",
+    "sort",
+    "split",
     "sqrt",
     "sqrt_rn",
     "squeeze",
@@ -210,6 +227,7 @@ __all__ = [
     "tanh",
     "tensor",
     "to_tensor",
+    "topk",
     "trans",
     "uint8",
     "uint16",

@@ -11,12 +11,14 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
+from tile.ir.core import Function
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,6 +87,20 @@ class Bound:
     def emit(self, build: Builder, *args: Any, **kwargs: Any) -> Any:
         """Call the builtin with the receiver in front of the arguments."""
         return self.builtin.emit(build, self.receiver, *args, **kwargs)
+
+
+class Callback(ABC):
+    """A jitted function as an argument of a builtin, which may call it where it builds.
+
+    The frontend makes these; `functions` are the functions of the module so far.
+    """
+
+    name: str
+    functions: Mapping[str, Function]
+
+    @abstractmethod
+    def emit(self, build: Builder, *args: Any) -> Any:
+        """Call the function where `build` stands, and give its result."""
 
 
 # What can be written after the dot of a value in a kernel, by name.

@@ -17,8 +17,8 @@ from tile.language.builtin import member
 from tile.language.constexpr import axis_from_right, compile_time_bool
 from tile.language.creation import element_type
 from tile.language.dtypes import spelled
-from tile.language.promote import convert, describe
-from tile.language.shape import expand_dims, ravel
+from tile.language.promote import convert
+from tile.language.shape import expand_dims, ravel, tile_of
 from tile.language.tensor import Tensor
 
 
@@ -32,7 +32,7 @@ def sum(
     every other type in its own; float16 and bfloat16 are better summed in `dtype=tl.float32`. The
     order in which elements are added is not defined.
     """
-    x = _tile("tl.sum", input)
+    x = numbers("tl.sum", input)
     return _reduced(
         build, "tl.sum", _summed(build, x, dtype, "tl.sum"), axis, keep_dims, ReduceKind.SUM
     )
@@ -130,33 +130,32 @@ def cumprod(build: Builder, input: Tensor, axis: Any = 0, reverse: bool = False)
     return _scanned(build, "tl.cumprod", x, axis, reverse, ReduceKind.PROD)
 
 
-def _tile(name: str, x: Any) -> Tensor:
+def numbers(name: str, x: Any) -> Tensor:
     """The input of a reduction: a tile of numbers on which arithmetic is defined."""
-    if not isinstance(x, Tensor) or not x.shape:
-        raise CompilationError(f"{name} takes a tile, not {describe(x)}")
-    if isinstance(x.dtype, Pointer) or x.dtype.is_fp8():
+    tile = tile_of(name, x)
+    if isinstance(tile.dtype, Pointer) or tile.dtype.is_fp8():
         raise CompilationError(
-            f"{name} is not defined on {spelled(x.dtype)}"
-            + ("; cast first: x.to(tl.float32)" if x.dtype.is_fp8() else "")
+            f"{name} is not defined on {spelled(tile.dtype)}"
+            + ("; cast first: x.to(tl.float32)" if tile.dtype.is_fp8() else "")
         )
-    return x
+    return tile
 
 
 def _integers(name: str, x: Any) -> Tensor:
-    tile = _tile(name, x)
+    tile = numbers(name, x)
     if not tile.dtype.is_int():
         raise CompilationError(f"{name} combines the bits of integers, not of {tile.type}")
     return tile
 
 
-def _flat(build: Builder, name: str, x: Tensor, axis: Any) -> tuple[Tensor, int]:
+def to_reduce(build: Builder, name: str, x: Tensor, axis: Any) -> tuple[Tensor, int]:
     """The tile to reduce and the axis of it, all axes made one for None."""
     if axis is None:
         return ravel.emit(build, x), -1
     return x, axis_from_right(axis, len(x.shape), name)
 
 
-def _kept(
+def keep_axes(
     build: Builder, name: str, result: Tensor, x: Tensor, axis: Any, keep_dims: Any
 ) -> Tensor:
     """The result with the reduced axes put back, if so asked."""
@@ -170,9 +169,9 @@ def _kept(
 def _reduced(
     build: Builder, name: str, x: Tensor, axis: Any, keep_dims: Any, kind: ReduceKind
 ) -> Tensor:
-    flat, along = _flat(build, name, x, axis)
+    flat, along = to_reduce(build, name, x, axis)
     result = Tensor(build(ops.reduce, flat.value, axis=along, kind=kind))
-    return _kept(build, name, result, x, axis, keep_dims)
+    return keep_axes(build, name, result, x, axis, keep_dims)
 
 
 def _located(
@@ -181,10 +180,10 @@ def _located(
     """The greatest or least element and its index."""
     x = _scannable(build, name, input)
     x = convert(build, x, I32) if x.dtype.is_bool() else x
-    flat, along = _flat(build, name, x, axis)
+    flat, along = to_reduce(build, name, x, axis)
     ties = compile_time_bool(left, f"the tie_break_left of {name}")
     found = build.op(ops.arg_reduce, flat.value, axis=along, kind=kind, tie_break_left=ties)
-    value, index = (_kept(build, name, Tensor(v), x, axis, keep_dims) for v in found.results)
+    value, index = (keep_axes(build, name, Tensor(v), x, axis, keep_dims) for v in found.results)
     return value, index
 
 
@@ -194,7 +193,7 @@ def _greatest(
     name = f"tl.{kind}"
     if compile_time_bool(indices, f"the return_indices of {name}"):
         return _located(build, name, kind, input, axis, left, keep_dims)
-    x = _tile(name, input)
+    x = numbers(name, input)
     if x.dtype.bits < 32:
         x = convert(build, x, F32 if x.dtype.is_floating() else I32)
     return _reduced(build, name, x, axis, keep_dims, ReduceKind(kind.value))
@@ -202,7 +201,7 @@ def _greatest(
 
 def _scannable(build: Builder, name: str, input: Any) -> Tensor:
     """The input of a scan: bfloat16 as float32."""
-    x = _tile(name, input)
+    x = numbers(name, input)
     return convert(build, x, F32) if x.dtype is BF16 else x
 
 

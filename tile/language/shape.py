@@ -13,7 +13,15 @@ from tile.language.constexpr import (
     compile_time_int,
     compile_time_shape_of,
 )
-from tile.language.promote import Operand, broadcast_together, convert_shape, to_tensor
+from tile.language.dtypes import spelled
+from tile.language.promote import (
+    Operand,
+    broadcast_together,
+    convert_shape,
+    describe,
+    to_tensor,
+    unify,
+)
 from tile.language.tensor import Tensor
 
 
@@ -111,7 +119,7 @@ def trans(build: Builder, input: Tensor, *dims: Any) -> Tensor:
 
     Raises `CompilationError` if `dims` is not a permutation, or is absent for fewer than two axes.
     """
-    rank = len(_tile(input, "tl.trans").shape)
+    rank = len(tile_of("tl.trans", input).shape)
     if dims:
         return permute.emit(build, input, *dims)
     if rank < 2:
@@ -125,7 +133,7 @@ def permute(build: Builder, input: Tensor, *dims: Any) -> Tensor:
 
     Raises `CompilationError` if `dims` is not a permutation of the axes.
     """
-    rank = len(_tile(input, "tl.permute").shape)
+    rank = len(tile_of("tl.permute", input).shape)
     given = compile_time_shape_of(dims, "the order of tl.permute")
     order = tuple(d + rank if d < 0 else d for d in given)
     if sorted(order) != list(range(rank)):
@@ -142,7 +150,7 @@ def squeeze(build: Builder, input: Tensor, dim: Any) -> Tensor:
 
     Raises `CompilationError` for another extent, and for the only axis of a tile.
     """
-    shape = list(_tile(input, "tl.squeeze").shape)
+    shape = list(tile_of("tl.squeeze", input).shape)
     axis = axis_from_right(dim, len(shape), "tl.squeeze")
     extent = shape.pop(axis)
     if extent != 1:
@@ -159,8 +167,92 @@ def unsqueeze(build: Builder, input: Operand, dim: Any) -> Tensor:
     return expand_dims.emit(build, input, compile_time_int(dim, "the dim of tl.unsqueeze"))
 
 
-def _tile(x: Any, name: str) -> Tensor:
+@member
+def flip(build: Builder, x: Tensor, dim: Any = None) -> Tensor:
+    """`x` with its elements along axis `dim` (None: the last) in reverse."""
+    axis = last_or(dim, tile_of("tl.flip", x), "tl.flip")
+    return Tensor(build(ops.flip, x.value, axis=axis))
+
+
+@builtin
+def join(build: Builder, a: Operand, b: Operand) -> Tensor:
+    """The elements of `a` and `b` in pairs, along a new last axis of extent 2.
+
+    Both are broadcast together and must have one type; a Python number takes that of the other.
+    Two scalars give a tile of two elements. Raises `CompilationError` for two types.
+    """
+    x, y = _alike(build, "tl.join", a, b)
+    return Tensor(build(ops.join, x.value, y.value))
+
+
+@member
+def split(build: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and the second elements along the last axis, whose extent must be 2.
+
+    Raises `CompilationError` for another extent.
+    """
+    x = tile_of("tl.split", a)
+    if x.shape[-1] != 2:
+        raise CompilationError(
+            f"tl.split takes a tile whose last axis has extent 2, not {x.type}; tl.reshape can "
+            f"make one"
+        )
+    first, second = build.op(ops.split, x.value).results
+    return Tensor(first), Tensor(second)
+
+
+@builtin
+def interleave(build: Builder, a: Operand, b: Operand) -> Tensor:
+    """The elements of `a` and `b` in turns along the last axis, which is twice as long.
+
+    Types and shapes are as in `tl.join`; two scalars give a tile of two elements.
+    """
+    x, y = _alike(build, "tl.interleave", a, b)
+    pairs = Tensor(build(ops.join, x.value, y.value))
+    extents = x.shape
+    if not extents:
+        return pairs
+    return _reshaped(build, pairs, (*extents[:-1], 2 * extents[-1]), "tl.interleave")
+
+
+@builtin
+def cat(
+    build: Builder, input: Tensor, other: Tensor, can_reorder: bool = False, dim: Any = 0
+) -> Tensor:
+    """`input` and behind it `other` along axis `dim`, which is twice as long.
+
+    Both must have one type and shape, since extents are powers of two. `can_reorder` allows another
+    order; the order is kept all the same.
+    """
+    x, y = tile_of("tl.cat", input), tile_of("tl.cat", other)
+    if x.type != y.type:
+        raise CompilationError(f"tl.cat takes two tiles of one type, not {x.type} and {y.type}")
+    rank = len(x.shape)
+    axis = axis_from_right(dim, rank, "tl.cat") + rank
+    pairs = Tensor(build(ops.join, x.value, y.value))
+    order = (*range(axis), rank, *range(axis, rank))
+    extents = (*x.shape[:axis], 2 * x.shape[axis], *x.shape[axis + 1 :])
+    return _reshaped(build, permute.emit(build, pairs, *order), extents, "tl.cat")
+
+
+def _alike(build: Builder, name: str, a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
+    """Two operands broadcast together, of one type without any conversion of runtime values."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype != b.dtype:
+        raise CompilationError(
+            f"{name} takes values of one type, not {spelled(a.dtype)} and {spelled(b.dtype)}; cast "
+            f"one of them"
+        )
+    return unify(build, name, a, b)
+
+
+def last_or(dim: Any, x: Tensor, name: str) -> int:
+    """An axis counted from the right, the last one for None."""
+    return -1 if dim is None else axis_from_right(dim, len(x.shape), name)
+
+
+def tile_of(name: str, x: Any) -> Tensor:
+    """`x`, which must be a tile. Raises `CompilationError` for a scalar or anything else."""
     if not isinstance(x, Tensor) or not x.shape:
-        what = f"a scalar of type {x.type}" if isinstance(x, Tensor) else repr(x)
+        what = f"a scalar of type {x.type}" if isinstance(x, Tensor) else describe(x)
         raise CompilationError(f"{name} takes a tile, not {what}")
     return x

@@ -1,12 +1,12 @@
 """Named dimensions of power-of-two sizes, and their bits lined up in one int.
 
-    >>> dims = named({"dim0": 4, "dim1": 8})
-    >>> dims
-    (('dim0', 2), ('dim1', 3))
-    >>> bin(pack([2, 5], dims, "an index"))           # dim0 above dim1, as NumPy flattens arrays
-    '0b10101'
-    >>> unpack(0b10101, dims)
-    [2, 5]
+>>> dims = named({"dim0": 4, "dim1": 8})
+>>> dims
+(('dim0', 2), ('dim1', 3))
+>>> bin(pack([2, 5], dims, "an index"))           # dim0 above dim1, as NumPy flattens arrays
+'0b10101'
+>>> unpack(0b10101, dims)
+[2, 5]
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from typing import Any
 
 from tile.errors import TileError
 from tile.ir.types import is_power_of_two
+
+# What holds elements: the registers of a lane, lanes of a warp, warps of a block of threads,
+# blocks of a cluster, and the places in shared memory.
+REGISTER, LANE, WARP, BLOCK, OFFSET = "register", "lane", "warp", "block", "offset"
 
 # Dimensions in order, each with its number of bits.
 Dims = tuple[tuple[str, int], ...]
@@ -45,7 +49,7 @@ def log2_of(size: int, what: str) -> int:
 
 
 def named(sizes: Mapping[str, int] | Sequence[int]) -> Dims:
-    """Dimensions of these sizes; a plain sequence is a tile's shape, of dimensions dim0, dim1, ..."""
+    """Dimensions of these sizes; a plain sequence is a tile's shape, of dim0, dim1, and so on."""
     if not isinstance(sizes, Mapping):
         sizes = {axis_name(axis): size for axis, size in enumerate(sizes)}
     return tuple([(name, log2_of(size, f"the size of {name}")) for name, size in sizes.items()])

@@ -92,6 +92,7 @@ def basis(vectors: Iterable[int]) -> list[int]:
 
 
 def rank(vectors: Iterable[int]) -> int:
+    """The dimension of what the vectors span."""
     return len(basis(vectors))
 
 

@@ -37,15 +37,16 @@ converting one layout to the other has to move:
     >>> (lanes * registers).invert() @ (registers * lanes)
     #linear{register = [[1,0]], lane = [[2,0],[0,1]] -> lane = 4, register = 2}
 
-Register 1 has its element in lane 1 of the other, lane 1 in lane 2, lane 2 in register 1. 
+Register 1 has its element in lane 1 of the other, lane 1 in lane 2, and lane 2 in register 1.
+
 **Duplicates** are zero bases: the bit changes and the element does not. After a sum along dim1,
-each lane has a row's sum in two registers, and lanes 0 and 1 have the same ones. Forgetting an
-output does that to a layout, and `free_variables` tells the bits that hold copies:
+registers 0 and 1 hold the same row's sum, and so do lanes 0 and 1. Forgetting an output does that
+to a layout, and `free_variables` tells by a mask which bits lead to copies:
 
     >>> sums = square.select_outs("dim0")
     >>> sums
     #linear{register = [[0],[1]], lane = [[0],[2]] -> dim0 = 4}
-    >>> sums.free_variables()                       # bit 0 of the register, bit 0 of the lane
+    >>> sums.free_variables()                       # bit 0 of either
     {'register': 1, 'lane': 1}
 
 Such a layout is surjective but not injective, and has no inverse; `pseudo_invert` finds one holder
@@ -97,7 +98,6 @@ from tile.simt.dims import (
     named,
     pack,
     places,
-    require,
     sizes,
     unpack,
 )
@@ -135,17 +135,15 @@ class LinearLayout:
     ) -> LinearLayout:
         """From coordinates: for each input bit, how far it moves along each output dimension.
 
-        `outs` gives the size of each output dimension, a power of two; a plain sequence is the shape
+        `outs` has the size of each output dimension, a power of two; a plain sequence is the shape
         of a tile, of dimensions dim0, dim1, and so on. Raises `LayoutError`, naming the basis.
         """
         dims = named(outs)
-        return cls(
-            tuple(
-                (name, tuple([pack(s, dims, f"{name} basis {b}") for b, s in enumerate(steps)]))
-                for name, steps in bases.items()
-            ),
-            dims,
-        )
+        ins = []
+        for name, steps in bases.items():
+            images = [pack(step, dims, f"{name} basis {bit}") for bit, step in enumerate(steps)]
+            ins.append((name, tuple(images)))
+        return cls(tuple(ins), dims)
 
     # What it is made of.
 
@@ -185,8 +183,10 @@ class LinearLayout:
         return 1 << self.in_bits(name)
 
     def out_bits(self, name: str) -> int:
-        require(name in self.out_dims, f"the layout has outputs {list(self.out_dims)}, not {name}")
-        return dict(self.outs)[name]
+        for own, bits in self.outs:
+            if own == name:
+                return bits
+        raise LayoutError(f"the layout has outputs {list(self.out_dims)} and not {name}")
 
     def out_size(self, name: str) -> int:
         return 1 << self.out_bits(name)
@@ -207,7 +207,7 @@ class LinearLayout:
     __repr__ = __str__
 
     def _bits(self) -> Iterator[tuple[str, int, int, int]]:
-        """Input, bit, unit vector among all inputs lined up, and image, in the order of the inputs."""
+        """Each input's bits: the input, bit, unit vector among all inputs lined up, and image."""
         at = places(self.indices)
         for name, columns in self.ins:
             for bit, column in enumerate(columns):
@@ -227,8 +227,8 @@ class LinearLayout:
         packed: Any = 0
         for name, given in index.items():
             value = given if isinstance(given, int) else np.asarray(given, np.int64)
-            size = self.in_size(name)
-            require(bool(np.all((value >= 0) & (value < size))), f"{name} is below {size}: {given}")
+            if np.any(value >> self.in_bits(name)):
+                raise LayoutError(f"{name} is 0 to {self.in_size(name) - 1}, which {given} is not")
             packed = packed ^ (value & 0)
             for bit, column in enumerate(self.images(name)):
                 packed = packed ^ (value >> bit & 1) * column
@@ -245,27 +245,26 @@ class LinearLayout:
     # Chains.
 
     def compose(self, inner: LinearLayout) -> LinearLayout:
-        """The map that takes an index through `inner` and then through this one; also `self @ inner`.
+        """First `inner`, then this one; also written `self @ inner`.
 
         The outputs of `inner` are the inputs of this one, by name and at most as large.
         """
-        require(
-            {*inner.out_dims} == {*self.in_dims},
-            f"outputs {list(inner.out_dims)} do not match inputs {list(self.in_dims)}",
-        )
+        given, taken = sizes(inner.outs), sizes(self.indices)
+        if given.keys() != taken.keys() or any(given[name] > taken[name] for name in given):
+            raise LayoutError(f"outputs {given} are not indices into inputs {taken}")
         columns: list[int] = []
         for name, bits in reversed(inner.outs):
-            own = self.images(name)
-            require(bits <= len(own), f"{name} is below {1 << bits} there and {1 << len(own)} here")
-            columns += own[:bits]
+            columns += self.images(name)[:bits]
         return LinearLayout(inner._map(lambda image: f2.multiply(columns, image)), self.outs)
 
     __matmul__ = compose
 
     def invert(self) -> LinearLayout:
         """The layout from coordinates to indices. Raises `LayoutError` unless it is bijective."""
-        require(self.is_injective(), f"{self} has no inverse: it holds elements more than once")
-        require(self.is_surjective(), f"{self} has no inverse: it does not hold all elements")
+        if not self.is_injective():
+            raise LayoutError(f"{self} has no inverse: it holds elements more than once")
+        if not self.is_surjective():
+            raise LayoutError(f"{self} has no inverse: it does not hold all elements")
         return self.pseudo_invert()
 
     def pseudo_invert(self) -> LinearLayout:
@@ -292,8 +291,8 @@ class LinearLayout:
 
         Where that leaves a choice, an index stays what it is: an input bit of `other` that is free
         here, by the same name, goes to itself, and other free bits are 0. So the map from a layout
-        to itself is the identity, duplicates and all. Raises `LayoutError` for an element of `other`
-        that this layout does not hold.
+        to itself is the identity, duplicates too. Raises `LayoutError` for an element of `other`
+        that is not held here.
         """
         known = f2.Elimination()
         stays: dict[tuple[str, int], int] = {}
@@ -302,7 +301,8 @@ class LinearLayout:
             if same is not None:
                 stays[name, bit] = same
         matched = other.transpose_outs(*self.out_dims)
-        require(matched.outs == self.outs, f"the shapes {other.outs} and {self.outs} differ")
+        if matched.outs != self.outs:
+            raise LayoutError(f"outputs {sizes(other.outs)} are not {sizes(self.outs)}")
 
         def index(name: str, bit: int, column: int) -> int:
             found = known.image(column)
@@ -360,7 +360,7 @@ class LinearLayout:
     __mul__ = product
 
     def divide_left(self, inner: LinearLayout) -> LinearLayout | None:
-        """The `outer` with `inner * outer` equal to this layout, up to order; None if there is none.
+        """The `outer` whose `inner * outer` is this layout, up to order; None if there is none.
 
         It has all dimensions of this layout, of size 1 where `inner` leaves nothing.
         """
@@ -373,7 +373,7 @@ class LinearLayout:
         return outer if (inner * outer)._is(self) else None
 
     def divide_right(self, outer: LinearLayout) -> LinearLayout | None:
-        """The `inner` with `inner * outer` equal to this layout, up to order; None if there is none.
+        """The `inner` whose `inner * outer` is this layout, up to order; None if there is none.
 
         It has all dimensions of this layout, of size 1 where `outer` leaves nothing.
         """
@@ -430,51 +430,46 @@ class LinearLayout:
         outs = [(names.get(name, name), bits) for name, bits in self.outs]
         return LinearLayout(tuple(ins), tuple(outs))
 
-    def reshape_ins(self, sizes: Mapping[str, int]) -> LinearLayout:
+    def reshape_ins(self, shape: Mapping[str, int]) -> LinearLayout:
         """The inputs lined up and cut anew, as NumPy reshapes an array of these dimensions."""
-        ins = named(sizes)
-        columns = self.columns
-        require(
-            sum(bits for _, bits in ins) == len(columns),
-            f"inputs of sizes {dict(sizes)} do not have {1 << len(columns)} indices",
-        )
+        ins, columns = named(shape), self.columns
+        if bits_of(ins) != len(columns):
+            raise LayoutError(f"inputs {dict(shape)} do not count {1 << len(columns)} indices")
         at = places(ins)
-        cut = [(name, columns[places[name] : at[name] + bits]) for name, bits in ins]
+        cut = [(name, columns[at[name] : at[name] + bits]) for name, bits in ins]
         return LinearLayout(tuple(cut), self.outs)
 
-    def reshape_outs(self, sizes: Mapping[str, int] | Sequence[int]) -> LinearLayout:
+    def reshape_outs(self, shape: Mapping[str, int] | Sequence[int]) -> LinearLayout:
         """The outputs lined up and cut anew, as NumPy reshapes an array of these dimensions."""
-        outs = named(sizes)
-        total = bits_of(self.outs)
-        require(
-            sum(bits for _, bits in outs) == total,
-            f"outputs of shape {[1 << bits for _, bits in outs]} do not have {1 << total} elements",
-        )
+        outs = named(shape)
+        if bits_of(outs) != bits_of(self.outs):
+            raise LayoutError(f"{sizes(outs)} does not have as many elements as {sizes(self.outs)}")
         return LinearLayout(self.ins, outs)
 
-    def wrap_outs(self, sizes: Mapping[str, int] | Sequence[int]) -> LinearLayout:
-        """The coordinates modulo these sizes; larger sizes leave them as they are."""
-        outs = named(sizes)
+    def wrap_outs(self, shape: Mapping[str, int] | Sequence[int]) -> LinearLayout:
+        """The coordinates modulo these sizes; a larger size leaves them as they are."""
+        outs = named(shape)
         check_permutation([name for name, _ in outs], self.out_dims)
         return LinearLayout(self._placed(outs), outs)
 
     def concat_ins(self, other: LinearLayout) -> LinearLayout:
         """The layout with the inputs of both; the outputs are the same."""
-        require(self.outs == other.outs, f"outputs {self.outs} and {other.outs} are not the same")
+        if self.outs != other.outs:
+            raise LayoutError(
+                f"outputs {sizes(self.outs)} and {sizes(other.outs)} are not the same"
+            )
         return LinearLayout(self.ins + other.ins, self.outs)
 
     def concat_outs(self, other: LinearLayout) -> LinearLayout:
         """The layout with the outputs of both; the inputs are the same."""
-        require(
-            self.indices == other.indices,
-            f"inputs {self.indices} and {other.indices} are not the same",
-        )
+        if self.indices != other.indices:
+            both = f"{sizes(self.indices)} and {sizes(other.indices)}"
+            raise LayoutError(f"inputs {both} are not the same")
         outs = self.outs + other.outs
+        more = dict(other._placed(outs))
         ins = [
-            (name, tuple([a | b for a, b in zip(columns, more, strict=True)]))
-            for (name, columns), (_, more) in zip(
-                self._placed(outs), other._placed(outs), strict=True
-            )
+            (name, tuple([a | b for a, b in zip(columns, more[name], strict=True)]))
+            for name, columns in self._placed(outs)
         ]
         return LinearLayout(tuple(ins), outs)
 

@@ -44,12 +44,12 @@ def print_ranges(module: Module, *, wraps: bool = True) -> None:
         texts = {value: str(fact) for value, fact in known.facts.items() if fact is not None}
 
         def narrowed(op: Operation, name: Name, known: Ranges = known) -> list[str]:
-            return [
-                f"{name(value)} here: {known.refined[op, index]}"
+            here = {
+                name(value): known.operand(op, index)
                 for index, value in enumerate(op.operands)
-                if value is not None
-                and known.refined.get((op, index), known.of(value)) != known.of(value)
-            ]
+                if value is not None and known.operand(op, index) != known.of(value)
+            }
+            return [f"{value} here: {interval}" for value, interval in here.items()]
 
         _print_values(function, texts, narrowed)
 

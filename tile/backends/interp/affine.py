@@ -17,12 +17,13 @@ from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
 from tile.ir.ops import arith, memory, shape
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import Scalar
+from tile.ir.types import I64, Scalar
 
 Rule = Callable[..., RunValue | None]
 AFFINE: dict[OpDef, Rule] = {}
 
 ADDRESS = np.dtype(np.int64)
+_MOST = I64.max_value
 
 
 def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
@@ -34,6 +35,10 @@ def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
         return function
 
     return declare
+
+
+def _fits(number: int) -> bool:
+    return -_MOST <= number <= _MOST
 
 
 def counting(op: Operation) -> Affine:
@@ -72,9 +77,14 @@ def _integer(op: Operation) -> Scalar | None:
 def _made(
     base: Array, steps: tuple[int, ...], op: Operation, low: int, high: int
 ) -> RunValue | None:
-    """An affine integer, if its bounds show that it fits the result's type."""
+    """An affine integer, if its bounds show that it fits the result's type.
+
+    Bases and steps are int64, so what needs more, as large u64 do, is not kept.
+    """
     element = _integer(op)
     if element is None or low < element.min_value or high > element.max_value:
+        return None
+    if high > _MOST or high - low > _MOST or not all(map(_fits, steps)):
         return None
     dtype = numerics.numpy_dtype(element)
     return Affine(base, steps, op.results[0].type.shape, dtype, low, high).folded()
@@ -109,6 +119,8 @@ def mul(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
     if not isinstance(x, Affine) or isinstance(y, Affine) or y.size != 1:
         return None
     factor = int(y.flat[0])
+    if not _fits(factor):
+        return None
     low, high = sorted((x.low * factor, x.high * factor))
     return _made(x.base * factor, tuple(s * factor for s in x.steps), op, low, high)
 
@@ -159,6 +171,8 @@ def addptr(op: Operation, ptr: RunValue, offset: RunValue) -> RunValue | None:
     base_o, steps_o = _parts(offset, result.rank)
     stride = op["stride"]
     steps = tuple(p + o * stride for p, o in zip(steps_p, steps_o, strict=True))
+    if not all(map(_fits, steps)):
+        return None
     return Affine(base_p + base_o * stride, steps, result.shape, ADDRESS).folded()
 
 
@@ -172,7 +186,8 @@ def expand_dims(op: Operation, x: Affine) -> RunValue | None:
 
 @rule(shape.broadcast)
 def broadcast(op: Operation, x: Affine) -> RunValue | None:
-    return Affine(x.base, x.steps, op.results[0].type.shape, x.dtype, x.low, x.high)
+    steps = tuple(step if n > 1 else 0 for step, n in zip(x.steps, x.shape, strict=True))
+    return Affine(x.base, steps, op.results[0].type.shape, x.dtype, x.low, x.high)
 
 
 @rule(shape.trans)

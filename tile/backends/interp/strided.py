@@ -94,6 +94,8 @@ class Strided:
         """Whether all elements have addresses of their own, so that their order does not matter."""
         if not self.flat.size:
             return True
+        if self.offsets.shape[0] == 1 and value.shape[0] > 1:
+            return False
         size = [(abs(step), e) for step, e in zip(self.steps, self.extents, strict=True) if e > 1]
         for axis, step in enumerate(self.steps):
             if step == 0 and self.extents[axis] > 1 and self.offsets.shape[axis + 1] == 1:
@@ -106,7 +108,7 @@ class Strided:
             reach = step * (extent - 1) + reach
         places = self.offsets.reshape(-1)
         if len(places) == 1:
-            return bool(value.shape[0] == 1)
+            return True
         gaps = np.diff(places)
         if (gaps >= reach).all() or (-gaps >= reach).all():
             return True

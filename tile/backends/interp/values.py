@@ -68,7 +68,7 @@ class Affine:
         for axis, step in enumerate(self.steps):
             if step:
                 extent = self.shape[axis]
-                ramp = np.arange(0, step * extent, step, dtype=np.int64)
+                ramp = np.arange(extent, dtype=np.int64) * step
                 total = total + ramp.reshape((extent,) + (1,) * (rank - axis - 1))
         return total
 
@@ -89,7 +89,7 @@ class Affine:
         for axis, step in enumerate(steps):
             if step and base.shape[axis + 1] != 1:
                 extent = self.shape[axis]
-                ramp = np.arange(0, step * extent, step, dtype=np.int64)
+                ramp = np.arange(extent, dtype=np.int64) * step
                 base = base + ramp.reshape((extent,) + (1,) * (rank - axis - 1))
                 steps[axis] = 0
         if base is self.base:

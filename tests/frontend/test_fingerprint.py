@@ -1,0 +1,132 @@
+"""A fingerprint changes when, and only when, what a kernel depends on does."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+import tile.language as tl
+from tests.frontend.building import INTS, stored
+from tile.errors import CompilationError
+from tile.frontend.fingerprint import fingerprint, snapshot, spell
+from tile.frontend.source import DeviceFunction
+from tile.frontend.static import constexpr_function
+
+FACTOR = tl.constexpr(2)
+settings = types.ModuleType("settings")
+settings.inner = types.ModuleType("settings.inner")
+settings.inner.OFFSET = tl.constexpr(10)
+settings.unrelated = 5
+
+
+@DeviceFunction
+def helper(x):
+    return x * FACTOR
+
+
+@DeviceFunction
+def kernel(out, a, N: tl.constexpr = 4):
+    tl.store(out, helper(a) + settings.inner.OFFSET)
+
+
+@DeviceFunction
+def caller_of_callers(out, a):
+    kernel(out, a)
+
+
+@DeviceFunction
+def ping(x):
+    return pong(x)
+
+
+@DeviceFunction
+def pong(x):
+    return ping(x)
+
+
+def test_it_is_the_same_for_the_same():
+    assert fingerprint(kernel) == fingerprint(kernel) == fingerprint(DeviceFunction(kernel.fn))
+    assert len(fingerprint(kernel)) == 64
+
+
+def test_it_differs_between_functions_and_flags():
+    every = [kernel, helper, caller_of_callers, DeviceFunction(kernel.fn, noinline=True)]
+    assert len({fingerprint(f) for f in every}) == len(every)
+
+
+@pytest.mark.parametrize("function", [kernel, caller_of_callers])
+@pytest.mark.parametrize(
+    "owner, name, value",
+    [
+        (globals(), "FACTOR", tl.constexpr(3)),
+        (globals(), "FACTOR", tl.constexpr(2.0)),
+        (globals(), "helper", DeviceFunction(ping.fn)),
+        (vars(settings.inner), "OFFSET", tl.constexpr(11)),
+    ],
+)
+def test_it_follows_captured_values(function, owner, name, value, monkeypatch):
+    before = snapshot(function)
+    assert before.holds()
+    monkeypatch.setitem(owner, name, value)
+    assert not before.holds()
+    assert fingerprint(function) != before.digest
+    monkeypatch.undo()
+    assert before.holds() and fingerprint(function) == before.digest
+
+
+def test_it_does_not_follow_what_is_not_used(monkeypatch):
+    before = snapshot(kernel)
+    monkeypatch.setattr(settings, "unrelated", 6)
+    monkeypatch.setitem(globals(), "ping", None)
+    assert before.holds() and fingerprint(kernel) == before.digest
+
+
+def test_it_follows_closures_and_defaults():
+    def make(factor, default):
+        def inner(out, a, n=default):
+            tl.store(out, a * factor + n)
+
+        return DeviceFunction(inner)
+
+    one = make(tl.constexpr(1), 5)
+    assert fingerprint(one) == fingerprint(make(tl.constexpr(1), 5))
+    others = [make(tl.constexpr(2), 5), make(tl.constexpr(1), 6), make(tl.constexpr(1), 5.0)]
+    assert len({fingerprint(f) for f in (one, *others)}) == 4
+    assert stored(one, 3) == [8]
+
+
+def test_it_follows_functions_that_run_at_compile_time(monkeypatch):
+    @constexpr_function
+    def doubled(x):
+        return x * base
+
+    @DeviceFunction
+    def uses(out):
+        tl.store(out, tripled(3))
+
+    monkeypatch.setitem(globals(), "tripled", doubled)
+    monkeypatch.setitem(globals(), "base", 2)
+    before = snapshot(uses)
+    assert stored(uses.fn) == [6]
+    monkeypatch.setitem(globals(), "base", 3)
+    assert not before.holds()
+    assert fingerprint(uses) != before.digest
+
+
+def test_it_ends_for_functions_that_call_each_other():
+    assert fingerprint(ping) != fingerprint(pong)
+
+
+def test_it_needs_the_source():
+    namespace = {}
+    exec("def nowhere(out):\n    pass\n", namespace)
+    with pytest.raises(CompilationError, match="cannot be read"):
+        fingerprint(DeviceFunction(namespace["nowhere"]))
+
+
+def test_values_are_spelt_apart():
+    values = [1, 1.0, True, "1", None, (1,), [1], tl.float32, tl.float16, tl.constexpr(1), helper, kernel]
+    assert len({spell(value) for value in values}) == len(values)
+    assert spell(0.1) != spell(0.1 + 1e-17 + 1e-16)
+    assert INTS is not None

@@ -1,0 +1,294 @@
+"""What is not a tile program is refused: with its reason, under its place, and what to write instead."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile.language as tl
+from tests.frontend.building import INTS, marked, refusal, source_line
+from tile.frontend.source import DeviceFunction
+from tile.ir.types import F32, I32, Pointer
+
+PLAIN_NUMBER = 3
+PLAIN_TEXT = "text"
+PLAIN_LIST = [1, 2]
+ARRAY = np.zeros(3)
+
+
+def plain_function(x):
+    return x
+
+
+class SomeClass:
+    attribute = 3
+
+
+@pytest.fixture
+def kernel_of(tmp_path) -> Callable[[str], Any]:
+    """A kernel `kernel(out, a, b, N)` with the given body, in a file of its own."""
+
+    def make(body: str) -> Any:
+        lines = ["def kernel(out, a, b, N: tl.constexpr = 4):"]
+        lines += ["    " + line for line in body.splitlines()]
+        file = tmp_path / "kernels.py"
+        file.write_text("\n".join(lines) + "\n")
+        spec = importlib.util.spec_from_file_location("kernels", file)
+        module = importlib.util.module_from_spec(spec)
+        vars(module).update({k: v for k, v in globals().items() if not k.startswith("__")})
+        spec.loader.exec_module(module)
+        return module.kernel
+
+    return make
+
+
+# body, the text over the caret, how the message begins, what it or a note offers
+SYNTAX = [
+    ("class A:\n    pass", "class A:", "`class` is not supported", "tuples"),
+    ("def f(x):\n    return x", "def f(x):", "a function inside a kernel", "@tile.jit"),
+    ("with tl.x:\n    pass", "with tl.x:", "`with` is not supported", ""),
+    ("try:\n    pass\nexcept E:\n    pass", "try:", "`try` is not supported", "tl.device_assert"),
+    ("raise E", "raise E", "`raise` is not supported", "tl.static_assert"),
+    ("import os", "import os", "`import` is not supported", "top of the file"),
+    ("from os import path", "from os import path", "`import` is not supported", "top of the file"),
+    ("global g", "global g", "`global` is not supported", "pointer"),
+    ("del a", "del a", "`del` is not supported", ""),
+    ("match a:\n    case 1:\n        pass", "match a:", "`match` is not supported", "`elif`"),
+    ("x = lambda y: y", "lambda y: y", "`lambda` is not supported", "@tile.jit"),
+    ("x = [i for i in (1, 2)]", "[i for i in (1, 2)]", "comprehensions", "loop"),
+    ("x = {i for i in (1, 2)}", "{i for i in (1, 2)}", "comprehensions", "loop"),
+    ("x = {i: 1 for i in (1, 2)}", "{i: 1 for i in (1, 2)}", "comprehensions", "loop"),
+    ("x = sum(i for i in (1, 2))", "(i for i in (1, 2))", "comprehensions", "loop"),
+    ("x = {1: 2}", "{1: 2}", "dictionaries", "tuple"),
+    ("x = {1, 2}", "{1, 2}", "sets", "tuple"),
+    ("x = (y := 3)", "y := 3", "`:=` is not supported", "statement of its own"),
+    ("x = b'bytes'", "b'bytes'", "bytes constants", ""),
+    ("x = 3j", "3j", "complex constants", ""),
+    ("for i in range(a):\n    pass\nelse:\n    pass", "pass", "`else` of a `for`", "flag"),
+    ("while a > 0:\n    a -= 1\nelse:\n    pass", "pass", "`else` of a `while`", "flag"),
+    ("a[0] = 3", "a[0]", "elements cannot be assigned", "tl.where"),
+    ("a[0] += 3", "a[0]", "elements cannot be assigned", "tl.store"),
+    ("a.x = 3", "a.x", "cannot assign to this", "names"),
+    ("x, *y = (1, 2, 3)", "*y", "`*` among the targets", "name each"),
+    ("x, y = (1, 2, 3)", "x, y", "2 names for 3 values (1, 2, 3)", ""),
+    ("x, y = a", "x, y", "only a tuple can be unpacked, not i32", ""),
+    ("for x, y in range(3):\n    pass", "x, y", "a loop over a range counts one name", ""),
+    ("for x in a:\n    pass", "a", "`for` runs over range, tl.range, tl.static_range or a tuple", "i32"),
+    ("for x in range(0, 5, 0):\n    pass", "range(0, 5, 0)", "the step of tl.range is 0", "start to stop"),
+    ("for x in range(1.5):\n    pass", "range(1.5)", "a range takes scalar integers, not 1.5", ""),
+    ("for x in range(tl.arange(0, 4)):\n    pass", "range(tl.arange(0, 4))", "a range takes scalar", "4xi32"),
+    ("while True:\n    a += 1", "True", "this loop never ends", "`break`"),
+    ("x = max(*a)", "*a", "only a tuple can be spread", "i32"),
+    ("x = max(**a)", "a", "`**` in a call", "keyword"),
+    ("return a", "return a", "a kernel returns nothing, and this returns i32", "tl.store"),
+]
+
+
+@pytest.mark.parametrize("body, over, message, offer", SYNTAX, ids=[c[0][:24] for c in SYNTAX])
+def test_syntax_that_is_not_in_the_language(kernel_of, body, over, message, offer):
+    error = refusal(kernel_of(body), INTS, I32, I32)
+    assert error.message.startswith(message)
+    assert offer in str(error)
+    assert marked(error) == over
+    assert error.loc.function == "kernel"
+
+
+NAMES = [
+    ("x = mising", "mising", "`mising` is not defined", ""),
+    ("x = tl.lod(out)", "tl.lod", "module `tile.language` has no attribute `lod`", "`load`"),
+    ("column = 3\nx = colunm", "colunm", "`colunm` is not defined", "`column`"),
+    ("tl.store(out, x)\nx = a", "x", "`x` has no value yet", "x = a"),
+    ("tl.store(out, PLAIN_NUMBER)\nPLAIN_NUMBER = a", "PLAIN_NUMBER", "`PLAIN_NUMBER` has no value", "its own"),
+    ("if a > 0:\n    x = 1\ntl.store(out, x)", "x", "`x` may have no value here", "one branch of an `if`"),
+    ("for i in range(a):\n    x = i\ntl.store(out, x)", "x", "`x` may have no value here", "inside a loop"),
+    ("for i in range(a):\n    pass\ntl.store(out, i)", "i", "`i` may have no value here", "inside a loop"),
+    (
+        "for i in range(a):\n    if i > 0:\n        tl.store(out, x)\n    x = i",
+        "x",
+        "`x` has no value yet",
+        "x = i",
+    ),
+    (
+        "for k in tl.static_range(3):\n    if k == a:\n        continue\n    z = k\ntl.store(out, z)",
+        "z",
+        "`z` may have no value here",
+        "`continue`",
+    ),
+    (
+        "if a > 0:\n    x = 1\nelse:\n    x = 1.5\ntl.store(out, x)",
+        "x",
+        "`x` is i32 on one path to here and f32 on another",
+        "x = 1.5",
+    ),
+    (
+        "if a > 0:\n    x: tl.constexpr = tl.float16\nelse:\n    x: tl.constexpr = tl.float32\n"
+        "y = tl.zeros((4,), x)",
+        "x",
+        "`x` is the type tl.float16 on one path to here and the type tl.float32",
+        "tl.float32",
+    ),
+]
+
+
+@pytest.mark.parametrize("body, over, message, offer", NAMES, ids=[c[0][:24] for c in NAMES])
+def test_names_without_a_value(kernel_of, body, over, message, offer):
+    error = refusal(kernel_of(body), INTS, I32, I32)
+    assert error.message.startswith(message)
+    assert offer in str(error)
+    assert marked(error) == over
+
+
+CAPTURED = [
+    ("PLAIN_NUMBER", "`PLAIN_NUMBER` is a global variable of type int", "PLAIN_NUMBER = tl.constexpr(3)"),
+    ("PLAIN_TEXT", "`PLAIN_TEXT` is a global variable of type str", "tl.constexpr('text')"),
+    ("PLAIN_LIST", "`PLAIN_LIST` is a global variable of type list", "as an argument"),
+    ("ARRAY", "`ARRAY` is an array outside the kernel", "as an argument"),
+    ("plain_function(a)", "`plain_function` is a plain Python function", "@tile.jit"),
+    ("SomeClass.attribute", "`SomeClass`, <class", "cannot be called"),
+    ("open('x')", "`open`", "cannot be called in a kernel"),
+    ("np.pi", "`numpy.pi` is a global variable of type float", "tl.constexpr(3.14"),
+    ("np.sqrt(4)", "`numpy.sqrt`", "cannot be called in a kernel"),
+]
+
+
+@pytest.mark.parametrize("expression, message, offer", CAPTURED)
+def test_what_a_kernel_may_not_see(kernel_of, expression, message, offer):
+    error = refusal(kernel_of(f"x = {expression}"), INTS, I32, I32)
+    assert error.message.startswith(message)
+    assert offer in error.message
+    assert marked(error) in expression
+
+
+def test_closures_are_held_to_the_same_rules():
+    number = 3
+
+    def kernel(out, a):
+        tl.store(out, a * number)
+
+    error = refusal(kernel, INTS, I32)
+    assert error.message.startswith("`number` is a global variable of type int")
+    assert marked(error) == "number"
+
+
+CARRIED = [
+    (
+        "x = 0\nfor i in range(a):\n    x += 1.5\n",
+        "x",
+        "`x` is i32 before the loop and f32 at the end of its body",
+        "x = 0",
+    ),
+    (
+        "x = 0.0\nwhile a > 0:\n    a -= 1\n    x = x + tl.arange(0, 4)",
+        "x",
+        "`x` is f32 before the loop and tile<4xf32> at the end of its body",
+        "x = tl.zeros([4], tl.float32)",
+    ),
+    (
+        "x = tl.zeros((4,), tl.float16)\nfor i in range(a):\n    x = x.to(tl.float32) * 2",
+        "x",
+        "`x` is tile<4xf16> before the loop and tile<4xf32> at the end of its body",
+        "x.to(tl.float16)",
+    ),
+    (
+        "x = 0\nfor i in range(a):\n    if i > 3:\n        x = x * 1.5\n        break\n    x = x + 1",
+        "x",
+        "`x` is i32 before the loop and f32 at the end of its body",
+        "x = 0",
+    ),
+    (
+        "d: tl.constexpr = tl.float16\nfor i in range(a):\n    d: tl.constexpr = tl.float32",
+        "d",
+        "`d` is the type tl.float16 before the loop and the type tl.float32",
+        "tl.static_range",
+    ),
+    (
+        "t = (0, 0)\nfor i in range(a):\n    t = (t[0] + 1, t[1], 1)",
+        "t",
+        "`t` is (i32, i32) before the loop and (i32, i32, 1) at the end of its body",
+        "t = (0, 0)",
+    ),
+]
+
+
+@pytest.mark.parametrize("body, over, message, offer", CARRIED, ids=[c[2][:30] for c in CARRIED])
+def test_carried_names_keep_their_type(kernel_of, body, over, message, offer):
+    error = refusal(kernel_of(body), INTS, I32, I32)
+    assert error.message.startswith(message)
+    assert offer in "\n".join(error.notes)
+    assert marked(error) == over
+
+
+CONDITIONS = [
+    ("if tl.arange(0, 4) > 2:\n    pass", "tl.arange(0, 4) > 2", "`if` takes one condition", "tl.where"),
+    ("while tl.arange(0, 4) > 2:\n    pass", "tl.arange(0, 4) > 2", "`while` takes one condition", "tl.max"),
+    ("x = 1 if tl.arange(0, 4) > 2 else 2", "tl.arange(0, 4) > 2", "`if` takes one", "tl.where"),
+    ("if out:\n    pass", "out", "`if` takes a number as its condition, not the pointer", "tl.int64"),
+]
+
+
+@pytest.mark.parametrize("body, over, message, offer", CONDITIONS, ids=[c[0][:20] for c in CONDITIONS])
+def test_conditions_that_are_none(kernel_of, body, over, message, offer):
+    error = refusal(kernel_of(body), INTS, I32, I32)
+    assert error.message.startswith(message)
+    assert offer in str(error)
+    assert marked(error) == over
+
+
+EXPRESSIONS = [
+    ("x = a if b > 0 else 1.5", "a if b > 0 else 1.5", "this is i32 if the condition holds and 1.5 if not"),
+    ("x = a.nothing", "a.nothing", "a value of type i32 has no attribute `nothing`"),
+    ("x = tl.float32(a)", "tl.float32(a)", "tl.float32 is a type and not a function; to convert, write x.to("),
+    ("x = a(3)", "a(3)", "this is i32, a value and not a function"),
+    ("x = N(3)", "N(3)", "4 cannot be called in a kernel"),
+    ("x = N // 0", "N // 0", "4 // 0: integer"),
+    ("x = N + 'text'", "N + 'text'", "4 + 'text' (str): unsupported operand"),
+    ("x = math.sqrt(-1)", "math.sqrt(-1)", "`sqrt` failed: ValueError"),
+    ("x = math.sqrt(a)", "math.sqrt(a)", "what `sqrt` takes must be known when the kernel is compiled"),
+    ("x = a in (1, 2)", "a in (1, 2)", "`in` is for values known when the kernel is compiled"),
+    ("x = 1 in N", "1 in N", "1 in 4: argument of type"),
+    ("x = f'{N:q}'", "N", "4 cannot be formatted as `q`"),
+    ("x: tl.constexpr = a", "a", "`x` is annotated tl.constexpr, so its value must be known"),
+    ("x: tl.int64 = 3", "tl.int64", "`x` is annotated tl.int64 and its value is i32; an annotation does not"),
+    ("tl.static_assert(N == 5, 'N is five')", "tl.static_assert(N == 5, 'N is five')", "static assertion failed: N is five"),
+    ("assert N == 5, f'N is {N}'", "N == 5", "assertion failed: N is 4"),
+    ("x = tl.zeros((a,), tl.float32)", "tl.zeros((a,), tl.float32)", "an extent in the shape of tl.zeros must be known"),
+    ("x = tl.arange(0, 3)", "tl.arange(0, 3)", "tile extents are powers of two, and 3 is not; the nearest are"),
+    ("x = tl.arange(0, 4) + tl.arange(0, 8)", "tl.arange(0, 4) + tl.arange(0, 8)", "shapes [4] and [8] cannot be broadcast"),
+    ("x = tl.load(a)", "tl.load(a)", ""),
+    ("x = tl.load()", "tl.load()", "tl.load: missing a required argument"),
+    ("x += 1", "x", "`x` has no value yet"),
+]
+
+
+@pytest.mark.parametrize("body, over, message", EXPRESSIONS, ids=[c[0][:30] for c in EXPRESSIONS])
+def test_expressions_that_mean_nothing(kernel_of, body, over, message):
+    error = refusal(kernel_of(body), INTS, I32, I32)
+    assert message in error.message
+    assert marked(error) == over
+    assert (error.loc.line, error.loc.file[-10:]) == (2, "kernels.py")
+
+
+def test_the_caret_of_an_expression_on_several_lines_ends_with_its_first(kernel_of):
+    error = refusal(kernel_of("x = tl.load(\n    mising,\n    4)"), INTS, I32, I32)
+    assert marked(error) == "mising" and error.loc.line == 3
+    error = refusal(kernel_of("x = tl.load(  # why\n    out,\n    4, 5, 6, 7, 8, 9)"), INTS, I32, I32)
+    assert marked(error).startswith("tl.load(") and error.loc.line == 2
+
+
+def test_a_program_nested_too_deeply_is_refused_with_grace(kernel_of):
+    error = refusal(kernel_of("x = " + " + ".join(["a"] * 700)), INTS, I32, I32)
+    assert error.message.startswith("`kernel` is nested too deeply")
+
+
+def test_star_parameters_have_their_place():
+    def kernel(out, **rest):
+        pass
+
+    error = refusal(DeviceFunction(kernel), Pointer(F32))
+    assert marked(error) == "rest"
+    assert source_line(error) == "def kernel(out, **rest):"

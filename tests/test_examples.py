@@ -1,0 +1,137 @@
+"""Every example runs with its defaults, checks itself and says so; a wrong result is noticed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+
+# What an example prints beside its table, by name; and how many lines its table has.
+EXPECTED = {
+    "vector_add": (3, r"Of the block sizes 256, 1024, 4096, 16384, \d+ was fastest\."),
+    "sin": (1, r"sin-performance:\n +N +tile .* NumPy"),
+    "softmax": (2, r"softmax of 1823 rows of 781"),
+    "matmul": (4, r"Tiles of \d+ x \d+ x \d+ were fastest\."),
+    "layer_norm": (6, r"backward .* dx .*\n.* dweight .*\n.* dbias "),
+    "dropout": (1, r"the same seed drops the same of another array: ok"),
+    "attention": (16, r"backward, float16, causal"),
+    "matmul_nt": (1, r"Tiles of \d+ x \d+ were fastest\."),
+    "shift_conv": (1, r"4 images, 512 channels of 7 x 7, 512 filters"),
+}
+
+ROW = re.compile(r"^.* (\S+) +(\S+)  (ok|WRONG)$", re.MULTILINE)
+
+
+def run(name: str, *options: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run an example with this checkout's `tile`."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py"), *options],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=timeout,
+    )
+
+
+def test_all_examples_are_tested_and_listed():
+    programs = {path.stem for path in EXAMPLES.glob("*.py")} - {"report"}
+    assert programs == set(EXPECTED)
+    listed = re.findall(
+        r"^\| \[(\w+)\.py\]\(\1\.py\)", (EXAMPLES / "README.md").read_text("utf-8"), re.M
+    )
+    assert sorted(listed) == sorted(programs)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_example(name):
+    done = run(name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    lines, also = EXPECTED[name]
+    rows = ROW.findall(done.stdout)
+    assert len(rows) == lines, done.stdout
+    for error, allowed, verdict in rows:
+        assert float(error) <= float(allowed), done.stdout
+        assert verdict == "ok"
+    assert re.search(also, done.stdout), done.stdout
+    assert re.search(r"^\d+ checks? passed, against NumPy in float64\.$", done.stdout, re.M)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        # Sizes that fill no block, a single one, and more than one block.
+        ("softmax", ["--rows", "3", "--columns", "1"]),
+        ("softmax", ["--rows", "1", "--columns", "1025"]),
+        ("matmul", ["--sizes", "1", "65", "33"]),
+        ("matmul_nt", ["--sizes", "129", "1", "17"]),
+        ("layer_norm", ["--rows", "1", "--columns", "5"]),
+        ("layer_norm", ["--rows", "67", "--columns", "129"]),
+        ("dropout", ["--elements", "1025", "--p", "0.5", "--seed", str(2**40 + 7)]),
+        ("attention", ["--context", "100", "--heads", "1", "--head", "16"]),
+        ("shift_conv", ["--batch", "1", "--channels", "9", "--filters", "65", "--size", "5"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value[1::2]),
+)
+def test_example_with_other_sizes(name, options):
+    done = run(name, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sin_saves_its_plot(tmp_path):
+    done = run("sin", "--rows", "8", "--columns", "32", "64", "--plot", str(tmp_path / "plots"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    saved = tmp_path / "plots"
+    assert (saved / "sin-performance.png").read_bytes().startswith(b"\x89PNG")
+    header, *rows = (saved / "sin-performance.csv").read_text("utf-8").splitlines()
+    assert header.startswith("N,tile,")
+    assert [row.split(",")[0] for row in rows] == ["32", "64"]
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPECTED) - {"vector_add"}))
+def test_help_names_the_options(name):
+    done = run(name, "--help")
+    assert done.returncode == 0
+    assert "--" in done.stdout.replace("--help", "")
+
+
+WRONG = {
+    "too far off": np.array([1.0, 2.0, 3.1], np.float32),
+    "not a number": np.array([1.0, np.nan, 3.0], np.float32),
+    "another shape": np.array([[1.0, 2.0, 3.0]], np.float32),
+}
+
+
+@pytest.mark.parametrize("result", WRONG.values(), ids=WRONG.keys())
+def test_report_notices_a_wrong_result(result, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from report import Report
+
+    report = Report("nothing")
+    report.measure("right", lambda: {"a": np.ones(2, np.float32)}, {"a": np.ones(2)}, 0.0)
+    report.measure("wrong", lambda: {"a": result}, {"a": np.array([1.0, 2.0, 3.0])}, 0.05)
+    assert report.finish() == 1
+    printed = capsys.readouterr().out
+    assert [row[2] for row in ROW.findall(printed)] == ["ok", "WRONG"]
+    assert "1 of 2 checks failed." in printed
+
+
+@pytest.mark.parametrize("values", [(0, 1), (1, 0), (np.nan, 1), (1, np.nan)])
+def test_report_notices_a_wrong_call(values, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from report import Report
+
+    results = iter([{"a": np.full(1, value, np.float32)} for value in values])
+    report = Report("nothing")
+    report.measure("differs", lambda: next(results), {"a": np.ones(1)}, 0.5)
+    assert report.finish() == 1
+    assert "WRONG" in capsys.readouterr().out

@@ -1,0 +1,65 @@
+"""Unrolled loops go through the same rounds, up to the ends of the type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.analysis.observed import Run
+from tile.ir.core import Module
+from tile.ir.parser import parse_module
+from tile.ir.passes import parse_pipeline, run_pipeline
+from tile.transforms import pipeline
+
+LOOP = """
+func @f(%lo: {ty}, %hi: {ty}, %zero: i64) -> (i64, i64) {{
+  %step = const {{value = {step}}} : {ty}
+  %mix = const {{value = 31}} : i64
+  %one = const {{value = 1}} : i64
+  %s, %n = for %i = %lo to %hi step %step iter(%a = %zero, %b = %zero) : i64, i64 {{
+    %m = mul %a, %mix : i64
+    %w = cast %i {{to = i64}} : i64
+    %c = add %m, %w : i64
+    %d = add %b, %one : i64
+    yield %c, %d
+  }} {{unroll = {factor}}}
+  return %s, %n
+}}
+"""
+EDGES = {
+    "i8": [-128, -127, -3, -1, 0, 1, 2, 5, 100, 125, 126, 127],
+    "u8": [0, 1, 2, 5, 100, 253, 254, 255],
+}
+
+
+def unrolled(ty: str, step: int, factor: int) -> tuple[Module, Module]:
+    before = parse_module(LOOP.format(ty=ty, step=step, factor=factor))
+    after = before.clone()
+    run_pipeline(after, [*parse_pipeline("unroll"), *pipeline.TILE])
+    return before, after
+
+
+def rounds(module: Module, lower: int, upper: int) -> list[Any]:
+    found = Run(lambda value, array: None).function(module["f"], [lower, upper, 0])
+    return [int(number) for number in found]
+
+
+@pytest.mark.parametrize("factor", [2, 3, 8])
+@pytest.mark.parametrize("step", [1, 2, 7, -1, -3])
+@pytest.mark.parametrize("ty", ["i8", "u8"])
+def test_same_rounds_between_all_bounds(ty: str, step: int, factor: int) -> None:
+    if ty == "u8" and step < 0:
+        pytest.skip("an unsigned loop counts up")
+    before, after = unrolled(ty, step, factor)
+    assert len([op for op in after.walk() if op.name == "for"]) == 2, "the loop was not unrolled"
+    for lower in EDGES[ty]:
+        for upper in EDGES[ty]:
+            wanted = rounds(before, lower, upper)
+            assert rounds(after, lower, upper) == wanted, f"from {lower} to {upper}"
+
+
+def test_a_step_that_would_not_fit_is_left_alone() -> None:
+    before, after = unrolled("i8", 100, 2)
+    assert [op.name for op in after.walk()].count("for") == 1
+    assert rounds(after, -128, 127) == rounds(before, -128, 127)
