@@ -74,7 +74,7 @@ def matmul_kernel(
     for left in range(K, 0, -BLOCK_K):
         a = tl.load(a_tile, mask=row_inside & (k[None, :] < left), other=0.0)
         b = tl.load(b_tile, mask=column_inside & (k[:, None] < left), other=0.0)
-        # Float32 numbers would be rounded to tf32 here, were their full precision not asked for.
+        # "ieee": float32 factors in full precision, not rounded to tf32 as tensor cores take them.
         total = tl.dot(a, b, total, input_precision="ieee")
         a_tile += BLOCK_K * a_column
         b_tile += BLOCK_K * b_row

@@ -460,3 +460,39 @@ def test_assert_now_and_later():
         tl.store(out, a)
 
     assert '{message = "a is above 4"}' in text_of(kernel, INTS, I32, N=4)
+
+
+def test_none_may_become_a_value_that_each_turn_makes_anew():
+    def kernel(out, n):
+        mask = None
+        for i in range(n):
+            mask = i > 2
+            tl.store(out, i, mask=mask)
+
+    def looked_at(out, n):
+        mask = None
+        for i in range(n):
+            tl.store(out, i, mask=mask)
+            mask = i > 2
+
+    def merged(out, n):
+        mask = None
+        for i in range(n):
+            if i > 5:
+                mask = None
+            tl.store(out, i, mask=mask)
+            mask = i > 2
+
+    def deeper(out, n):
+        mask = None
+        for i in range(n):
+            for j in range(n):
+                tl.store(out, j, mask=mask)
+                mask = None
+            mask = i > 2
+
+    assert "iter" not in text_of(kernel, INTS, I32)
+    for wrong in (looked_at, merged, deeper):
+        assert refusal(wrong, INTS, I32).message.startswith(
+            "`mask` is None before the loop and i1 at the end of its body"
+        )

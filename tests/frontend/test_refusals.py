@@ -25,6 +25,11 @@ def plain_function(x):
     return x
 
 
+@DeviceFunction
+def other_kernel(x):
+    return x
+
+
 class SomeClass:
     attribute = 3
 
@@ -201,7 +206,8 @@ CARRIED = [
         "x = 0",
     ),
     (
-        "d: tl.constexpr = tl.float16\nfor i in range(a):\n    d: tl.constexpr = tl.float32",
+        "d: tl.constexpr = tl.float16\nfor i in range(a):\n    y = tl.zeros((4,), d)\n"
+        "    d: tl.constexpr = tl.float32",
         "d",
         "`d` is the type tl.float16 before the loop and the type tl.float32",
         "tl.static_range",
@@ -244,6 +250,7 @@ EXPRESSIONS = [
     ("x = a.nothing", "a.nothing", "a value of type i32 has no attribute `nothing`"),
     ("x = tl.float32(a)", "tl.float32(a)", "tl.float32 is a type and not a function; to convert, write x.to("),
     ("x = a(3)", "a(3)", "this is i32, a value and not a function"),
+    ("x = other_kernel[(3,)](a)", "other_kernel[(3,)]", "a kernel launches no kernels; to call `other_kernel`"),
     ("x = N(3)", "N(3)", "4 cannot be called in a kernel"),
     ("x = N // 0", "N // 0", "4 // 0: integer"),
     ("x = N + 'text'", "N + 'text'", "4 + 'text' (str): unsupported operand"),

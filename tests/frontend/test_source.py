@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import textwrap
 
@@ -87,9 +88,10 @@ def test_a_file_that_changed(tmp_path):
     file = tmp_path / "changing.py"
     file.write_text("def kernel(out):\n    pass\n")
     fn = executed(file.read_text(), str(file))["kernel"]
-    file.write_text("def other(out):\n    pass\n")
-    linecache.checkcache(str(file))
-    assert "the file has changed since it was imported" in error_of(fn).message
+    for other in ("def other(out):\n    pass\n", "def kernel(other):\n    pass\n"):
+        file.write_text(other)
+        linecache.clearcache()
+        assert "the file has changed since it was imported" in error_of(fn).message
 
 
 def test_an_indented_function_with_text_at_the_margin():
@@ -103,6 +105,17 @@ that is not indented."""
     store = next(op for op in module.walk() if op.name == "store")
     assert store.loc.line == kernel.__code__.co_firstlineno + 4
     assert (store.loc.column, store.loc.end_column) == (8, 24)
+
+
+def test_a_wrapper_is_not_taken_for_what_it_wraps():
+    def inner(out):
+        tl.store(out, 1)
+
+    @functools.wraps(inner)
+    def wrapper(out):
+        tl.store(out, 2)
+
+    assert "value = 2" in text_of(wrapper, INTS)
 
 
 def test_decorators_are_passed_over():

@@ -48,16 +48,13 @@ class Buffer:
     places: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.array.ndim == 1:
-            self.places.update(zip(self.offsets(), ((i,) for i in range(self.array.size))))
+        if self.array.ndim == 1 and self.array.strides[0]:
+            step, size = self.array.strides[0], self.array.size
+            self.places.update(zip(range(0, step * size, step), ((i,) for i in range(size))))
             return
         for index in np.ndindex(self.array.shape):
             offset = sum(i * s for i, s in zip(index, self.array.strides, strict=True))
             self.places[offset] = index
-
-    def offsets(self) -> range:
-        (step,) = self.array.strides
-        return range(0, step * self.array.size, step) if step else range(self.array.size)
 
     @property
     def real(self) -> int:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import tile.language as tl
 from tests.language.sketch import Sketch
-from tile.errors import CompilationError, TileError
+from tile.errors import CompilationError
 from tile.ir import numerics
 from tile.ir.types import FLOATS, INTEGERS, Scalar
 from tile.language.builtin import Builtin, builtin
 from tile.language.operators import binary, compare
+from tile.language.tensor import tensor_attribute
 
 SHAPES = [(4,), (1,), (2, 4), (4, 1, 2)]
 
@@ -136,11 +137,11 @@ def test_the_first_argument_is_what_was_read_before(reverse: bool) -> None:
 def test_methods() -> None:
     sketch = Sketch("tile<8xi32>")
     (a,) = sketch.args
-    for name in ("reduce", "associative_scan"):
-        method = tl.tensor.tensor_attribute if hasattr(tl.tensor, "tensor_attribute") else None
-        assert method is None or callable(method)
-        assert name in MEMBERS
-    assert MEMBERS["reduce"].emit(sketch.build, a, 0, plus).type is tl.int32
+    total = tensor_attribute(sketch.build, a, "reduce").emit(sketch.build, 0, plus)
+    running = tensor_attribute(sketch.build, a, "associative_scan").emit(sketch.build, 0, plus)
+    found, scanned = sketch.run((total, running), np.ones(8, np.int32))
+    assert found == 8
+    np.testing.assert_array_equal(scanned, np.arange(1, 9))
 
 
 def test_a_number_takes_the_type_of_the_tile() -> None:
@@ -165,7 +166,12 @@ def returning(result: Any) -> Builtin[..., Any]:
 
 REFUSED: list[tuple[str, tuple[str, ...], Any, str]] = [
     ("reduce", ("f32",), plus, "tl.reduce takes a tile, not a scalar of type f32"),
-    ("reduce", ("tile<4xptr<f32>>",), plus, "tl.reduce is not defined on a pointer to float32"),
+    (
+        "reduce",
+        ("tile<4xptr<f32>>",),
+        plus,
+        "tl.reduce is not defined on tl.pointer_type(tl.float32)",
+    ),
     (
         "associative_scan",
         ("tile<4xf32>", "tile<8xi32>"),
@@ -182,42 +188,42 @@ REFUSED: list[tuple[str, tuple[str, ...], Any, str]] = [
         "reduce",
         ("tile<4xf32>", "tile<4xi32>"),
         returning(lambda build, a, i, b, j: a),
-        "`wrong`, which combines for tl.reduce, returns 1 values, and 2 tiles are to be combined",
+        "`wrong`, which combines for tl.reduce, returns 1 value, and not one for each of 2 tiles",
     ),
     (
         "reduce",
         ("tile<4xbf16>",),
         tl.maximum,
-        "`maximum`, which combines for tl.reduce, returns f32 where the tile has elements of "
-        "bfloat16; convert one to the other",
+        "`maximum`, which combines for tl.reduce, returns tl.float32 where the tile has "
+        "elements of tl.bfloat16; convert one to the other",
     ),
     (
         "associative_scan",
         ("tile<4xi32>",),
         returning(1.5),
         "`wrong`, which combines for tl.associative_scan, returns 1.5 where the tile has elements "
-        "of int32; convert one to the other",
+        "of tl.int32; convert one to the other",
     ),
     (
         "reduce",
         ("tile<4xf32>",),
         returning(None),
         "`wrong`, which combines for tl.reduce, returns None where the tile has elements of "
-        "float32; convert one to the other",
+        "tl.float32; convert one to the other",
     ),
     (
         "reduce",
         ("tile<4xf32>",),
         returning(lambda build, a, b: tl.full.emit(build, (1,), a, tl.float32)),
         "`wrong`, which combines for tl.reduce, returns tile<1xf32> where the tile has elements of "
-        "float32; convert one to the other",
+        "tl.float32; convert one to the other",
     ),
     (
         "reduce",
         ("tile<4xi32>",),
         returning(lambda build, a, b: tl.program_id.emit(build, 0)),
-        "reduce combines by arithmetic, comparison, selection and `if` of scalars; `program_id` is "
-        "not allowed there",
+        "tl.reduce combines by arithmetic, comparison, selection and `if` of scalars; `program_id` "
+        "is not allowed there",
     ),
 ]
 
@@ -226,10 +232,9 @@ REFUSED: list[tuple[str, tuple[str, ...], Any, str]] = [
 def test_what_is_refused(name: str, types: tuple[str, ...], function: Any, message: str) -> None:
     sketch = Sketch(*types)
     args = tuple(sketch.args) if len(types) > 1 else sketch.args[0]
-    with pytest.raises(TileError) as caught:
+    with pytest.raises(CompilationError) as caught:
         getattr(tl, name).emit(sketch.build, args, 0, function)
-    assert isinstance(caught.value, CompilationError)
-    assert caught.value.message.startswith(message) or message in caught.value.message
+    assert caught.value.message == message
 
 
 def test_an_empty_tuple_is_refused() -> None:
@@ -239,7 +244,7 @@ def test_an_empty_tuple_is_refused() -> None:
 
 def test_an_axis_outside_is_refused() -> None:
     sketch = Sketch("tile<4x8xf32>")
-    with pytest.raises(CompilationError, match="the axis of tl.reduce is 2; a tile of rank 2 has"):
+    with pytest.raises(CompilationError, match=r"the axis of tl\.reduce is 2; a tile of rank 2"):
         tl.reduce.emit(sketch.build, *sketch.args, 2, plus)
-    with pytest.raises(CompilationError, match="the axis of tl.associative_scan is -3"):
+    with pytest.raises(CompilationError, match=r"the axis of tl\.associative_scan is -3"):
         tl.associative_scan.emit(sketch.build, *sketch.args, -3, plus)

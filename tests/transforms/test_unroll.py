@@ -46,11 +46,10 @@ def rounds(module: Module, lower: int, upper: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("factor", [2, 3, 8])
-@pytest.mark.parametrize("step", [1, 2, 7, -1, -3])
-@pytest.mark.parametrize("ty", ["i8", "u8"])
+@pytest.mark.parametrize(
+    ("ty", "step"), [*(("i8", s) for s in (1, 2, 7, -1, -3)), *(("u8", s) for s in (1, 2, 7))]
+)
 def test_same_rounds_between_all_bounds(ty: str, step: int, factor: int) -> None:
-    if ty == "u8" and step < 0:
-        pytest.skip("an unsigned loop counts up")
     before, after = unrolled(ty, step, factor)
     assert len([op for op in after.walk() if op.name == "for"]) == 2, "the loop was not unrolled"
     for lower in EDGES[ty]:

@@ -52,7 +52,7 @@ class LoopNames:
     """The names that a loop assigns and that have values before it.
 
     `inits` are their IR values; `arguments` holds, for each region entered, those that stand for
-    them.
+    them, and `entered` what each name stood for there.
     """
 
     def __init__(self, low: Lowering, node: ast.For | ast.While) -> None:
@@ -61,6 +61,7 @@ class LoopNames:
         self.carried: list[Carried] = []
         self.inits: list[Value] = []
         self.arguments: dict[Block, list[Value]] = {}
+        self.entered: dict[str, list[Binding]] = {}
         for name, entry in low.scope.items():
             if isinstance(entry, Binding) and name in self.assigned:
                 init = strong(low.build, entry.value)
@@ -78,7 +79,9 @@ class LoopNames:
             for c in self.carried:
                 value = rebuild(c.init, arguments[c.span])
                 name_leaves(value, c.name)
-                self.low.scope[c.name] = Binding(value, c.before.loc, c.before.doubtful)
+                binding = Binding(value, c.before.loc, c.before.doubtful)
+                self.low.scope[c.name] = binding
+                self.entered.setdefault(c.name, []).append(binding)
             work()
 
         outer, self.low.loop = self.low.loop, self.loop
@@ -160,8 +163,11 @@ class Ends:
                 own = {(end, offset + k)} if block is self.body.block else set()
                 if set(values[k].uses) - own:
                     raise changed_type(c, self.conflicts[c.name])
-        if c.span.start == c.span.stop:
+        if self.looked_at(c):
             raise changed_type(c, self.conflicts[c.name])
+
+    def looked_at(self, c: Carried) -> bool:
+        return not self.names.low.looked_at.isdisjoint(self.names.entered[c.name])
 
     def leave(self, results: Sequence[Value]) -> None:
         """Let the names stand for what the loop gives, the `results` for what it still carries."""
@@ -172,14 +178,15 @@ class Ends:
         kept = set(self.kept)
         for c in self.names.carried:
             end = self.body.scope.get(c.name)
+            if self.looked_at(c):
+                low.looked_at.add(c.before)
             if c.name in self.conflicts:
-                first = c.before
-                low.scope[c.name] = (
-                    Conflict(first, end) if isinstance(end, Binding) else end or first
-                )
+                end = self.conflicts[c.name]
+                low.scope[c.name] = Conflict(c.before, end) if isinstance(end, Binding) else end
             elif isinstance(end, Binding) and kept.intersection(range(c.span.start, c.span.stop)):
                 value = rebuild(c.init, final[c.span])
                 name_leaves(value, c.name)
+                low.looked_at.add(c.before)
                 low.scope[c.name] = Binding(value, end.loc, end.doubtful or c.before.doubtful)
         self.forget()
 

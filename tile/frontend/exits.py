@@ -165,6 +165,7 @@ class _Meeting:
         if not isinstance(entry, Binding):
             return entry
         value = self.slots.one_sided(entry.value, first=first)
+        self.low.looked_at.add(entry)
         return Binding(value, entry.loc, self.low.loop if doubtful else entry.doubtful)
 
     def both(self, a: Binding, b: Binding, before: Entry | None) -> Entry:
@@ -172,6 +173,7 @@ class _Meeting:
             value = self.slots.unify(a.value, b.value)
         except MismatchError:
             return Conflict(a, b)
+        self.low.looked_at.update((a, b))
         return Binding(value, b.loc if before is a else a.loc, a.doubtful or b.doubtful)
 
     def result(self) -> Binding | None:

@@ -14,6 +14,7 @@ from tile.frontend.captured import lookup, member
 from tile.frontend.conditions import truth
 from tile.frontend.exits import emit_if
 from tile.frontend.scope import Binding, assigned_later, undefined
+from tile.frontend.source import DeviceFunction
 from tile.frontend.state import Expression, Lowering, Path
 from tile.frontend.values import MismatchError, Slots, describe, leaves, resolve, same
 from tile.language import operators
@@ -55,6 +56,7 @@ def name(low: Lowering, node: ast.Name) -> object:
     """What a name stands for: one of the function, or of what surrounds it."""
     entry = low.scope.get(node.id)
     if isinstance(entry, Binding):
+        low.looked_at.add(entry)
         return entry.value
     loc = low.loc(node)
     if entry is not None:
@@ -189,6 +191,8 @@ def attribute(low: Lowering, node: ast.Attribute) -> object:
 def subscript(low: Lowering, node: ast.Subscript) -> object:
     """`a[b]`."""
     owner = low.expression(node.value)
+    if isinstance(owner, DeviceFunction):
+        low.fail(node, f"a kernel launches no kernels; to call `{owner.name}`, leave the grid out")
     index = low.expression(node.slice)
     low.at(node)
     return operators.subscript(low.build, owner, index)

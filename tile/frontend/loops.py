@@ -162,9 +162,10 @@ class Exits:
 
     def add_arguments(self, block: Block) -> Value | None:
         """Give a region arguments for all of it; the one that says that the loop is left."""
-        values = [block.add_arg(I1) for _ in self.flags]
+        names = ("left", "returned")
+        values = [block.add_arg(I1, name) for name, _ in zip(names, self.flags, strict=False)]
         for leaf in self.leaves:
-            block.add_arg(leaf.type)
+            block.add_arg(leaf.type, "result")
         return values[0] if values else None
 
     def values(self, build: Builder) -> list[Value]:

@@ -150,7 +150,7 @@ def read_source(fn: types.FunctionType) -> Source:
     """The source of a function, with its AST. Raises `CompilationError` where it cannot be used."""
     _refuse_kind(fn)
     try:
-        lines, first = inspect.getsourcelines(fn)
+        lines, first = inspect.getsourcelines(fn.__code__)
         text = "".join(lines)
         tree, added = _parse(text)
     except (OSError, SyntaxError, IndexError, tokenize.TokenError) as error:
@@ -159,7 +159,7 @@ def read_source(fn: types.FunctionType) -> Source:
     if added:
         assert isinstance(node, ast.If)
         node = node.body[0]
-    if not isinstance(node, ast.FunctionDef) or node.name != fn.__code__.co_name:
+    if not isinstance(node, ast.FunctionDef) or not _matches(node, fn.__code__):
         raise _unreadable(fn, "the file has changed since it was imported")
     file = fn.__code__.co_filename
     shown = ("if 1:\n",) * added + tuple(lines)
@@ -175,6 +175,14 @@ def _parse(text: str) -> tuple[ast.Module, int]:
     if text[:1] in " \t":
         return ast.parse("if 1:\n" + text), 1
     return ast.parse(text), 0
+
+
+def _matches(node: ast.FunctionDef, code: types.CodeType) -> bool:
+    arguments = node.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return node.name == code.co_name and code.co_varnames[: len(named)] == tuple(
+        arg.arg for arg in named
+    )
 
 
 def _refuse_kind(fn: types.FunctionType) -> None:

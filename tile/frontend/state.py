@@ -109,6 +109,7 @@ class Lowering:
         self.kernel = kernel
         self.flow = FLOWING
         self.loop: Loop | None = None
+        self.looked_at: set[Binding] = set()
         self.flags: list[Value] = []  # made in case that something must be guarded by them
 
     def loc(self, node: ast.stmt | ast.expr | ast.keyword) -> Loc:

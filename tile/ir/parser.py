@@ -27,8 +27,8 @@ from tile.ir.types import SCALARS, Pointer, Scalar, Tile, Type
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r]+|//[^\n]*)
     |(?P<newline>\n)
-    |(?P<value>%[A-Za-z_][\w.]*)
-    |(?P<symbol>@[A-Za-z_][\w.]*)
+    |(?P<value>%[^\W\d][\w.]*)
+    |(?P<symbol>@[^\W\d][\w.]*)
     |(?P<string>"(?:[^"\\\n]|\\.)*")
     |(?P<dims>[0-9]+(?:x[0-9]+)*x(?=[a-z]))
     |(?P<number>-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf\b|nan\b))

@@ -110,7 +110,8 @@ def _group(
     takes = f"`{combine_fn.name}`, which combines for {name},"
     if len(results) != len(elements):
         raise CompilationError(
-            f"{takes} returns {len(results)} values, and {len(elements)} tiles are to be combined"
+            f"{takes} returns {_count(len(results), 'value')}, and not one for each of "
+            f"{_count(len(elements), 'tile')}"
         )
     values = []
     for result, element in zip(results, elements, strict=True):
@@ -118,12 +119,17 @@ def _group(
         if number is not None and _same_kind(number, element):
             result = weak_constant(build, number, element, combine_fn.name)
         if not isinstance(result, Tensor) or result.type != element:
+            found = spelled(result.type) if isinstance(result, Tensor) else describe(result)
             raise CompilationError(
-                f"{takes} returns {describe(result)} where the tile has elements of "
-                f"{spelled(element)}; convert one to the other"
+                f"{takes} returns {found} where the tile has elements of {spelled(element)}; "
+                f"convert one to the other"
             )
         values.append(result.value)
     return values
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _same_kind(number: bool | int | float, element: Scalar) -> bool:

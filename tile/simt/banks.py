@@ -8,8 +8,8 @@ two wavefronts: a bank conflict.
     >>> rows = np.arange(32)                              # each lane a word of one row
     >>> wavefronts(np.stack([rows, rows * 32]), element_bits=32, vector=1)
     array([ 1, 32])
-    >>> wavefronts(rows * 4, element_bits=32, vector=4)   # 512 bytes in four wavefronts
-    array(4)
+    >>> wavefronts(rows[None] * 4, element_bits=32, vector=4)     # 512 bytes
+    array([4])
 """
 
 from __future__ import annotations
@@ -63,4 +63,5 @@ def wavefronts(offsets: IntArray, element_bits: int, vector: int, banks: Banks =
     most = np.zeros(words.shape[:-1], np.int64)
     for bank in range(banks.count):
         most = np.maximum(most, np.sum(new & (in_bank == bank), axis=-1))
-    return most.sum(axis=-1)
+    total: IntArray = most.sum(axis=-1)
+    return total

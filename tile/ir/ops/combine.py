@@ -45,7 +45,7 @@ def _intruders(
     block: Block, functions: Mapping[str, Function], seen: set[str]
 ) -> Iterator[Operation]:
     for inner in block.walk():
-        on_scalars = all(isinstance(value.type, Scalar) for value in inner.results)
+        on_scalars = all(value.type.rank == 0 for value in inner.results)
         if not (on_scalars and (inner.defn.elementwise or inner.defn in _ALLOWED)):
             yield inner
         elif inner.defn is control.call and inner["callee"] in functions.keys() - seen:

@@ -1,0 +1,82 @@
+"""Registers of the lanes of a few warps, as an array, and conversions done on them step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.simt.layouts import elements
+from tile.simt.conversion import Conversion, Renaming
+from tile.simt.layout import LinearLayout
+from tile.simt.shared_access import Access
+from tile.simt.shared_conversion import Shared
+from tile.simt.shuffle import Shuffle
+
+UNSET = -1
+
+
+def convert(plan: Conversion, src: LinearLayout, registers: int) -> Any:
+    """What each (register, lane, warp) has after a conversion of the tile that `src` held."""
+    values = elements(src)
+    result = np.full((registers, *values.shape[1:]), UNSET)
+    if isinstance(plan, Renaming):
+        return values[list(plan.registers)]
+    if isinstance(plan, Shuffle):
+        shuffle(plan, values, result)
+    else:
+        stage(plan, values, result)
+    return result
+
+
+def shuffle(plan: Shuffle, values: Any, result: Any) -> None:
+    """Round by round and lane by lane; a lane that is sent one word has one word to send."""
+    _, lanes, warps = values.shape
+    for step in plan.rounds:
+        for warp in range(warps):
+            words = []
+            for lane in range(lanes):
+                (register,) = plan.send.apply(lane=lane, warp=warp).values()
+                sent = [register ^ step.send ^ pair[0] for pair in plan.packed]
+                words.append([values[register, lane, warp] for register in sent])
+            for lane in range(lanes):
+                (turn,) = plan.turn.apply(lane=lane, warp=warp).values()
+                if turn != step.turn:
+                    continue
+                (source,) = plan.source.apply(lane=lane, warp=warp).values()
+                (register,) = plan.receive.apply(lane=lane, warp=warp).values()
+                for value, pair in zip(words[source ^ step.source], plan.packed, strict=True):
+                    filled = register ^ step.receive ^ pair[1]
+                    assert result[filled, lane, warp] == UNSET, "a register is filled twice"
+                    result[filled, lane, warp] = value
+    for register, of in plan.copies:
+        assert np.all(result[register] == UNSET)
+        result[register] = result[of]
+
+
+def stage(plan: Shared, values: Any, result: Any) -> None:
+    """Store all, then load all."""
+    memory = np.full(plan.layout.in_size("offset"), UNSET)
+    for vector, places in accesses(plan.store):
+        for register, place in zip(vector, places, strict=True):
+            held = memory[place]
+            assert np.all((held == UNSET) | (held == values[register])), "two values for a place"
+            memory[place] = values[register]
+    assert np.all(memory != UNSET)
+    for vector, places in accesses(plan.load):
+        for register, place in zip(vector, places, strict=True):
+            result[register] = memory[place]
+    for register, of in plan.load.copies:
+        result[register] = result[of]
+
+
+def accesses(access: Access) -> Any:
+    """Each instruction's registers, and the places of each one's element by (lane, warp)."""
+    lanes, warps = (np.arange(access.offsets.in_size(name)) for name in ("lane", "warp"))
+    for vector in access.registers:
+        assert len(vector) == access.vector
+        first = access.offsets.apply(
+            register=np.int64(vector[0]), lane=lanes[:, None], warp=warps[None]
+        )["offset"]
+        assert np.all(first % access.vector == 0), "a vector that is not aligned"
+        yield vector, [first + position for position in range(access.vector)]
