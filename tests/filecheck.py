@@ -146,9 +146,7 @@ def _line_end(text: str, position: int) -> int:
     return len(text) if end < 0 else end
 
 
-def _refuse(
-    absent: list[Directive], text: str, start: int, end: int, kept: dict[str, str]
-) -> None:
+def _refuse(absent: list[Directive], text: str, start: int, end: int, kept: dict[str, str]) -> None:
     for item in absent:
         match = item.compile(kept).search(text, start, end)
         if match is not None:

@@ -110,4 +110,3 @@ class Run:
         numbers = exact(*(array.astype(object) for array in arrays))
         inside = (numbers >= element.min_value) & (numbers <= element.max_value)
         self.undefined |= not np.all(inside)
-

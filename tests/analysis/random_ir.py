@@ -169,9 +169,11 @@ class Maker:
             return []
         ty = pair[0].type
         condition = self.pick(values, lambda other: other in (with_element(ty, I1), I1))
-        return [] if condition is None else [
-            self.build(arith.select, self.shaped(condition, ty), *pair)
-        ]
+        return (
+            []
+            if condition is None
+            else [self.build(arith.select, self.shaped(condition, ty), *pair)]
+        )
 
     def pointer(self, values: Sequence[Value], depth: int) -> Made:
         p = self.pick(values, lambda ty: isinstance(ty.element, Pointer))
@@ -179,9 +181,7 @@ class Maker:
         if p is None or offset is None or () not in (p.type.shape, offset.type.shape):
             return []
         ty = p.type if p.type.rank else offset.type
-        return [
-            self.build(memory.addptr, self.shaped(p, ty), self.shaped(offset, ty), stride=4)
-        ]
+        return [self.build(memory.addptr, self.shaped(p, ty), self.shaped(offset, ty), stride=4)]
 
     def assume(self, values: Sequence[Value], depth: int) -> Made:
         condition = self.pick(values, lambda ty: ty == I1)

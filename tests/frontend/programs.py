@@ -111,9 +111,7 @@ class Writer:
     def return_(self, depth: int, names: frozenset[str], loop: str | None) -> None:
         self.put(depth, f"return {self.value(names)}" if self.helper else "return")
 
-    def if_(
-        self, depth: int, names: frozenset[str], loop: str | None
-    ) -> frozenset[str] | None:
+    def if_(self, depth: int, names: frozenset[str], loop: str | None) -> frozenset[str] | None:
         known = self.pick("0 < 1", "1 < 0") if self.helper else self.pick("FLAG", "not FLAG")
         self.put(depth, f"if {self.pick(self.condition(names), self.condition(names), known)}:")
         then = self.block(depth + 1, names, loop)
@@ -145,7 +143,9 @@ class Writer:
 
     def static_(self, depth: int, names: frozenset[str], loop: str | None) -> frozenset[str]:
         index = self.name("k")
-        over = self.pick("tl.static_range(3)", "tl.static_range(1, 3)", "(2, 5)", "tl.static_range(0)")
+        over = self.pick(
+            "tl.static_range(3)", "tl.static_range(1, 3)", "(2, 5)", "tl.static_range(0)"
+        )
         self.put(depth, f"for {index} in {over}:")
         inside = self.block(depth + 1, names | {index}, "static")
         return self.after_loop(names, inside)
@@ -173,9 +173,7 @@ class Writer:
         inside = self.block(depth + 1, names | {count}, "while")
         return self.after_loop(names | {count}, inside)
 
-    def after_loop(
-        self, names: frozenset[str], inside: frozenset[str] | None
-    ) -> frozenset[str]:
+    def after_loop(self, names: frozenset[str], inside: frozenset[str] | None) -> frozenset[str]:
         return names | inside if self.loose and inside is not LEFT else names
 
     def meet(self, a: frozenset[str] | None, b: frozenset[str] | None) -> frozenset[str] | None:

@@ -7,7 +7,16 @@ from collections import namedtuple
 import pytest
 
 import tile.language as tl
-from tests.frontend.building import INTS, PTR, module_of, ops_of, refusal, source_line, stored, text_of
+from tests.frontend.building import (
+    INTS,
+    PTR,
+    module_of,
+    ops_of,
+    refusal,
+    source_line,
+    stored,
+    text_of,
+)
 from tile.frontend.source import DeviceFunction
 from tile.ir.types import F32, I32
 
@@ -91,7 +100,11 @@ def test_one_specialisation_serves_equal_types_and_constants():
 
     text = text_of(kernel, INTS, I32, I32, N=2)
     names = [line.split("(")[0] for line in functions(text)[1:]]
-    assert names == ["func @scaled__i32_c2_c0", "func @scaled__i32_c3_c0", "func @scaled__f32_c2_c0"]
+    assert names == [
+        "func @scaled__i32_c2_c0",
+        "func @scaled__i32_c3_c0",
+        "func @scaled__f32_c2_c0",
+    ]
 
 
 def test_equal_numbers_of_different_kinds_are_specialised_apart():
@@ -210,7 +223,10 @@ def test_recursion_shows_the_cycle():
         tl.store(out, ping(a))
 
     error = refusal(kernel, INTS, I32)
-    assert error.message == "`ping` calls itself (ping -> pong -> ping); recursion is not supported, write a loop"
+    assert (
+        error.message
+        == "`ping` calls itself (ping -> pong -> ping); recursion is not supported, write a loop"
+    )
     assert source_line(error) == "return ping(x - 1)"
     assert [place.function for place in error.loc.chain()] == ["pong", "ping", "kernel"]
 
@@ -282,7 +298,10 @@ def test_paths_that_return_differently(call, message, line):
         ("(a, 2, 3)", "`scaled` takes 2 arguments by position, not 3"),
         ("(a, x=a)", "`scaled` got two values for `x`"),
         ("(a, bye=2)", "`scaled` has no parameter `bye`; did you mean `by`?"),
-        ("(a, a)", "`by` of `scaled` is tl.constexpr, so it must be known when the kernel is compiled"),
+        (
+            "(a, a)",
+            "`by` of `scaled` is tl.constexpr, so it must be known when the kernel is compiled",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(args, message, tmp_path):

@@ -62,7 +62,7 @@ def test_a_branch_that_changes_nothing_yields_nothing():
         x = a
         if a > 0:
             tl.store(out, x)
-            x = x  # noqa: PLW0127
+            x = x
         tl.store(out, x)
 
     assert " = if" not in text_of(kernel, INTS, I32)
@@ -209,7 +209,9 @@ def test_what_a_loop_wishes_is_kept():
     def kernel(out, n):
         for i in tl.range(0, n, num_stages=3, loop_unroll_factor=2, flatten=True):
             tl.store(out, i)
-        for j in tl.range(n, disallow_acc_multi_buffer=True, warp_specialize=True, disable_licm=True):
+        for j in tl.range(
+            n, disallow_acc_multi_buffer=True, warp_specialize=True, disable_licm=True
+        ):
             tl.store(out, j)
 
     text = text_of(kernel, INTS, I32)

@@ -115,7 +115,7 @@ def test_and_or_known_now_decide_whether_the_right_is_looked_at():
     def kernel(out, a, X: tl.constexpr):
         tl.store(out, 1 if X is not None and a > X else 0)
         tl.store(out, X or 7)
-        tl.store(out, X and 8 or 9)
+        tl.store(out, (X and 8) or 9)
 
     assert stored(kernel, 5, X=None) == [0, 7, 9]
     assert stored(kernel, 5, X=3) == [1, 3, 8]
@@ -238,7 +238,9 @@ def test_python_s_functions():
         tl.store(out, min(a, N))
         tl.store(out, max(N, 5) + len((1, 2)) + int(2.9) + abs(-3))
         tl.store(out, math.ceil(N / 3) + doubled(N, plus=1) + round(2.6))
-        tl.static_assert(float("inf") > 1 and bool(N) and str(N) == "4" and isinstance(a, tl.tensor))
+        tl.static_assert(
+            float("inf") > 1 and bool(N) and str(N) == "4" and isinstance(a, tl.tensor)
+        )
         tl.static_assert(isinstance(N, tl.constexpr) and not isinstance(a, tl.constexpr))
         tl.static_assert(isinstance(N, int) and "x".upper() == "X" and math.pi > 3)
 
@@ -277,7 +279,9 @@ def test_every_operation_has_its_place():
 
     module = module_of(kernel, INTS, I32)
     first = kernel.__code__.co_firstlineno
-    mul, add, store = (next(op for op in module.walk() if op.name == n) for n in ("mul", "add", "store"))
+    mul, add, store = (
+        next(op for op in module.walk() if op.name == n) for n in ("mul", "add", "store")
+    )
     assert (mul.loc.line, mul.loc.column, mul.loc.end_column) == (first + 1, 12, 17)
     assert (add.loc.line, add.loc.column, add.loc.function) == (first + 1, 12, "kernel")
     assert store.loc.line == first + 3
@@ -285,7 +289,8 @@ def test_every_operation_has_its_place():
 
 def test_columns_count_characters_not_bytes():
     def kernel(out, a):
-        tl.static_assert("ärger" != "öl", "ü"); tl.store(out, a + 1)  # noqa: E702 fmt: skip
+        tl.static_assert("ärger" != "öl", "ü")
+        tl.store(out, a + 1)
 
     add = next(op for op in module_of(kernel, INTS, I32).walk() if op.name == "add")
     line = kernel.__code__.co_firstlineno + 1

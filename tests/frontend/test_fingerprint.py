@@ -126,7 +126,20 @@ def test_it_needs_the_source():
 
 
 def test_values_are_spelt_apart():
-    values = [1, 1.0, True, "1", None, (1,), [1], tl.float32, tl.float16, tl.constexpr(1), helper, kernel]
+    values = [
+        1,
+        1.0,
+        True,
+        "1",
+        None,
+        (1,),
+        [1],
+        tl.float32,
+        tl.float16,
+        tl.constexpr(1),
+        helper,
+        kernel,
+    ]
     assert len({spell(value) for value in values}) == len(values)
     assert spell(0.1) != spell(0.1 + 1e-17 + 1e-16)
     assert INTS is not None

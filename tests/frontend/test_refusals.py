@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -83,10 +82,25 @@ SYNTAX = [
     ("x, y = (1, 2, 3)", "x, y", "2 names for 3 values (1, 2, 3)", ""),
     ("x, y = a", "x, y", "only a tuple can be unpacked, not i32", ""),
     ("for x, y in range(3):\n    pass", "x, y", "a loop over a range counts one name", ""),
-    ("for x in a:\n    pass", "a", "`for` runs over range, tl.range, tl.static_range or a tuple", "i32"),
-    ("for x in range(0, 5, 0):\n    pass", "range(0, 5, 0)", "the step of tl.range is 0", "start to stop"),
+    (
+        "for x in a:\n    pass",
+        "a",
+        "`for` runs over range, tl.range, tl.static_range or a tuple",
+        "i32",
+    ),
+    (
+        "for x in range(0, 5, 0):\n    pass",
+        "range(0, 5, 0)",
+        "the step of tl.range is 0",
+        "start to stop",
+    ),
     ("for x in range(1.5):\n    pass", "range(1.5)", "a range takes scalar integers, not 1.5", ""),
-    ("for x in range(tl.arange(0, 4)):\n    pass", "range(tl.arange(0, 4))", "a range takes scalar", "4xi32"),
+    (
+        "for x in range(tl.arange(0, 4)):\n    pass",
+        "range(tl.arange(0, 4))",
+        "a range takes scalar",
+        "4xi32",
+    ),
     ("while True:\n    a += 1", "True", "this loop never ends", "`break`"),
     ("x = max(*a)", "*a", "only a tuple can be spread", "i32"),
     ("x = max(**a)", "a", "`**` in a call", "keyword"),
@@ -108,10 +122,30 @@ NAMES = [
     ("x = tl.lod(out)", "tl.lod", "module `tile.language` has no attribute `lod`", "`load`"),
     ("column = 3\nx = colunm", "colunm", "`colunm` is not defined", "`column`"),
     ("tl.store(out, x)\nx = a", "x", "`x` has no value yet", "x = a"),
-    ("tl.store(out, PLAIN_NUMBER)\nPLAIN_NUMBER = a", "PLAIN_NUMBER", "`PLAIN_NUMBER` has no value", "its own"),
-    ("if a > 0:\n    x = 1\ntl.store(out, x)", "x", "`x` may have no value here", "one branch of an `if`"),
-    ("for i in range(a):\n    x = i\ntl.store(out, x)", "x", "`x` may have no value here", "inside a loop"),
-    ("for i in range(a):\n    pass\ntl.store(out, i)", "i", "`i` may have no value here", "inside a loop"),
+    (
+        "tl.store(out, PLAIN_NUMBER)\nPLAIN_NUMBER = a",
+        "PLAIN_NUMBER",
+        "`PLAIN_NUMBER` has no value",
+        "its own",
+    ),
+    (
+        "if a > 0:\n    x = 1\ntl.store(out, x)",
+        "x",
+        "`x` may have no value here",
+        "one branch of an `if`",
+    ),
+    (
+        "for i in range(a):\n    x = i\ntl.store(out, x)",
+        "x",
+        "`x` may have no value here",
+        "inside a loop",
+    ),
+    (
+        "for i in range(a):\n    pass\ntl.store(out, i)",
+        "i",
+        "`i` may have no value here",
+        "inside a loop",
+    ),
     (
         "for i in range(a):\n    if i > 0:\n        tl.store(out, x)\n    x = i",
         "x",
@@ -149,7 +183,11 @@ def test_names_without_a_value(kernel_of, body, over, message, offer):
 
 
 CAPTURED = [
-    ("PLAIN_NUMBER", "`PLAIN_NUMBER` is a global variable of type int", "PLAIN_NUMBER = tl.constexpr(3)"),
+    (
+        "PLAIN_NUMBER",
+        "`PLAIN_NUMBER` is a global variable of type int",
+        "PLAIN_NUMBER = tl.constexpr(3)",
+    ),
     ("PLAIN_TEXT", "`PLAIN_TEXT` is a global variable of type str", "tl.constexpr('text')"),
     ("PLAIN_LIST", "`PLAIN_LIST` is a global variable of type list", "as an argument"),
     ("ARRAY", "`ARRAY` is an array outside the kernel", "as an argument"),
@@ -230,14 +268,31 @@ def test_carried_names_keep_their_type(kernel_of, body, over, message, offer):
 
 
 CONDITIONS = [
-    ("if tl.arange(0, 4) > 2:\n    pass", "tl.arange(0, 4) > 2", "`if` takes one condition", "tl.where"),
-    ("while tl.arange(0, 4) > 2:\n    pass", "tl.arange(0, 4) > 2", "`while` takes one condition", "tl.max"),
+    (
+        "if tl.arange(0, 4) > 2:\n    pass",
+        "tl.arange(0, 4) > 2",
+        "`if` takes one condition",
+        "tl.where",
+    ),
+    (
+        "while tl.arange(0, 4) > 2:\n    pass",
+        "tl.arange(0, 4) > 2",
+        "`while` takes one condition",
+        "tl.max",
+    ),
     ("x = 1 if tl.arange(0, 4) > 2 else 2", "tl.arange(0, 4) > 2", "`if` takes one", "tl.where"),
-    ("if out:\n    pass", "out", "`if` takes a number as its condition, not the pointer", "tl.int64"),
+    (
+        "if out:\n    pass",
+        "out",
+        "`if` takes a number as its condition, not the pointer",
+        "tl.int64",
+    ),
 ]
 
 
-@pytest.mark.parametrize("body, over, message, offer", CONDITIONS, ids=[c[0][:20] for c in CONDITIONS])
+@pytest.mark.parametrize(
+    "body, over, message, offer", CONDITIONS, ids=[c[0][:20] for c in CONDITIONS]
+)
 def test_conditions_that_are_none(kernel_of, body, over, message, offer):
     error = refusal(kernel_of(body), INTS, I32, I32)
     assert error.message.startswith(message)
@@ -246,26 +301,62 @@ def test_conditions_that_are_none(kernel_of, body, over, message, offer):
 
 
 EXPRESSIONS = [
-    ("x = a if b > 0 else 1.5", "a if b > 0 else 1.5", "this is i32 if the condition holds and 1.5 if not"),
+    (
+        "x = a if b > 0 else 1.5",
+        "a if b > 0 else 1.5",
+        "this is i32 if the condition holds and 1.5 if not",
+    ),
     ("x = a.nothing", "a.nothing", "a value of type i32 has no attribute `nothing`"),
-    ("x = tl.float32(a)", "tl.float32(a)", "tl.float32 is a type and not a function; to convert, write x.to("),
+    (
+        "x = tl.float32(a)",
+        "tl.float32(a)",
+        "tl.float32 is a type and not a function; to convert, write x.to(",
+    ),
     ("x = a(3)", "a(3)", "this is i32, a value and not a function"),
-    ("x = other_kernel[(3,)](a)", "other_kernel[(3,)]", "a kernel launches no kernels; to call `other_kernel`"),
+    (
+        "x = other_kernel[(3,)](a)",
+        "other_kernel[(3,)]",
+        "a kernel launches no kernels; to call `other_kernel`",
+    ),
     ("x = N(3)", "N(3)", "4 cannot be called in a kernel"),
     ("x = N // 0", "N // 0", "4 // 0: integer"),
     ("x = N + 'text'", "N + 'text'", "4 + 'text' (str): unsupported operand"),
     ("x = math.sqrt(-1)", "math.sqrt(-1)", "`sqrt` failed: ValueError"),
-    ("x = math.sqrt(a)", "math.sqrt(a)", "what `sqrt` takes must be known when the kernel is compiled"),
+    (
+        "x = math.sqrt(a)",
+        "math.sqrt(a)",
+        "what `sqrt` takes must be known when the kernel is compiled",
+    ),
     ("x = a in (1, 2)", "a in (1, 2)", "`in` is for values known when the kernel is compiled"),
     ("x = 1 in N", "1 in N", "1 in 4: argument of type"),
     ("x = f'{N:q}'", "N", "4 cannot be formatted as `q`"),
     ("x: tl.constexpr = a", "a", "`x` is annotated tl.constexpr, so its value must be known"),
-    ("x: tl.int64 = 3", "tl.int64", "`x` is annotated tl.int64 and its value is i32; an annotation does not"),
-    ("tl.static_assert(N == 5, 'N is five')", "tl.static_assert(N == 5, 'N is five')", "static assertion failed: N is five"),
+    (
+        "x: tl.int64 = 3",
+        "tl.int64",
+        "`x` is annotated tl.int64 and its value is i32; an annotation does not",
+    ),
+    (
+        "tl.static_assert(N == 5, 'N is five')",
+        "tl.static_assert(N == 5, 'N is five')",
+        "static assertion failed: N is five",
+    ),
     ("assert N == 5, f'N is {N}'", "N == 5", "assertion failed: N is 4"),
-    ("x = tl.zeros((a,), tl.float32)", "tl.zeros((a,), tl.float32)", "an extent in the shape of tl.zeros must be known"),
-    ("x = tl.arange(0, 3)", "tl.arange(0, 3)", "tile extents are powers of two, and 3 is not; the nearest are"),
-    ("x = tl.arange(0, 4) + tl.arange(0, 8)", "tl.arange(0, 4) + tl.arange(0, 8)", "shapes [4] and [8] cannot be broadcast"),
+    (
+        "x = tl.zeros((a,), tl.float32)",
+        "tl.zeros((a,), tl.float32)",
+        "an extent in the shape of tl.zeros must be known",
+    ),
+    (
+        "x = tl.arange(0, 3)",
+        "tl.arange(0, 3)",
+        "tile extents are powers of two, and 3 is not; the nearest are",
+    ),
+    (
+        "x = tl.arange(0, 4) + tl.arange(0, 8)",
+        "tl.arange(0, 4) + tl.arange(0, 8)",
+        "shapes [4] and [8] cannot be broadcast",
+    ),
     ("x = tl.load(a)", "tl.load(a)", ""),
     ("x = tl.load()", "tl.load()", "tl.load: missing a required argument"),
     ("x += 1", "x", "`x` has no value yet"),
@@ -283,7 +374,9 @@ def test_expressions_that_mean_nothing(kernel_of, body, over, message):
 def test_the_caret_of_an_expression_on_several_lines_ends_with_its_first(kernel_of):
     error = refusal(kernel_of("x = tl.load(\n    mising,\n    4)"), INTS, I32, I32)
     assert marked(error) == "mising" and error.loc.line == 3
-    error = refusal(kernel_of("x = tl.load(  # why\n    out,\n    4, 5, 6, 7, 8, 9)"), INTS, I32, I32)
+    error = refusal(
+        kernel_of("x = tl.load(  # why\n    out,\n    4, 5, 6, 7, 8, 9)"), INTS, I32, I32
+    )
     assert marked(error).startswith("tl.load(") and error.loc.line == 2
 
 

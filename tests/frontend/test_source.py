@@ -79,7 +79,9 @@ def test_what_is_no_function(thing, message):
 def test_a_source_that_is_nowhere():
     fn = executed("def kernel(out):\n    pass\n")["kernel"]
     error = error_of(fn)
-    assert error.message.startswith("the source of `kernel` cannot be read (could not get source code)")
+    assert error.message.startswith(
+        "the source of `kernel` cannot be read (could not get source code)"
+    )
     assert "file or notebook cell" in error.message
     assert (error.loc.file, error.loc.line) == ("<nowhere>", 1)
 
@@ -97,8 +99,9 @@ def test_a_file_that_changed(tmp_path):
 def test_an_indented_function_with_text_at_the_margin():
     def kernel(out):
         """A docstring
-that is not indented."""
-# and a comment that is not
+        that is not indented.
+        """
+        # and a comment that is not
         tl.store(out, 3)
 
     module = module_of(kernel, INTS)
@@ -185,7 +188,11 @@ def test_constants_may_be_wrapped_or_numpy_s():
         ({"xs": I32, "n": I32, "out": INTS}, {}, "`kernel` needs an argument for `SIZE`"),
         ({"xs": I32, "n": I32, "out": INTS, "SIZE": I32}, {}, "`SIZE` of `kernel` is tl.constexpr"),
         ({"SIZES": I32}, {}, "`kernel` has no parameter `SIZES`; did you mean `SIZE`?"),
-        ({"xs": Tile((4,), F32), "n": I32, "out": INTS}, {"SIZE": 4}, "a kernel takes scalars and pointers"),
+        (
+            {"xs": Tile((4,), F32), "n": I32, "out": INTS},
+            {"SIZE": 4},
+            "a kernel takes scalars and pointers",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(types, constants, message):

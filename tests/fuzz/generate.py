@@ -355,7 +355,9 @@ class Writer:
     def trans(self, ty: Type, depth: int) -> Value:
         order = self.permutation(ty.rank)
         before = tuple(ty.shape[order.index(axis)] for axis in range(ty.rank))
-        return self.emit(shape.trans, self.value(with_shape(before, ty.element), depth), order=order)
+        return self.emit(
+            shape.trans, self.value(with_shape(before, ty.element), depth), order=order
+        )
 
     def permutation(self, rank: int) -> tuple[int, ...]:
         rest, order = list(range(rank)), []
@@ -535,7 +537,7 @@ class Writer:
         return [of], [self.choose(pair)]
 
     def composition(self, of: Type, region: Block) -> Any:
-        """x -> a * x + b, then x -> c * x + d."""
+        """X -> a * x + b, then x -> c * x + d."""
         a, b, c, d = (region.add_arg(of.element) for _ in range(4))
         scaled = self.emit(arith.mul, b, c)
         yielded = [self.emit(arith.mul, a, c), self.emit(arith.add, scaled, d)]
@@ -588,7 +590,9 @@ class Writer:
         offset = self.value(of, depth)
         if self.chance(2):
             return offset, self.inside(offset, room, depth)
-        return self.emit(arith.and_, offset, self.constant(room - 1, of)), self.maybe_mask(ty, depth)
+        return self.emit(arith.and_, offset, self.constant(room - 1, of)), self.maybe_mask(
+            ty, depth
+        )
 
     def stepped(self, ty: Type, room: int, depth: int) -> tuple[Value, Value | None]:
         """Offsets that grow evenly along each axis, masked to the room."""
@@ -612,7 +616,7 @@ class Writer:
         return self.ramps(ty, steps, start), self.maybe_mask(ty, depth)
 
     def ramps(self, ty: Type, steps: Sequence[int], start: Value | None) -> Value:
-        """start + sum of steps[k] * index[k]."""
+        """Start + sum of steps[k] * index[k]."""
         of = with_element(ty, I32)
         total = self.at(start, of) if start is not None else self.constant(0, of)
         for axis, step in enumerate(steps):
@@ -685,7 +689,9 @@ class Writer:
         element = base.type.element.pointee
         ty = with_shape(self.choose(SHAPES), element)
         offset = self.emit(
-            arith.and_, self.value(with_element(ty, I32)), self.constant(SHARED - 1, with_element(ty, I32))
+            arith.and_,
+            self.value(with_element(ty, I32)),
+            self.constant(SHARED - 1, with_element(ty, I32)),
         )
         pointers = self.emit(memory.addptr, self.at(base, ty), offset, stride=element.itemsize)
         mask = self.maybe_mask(ty, 1)
@@ -841,7 +847,7 @@ class Writer:
             self.build.op(memory.store, pointers, y)
 
     def linear_program(self) -> Value:
-        """x + X * (y + Y * z)."""
+        """X + X * (y + Y * z)."""
         total = self.emit(program.program_id, axis=2)
         for axis in (1, 0):
             extent = self.emit(program.num_programs, axis=axis)
@@ -900,9 +906,11 @@ MAKERS: tuple[tuple[Callable[[Writer, Type], bool], Callable[..., Value]], ...] 
     (_always, Writer.select),
     (_always, Writer.cast),
     (
-        lambda w, ty: _numeric(w, ty)
-        and ty.element != I1
-        and any(e.bits == ty.element.bits and e not in FP8 for e in w.elements),
+        lambda w, ty: (
+            _numeric(w, ty)
+            and ty.element != I1
+            and any(e.bits == ty.element.bits and e not in FP8 for e in w.elements)
+        ),
         Writer.bitcast,
     ),
     (_always, Writer.hint),
@@ -919,7 +927,9 @@ MAKERS: tuple[tuple[Callable[[Writer, Type], bool], Callable[..., Value]], ...] 
     (_tile, Writer.broadcast),
     (lambda w, ty: ty.rank > 1 and 1 in ty.shape, Writer.expand_dims),
     (
-        lambda w, ty: any(s and math.prod(s) == math.prod(ty.shape) for s in SHAPES) and ty.rank > 0,
+        lambda w, ty: (
+            any(s and math.prod(s) == math.prod(ty.shape) for s in SHAPES) and ty.rank > 0
+        ),
         Writer.reshape,
     ),
     (_tile, Writer.trans),
@@ -988,7 +998,9 @@ def modules(draw: Any, functions: bool = True) -> Case:
             kind = draw(st.sampled_from(ATOMICS[element]))
             names.append(f"shared_{kind}_{element}")
             types.append(Pointer(element))
-            inputs.append((_numbers(seed + 50, I32, SHARED) & 3).astype(numerics.numpy_dtype(element)))
+            inputs.append(
+                (_numbers(seed + 50, I32, SHARED) & 3).astype(numerics.numpy_dtype(element))
+            )
     for element in elements:
         if element not in FP8:
             names.append(f"n_{element}")
@@ -1013,9 +1025,7 @@ def modules(draw: Any, functions: bool = True) -> Case:
             scope.room[value] = ELEMENTS
         elif value.name.startswith("n_"):
             writer.keep(value)
-    row = writer.emit(
-        arith.mul, writer.linear_program(), writer.constant(REGION, I32)
-    )
+    row = writer.emit(arith.mul, writer.linear_program(), writer.constant(REGION, I32))
     for value in kernel.args:
         if value.name.startswith("out_"):
             element = value.type.element.pointee

@@ -46,7 +46,9 @@ def assert_same(case: Case, actual: Sequence[Any], wanted: Sequence[Any]) -> Non
         else:
             wrong = np.flatnonzero(~equal(x, y))
             shown = [(int(i), x[i], y[i]) for i in wrong[:4]]
-            assert not wrong.size, f"{name}: {wrong.size} differ, first (index, is, should be) {shown}"
+            assert not wrong.size, (
+                f"{name}: {wrong.size} differ, first (index, is, should be) {shown}"
+            )
 
 
 def equal(x: Any, y: Any) -> Any:

@@ -130,7 +130,15 @@ def test_constants_keep_value_and_type(value: float | int | bool, ty: Type) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["", "plain", 'a "quoted" word', "back\\slash", "two\nlines\tand a tab", "// no comment", "é ☃ 𝄞"],
+    [
+        "",
+        "plain",
+        'a "quoted" word',
+        "back\\slash",
+        "two\nlines\tand a tab",
+        "// no comment",
+        "é ☃ 𝄞",
+    ],
 )
 def test_strings_keep_every_character(text: str) -> None:
     function = Function("f", [I1], ["c"])
@@ -303,7 +311,12 @@ WRONG = [
     (body("%y = const {value = 1}"), "const states one result type after a colon", 2, "const"),
     (body("%y = neg %x {fast = true} : f32"), "neg has no attribute `fast`", 2, "fast"),
     (body("%y = cast %x : f32"), "cast needs its attribute `to`", 2, "cast"),
-    (body("%y = const {value = x} : f32"), "expected a value of type bool or int or float", 2, "x}"),
+    (
+        body("%y = const {value = x} : f32"),
+        "expected a value of type bool or int or float",
+        2,
+        "x}",
+    ),
     (body("%y = const {value = 1.5} : i32"), "is an integer, not 1.5", 2, "const"),
     (body("%y = program_id {axis = 1.0} : i32"), "expected an integer", 2, "1.0"),
     (body("%y = program_id {axis 0} : i32"), "expected `=`, found `0`", 2, "0}"),
@@ -311,7 +324,7 @@ WRONG = [
     (body("%y = reshape %t {shape = 8} : tile<8xf32>"), "expected `(`, found `8`", 2, "8}"),
     (body("%y = call %x {callee = f} : f32"), "expected a function, such as @f", 2, "f}"),
     (body("device_assert %t {message = no}"), "expected a string, found `no`", 2, "no"),
-    (body("%y = neg %x : f32 loc(3)"), 'expected a file name, found `3`', 2, "3)"),
+    (body("%y = neg %x : f32 loc(3)"), "expected a file name, found `3`", 2, "3)"),
     (body("for %i = %n to %n {\n  yield\n}"), "expected `step`, found `{`", 2, "{"),
     (body("for i = %n to %n step %n {\n  yield\n}"), "expected the count, such as %i", 2, "i ="),
     (body("for %i = %n to _ step %n {\n  yield\n}"), "a value is needed here", 2, "_"),

@@ -1,0 +1,1 @@
+"""Questions about IR and their answers; nothing here changes it."""

@@ -23,7 +23,7 @@ from tile.ir.types import Pointer, Type
 
 @dataclass(frozen=True, slots=True)
 class PointsTo:
-    """The parameters, by position, whose memory a pointer may reach, and whether it may reach other."""
+    """The parameters (by position) whose memory a pointer may reach, and whether others too."""
 
     parameters: frozenset[int] = frozenset()
     unknown: bool = False
@@ -95,7 +95,10 @@ def alias(function: Function, callees: Summaries | None = None) -> Alias:
 
 
 def module_aliases(module: Module) -> dict[str, Alias]:
-    """The points-to sets of all functions by name, calls followed. Raises `IRError` on recursion."""
+    """The points-to sets of all functions by name, calls followed.
+
+    Raises `IRError` on recursion.
+    """
     found: dict[str, Alias] = {}
     for function in CallGraph(module).bottom_up():
         found[function.name] = alias(function, {name: a.summary for name, a in found.items()})
@@ -105,8 +108,8 @@ def module_aliases(module: Module) -> dict[str, Alias]:
 def written_arguments(module: Module, kernel: Function) -> frozenset[str]:
     """The names of the parameters through which a kernel may write memory, itself or in its calls.
 
-    A pointer that was loaded from memory may be anything that a pointer to pointers leads to, so a write
-    through it counts for every such parameter.
+    A pointer that was loaded from memory may be anything that a pointer to pointers leads to, so
+    a write through it counts for every such parameter.
     """
     writes = module_aliases(module)[kernel.name].summary.writes
     return frozenset(

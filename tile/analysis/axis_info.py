@@ -4,8 +4,8 @@ For axis k of an integer or pointer tile, with extents powers of two:
 
     contiguous[k]  in every aligned run of that many elements each is one more than the one before
                    (for pointers: one element further)
-    divisible[k]   the first of every such run is a multiple of this power of two (for pointers: of this
-                   many bytes)
+    divisible[k]   the first of every such run is a multiple of this power of two (for pointers: of
+                   this many bytes)
     constant[k]    every aligned run of that many elements is of equal elements
 
 A scalar has one axis, of extent 1. `value` is the number that every element has, where it is known.
@@ -14,9 +14,9 @@ A scalar has one axis, of extent 1. `value` is the number that every element has
     %s = splat %pid {shape = (128)}      // constant 128
     %m = cmp lt (%pid * 128 + %o), %n    // constant 16, if %n is a multiple of 16
 
-So a mask's constancy and a pointer's contiguity and divisibility say how wide an access may be. Integer
-arithmetic on signed values is taken not to overflow, as it does not in address arithmetic of a right
-program; on unsigned values runs may wrap around.
+So a mask's constancy and a pointer's contiguity and divisibility say how wide an access may be.
+Integer arithmetic on signed values is taken not to overflow, as it does not in address arithmetic
+of a right program; on unsigned values runs may wrap around.
 """
 
 from __future__ import annotations

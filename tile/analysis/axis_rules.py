@@ -116,7 +116,7 @@ def _power(count: bool | int | float | None) -> int | None:
 
 
 def _rem(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
-    """Along runs that a multiple of their length never cuts, remainders count up as the dividend does."""
+    """Along runs that no multiple of their length cuts, remainders count as the dividend does."""
     run = _group(x, y, axis) if _counts_from_zero(op, known) else 1
     return run, min(x.at(axis, run), y.at(axis, run))
 
@@ -155,7 +155,7 @@ def _widened(info: AxisInfo, ty: Type) -> AxisInfo:
 
 
 def _aligned(info: AxisInfo) -> AxisInfo:
-    """Runs cut to where they start at a multiple of their length, so that none crosses a power of two."""
+    """Runs cut to start at a multiple of their length, so that none crosses a power of two."""
     runs = least(info.contiguous, info.divisible)
     divisible = tuple(info.at(axis, run) for axis, run in enumerate(runs))
     return AxisInfo(divisible, runs, info.constant, info.value)
@@ -198,7 +198,7 @@ def _equal_masked(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ran
 
 
 def _equal_compared(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> int:
-    """`run < bound` and its negation change only at a bound that is a multiple of the run's length."""
+    """`run < bound` and its negation change only at a multiple of the run's length."""
     predicate: Predicate = op["predicate"]
     if isinstance(op.inputs[0].type.element, Pointer):
         return 1  # whose runs count elements and whose multiples count bytes
@@ -257,7 +257,10 @@ def _bitcast(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
 
 
 def _hint(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
-    """What is known and what is promised; a promise counts up to the greatest power of two in it."""
+    """What is known and what is promised.
+
+    A promise counts up to the greatest power of two in it.
+    """
     (x,) = _present(facts)
     shape_ = extents(op.result.type)
     contiguous = _promised(x.contiguous, op["contiguous"], shape_)
@@ -265,14 +268,16 @@ def _hint(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
     return AxisInfo(divisible, contiguous, _promised(x.constant, op["constant"], shape_), x.value)
 
 
-def _promised(known: tuple[int, ...], claim: tuple[int, ...], most: Sequence[int]) -> tuple[int, ...]:
+def _promised(
+    known: tuple[int, ...], claim: tuple[int, ...], most: Sequence[int]
+) -> tuple[int, ...]:
     if not claim:
         return known
     return tuple(max(k, min(divisor(c), m)) for k, c, m in zip(known, claim, most, strict=True))
 
 
 def _load(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
-    """Equal addresses under equal masks give equal elements, unless another program writes meanwhile."""
+    """Equal addresses under equal masks give equal elements, if nobody writes meanwhile."""
     return unknown(op.result.type) if op["volatile"] else _elementwise(op, facts, known)
 
 

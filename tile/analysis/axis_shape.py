@@ -56,8 +56,10 @@ def trans(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
 
 
 def reshape(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
-    """Axes are matched in groups with equal numbers of elements; where either side of a group is one
-    axis the result is exact, and where neither is, nothing is said."""
+    """Axes are matched in groups with equal numbers of elements.
+
+    Where either side of a group is one axis the result is exact; where neither is, nothing is said.
+    """
     x = _only(facts)
     before, after = op.inputs[0].type.shape, op.result.type.shape
     if x.value is not None or x.constant == before:
@@ -69,9 +71,7 @@ def reshape(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
     return _of(axes, x) if len(axes) == len(after) else unknown(op.result.type)
 
 
-def _matched(
-    before: Sequence[int], after: Sequence[int]
-) -> Iterator[tuple[list[int], list[int]]]:
+def _matched(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
     """Runs of axes of both shapes that hold the same number of elements, as short as can be."""
     i = j = 0
     while i < len(before) or j < len(after):
@@ -92,9 +92,7 @@ def _matched(
         yield old, new
 
 
-def _regrouped(
-    old: Sequence[tuple[int, Axis]], new: Sequence[int], everywhere: int
-) -> list[Axis]:
+def _regrouped(old: Sequence[tuple[int, Axis]], new: Sequence[int], everywhere: int) -> list[Axis]:
     """The axes that `old` ones (extent and facts) become when reshaped to extents `new`."""
     old = [(extent, axis) for extent, axis in old if extent > 1]
     wide = [extent for extent in new if extent > 1]
@@ -111,7 +109,10 @@ def _regrouped(
 
 
 def _merged(old: Sequence[tuple[int, Axis]]) -> Axis:
-    """Several axes as one: runs are those of the last; constancy reaches on where a whole axis is."""
+    """Several axes as one.
+
+    Runs are those of the last; constancy reaches on where a whole axis is.
+    """
     divisible, contiguous, constant = old[-1][1]
     reach = old[-1][0]
     for extent, axis in reversed(old[:-1]):

@@ -35,7 +35,7 @@ class AxisInfo:
         return max(self.at(axis, 1) for axis in range(self.rank))
 
     def vector(self, axis: int, itemsize: int) -> int:
-        """How many elements of that many bytes, from each aligned one on, a pointer has in a row."""
+        """How many elements of `itemsize` bytes a pointer has in a row, from each aligned one."""
         return min(self.contiguous[axis], max(1, self.divisible[axis] // itemsize))
 
     def join(self, other: AxisInfo) -> AxisInfo:

@@ -1,9 +1,9 @@
 """Forward analyses over structured control flow: one driver, a subclass an analysis.
 
-An analysis gives a *fact* to every value. It says what arguments start with, what an operation makes of
-its operands' facts, and how two facts join. The driver walks the function in program order; both arms of
-an `if` are joined, and a loop is walked until its carried facts stand still. A fact that keeps moving is
-widened, so every walk ends.
+An analysis gives a *fact* to every value. It says what arguments start with, what an operation
+makes of its operands' facts, and how two facts join. The driver walks the function in program
+order; both arms of an `if` are joined, and a loop is walked until its carried facts stand still.
+A fact that keeps moving is widened, so every walk ends.
 
     class Sign(Forward[int]): ...
     facts = Sign().run(function)
@@ -23,15 +23,18 @@ F = TypeVar("F")
 
 
 class Forward(Generic[F]):
-    """The driver. A subclass defines the first four methods and, where it needs to, those after them."""
+    """The driver.
+
+    A subclass defines the first four methods and, where it needs to, those after them.
+    """
 
     # Rounds over a loop before facts that still move are widened.
     patience = 3
 
     def __init__(self) -> None:
         self.facts: dict[Value, F] = {}
-        # The carried facts that each loop came to rest with: where a walk through it starts again when
-        # the loop around it goes into another round.
+        # The carried facts that each loop came to rest with: where a walk through it starts again
+        # when the loop around it goes into another round.
         self.rest: dict[Operation, list[F]] = {}
         self.widened: set[Operation] = set()
 

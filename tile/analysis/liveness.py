@@ -1,9 +1,10 @@
 """From where to where each value is needed, on a line through the function.
 
-Operations are numbered in program order. One with regions has two numbers: where it starts, and where it
-ends, behind all inside it. A value's range is one interval of that line: from where it is defined to its
-last use. A value from outside that a loop uses is needed until the loop ends, since the next round uses
-it again; and a value that an `if` uses in one arm counts as live through the arm before it.
+Operations are numbered in program order. One with regions has two numbers: where it starts, and
+where it ends, behind all inside it. A value's range is one interval of that line: from where it
+is defined to its last use. A value from outside that a loop uses is needed until the loop ends,
+since the next round uses it again; and a value that an `if` uses in one arm counts as live
+through the arm before it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ class LiveRange:
     end: int
 
     def overlaps(self, other: LiveRange) -> bool:
-        """Whether two values are needed at one time: what ends where another starts makes room for it."""
+        """Whether two values are needed at one time.
+
+        What ends where another starts makes room for it.
+        """
         return self.start < other.end and other.start < self.end
 
     def __str__(self) -> str:
@@ -66,7 +70,10 @@ class Liveness:
 
 
 def liveness(function: Function) -> Liveness:
-    """The live ranges of all values. Parameters are defined at 0, the first operation is number 1."""
+    """The live ranges of all values.
+
+    Parameters are defined at 0, the first operation is number 1.
+    """
     starts: dict[Operation, int] = {}
     ends: dict[Operation, int] = {}
     defined: dict[Value, int] = dict.fromkeys(function.args, 0)

@@ -1,8 +1,8 @@
 """The rules of `ranges`, by operation: the exact interval of a result from those of the operands.
 
-A rule is called where every operand is an integer or boolean of known interval. It may answer beyond the
-result's type, which then counts as wrapped, and None for anything. An operation with several results
-answers with a tuple.
+A rule is called where every operand is an integer or boolean of known interval. It may answer
+beyond the result's type, which then counts as wrapped, and None for anything. An operation with
+several results answers with a tuple.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which integers a value may be: an interval to each value, over all elements of a tile.
 
-Facts come from types, constants, program ids, loop bounds, and from conditions: inside an arm of an `if`,
-behind an `assume` and in a loop that goes on while a comparison holds, the compared values are known
-better than where they were defined. So the result answers for a value (`of`) and for an operand where it
-is used (`operand`).
+Facts come from types, constants, program ids, loop bounds, and from conditions: inside an arm of
+an `if`, behind an `assume` and in a loop that goes on while a comparison holds, the compared
+values are known better than where they were defined. So the result answers for a value (`of`) and
+for an operand where it is used (`operand`).
 
     %i = for 0 to %n step 4      // %i: 0 to 2147483643
 """
@@ -47,8 +47,8 @@ class Ranges:
 def ranges(function: Function, *, wraps: bool = True) -> Ranges:
     """The intervals of all values.
 
-    With `wraps=False`, arithmetic on signed integers is taken not to overflow: what address arithmetic of
-    a right program does.
+    With `wraps=False`, arithmetic on signed integers is taken not to overflow: what address
+    arithmetic of a right program does.
     """
     walk = _Ranges(wraps)
     facts = walk.run(function)
@@ -79,7 +79,7 @@ class _Ranges(Forward[Fact]):
             return None
         low, high = old.low, old.high
         if new.low < low:
-            low = 0 if 0 <= new.low else whole.low
+            low = 0 if new.low >= 0 else whole.low
         if new.high > high:
             high = 0 if new.high <= 0 else whole.high
         return Interval(low, high)
@@ -99,7 +99,9 @@ class _Ranges(Forward[Fact]):
             return [self.unknown(value.type) for value in op.results]
         exact = rule(op, known)
         facts = exact if isinstance(exact, tuple) else (exact,)
-        return [self.fit(op, value.type, fact) for value, fact in zip(op.results, facts, strict=True)]
+        return [
+            self.fit(op, value.type, fact) for value, fact in zip(op.results, facts, strict=True)
+        ]
 
     def fit(self, op: Operation, ty: Type, exact: Fact) -> Fact:
         """An exact result as one of the type: what does not fit wraps around to anything."""
@@ -131,7 +133,7 @@ class _Ranges(Forward[Fact]):
     def settle(
         self, op: Operation, inits: Sequence[Fact], carried: list[Fact], following: list[Fact]
     ) -> list[Fact]:
-        """Take back what widening gave away: once around from a fact that holds gives one that holds.
+        """Take back what widening gave away: a turn from a fact that holds gives one that holds.
 
         A carried value that grows by a bounded step in a loop of bounded count is bounded by both.
         """
@@ -142,7 +144,10 @@ class _Ranges(Forward[Fact]):
         return better
 
     def counted(self, op: Operation, index: int, init: Fact) -> Fact:
-        """The bound of a carried value that each round of a `for` adds to; None if there is none."""
+        """The bound of a carried value that each round of a `for` adds to.
+
+        None if there is none.
+        """
         if op.name != "for" or init is None:
             return None
         (body,) = op.regions
@@ -161,7 +166,9 @@ class _Ranges(Forward[Fact]):
         if low < whole.low or high > whole.high:  # the last round of all might wrap
             return None
         before = max(0, rounds - 1)
-        return Interval(init.low + min(0, step.low) * before, init.high + max(0, step.high) * before)
+        return Interval(
+            init.low + min(0, step.low) * before, init.high + max(0, step.high) * before
+        )
 
     # -- conditions
 

@@ -1,11 +1,12 @@
 """Which values are the same for all programs.
 
-A value is *uniform* if all programs that compute it, in the same round of the loops around it, get the
-same elements. What differs comes from sources (`program_id`, atomics), spreads along uses, and out of
-control flow: the results of an `if` or loop differ if programs go different ways through it.
+A value is *uniform* if all programs that compute it, in the same round of the loops around it,
+get the same elements. What differs comes from sources (`program_id`, atomics), spreads along
+uses, and out of control flow: the results of an `if` or loop differ if programs go different ways
+through it.
 
-Who is compared is a parameter: a lowering that splits programs among lanes asks the same question with
-the lane's index as source.
+Who is compared is a parameter: a lowering that splits programs among lanes asks the same question
+with the lane's index as source.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tile.ir.types import Type
 
 
 class Variation(enum.Enum):
+    """Whether a value is the same wherever it is computed."""
+
     UNIFORM = "uniform"
     VARYING = "varying"
 
@@ -34,8 +37,8 @@ class Variation(enum.Enum):
 class Members:
     """Those among whom a value may differ, and the operations that tell them apart.
 
-    `together` says that they all access memory at the same moment, so that equal addresses read equal
-    values even where memory is written.
+    `together` says that they all access memory at the same moment, so that equal addresses read
+    equal values even where memory is written.
     """
 
     name: str
@@ -64,7 +67,10 @@ class Uniformity:
 
 
 def uniformity(function: Function, members: Members = PROGRAMS) -> Uniformity:
-    """The variation of all values. A kernel's arguments are uniform, a device function's may vary."""
+    """The variation of all values.
+
+    A kernel's arguments are uniform, a device function's may vary.
+    """
     return Uniformity(members, _Uniformity(function, members).run(function))
 
 

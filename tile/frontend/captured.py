@@ -2,8 +2,8 @@
 
 A kernel is compiled once for many launches, so of globals and closures it sees only what does not
 change: `tl.constexpr` values, types, modules, functions of the language, jitted functions,
-enumerations, named tuples, and a few of Python's own functions. Anything else is refused, with the way to mend
-it.
+enumerations, named tuples, and a few of Python's own functions. Anything else is refused, with the
+way to mend it.
 """
 
 from __future__ import annotations

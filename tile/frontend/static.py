@@ -67,8 +67,8 @@ def _known(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# Functions of Python and of the language that are called while a kernel is compiled, and what they do
-# there. Sequences become tuples, of any values.
+# Functions of Python and of the language that are called while a kernel is compiled, and what they
+# do there. Sequences become tuples, of any values.
 STATIC_BUILTINS: dict[Any, Callable[..., object]] = {
     builtins.all: _known(all),
     builtins.any: _known(any),

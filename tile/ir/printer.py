@@ -42,9 +42,7 @@ def print_module(module: Module, *, locations: bool = False) -> str:
     return "\n".join(print_function(f, locations=locations) for f in module)
 
 
-def print_function(
-    function: Function, *, locations: bool = False, note: Note | None = None
-) -> str:
+def print_function(function: Function, *, locations: bool = False, note: Note | None = None) -> str:
     """The text of a function, ending in a newline; a `note` says what to put behind operations."""
     return _Printer(locations, note).function(function)
 

@@ -59,8 +59,8 @@ class Rewriter:
         # A stack; reversed so that the first operation of the function comes first.
         self.worklist: list[Operation] = list(reversed(list(function.walk())))
         self.waiting: set[Operation] = set(self.worklist)
-        # Operations around erased ones. Whether they do anything yet takes a look at all inside them, so
-        # they come last, once for however many were erased.
+        # Operations around erased ones. Whether they do anything yet takes a look at all inside
+        # them, so they come last, once for however many were erased.
         self.around: dict[Operation, None] = {}
         self.budget = PATIENCE * (len(self.worklist) + 16)
 

@@ -36,9 +36,7 @@ def gather(build: Builder, src: Tensor, index: Tensor, axis: Any) -> Tensor:
 
 
 @member
-def histogram(
-    build: Builder, input: Tensor, num_bins: Any, mask: Operand | None = None
-) -> Tensor:
+def histogram(build: Builder, input: Tensor, num_bins: Any, mask: Operand | None = None) -> Tensor:
     """How often each of 0 to `num_bins` - 1 is an element of `input`, as an int32 tile.
 
     `num_bins` is a compile-time power of two, `input` a tile of integers with any axes, and `mask`,

@@ -58,7 +58,7 @@ class Shuffle:
 
     @property
     def is_butterfly(self) -> bool:
-        """Whether lanes read from each other in pairs: `source` of a round is what to XOR them with.
+        """Whether lanes read from each other in pairs: `source` of a round is XORed with them.
 
         A round that XORs with 0 then needs no shuffle.
         """

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 class Command:
     """A subcommand: its name, one line on it, more for its own help, its options and what it does.
 
-    `run` takes the parsed options and returns the exit status. A `TileError` that it raises is printed.
+    `run` takes the parsed options and returns the exit status. A `TileError` that it raises is
+    printed.
     """
 
     name: str

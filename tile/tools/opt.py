@@ -22,8 +22,8 @@ PRINTING = "print-"  # how the names of passes begin that print what they find
 PIPELINES = {"TILE": pipeline.TILE}
 
 DESCRIPTION = """\
-Read IR text, verify it, run passes over it and print the result. Every IR that is printed anywhere is such
-text: what TILE_DUMP writes, and the file that reproduces a failed pass.
+Read IR text, verify it, run passes over it and print the result. Every IR that is printed anywhere
+is such text: what TILE_DUMP writes, and the file that reproduces a failed pass.
 
   tile opt kernel.tile                            only verify and print
   tile opt kernel.tile -p canonicalize,cse        run two passes
@@ -50,7 +50,7 @@ def transform(text: str, file: str, passes: list[Pass], options: argparse.Namesp
 
 
 def chunks(text: str) -> Iterator[str]:
-    """The parts of a text between separator lines, each led by empty lines so that it keeps its place."""
+    """The parts of a text between separators, led by empty lines that keep their line numbers."""
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(keepends=True)):
         if line.rstrip() == SEPARATOR:

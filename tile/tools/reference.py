@@ -37,7 +37,7 @@ expressions; assignments (augmented, annotated, of tuples); `if`, `for` over `ra
 `@tile.jit` functions, which may return tuples and take keywords and defaults.
 
 - A parameter annotated `tl.constexpr` is known when the kernel is compiled: tile extents must be.
-  So is a name assigned as `x: tl.constexpr = ...`. An `if` on such a value compiles one branch only.
+  So is a name assigned as `x: tl.constexpr = ...`. An `if` on it compiles one branch alone.
 - A name that is assigned in a loop or in a branch keeps its type and shape.
 - Globals are seen if they are `tl.constexpr(...)` objects, functions, modules or types.
 - `/` of integers gives a float. `//` and `%` truncate towards zero, as C does: `-7 // 2` is -3 and

@@ -16,15 +16,15 @@ FAMILIES = (arith, compare, control, linalg, memory, shape)
 def canonicalize(module: Module) -> None:
     """Apply the patterns of `tile/transforms/canonical`, fold constants and drop what is dead.
 
-        %z = const {value = 0} : i32              %t = select %c, %x, %y : f32
-        %a = add %n, %z : i32                     %r = splat %t {shape = (4, 8)} : tile<4x8xf32>
-        %t = if %c : f32 {
-          yield %x
-        } else {
-          yield %y
-        }
-        %s = splat %t {shape = (8, 4)} : tile<8x4xf32>
-        %r = trans %s {order = (1, 0)} : tile<4x8xf32>
+    %z = const {value = 0} : i32              %t = select %c, %x, %y : f32
+    %a = add %n, %z : i32                     %r = splat %t {shape = (4, 8)} : tile<4x8xf32>
+    %t = if %c : f32 {
+      yield %x
+    } else {
+      yield %y
+    }
+    %s = splat %t {shape = (8, 4)} : tile<8x4xf32>
+    %r = trans %s {order = (1, 0)} : tile<4x8xf32>
     """
     for function in module:
         rewrite(function, CANONICAL)

@@ -17,10 +17,10 @@ CHANGES_MEMORY = Effect.WRITE | Effect.SYNC
 
 @module_pass("cse")
 def cse(module: Module) -> None:
-    """Compute once what is computed twice: an operation gives way to an equal one that dominates it.
+    """Compute once what is computed twice: an operation gives way to an equal one before it.
 
-    Pure operations are merged wherever that holds; loads within a block, as long as nothing between them
-    writes or synchronises memory.
+    Pure operations are merged wherever that holds; loads within a block, as long as nothing
+    between them writes or synchronises memory.
 
         %a = mul %x, %y : f32                     %a = mul %x, %y : f32
         %b = mul %y, %x : f32                     %c = add %a, %a : f32
@@ -66,7 +66,10 @@ class _Merging:
 
 
 def _is_plain_load(op: Operation) -> bool:
-    """A load that may give what an earlier one gave: not one that asks for memory's present state."""
+    """A load that may give what an earlier one gave.
+
+    Not one that asks for memory's present state.
+    """
     return op.defn is memory.load and not op["volatile"] and op["cache"] is not CacheModifier.CV
 
 
@@ -79,5 +82,8 @@ def _key(op: Operation) -> Key:
 
 
 def _spelled(value: object) -> object:
-    """An attribute as part of a key: 0.0 differs from -0.0, 1 from 1.0 and True, and a NaN is itself."""
+    """An attribute as part of a key.
+
+    0.0 differs from -0.0, 1 from 1.0 and True, and a NaN is itself.
+    """
     return (type(value), repr(value)) if isinstance(value, float | bool | int) else value

@@ -14,11 +14,11 @@ from tile.transforms.regions import shrink, stop_passing
 
 @module_pass("dce")
 def dce(module: Module) -> None:
-    """Remove operations that nothing depends on, values carried for nobody, and functions not called.
+    """Remove operations that nothing depends on, values nobody needs, and functions not called.
 
-    What counts is found from what is observable: stores, prints, what a function returns. So a value that
-    a loop carries only to compute its own next round goes, too. A module with kernels keeps those and
-    the functions they call.
+    What counts is found from what is observable: stores, prints, what a function returns. So a
+    value that a loop carries only to compute its own next round goes, too. A module with kernels
+    keeps those and the functions they call.
 
         %d = mul %x, %x : f32                                    store %p, %x
         %r = for %i = %a to %b step %c iter(%k = %x) : f32 {
@@ -33,7 +33,10 @@ def dce(module: Module) -> None:
 
 
 def remove_uncalled(module: Module) -> None:
-    """Remove the functions that no kernel calls, directly or not; none, where there is no kernel."""
+    """Remove the functions that no kernel calls, directly or not.
+
+    None, where there is no kernel.
+    """
     if module.kernels:
         used = CallGraph(module).reachable(module.kernels)
         for function in module:

@@ -1,4 +1,7 @@
-"""Constant folding by the meanings of the operations: what the interpreter would compute, computed now."""
+"""Constant folding by the meanings of the operations.
+
+What the interpreter would compute, computed now.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ DIVISIONS = frozenset({arith.div, arith.rem})
 def fold_constants(module: Module) -> None:
     """Replace operations on constants by constants.
 
-        %a = const {value = 3} : i32              %a = const {value = 3} : i32
-        %b = splat %a {shape = (8)} : tile<8xi32> %b = const {value = 3} : tile<8xi32>
-        %c = add %b, %b : tile<8xi32>             %c = const {value = 6} : tile<8xi32>
+    %a = const {value = 3} : i32              %a = const {value = 3} : i32
+    %b = splat %a {shape = (8)} : tile<8xi32> %b = const {value = 3} : tile<8xi32>
+    %c = add %b, %b : tile<8xi32>             %c = const {value = 6} : tile<8xi32>
     """
     for function in module:
         for op in function.walk():
@@ -35,10 +38,10 @@ def fold_constants(module: Module) -> None:
 
 
 def fold(op: Operation) -> bool | int | float | None:
-    """The number that every element of an operation's only result has, if its operands are constants.
+    """The number that all elements of the only result have, if the operands are constants.
 
-    None where an operand is no constant, where elements would differ, and where the result is undefined
-    or has bits that no constant spells (a NaN with a payload).
+    None where an operand is no constant, where elements would differ, and where the result is
+    undefined or has bits that no constant spells (a NaN with a payload).
     """
     defn = op.defn
     if defn.meaning is None or not defn.keeps_units or len(op.results) != 1 or defn in NOT_FOLDED:

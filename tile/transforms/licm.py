@@ -14,7 +14,8 @@ from tile.ir.passes import module_pass
 
 # What keeps a load from moving out of a loop.
 DISTURBS_LOADS = Effect.WRITE | Effect.SYNC
-# Not to be done where the program would not have done it: a loop might not end, a promise might not hold.
+# Not to be done where the program would not have done it: a loop might not end, a promise might
+# not hold.
 NOT_SPECULATED = frozenset({control.while_, control.for_, arith.hint})
 
 

@@ -22,11 +22,12 @@ from tile.ir.printer import print_function
 
 Name = Callable[[Value], str]
 
+
 @module_pass("print-axis-info")
 def print_axis_info(module: Module) -> None:
     """Print divisibility, contiguity and constancy along each axis.
 
-        %o = arange {start = 0, end = 8} : ...    %o = arange ... // %o: divisible 2**30, contiguous 8
+    %o = arange {start = 0, end = 8} : ...    %o = arange ... // %o: divisible 2**30, contiguous 8
     """
     for function in module:
         info = axis_info(function)
@@ -37,7 +38,7 @@ def print_axis_info(module: Module) -> None:
 def print_ranges(module: Module, *, wraps: bool = True) -> None:
     """Print the interval of each integer, and where conditions narrow that of an operand.
 
-        %o = arange {start = 0, end = 8} : ...    %o = arange ... // %o: 0 to 7
+    %o = arange {start = 0, end = 8} : ...    %o = arange ... // %o: 0 to 7
     """
     for function in module:
         known = ranges(function, wraps=wraps)
@@ -58,7 +59,7 @@ def print_ranges(module: Module, *, wraps: bool = True) -> None:
 def print_alias(module: Module) -> None:
     """Print through which parameters each pointer points, and which ones a kernel writes.
 
-        %q = addptr %p, %o {stride = 4} : ...     %q = addptr ... // %q: %p
+    %q = addptr %p, %o {stride = 4} : ...     %q = addptr ... // %q: %p
     """
     for function in module:
         found = module_aliases(module)[function.name]
@@ -75,7 +76,7 @@ def print_alias(module: Module) -> None:
 def print_uniformity(module: Module) -> None:
     """Print which values are the same for all programs.
 
-        %p = program_id {axis = 0} : i32          %p = program_id ... // %p: varying
+    %p = program_id {axis = 0} : i32          %p = program_id ... // %p: varying
     """
     for function in module:
         found = uniformity(function)
@@ -84,10 +85,10 @@ def print_uniformity(module: Module) -> None:
 
 @module_pass("print-liveness")
 def print_liveness(module: Module) -> None:
-    """Print the number of each operation and the live range of each value, from definition to last use.
+    """Print the number of each operation, and the live range of each value up to its last use.
 
-        %a = add %x, %x : i32                     %a = add %x, %x : i32 // 1; %a: 1-2
-        return %a                                 return %a             // 2
+    %a = add %x, %x : i32                     %a = add %x, %x : i32 // 1; %a: 1-2
+    return %a                                 return %a             // 2
     """
     for function in module:
         found = liveness(function)
@@ -104,8 +105,8 @@ def print_liveness(module: Module) -> None:
 def print_call_graph(module: Module) -> None:
     """Print which functions each function calls, and an order in which callees come first.
 
-        kernel @k calls @f twice                  // @k calls @f (2 calls)
-                                                  // bottom up: @f, @k
+    kernel @k calls @f twice                  // @k calls @f (2 calls)
+                                              // bottom up: @f, @k
     """
     graph = CallGraph(module)
     for line in str(graph).splitlines():
@@ -134,7 +135,10 @@ def _print_values(
 
 
 def _defined(op: Operation) -> list[Value]:
-    """The results, and the arguments of the first region; those of a second one have the same names."""
+    """The results, and the arguments of the first region.
+
+    Those of a second one have the same names.
+    """
     arguments = op.regions[0].args if op.regions else []
     return [*op.results, *arguments]
 

@@ -37,6 +37,7 @@ def copy_into(block: Block, before: Operation, arguments: Sequence[Value]) -> li
 
 
 def renamed(values: Sequence[Value], mapping: Mapping[Value, Value]) -> list[Value]:
+    """The values, or what a mapping has instead of them."""
     return [mapping.get(value, value) for value in values]
 
 
@@ -71,8 +72,8 @@ def stop_passing(op: Operation, positions: Collection[int]) -> None:
 def shrink(op: Operation, positions: Collection[int]) -> Operation:
     """Take away results, and the carried values that go with them; none may be in use any more.
 
-    Returns the operation that stands in place of `op`, which is erased; `op` itself if there is nothing
-    to take away.
+    Returns the operation that stands in place of `op`, which is erased; `op` itself if there is
+    nothing to take away.
     """
     if not positions:
         return op

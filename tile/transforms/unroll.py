@@ -18,8 +18,9 @@ from tile.transforms.regions import copy_into
 def unroll(module: Module, *, limit: int = 0) -> None:
     """Unroll loops by their `unroll` factor, and fully those with at most `limit` rounds.
 
-    A loop with a factor goes over several rounds at once, followed by a loop over those left; the step
-    must be a constant. A loop whose constant number of rounds is no more than its factor goes away.
+    A loop with a factor goes over several rounds at once, followed by a loop over those left; the
+    step must be a constant. A loop whose constant number of rounds is no more than its factor
+    goes away.
 
         for %i = %a to %n step %c1 {              for %i = %a to %m step %c2 {
           store %p, %i                              store %p, %i
@@ -136,8 +137,8 @@ def _middle_at_run_time(
 ) -> Value:
     """Rounds are counted in unsigned numbers, which hold the distance of any two bounds.
 
-    The result lies between the bounds, so that it does not overflow, however near to the end of the type
-    they are.
+    The result lies between the bounds, so that it does not overflow, however near to the end of
+    the type they are.
     """
     assert isinstance(lower.type, Scalar)
     wide = SCALARS[f"u{lower.type.bits}"]

@@ -77,7 +77,9 @@ def views() -> list[tuple[str, np.ndarray, int]]:
     ]
 
 
-@pytest.mark.parametrize(("name", "view", "step"), views(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "view", "step"), views(), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_every_element_of_a_view_can_be_read_and_written(name, view, step) -> None:
     out = np.zeros(16, np.float32)
     copy[(1,)](view, out, 0, step, N=16)
@@ -86,7 +88,9 @@ def test_every_element_of_a_view_can_be_read_and_written(name, view, step) -> No
     assert (view == 1).all()
 
 
-@pytest.mark.parametrize(("name", "view", "step"), views(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "view", "step"), views(), ids=lambda v: v if isinstance(v, str) else ""
+)
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_one_element_outside_a_view_is_a_fault(name, view, step, shift) -> None:
     base = view.base.copy()

@@ -280,9 +280,7 @@ FUNCTIONS = {
 def test_functions_with_calls_and_branches(name: str) -> None:
     combine, plain = FUNCTIONS[name]
     x = RANDOM.integers(-9, 9, (5, 2, 16)).astype(np.int64)
-    _, _, total = run(
-        both, 5, x, np.zeros_like(x), np.zeros_like(x[..., 0]), M=2, N=16, F=combine
-    )
+    _, _, total = run(both, 5, x, np.zeros_like(x), np.zeros_like(x[..., 0]), M=2, N=16, F=combine)
     np.testing.assert_array_equal(total, sequentially(plain, x))
 
 

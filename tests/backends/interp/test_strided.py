@@ -72,7 +72,9 @@ def test_load(access, with_other: bool) -> None:
     offsets, active = expanded(affine, mask)
     array = np.arange(1000, 1000 + length, dtype=np.int32)
     memory = Memory()
-    other = np.full((1,) * (1 + len(shape)), -5, np.int32) if with_other and mask is not None else None
+    other = (
+        np.full((1,) * (1 + len(shape)), -5, np.int32) if with_other and mask is not None else None
+    )
     address = addressed(memory, array, affine)
     wrong = active & ((offsets < 0) | (offsets >= length))
     if wrong.any():

@@ -66,9 +66,7 @@ def _combined(name: str, xs: Sequence[Type], axis: int, combine: Block) -> None:
     for x in xs:
         along(name, x, axis)
         require(isinstance(x.element, Scalar), f"{name} is not defined on {x.element}")
-        require(
-            x.shape == xs[0].shape, f"{name} takes tiles of one shape, not {xs[0]} and {x}"
-        )
+        require(x.shape == xs[0].shape, f"{name} takes tiles of one shape, not {xs[0]} and {x}")
     elements = [x.element for x in xs]
     where = f"the region of {name}"
     control.takes(where, combine, [*elements, *elements])

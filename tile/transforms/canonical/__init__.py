@@ -1,0 +1,1 @@
+"""The patterns of `canonicalize`, by the family of operations they start from."""

@@ -1,8 +1,8 @@
 """Arithmetic: identities that hold for every value of the type, bit for bit.
 
-Floats are left alone where a NaN, an infinity, the sign of a zero or a rounding would differ: `x + 0.0`
-is not `x` for `x = -0.0`, but `x + -0.0` is. Two additions of constants are joined only where the sum of
-the constants does not wrap, so that no overflow appears or hides.
+Floats are left alone where a NaN, an infinity, the sign of a zero or a rounding would differ: `x
++ 0.0` is not `x` for `x = -0.0`, but `x + -0.0` is. Two additions of constants are joined only
+where the sum of the constants does not wrap, so that no overflow appears or hides.
 """
 
 from __future__ import annotations
@@ -186,9 +186,12 @@ def regroup_constants(op: Operation, rewriter: Rewriter) -> bool:
         return False
     ty = scalar(right)
     exact = EXACT.get(op.defn)
-    if exact is not None and not ty.is_bool():
-        if not ty.min_value <= exact(int(first), int(second)) <= ty.max_value:
-            return False
+    if exact is None or ty.is_bool():
+        fits = True
+    else:
+        fits = ty.min_value <= exact(int(first), int(second)) <= ty.max_value
+    if not fits:
+        return False
     joined = rewriter.build(op, op.defn, middle, right)
     rewriter.replace(op, [rewriter.build(op, op.defn, left, joined)])
     return True
@@ -237,8 +240,10 @@ def _holds(wide: Scalar, narrow: Scalar) -> bool:
 
 
 def _same_conversion(first: Scalar, through: Scalar, last: Scalar) -> bool:
-    """Whether converting to `last` depends on the number alone: from floats it saturates where from
-    integers it wraps, and 8-bit floats are left alone."""
+    """Whether converting to `last` depends on the number alone.
+
+    From floats it saturates where from integers it wraps; 8-bit floats are left alone.
+    """
     if last.is_fp8():
         return False
     if first.is_int() and through.is_floating() and last.is_int():

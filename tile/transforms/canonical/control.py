@@ -139,8 +139,7 @@ def values_carried_for_nothing(op: Operation, rewriter: Rewriter) -> bool:
     inits = op.inputs[len(op.defn.operands) :]
     for index, (init, following) in enumerate(zip(inits, _yielded(body), strict=True)):
         arguments = [region.args[first + index] for region in op.regions]
-        if following is init or following is arguments[-1]:
-            replacements[index] = init
-        elif not any(value.uses for value in (*arguments, op.results[index])):
+        used = any(value.uses for value in (*arguments, op.results[index]))
+        if following is init or following is arguments[-1] or not used:
             replacements[index] = init
     return _drop(op, rewriter, replacements)

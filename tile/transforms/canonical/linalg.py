@@ -13,7 +13,8 @@ from tile.transforms.canonical.table import CANONICAL
 def add_to_a_product(op: Operation, rewriter: Rewriter) -> bool:
     """`dot(a, b, 0) + x` is `dot(a, b, x)`: the sum of products has no promised order.
 
-    Only where the product has no other use, and stands in the same block: it is not to be done more often.
+    Only where the product has no other use, and stands in the same block: it is not to be done
+    more often.
     """
     for position, value in enumerate(op.inputs):
         dot = value.op

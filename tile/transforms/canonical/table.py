@@ -1,4 +1,4 @@
-"""The patterns of `canonicalize`, which the other files here fill in, one a family of operations."""
+"""The patterns of `canonicalize`, which the other files here fill in by family of operations."""
 
 from __future__ import annotations
 
