@@ -15,3 +15,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     collector: pytest.Collector = TileFile.from_parent(parent, path=file_path)
     return collector
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The backend that the conformance suite holds against the op table."""
+    parser.addoption("--backend", default="interp", help="backend under test (default: interp)")

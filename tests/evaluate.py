@@ -39,12 +39,12 @@ def _results(op: Operation, known: dict[Value, Array]) -> tuple[Array, ...]:
     meaning = op.defn.meaning
     assert meaning is not None, f"{op.name} has no meaning without memory or control flow"
     pairs = zip(op.defn.regions, op.regions, strict=True)
-    regions = {name: partial(_region, block) for name, block in pairs}
+    regions = {name: partial(region, block) for name, block in pairs}
     found = meaning(*(known[value] for value in op.inputs), **op.attributes, **regions)
     return found if isinstance(found, tuple) else (found,)
 
 
-def _region(block: Block, *arguments: Array) -> list[Array]:
+def region(block: Block, *arguments: Array) -> list[Array]:
     """What a region gives for arrays of any shape in place of its scalars."""
     return _scalars(block, dict(zip(block.args, arguments, strict=True)))
 

@@ -316,7 +316,7 @@ def test_tuples_and_constants_are_carried():
         pair = (0, 1)
         kind: tl.constexpr = "sum"
         step: tl.constexpr = 2
-        for i in range(n):
+        for _ in range(n):
             pair = (pair[1], pair[0] + pair[1])
             kind: tl.constexpr = "sum"
             step: tl.constexpr = 2
@@ -419,7 +419,7 @@ def test_a_tuple_is_unrolled():
             tl.store(out, left * 10 + right + number)
         for size in SIZES:
             tl.store(out, size)
-        for x, y in zip(SIZES, reversed(SIZES)):
+        for x, y in zip(SIZES, reversed(SIZES), strict=False):
             tl.store(out, x - y)
 
     assert stored(kernel, 7, SIZES=(1, 4)) == [71, 28, 1, 4, -3, 3]
@@ -433,7 +433,7 @@ def test_exits_of_an_unrolled_loop():
             if k == 3:
                 break
             found = k
-            tl.store(out, k)
+            tl.store(out, found)
         tl.store(out, 100 + k)
 
     assert stored(kernel, 1) == [0, 2, 103]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
@@ -289,14 +290,13 @@ def test_every_operation_has_its_place():
 
 def test_columns_count_characters_not_bytes():
     def kernel(out, a):
-        tl.static_assert("ärger" != "öl", "ü")
-        tl.store(out, a + 1)
+        tl.store(out, a + (1 if "ärger" != "öl" else 2))
 
-    add = next(op for op in module_of(kernel, INTS, I32).walk() if op.name == "add")
-    line = kernel.__code__.co_firstlineno + 1
-    with open(__file__, encoding="utf-8") as file:
-        text = file.read().splitlines()[line - 1]
-    assert text[add.loc.column : add.loc.end_column] == "a + 1"
+    module = module_of(kernel, INTS, I32)
+    add, store = (next(op for op in module.walk() if op.name == n) for n in ("add", "store"))
+    text = Path(__file__).read_text(encoding="utf-8").splitlines()[add.loc.line - 1]
+    assert text[add.loc.column : add.loc.end_column] == 'a + (1 if "ärger" != "öl" else 2)'
+    assert text[store.loc.column : store.loc.end_column] == text.strip()
 
 
 def test_i1_and_wide_constants():
@@ -310,3 +310,14 @@ def test_i1_and_wide_constants():
     types = {op.result.name: op.result.type for op in module.walk() if op.name == "const"}
     assert types["flag"] == I1 and types["wide"] == I64
     assert F32 not in types.values()
+
+
+def test_names_of_any_alphabet_print_and_parse():
+    def größe(out, ö):
+        for ü in range(ö):
+            ä = ö * ü
+            tl.store(out, ä)
+
+    text = text_of(größe, INTS, I32)
+    assert "kernel @größe(%out: ptr<i32>, %_ö: i32)" in text
+    assert "for %_ü" in text and "%_ä = mul" in text

@@ -99,11 +99,11 @@ def test_it_follows_closures_and_defaults():
 def test_it_follows_functions_that_run_at_compile_time(monkeypatch):
     @constexpr_function
     def doubled(x):
-        return x * base
+        return x * base  # noqa: F821  # noqa: F821
 
     @DeviceFunction
     def uses(out):
-        tl.store(out, tripled(3))
+        tl.store(out, tripled(3))  # noqa: F821  # noqa: F821
 
     monkeypatch.setitem(globals(), "tripled", doubled)
     monkeypatch.setitem(globals(), "base", 2)

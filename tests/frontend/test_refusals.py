@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.frontend.building import INTS, marked, refusal, source_line
 from tile.frontend.source import DeviceFunction
 from tile.ir.types import F32, I32, Pointer
 
+MATH = math  # kernels call what it has
 PLAIN_NUMBER = 3
 PLAIN_TEXT = "text"
 PLAIN_LIST = [1, 2]
@@ -194,6 +196,7 @@ CAPTURED = [
     ("plain_function(a)", "`plain_function` is a plain Python function", "@tile.jit"),
     ("SomeClass.attribute", "`SomeClass`, <class", "cannot be called"),
     ("open('x')", "`open`", "cannot be called in a kernel"),
+    ("np.float32", "`numpy.float32` is a type of NumPy", "tl.float32"),
     ("np.pi", "`numpy.pi` is a global variable of type float", "tl.constexpr(3.14"),
     ("np.sqrt(4)", "`numpy.sqrt`", "cannot be called in a kernel"),
 ]
@@ -321,15 +324,20 @@ EXPRESSIONS = [
     ("x = N(3)", "N(3)", "4 cannot be called in a kernel"),
     ("x = N // 0", "N // 0", "4 // 0: integer"),
     ("x = N + 'text'", "N + 'text'", "4 + 'text' (str): unsupported operand"),
-    ("x = math.sqrt(-1)", "math.sqrt(-1)", "`sqrt` failed: ValueError"),
+    ("x = MATH.sqrt(-1)", "MATH.sqrt(-1)", "`sqrt` failed: ValueError"),
     (
-        "x = math.sqrt(a)",
-        "math.sqrt(a)",
+        "x = MATH.sqrt(a)",
+        "MATH.sqrt(a)",
         "what `sqrt` takes must be known when the kernel is compiled",
     ),
     ("x = a in (1, 2)", "a in (1, 2)", "`in` is for values known when the kernel is compiled"),
     ("x = 1 in N", "1 in N", "1 in 4: argument of type"),
     ("x = f'{N:q}'", "N", "4 cannot be formatted as `q`"),
+    (
+        "tl.static_print(f'a is {a}')",
+        "a",
+        "an f-string is made while the kernel is compiled, and this is i32",
+    ),
     ("x: tl.constexpr = a", "a", "`x` is annotated tl.constexpr, so its value must be known"),
     (
         "x: tl.int64 = 3",

@@ -96,18 +96,23 @@ def test_a_file_that_changed(tmp_path):
         assert "the file has changed since it was imported" in error_of(fn).message
 
 
-def test_an_indented_function_with_text_at_the_margin():
+AT_THE_MARGIN = """\
+def make(tl):
     def kernel(out):
-        """A docstring
-        that is not indented.
-        """
-        # and a comment that is not
+        '''A docstring
+that is not indented.'''
+# and a comment that is not
         tl.store(out, 3)
+    return kernel
+"""
 
-    module = module_of(kernel, INTS)
+
+def test_an_indented_function_with_text_at_the_margin(tmp_path):
+    file = tmp_path / "margin.py"
+    file.write_text(AT_THE_MARGIN)
+    module = module_of(executed(AT_THE_MARGIN, str(file))["make"](tl), INTS)
     store = next(op for op in module.walk() if op.name == "store")
-    assert store.loc.line == kernel.__code__.co_firstlineno + 4
-    assert (store.loc.column, store.loc.end_column) == (8, 24)
+    assert (store.loc.line, store.loc.column, store.loc.end_column) == (6, 8, 24)
 
 
 def test_a_wrapper_is_not_taken_for_what_it_wraps():

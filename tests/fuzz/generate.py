@@ -78,7 +78,7 @@ SHAPES: tuple[Shape, ...] = (
 )
 ELEMENTS = 64  # of every array that is only read
 SLOTS = 4  # places that a program has to store tiles in, of `ELEMENTS` elements each
-WITNESSES = 12  # values stored in the end, so that little of what was computed goes unseen
+WITNESSES = 6  # values stored in the end, so that little of what was computed goes unseen
 LARGEST = 16  # elements of a tile
 REGION = SLOTS * ELEMENTS + 16 * LARGEST  # elements of an array that one program owns
 GRIDS = ((1, 1, 1), (2, 1, 1), (5, 1, 1), (2, 2, 1), (1, 3, 1), (2, 1, 2), (3, 2, 1))
@@ -324,6 +324,10 @@ class Writer:
         """What kernels do to index: a ramp along some axes, scaled, shifted by the program."""
         if ty.rank == 1 and self.chance(2):
             return self.arange(ty, depth)
+        if self.chance(3):  # an axis along which nothing varies, after all
+            start = self.number(-3, 7)
+            line = self.emit(shape.arange, start=start, end=start + 1)
+            return self.along(line, ty.shape, self.number(0, ty.rank - 1))
         steps = [self.choose((0, 1, 2, -1, 16)) for _ in ty.shape]
         start = self.value(I32, depth) if self.chance(2) else None
         return self.ramps(ty, steps, start)
@@ -537,7 +541,7 @@ class Writer:
         return [of], [self.choose(pair)]
 
     def composition(self, of: Type, region: Block) -> Any:
-        """X -> a * x + b, then x -> c * x + d."""
+        """One affine map after another: a * x + b, then c * x + d."""
         a, b, c, d = (region.add_arg(of.element) for _ in range(4))
         scaled = self.emit(arith.mul, b, c)
         yielded = [self.emit(arith.mul, a, c), self.emit(arith.add, scaled, d)]
@@ -616,7 +620,7 @@ class Writer:
         return self.ramps(ty, steps, start), self.maybe_mask(ty, depth)
 
     def ramps(self, ty: Type, steps: Sequence[int], start: Value | None) -> Value:
-        """Start + sum of steps[k] * index[k]."""
+        """Offsets `start` + the sum of `steps[k]` * index k."""
         of = with_element(ty, I32)
         total = self.at(start, of) if start is not None else self.constant(0, of)
         for axis, step in enumerate(steps):
@@ -847,7 +851,7 @@ class Writer:
             self.build.op(memory.store, pointers, y)
 
     def linear_program(self) -> Value:
-        """X + X * (y + Y * z)."""
+        """The number of the program: x + X * (y + Y * z)."""
         total = self.emit(program.program_id, axis=2)
         for axis in (1, 0):
             extent = self.emit(program.num_programs, axis=axis)

@@ -318,7 +318,7 @@ WRONG = [
         "x}",
     ),
     (body("%y = const {value = 1.5} : i32"), "is an integer, not 1.5", 2, "const"),
-    (body("%y = program_id {axis = 1.0} : i32"), "expected an integer", 2, "1.0"),
+    (body("%y = program_id {axis = 1.0} : i32"), "expected a value of type int", 2, "1.0"),
     (body("%y = program_id {axis 0} : i32"), "expected `=`, found `0`", 2, "0}"),
     (body("%y = cmp %x, %x {predicate = below} : i1"), "expected one of eq, ne, lt", 2, "below"),
     (body("%y = reshape %t {shape = 8} : tile<8xf32>"), "expected `(`, found `8`", 2, "8}"),
@@ -328,7 +328,12 @@ WRONG = [
     (body("for %i = %n to %n {\n  yield\n}"), "expected `step`, found `{`", 2, "{"),
     (body("for i = %n to %n step %n {\n  yield\n}"), "expected the count, such as %i", 2, "i ="),
     (body("for %i = %n to _ step %n {\n  yield\n}"), "a value is needed here", 2, "_"),
-    (body("while {\n  condition %n\n}"), "expected `do`, found `return`", 5, "return"),
+    (
+        body("while {\n  condition %c\n}").replace("%n: i32", "%c: i1"),
+        "expected `do`, found `return`",
+        5,
+        "return",
+    ),
     (body("if %t {\n    yield\n  }"), "if takes a scalar condition of type i1", 2, "if"),
     (body("%y = neg %t, : f32"), "expected a value, such as %x", 2, ":"),
 ]

@@ -15,27 +15,20 @@ THREADS = ("register", "lane", "warp")
 
 
 def held(layout: LinearLayout) -> dict[str, Any]:
-    """The coordinates at every index, by adding up the bases of its bits one index at a time."""
-    sizes = [layout.in_size(name) for name in layout.in_dims]
-    bases = {name: layout.bases(name) for name in layout.in_dims}
-    found = {name: np.zeros(sizes, np.int64) for name in layout.out_dims}
-    for index in np.ndindex(*sizes):
-        place = [0] * len(layout.out_dims)
-        for name, number in zip(layout.in_dims, index, strict=True):
-            for bit, basis in enumerate(bases[name]):
-                if number & 1 << bit:
-                    place = [a ^ b for a, b in zip(place, basis, strict=True)]
-        for name, coordinate in zip(layout.out_dims, place, strict=True):
-            found[name][index] = coordinate
+    """The coordinates at every index, each the XOR of the bases of the index's set bits."""
+    numbers = np.indices([layout.in_size(name) for name in layout.in_dims])
+    found = {name: np.zeros(numbers.shape[1:], np.int64) for name in layout.out_dims}
+    for name, number in zip(layout.in_dims, numbers, strict=True):
+        for bit, basis in enumerate(layout.bases(name)):
+            for out, step in zip(layout.out_dims, basis, strict=True):
+                found[out] ^= np.where(number & 1 << bit, step, 0)
     return found
 
 
 def elements(layout: LinearLayout) -> Any:
     """The number of the element at every index, as NumPy numbers those of an array."""
     coordinates = held(layout)
-    return np.ravel_multi_index(
-        tuple(coordinates[name] for name in layout.out_dims), layout.shape
-    ) + np.zeros([layout.in_size(name) for name in layout.in_dims], np.int64)
+    return np.ravel_multi_index([coordinates[n] for n in layout.out_dims], layout.shape)
 
 
 def dims(names: Sequence[str], most: int = 3) -> st.SearchStrategy[tuple[tuple[str, int], ...]]:

@@ -82,10 +82,12 @@ class _AxisInfo(Forward[AxisInfo]):
         rule = RULES.get(op.defn)
         if rule is None:
             return [unknown(value.type) for value in op.results]
-        interval = self.known.of(op.result)
+        interval = self.known.of(op.results[0])
         if interval is not None and interval.number is not None and op.defn is not arith.const:
-            return [uniform(op.result.type, divisor(interval.number), interval.number)]
-        return [rule(op, self.operands(op), self.known)]
+            fact = uniform(op.results[0].type, divisor(interval.number), interval.number)
+        else:
+            fact = rule(op, self.operands(op), self.known)
+        return [fact] * len(op.results)
 
 
 def _kept(old: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tile.analysis.axis_shape import broadcast, expand_dims, reshape, splat, trans
+from tile.analysis.axis_shape import (
+    broadcast,
+    expand_dims,
+    join,
+    reshape,
+    splat,
+    split,
+    trans,
+)
 from tile.analysis.axis_value import MOST, AxisInfo, divisor, extents, least, uniform, unknown
 from tile.analysis.ranges import Ranges
 from tile.ir.core import Operation
@@ -315,4 +323,6 @@ RULES: dict[OpDef, Rule] = {
     shape.expand_dims: expand_dims,
     shape.reshape: reshape,
     shape.trans: trans,
+    shape.join: join,
+    shape.split: split,
 }

@@ -55,6 +55,24 @@ def trans(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
     return _of([axes[axis] for axis in op["order"]], x)
 
 
+def join(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+    """Two values along a new last axis; along the others holds what holds of both."""
+    x, y = facts
+    assert x is not None
+    assert y is not None
+    both = x.join(y)
+    same = both.value is not None
+    pair = (min(x.everywhere, y.everywhere), 1, 2 if same else 1)
+    return _of([*(_axes(both) if op.inputs[0].type.shape else []), pair], both)
+
+
+def split(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+    """Either half of the last axis, which is gone; the same is known of both."""
+    x = _only(facts)
+    rest = _axes(x)[:-1]
+    return _of(rest or [(x.everywhere, 1, 1)], x)
+
+
 def reshape(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
     """Axes are matched in groups with equal numbers of elements.
 

@@ -14,6 +14,8 @@ import math
 import types
 from typing import Any
 
+import numpy as np
+
 from tile.errors import CompilationError
 from tile.frontend.source import DeviceFunction, is_constexpr_annotation
 from tile.frontend.static import STATIC_BUILTINS, StaticFunction
@@ -123,6 +125,8 @@ def _refusal(value: Any, name: str) -> str:
             f"define it as `{name.rpartition('.')[2]} = tl.constexpr({value!r})`, or pass it as an "
             "argument"
         )
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return f"`{name}` is a type of NumPy; the types of kernels are those of tl, as tl.float32"
     if callable(value):
         return f"`{name}`, {value!r}, cannot be called in a kernel"
     if hasattr(value, "__array_interface__") or hasattr(value, "data_ptr"):

@@ -15,6 +15,7 @@ from tile.frontend.state import Lowering, Specialisation
 from tile.frontend.values import (
     Runtime,
     describe,
+    ir_name,
     key_of,
     leaves,
     name_leaves,
@@ -52,7 +53,7 @@ def compile_function(
     arguments = kernel_arguments(function, arg_types, constexprs)
     session = ModuleSession()
     try:
-        ir, _ = session.compile(function, function.name, arguments, kernel=True)
+        ir, _ = session.compile(function, ir_name(function.name), arguments, kernel=True)
     except RecursionError as error:
         raise CompilationError(
             f"`{function.name}` is nested too deeply to be compiled; split it into functions",
@@ -136,7 +137,7 @@ class ModuleSession:
     def compile_called(
         self, function: DeviceFunction, arguments: Mapping[str, object]
     ) -> Specialisation:
-        name = self.free_name(f"{function.name}__{mangle(arguments)}")
+        name = self.free_name(f"{ir_name(function.name)}__{mangle(arguments)}")
         ir, result = self.compile(function, name, arguments, kernel=False)
         if ir.body.first is ir.body.last and not ir.result_types:
             del self.module.functions[name]  # it does nothing when the kernel runs

@@ -210,7 +210,7 @@ def sequence(low: Lowering, node: ast.Tuple | ast.List) -> object:
 
 
 def text(low: Lowering, node: ast.JoinedStr) -> object:
-    """An f-string, for messages: its values must be known, or else their types are shown."""
+    """An f-string, for messages, of values that are known now."""
     parts = []
     for part in node.values:
         if isinstance(part, ast.FormattedValue):
@@ -223,6 +223,12 @@ def text(low: Lowering, node: ast.JoinedStr) -> object:
 def formatted(low: Lowering, node: ast.FormattedValue) -> str:
     """One `{value!r:format}` of an f-string."""
     value = low.expression(node.value)
+    if leaves(value):
+        low.fail(
+            node.value,
+            f"an f-string is made while the kernel is compiled, and this is {describe(value)}, "
+            f"known only when it runs; pass it to tl.device_print as an argument",
+        )
     shown = CONVERSIONS[node.conversion](value) if node.conversion in CONVERSIONS else value
     form = "" if node.format_spec is None else str(low.expression(node.format_spec))
     try:

@@ -51,7 +51,7 @@ def counted(low: Lowering, node: ast.For, target: ast.Name, bounds: Bounds) -> N
     """Compile a `for` over integers."""
     loc = low.at(node.iter)
     names = LoopNames(low, node)
-    body = Block([bounds.lower.type], [target.id])
+    body = Block([bounds.lower.type])
     index = body.args[0]
 
     def turn() -> None:

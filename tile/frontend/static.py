@@ -82,6 +82,6 @@ STATIC_BUILTINS: dict[Any, Callable[..., object]] = {
     builtins.str: str,
     builtins.sum: _known(sum),
     builtins.tuple: lambda values=(): tuple(values),
-    builtins.zip: lambda *values: tuple(zip(*values, strict=False)),
+    builtins.zip: lambda *values, strict=False: tuple(zip(*values, strict=strict)),
     pointer_type: _known(pointer_type),
 }

@@ -79,10 +79,15 @@ def name_leaves(value: object, name: str) -> None:
     """Let IR values that have no name yet be called after the Python variable."""
     if isinstance(value, Tensor):
         if not value.value.name:
-            value.value.name = name
+            value.value.name = ir_name(name)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             name_leaves(item, f"{name}.{index}")
+
+
+def ir_name(name: str) -> str:
+    """A Python name as the IR spells it, where names begin with an ASCII letter or underscore."""
+    return name if name[0].isascii() else f"_{name}"
 
 
 def key_of(value: object) -> Hashable:

@@ -1,0 +1,57 @@
+"""Running IR on the backend under test, and judging what it left in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tile.backends import registry
+from tile.backends.base import Options, Target
+from tile.ir import numerics
+from tile.ir.core import Module
+from tile.ir.parser import parse_module
+from tile.ir.verifier import verify
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A backend by name, as `--backend` gives it: `interp`, later `nvptx:sm_90a`."""
+
+    target: str
+
+    def run(
+        self, module: Module | str, grid: tuple[int, int, int], arguments: Sequence[Any]
+    ) -> None:
+        """Compile a module (or its text) and launch it; arrays are written in place."""
+        if isinstance(module, str):
+            module = parse_module(module)
+        verify(module)
+        target = Target.parse(self.target)
+        backend = registry.get(target.backend)
+        artifact = backend.compile(module, target, Options())
+        backend.load(artifact).launch(grid, arguments)
+
+
+def assert_close(actual: Array, expected: Array, ulp: float, what: str) -> None:
+    """Equal bits for `ulp` 0 (a NaN is a NaN), else at most so many units in the last place apart."""
+    assert actual.dtype == expected.dtype
+    floats = actual.dtype.kind not in "iub"
+    if ulp and floats:
+        distance = numerics.ulp_distance(actual, expected)
+        wrong = distance > ulp
+    else:
+        bits = f"u{actual.itemsize}"
+        wrong = actual.view(bits) != expected.view(bits)
+        if floats:
+            wrong &= ~((actual != actual) & (expected != expected))
+    if wrong.any():
+        index = int(wrong.argmax())
+        raise AssertionError(
+            f"{what}: {int(wrong.sum())} of {wrong.size} elements differ, the first at {index}: "
+            f"{actual.flat[index]!r} instead of {expected.flat[index]!r}"
+        )

@@ -1,0 +1,315 @@
+"""Combining regions of many kinds, and what moves elements about by their values.
+
+Every case has one right answer, whatever the order in which a backend combines: sums are of small
+integers, and functions for reductions are associative and commutative to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conformance.kernels import around
+from tests.conformance.running import Device, assert_close
+from tests.conformance.values import placeholder, random_array
+from tests.evaluate import region
+from tile.ir import numerics
+from tile.ir.builder import Builder
+from tile.ir.core import Block, Value
+from tile.ir.opdef import OpDef, Symbol
+from tile.ir.ops import arith, combine, control, index, shape
+from tile.ir.ops.arith import Predicate
+from tile.ir.parser import parse_module
+from tile.ir.types import (
+    ALL,
+    FLOATS,
+    I1,
+    I32,
+    I64,
+    INTEGERS,
+    U32,
+    Scalar,
+    Tile,
+    Type,
+)
+
+PROGRAMS = 3
+SHAPES = ((32,), (1,), (4, 8), (8, 1, 4))
+NUMBERS = (*INTEGERS, *FLOATS)
+Fill = Callable[[Builder, list[Value], list[Value]], Sequence[Value]]
+
+
+def apply(
+    device: Device,
+    defn: OpDef,
+    types: Sequence[Type],
+    arrays: Sequence[Any],
+    attributes: dict[str, Any],
+    blocks: Sequence[Block] = (),
+    functions: str = "",
+) -> tuple[list[Any], list[Type]]:
+    """What every program stores of an operation's results, an array of all programs to a result."""
+    module, results = around(defn, types, attributes, masked=False, regions=lambda: blocks)
+    if functions:
+        for function in parse_module(functions):
+            module.add(function)
+    outputs = [placeholder(ty.element, PROGRAMS * math.prod(ty.shape)) for ty in results]
+    device.run(module, (PROGRAMS, 1, 1), [*arrays, *outputs, np.int32(0)])
+    return outputs, results
+
+
+def check(
+    device: Device,
+    defn: OpDef,
+    types: Sequence[Type],
+    arrays: Sequence[Any],
+    attributes: dict[str, Any],
+    fill: Fill | None = None,
+) -> None:
+    """Hold the backend against the operation's meaning, one program at a time."""
+    blocks = () if fill is None else [group(types, fill)]
+    regions = {name: partial(region, b) for name, b in zip(defn.regions, blocks, strict=True)}
+    outputs, results = apply(device, defn, types, arrays, attributes, blocks)
+    complete = defn.complete(attributes)
+    complete.pop("result", None)
+    assert defn.meaning is not None
+    for program in range(PROGRAMS):
+        pairs = zip(arrays, types, strict=True)
+        own = [a.reshape(PROGRAMS, *ty.shape)[program : program + 1] for a, ty in pairs]
+        with numerics.quiet():
+            found = defn.meaning(*own, **complete, **regions)
+        values = found if isinstance(found, tuple) else (found,)
+        for output, value, ty in zip(outputs, values, results, strict=True):
+            actual = output.reshape(PROGRAMS, *ty.shape)[program]
+            wanted = np.broadcast_to(value, (1, *ty.shape))[0]
+            what = f"{defn.name} {attributes} of {', '.join(map(str, types))}"
+            assert_close(actual.ravel(), np.ascontiguousarray(wanted).ravel(), 0, what)
+
+
+def group(types: Sequence[Type], fill: Fill) -> Block:
+    """A region for tiles of these types."""
+    elements = [ty.element for ty in types]
+    block = Block([*elements, *elements])
+    with_end = Builder(block)
+    first, second = block.args[: len(types)], block.args[len(types) :]
+    with_end.op(control.yield_, *fill(with_end, first, second))
+    return block
+
+
+def axes(dims: tuple[int, ...]) -> Iterator[int]:
+    yield from range(-len(dims), 0)
+
+
+def small(element: Scalar, count: int, seed: int = 0) -> Any:
+    """Numbers of which sums and products of a few are exact in every type."""
+    values = np.random.default_rng(seed).integers(0, 4, count)
+    return values.astype(numerics.numpy_dtype(element))
+
+
+# -- functions
+
+
+def add(build: Builder, first: list[Value], second: list[Value]) -> list[Value]:
+    return [build(arith.add, a, b) for a, b in zip(first, second, strict=True)]
+
+
+def first_greatest(build: Builder, first: list[Value], second: list[Value]) -> list[Value]:
+    """The greater number with its index, of equal ones the lower index."""
+    (a, i), (b, j) = first, second
+    more = build(arith.cmp, a, b, predicate=Predicate.GT)
+    same = build(arith.cmp, a, b, predicate=Predicate.EQ)
+    lower = build(arith.cmp, i, j, predicate=Predicate.LT)
+    keep = build(arith.or_, more, build(arith.and_, same, lower))
+    return [build(arith.select, keep, a, b), build(arith.select, keep, i, j)]
+
+
+def first_greatest_by_branches(
+    build: Builder, first: list[Value], second: list[Value]
+) -> list[Value]:
+    """The same with an `if` inside an `if`."""
+    (a, i), (b, j) = first, second
+    same = build(arith.cmp, a, b, predicate=Predicate.EQ)
+    ties, others = Block(), Block()
+    with build.into(ties):
+        lower = build(arith.cmp, i, j, predicate=Predicate.LT)
+        build.op(control.yield_, *branch(build, lower, first, second))
+    with build.into(others):
+        more = build(arith.cmp, a, b, predicate=Predicate.GT)
+        build.op(control.yield_, *branch(build, more, first, second))
+    return build.op(control.if_, same, regions=[ties, others]).results
+
+
+def branch(
+    build: Builder, condition: Value, then: Sequence[Value], orelse: Sequence[Value]
+) -> list[Value]:
+    blocks = []
+    for values in (then, orelse):
+        block = Block()
+        with build.into(block):
+            build.op(control.yield_, *values)
+        blocks.append(block)
+    return build.op(control.if_, condition, regions=blocks).results
+
+
+def recurrence(build: Builder, first: list[Value], second: list[Value]) -> list[Value]:
+    """Functions x -> m * x + c, one after the other: not commutative."""
+    (m, c), (n, d) = first, second
+    return [build(arith.mul, m, n), build(arith.add, build(arith.mul, c, n), d)]
+
+
+def segmented(build: Builder, first: list[Value], second: list[Value]) -> list[Value]:
+    """Sums that begin anew where a flag is set: not commutative."""
+    (x, f), (y, g) = first, second
+    total = build(arith.select, g, y, build(arith.add, x, y))
+    return [total, build(arith.or_, f, g)]
+
+
+def either_end(which: int) -> Fill:
+    return lambda build, first, second: (first, second)[which]
+
+
+def constant(build: Builder, first: list[Value], second: list[Value]) -> list[Value]:
+    return [build.constant(1, value.type) for value in first]
+
+
+# -- cases
+
+
+@pytest.mark.parametrize("dims", SHAPES, ids=str)
+@pytest.mark.parametrize("element", NUMBERS, ids=str)
+def test_sums(device: Device, element: Scalar, dims: tuple[int, ...]) -> None:
+    types = [Tile(dims, element)]
+    arrays = [small(element, PROGRAMS * math.prod(dims))]
+    for axis in axes(dims):
+        check(device, combine.reduce_by, types, arrays, {"axis": axis}, add)
+        for reverse in (False, True):
+            attributes = {"axis": axis, "reverse": reverse}
+            check(device, combine.scan_by, types, arrays, attributes, add)
+
+
+@pytest.mark.parametrize("fill", [first_greatest, first_greatest_by_branches])
+@pytest.mark.parametrize("element", NUMBERS, ids=str)
+def test_two_tiles_that_decide_together(device: Device, element: Scalar, fill: Fill) -> None:
+    for dims in SHAPES:
+        count = PROGRAMS * math.prod(dims)
+        types = [Tile(dims, element), Tile(dims, I32)]
+        arrays = [small(element, count, 1), np.arange(count, dtype=np.int32)[::-1].copy()]
+        for axis in axes(dims):
+            check(device, combine.reduce_by, types, arrays, {"axis": axis}, fill)
+            check(device, combine.scan_by, types, arrays, {"axis": axis}, fill)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dims", SHAPES, ids=str)
+def test_scans_keep_the_order(device: Device, dims: tuple[int, ...], reverse: bool) -> None:
+    rng = np.random.default_rng(2)
+    count = PROGRAMS * math.prod(dims)
+    for axis in axes(dims):
+        attributes = {"axis": axis, "reverse": reverse}
+        for element in (I32, U32, I64):
+            arrays = [random_array(rng, element, count), random_array(rng, element, count)]
+            types: list[Type] = [Tile(dims, element)] * 2
+            check(device, combine.scan_by, types, arrays, attributes, recurrence)
+        for element in FLOATS:
+            types = [Tile(dims, element), Tile(dims, I1)]
+            arrays = [small(element, count), rng.random(count) < 0.3]
+            check(device, combine.scan_by, types, arrays, attributes, segmented)
+        for which in (0, 1):
+            end = either_end(which)
+            check(device, combine.scan_by, types, arrays, attributes, end)
+        check(device, combine.scan_by, types[:1], arrays[:1], attributes, constant)
+
+
+FUNCTIONS = """
+func @outer(%a: i32, %b: i32) -> (i32) {
+  %c = call %a, %b {callee = @inner} : i32
+  %t = cmp %c, %a {predicate = lt} : i1
+  %r = if %t : i32 {
+    yield %a
+  } else {
+    yield %c
+  }
+  return %r
+}
+func noinline @inner(%a: i32, %b: i32) -> (i32) {
+  %c = max %a, %b : i32
+  return %c
+}
+"""
+
+
+def test_regions_that_call_functions(device: Device) -> None:
+    types = [Tile((4, 8), I32)]
+    x = random_array(np.random.default_rng(3), I32, PROGRAMS * 32)
+
+    def fill(build: Builder, first: list[Value], second: list[Value]) -> list[Value]:
+        callee = {"callee": Symbol("outer"), "results": (I32,)}
+        return build.op(control.call, *first, *second, **callee).results
+
+    outputs, _ = apply(
+        device, combine.reduce_by, types, [x], {"axis": -1}, [group(types, fill)], FUNCTIONS
+    )
+    np.testing.assert_array_equal(outputs[0], x.reshape(-1, 8).max(1))
+
+
+@pytest.mark.parametrize("element", ALL, ids=str)
+def test_moves(device: Device, element: Scalar) -> None:
+    rng = np.random.default_rng(4)
+    for dims in ((), (16,), (4, 8), (2, 4, 2)):
+        count = PROGRAMS * math.prod(dims)
+        x, y = (random_array(rng, element, count) for _ in range(2))
+        ty: Type = Tile(dims, element) if dims else element
+        check(device, shape.join, [ty, ty], [x, y], {})
+        both = random_array(rng, element, 2 * count)
+        check(device, shape.split, [Tile((*dims, 2), element)], [both], {})
+        for axis in axes(dims):
+            check(device, shape.flip, [ty], [x], {"axis": axis})
+
+
+@pytest.mark.parametrize("kind", [I32, I64], ids=str)
+@pytest.mark.parametrize("element", ALL, ids=str)
+def test_gather(device: Device, element: Scalar, kind: Scalar) -> None:
+    rng = np.random.default_rng(5)
+    for dims in ((16,), (4, 8), (2, 4, 4)):
+        x = random_array(rng, element, PROGRAMS * math.prod(dims))
+        for axis in axes(dims):
+            for extent in (1, dims[axis], 32):
+                wanted = list(dims)
+                wanted[axis] = extent
+                places = rng.integers(0, dims[axis], PROGRAMS * math.prod(wanted))
+                types = [Tile(dims, element), Tile(tuple(wanted), kind)]
+                arrays = [x, places.astype(numerics.numpy_dtype(kind))]
+                check(device, index.gather, types, arrays, {"axis": axis})
+
+
+@pytest.mark.parametrize("element", INTEGERS, ids=str)
+def test_histogram(device: Device, element: Scalar) -> None:
+    """Numbers outside the bins, the ends of the type among them, count nowhere."""
+    rng = np.random.default_rng(6)
+    for extent, bins in ((1, 1), (16, 4), (128, 16), (16, 128)):
+        x = random_array(rng, element, PROGRAMS * extent)
+        mask = rng.random(PROGRAMS * extent) < 0.6
+        types = [Tile((extent,), element), Tile((extent,), I1)]
+        check(device, index.histogram, types, [x, mask], {"bins": bins})
+        check(device, index.histogram, types[:1], [x], {"bins": bins})
+
+
+@pytest.mark.parametrize("element", index.SORTED, ids=str)
+def test_sort(device: Device, element: Scalar) -> None:
+    """NaNs are above all numbers; zeros have one sign, since their order is not promised."""
+    rng = np.random.default_rng(7)
+    for dims in SHAPES:
+        x = random_array(rng, element, PROGRAMS * math.prod(dims))
+        if element.is_floating():
+            x[x == 0] = 0
+        for axis in axes(dims):
+            counts = {None, 1, dims[axis], max(1, dims[axis] // 4)}
+            for descending in (False, True):
+                for count in counts:
+                    attributes = {"axis": axis, "descending": descending, "count": count}
+                    check(device, index.sort, [Tile(dims, element)], [x], attributes)

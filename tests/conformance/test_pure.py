@@ -1,0 +1,359 @@
+"""Every pure operation of the table: its dtypes, ranks 0 to 3, masked and not, in several programs.
+
+The reference is the operation's meaning on one program's arrays at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conformance.kernels import MakeRegions, around
+from tests.conformance.running import Device, assert_close
+from tests.conformance.values import placeholder, random_array
+from tile.ir import numerics
+from tile.ir.builder import Builder
+from tile.ir.core import Block
+from tile.ir.opdef import OPS, OpDef
+from tile.ir.ops import arith, control
+from tile.ir.ops.arith import Predicate
+from tile.ir.ops.linalg import ACCUMULATORS, Precision
+from tile.ir.ops.reduce import ArgKind, ReduceKind
+from tile.ir.types import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    FP8,
+    I1,
+    I8,
+    I32,
+    I64,
+    U8,
+    U32,
+    Scalar,
+    Tile,
+    Type,
+    with_element,
+    with_shape,
+)
+
+PROGRAMS = 3
+SHAPES: tuple[tuple[int, ...], ...] = ((), (16,), (4, 8), (2, 4, 4))
+SAMPLE = (I1, I8, U32, I64, F16, BF16, F32, F64)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operation on operands of some types."""
+
+    defn: OpDef
+    operands: tuple[Type | None, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    regions: MakeRegions = tuple
+    ulp: float | None = None
+    special: bool = True
+
+    def __str__(self) -> str:
+        shown = ",".join(f"{k}={v}" for k, v in self.attributes.items())
+        return f"{self.defn.name}-{'-'.join(map(str, self.operands))}-{shown}"
+
+
+def elementwise(defn: OpDef) -> Iterator[Case]:
+    """All element types in all ranks."""
+    for element, shape in itertools.product(defn.accepts, SHAPES):
+        ty = with_shape(shape, element)
+        yield Case(defn, (ty,) * len(defn.operands))
+
+
+def select(defn: OpDef) -> Iterator[Case]:
+    for element, shape in itertools.product(defn.accepts, SHAPES):
+        yield Case(defn, (with_shape(shape, I1), *[with_shape(shape, element)] * 2))
+
+
+def compare(defn: OpDef) -> Iterator[Case]:
+    for case, predicate in itertools.product(elementwise(defn), Predicate):
+        yield Case(defn, case.operands, {"predicate": predicate})
+
+
+def extremum(defn: OpDef) -> Iterator[Case]:
+    for case, propagate in itertools.product(elementwise(defn), (False, True)):
+        yield Case(defn, case.operands, {"propagate_nan": propagate})
+
+
+def cast(defn: OpDef) -> Iterator[Case]:
+    for source, to in itertools.product(defn.accepts, defn.accepts):
+        shape = SHAPES[(source.bits + to.bits) % len(SHAPES)]
+        yield Case(defn, (with_shape(shape, source),), {"to": to})
+        if source.is_floating() and to.is_standard_floating() and to.bits < source.bits:
+            rounding = arith.Rounding.RTZ
+            yield Case(defn, (with_shape(shape, source),), {"to": to, "rounding": rounding})
+
+
+def bitcast(defn: OpDef) -> Iterator[Case]:
+    for source, to in itertools.product(defn.accepts, defn.accepts):
+        if source.bits == to.bits:
+            yield Case(defn, (Tile((16,), source),), {"to": to})
+
+
+def with_attributes(
+    defn: OpDef, shape: tuple[int, ...], choices: Sequence[dict[str, Any]], operands: int = 1
+) -> Iterator[Case]:
+    for element, attributes in itertools.product(SAMPLE, choices):
+        yield Case(defn, (with_shape(shape, element),) * operands, attributes)
+
+
+def reductions(defn: OpDef) -> Iterator[Case]:
+    for kind, element, shape in itertools.product(ReduceKind, SAMPLE, SHAPES[1:]):
+        allowed = element.is_int() if kind.bitwise else not element.is_bool()
+        if not allowed:
+            continue
+        exact = element.is_int() or kind not in (ReduceKind.SUM, ReduceKind.PROD)
+        for axis in range(-len(shape), 0):
+            attributes: dict[str, Any] = {"axis": axis, "kind": kind}
+            ulp = 0 if exact else 64
+            yield Case(defn, (Tile(shape, element),), attributes, ulp=ulp, special=exact)
+    if "propagate_nan" in defn.attributes:
+        for kind in (ReduceKind.MAX, ReduceKind.MIN):
+            attributes = {"axis": -1, "kind": kind, "propagate_nan": True}
+            yield Case(defn, (Tile((4, 8), F32),), attributes)
+    else:
+        for kind in (ReduceKind.SUM, ReduceKind.MAX):
+            attributes = {"axis": -2, "kind": kind, "reverse": True}
+            yield Case(defn, (Tile((4, 8), I32),), attributes)
+
+
+def arg_reductions(defn: OpDef) -> Iterator[Case]:
+    for kind, element, shape in itertools.product(ArgKind, SAMPLE[1:], SHAPES[1:]):
+        for axis in range(-len(shape), 0):
+            yield Case(defn, (Tile(shape, element),), {"axis": axis, "kind": kind})
+
+
+def dots(defn: OpDef) -> Iterator[Case]:
+    for element, accumulators in ACCUMULATORS.items():
+        for accumulator, (batch, m, k, n) in itertools.product(
+            accumulators, (((), 16, 32, 16), ((), 1, 4, 2), ((2,), 8, 16, 4))
+        ):
+            a, b = Tile((*batch, m, k), element), Tile((*batch, k, n), element)
+            yield Case(defn, (a, b, Tile((*batch, m, n), accumulator)), ulp=math.inf, special=False)
+    for precision in Precision:
+        operands = (Tile((16, 32), F32), Tile((32, 16), F32), Tile((16, 16), F32))
+        attributes = {"input_precision": precision}
+        yield Case(defn, operands, attributes, ulp=math.inf, special=False)
+
+
+def combining(element: Scalar) -> Sequence[Block]:
+    """A region that keeps the greater of two numbers."""
+    block = Block([element, element], ["a", "b"])
+    build = Builder(block)
+    build.op(control.yield_, build(arith.max_, *block.args))
+    return [block]
+
+
+def combines(defn: OpDef) -> Iterator[Case]:
+    extra: tuple[dict[str, Any], ...] = ({},)
+    if "reverse" in defn.attributes:
+        extra = ({"reverse": False}, {"reverse": True})
+    for element, shape, more in itertools.product((I32, F32, F64), SHAPES[1:], extra):
+        for axis in range(-len(shape), 0):
+            regions = lambda element=element: combining(element)  # noqa: E731
+            yield Case(
+                defn, (Tile(shape, element),), {"axis": axis, **more}, regions, special=False
+            )
+
+
+def gathers(defn: OpDef) -> Iterator[Case]:
+    for element in SAMPLE:
+        for axis in (-1, -2):
+            yield Case(defn, (Tile((4, 8), element), Tile((4, 8), I32)), {"axis": axis})
+
+
+def sorts(defn: OpDef) -> Iterator[Case]:
+    for element, descending, count in itertools.product(SAMPLE[1:], (False, True), (8, 2)):
+        attributes = {"axis": -1, "descending": descending, "count": count}
+        yield Case(defn, (Tile((4, 8), element),), attributes)
+
+
+# How the cases of an operation are made; an elementwise one that is not named is `elementwise`.
+MAKERS: dict[str, Any] = {
+    "select": select,
+    "cmp": compare,
+    "min": extremum,
+    "max": extremum,
+    "cast": cast,
+    "bitcast": bitcast,
+    "hint": lambda d: with_attributes(d, (4, 8), [{"constant": (1, 1)}]),
+    "splat": lambda d: with_attributes(d, (), [{"shape": (8,)}, {"shape": (2, 4, 8)}]),
+    "broadcast": lambda d: with_attributes(d, (4, 1, 8), [{"shape": (4, 2, 8)}]),
+    "expand_dims": lambda d: with_attributes(d, (4, 8), [{"axis": a} for a in (-1, -2, -3)]),
+    "reshape": lambda d: with_attributes(d, (4, 8), [{"shape": (32,)}, {"shape": (2, 2, 8)}]),
+    "trans": lambda d: with_attributes(
+        d, (2, 4, 8), [{"order": o} for o in itertools.permutations(range(3))]
+    ),
+    "flip": lambda d: with_attributes(d, (4, 8), [{"axis": -1}, {"axis": -2}]),
+    "join": lambda d: with_attributes(d, (4, 8), [{}], operands=2),
+    "split": lambda d: with_attributes(d, (4, 8, 2), [{}]),
+    "reduce": reductions,
+    "scan": reductions,
+    "arg_reduce": arg_reductions,
+    "reduce_by": combines,
+    "scan_by": combines,
+    "gather": gathers,
+    "histogram": lambda d: iter(
+        [Case(d, (Tile((64,), I32), mask), {"bins": 16}) for mask in (None, Tile((64,), I1))]
+    ),
+    "sort": sorts,
+    "dot": dots,
+}
+# Operations without operands, and those whose cases are written by hand elsewhere.
+CONSTANTS = {"const", "poison", "arange"}
+BY_HAND = {"addptr"}
+
+
+def all_cases() -> Iterator[Case]:
+    for defn in OPS:
+        maker = MAKERS.get(defn.name, elementwise if defn.elementwise else None)
+        if maker is not None:
+            yield from maker(defn)
+
+
+def inputs(case: Case, seed: str) -> list[np.ndarray[Any, Any]]:
+    """Random operands for all programs; indices and divisors are such as the language defines."""
+    rng = np.random.default_rng(zlib.crc32(seed.encode()))
+    arrays = []
+    for position, ty in enumerate(t for t in case.operands if t is not None):
+        count = PROGRAMS * math.prod(ty.shape)
+        element = ty.element
+        assert isinstance(element, Scalar)
+        divides = case.defn.name in ("div", "rem") and position == 1
+        domain = (-4.0, 4.0) if case.defn.name == "dot" else case.defn.domain
+        array = random_array(rng, element, count, domain, special=case.special, nonzero=divides)
+        if case.defn.name in ("shl", "shr") and position == 1:
+            array = (array.astype(np.int64) % element.bits).astype(array.dtype)
+        if case.defn.name == "gather" and position == 1:
+            extent = case.operands[0].shape[case.attributes["axis"]]  # type: ignore[union-attr]
+            array = (array.astype(np.int64) % extent).astype(array.dtype)
+        if case.defn.name == "histogram" and position == 0:
+            array = (array % 16).astype(array.dtype)
+        arrays.append(array)
+    return arrays
+
+
+def reference(case: Case, arrays: Sequence[Any], results: Sequence[Type]) -> list[Any]:
+    """The results of all programs, one program after the other."""
+    outputs: list[list[Any]] = [[] for _ in results]
+    attributes = case.defn.complete(case.attributes)
+    types = [ty for ty in case.operands if ty is not None]
+    extra = {region: lambda *xs: (numerics.maximum(*xs),) for region in case.defn.regions}
+    for program in range(PROGRAMS):
+        blocks = [
+            array.reshape(PROGRAMS, *ty.shape)[program : program + 1]
+            for array, ty in zip(arrays, types, strict=True)
+        ]
+        if len(blocks) < len(case.operands) and case.operands[-1] is None:
+            blocks.append(None)
+        assert case.defn.meaning is not None
+        values = case.defn.meaning(*blocks, **attributes, **extra)
+        for output, value, ty in zip(
+            outputs, values if isinstance(values, tuple) else (values,), results, strict=True
+        ):
+            output.append(np.broadcast_to(value, (1, *ty.shape)))
+    return [np.concatenate(output).ravel() for output in outputs]
+
+
+def grouped() -> dict[str, list[Case]]:
+    groups: dict[str, list[Case]] = {}
+    for case in all_cases():
+        groups.setdefault(case.defn.name, []).append(case)
+    return groups
+
+
+CASES = grouped()
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["full", "masked"])
+@pytest.mark.parametrize("name", CASES)
+def test_pure(device: Device, name: str, masked: bool) -> None:
+    for case in CASES[name]:
+        check(device, case, masked)
+
+
+def check(device: Device, case: Case, masked: bool) -> None:
+    arrays = inputs(case, str(case))
+    module, results = around(
+        case.defn, case.operands, case.attributes, masked=masked, regions=case.regions
+    )
+    limit = 21 if masked else 0  # elements of each array that are loaded and stored
+    outputs = [placeholder(ty.element, PROGRAMS * math.prod(ty.shape)) for ty in results]
+    loaded = arrays
+    if masked:
+        loaded = [np.where(np.arange(len(a)) < limit, a, np.zeros(1, a.dtype)) for a in arrays]
+    with numerics.quiet():
+        expected = reference(case, loaded, results)
+    before = [output.copy() for output in outputs]
+    with numerics.quiet():
+        device.run(module, (PROGRAMS, 1, 1), [*arrays, *outputs, np.int32(limit)])
+    for output, wanted, untouched in zip(outputs, expected, before, strict=True):
+        if masked:
+            wanted = np.where(np.arange(len(wanted)) < limit, wanted, untouched)
+        if case.ulp == math.inf:
+            with numerics.quiet():
+                assert_dot(output, wanted, case, loaded)
+        else:
+            assert_close(output, wanted, case.defn.ulp if case.ulp is None else case.ulp, str(case))
+
+
+def assert_dot(output: Any, wanted: Any, case: Case, arrays: Sequence[Any]) -> None:
+    """A sum of k products may be off by k units in the last place of the sum of their magnitudes."""
+    a, b, _ = case.operands
+    assert a is not None
+    assert b is not None
+    k = a.shape[-1]
+    accumulator = case.operands[2].element  # type: ignore[union-attr]
+    if accumulator.is_int():
+        assert_close(output, wanted, 0, str(case))
+        return
+    digits = {16: 2.0**-10, 32: 2.0**-23, 64: 2.0**-52}[accumulator.bits]
+    magnitude = [np.abs(x.astype(np.float64)) for x in arrays]
+    left = magnitude[0].reshape(PROGRAMS, *a.shape)
+    right = magnitude[1].reshape(PROGRAMS, *b.shape)
+    bound = (left @ right).ravel() + magnitude[2]
+    difference = np.abs(output.astype(np.float64) - wanted.astype(np.float64))
+    assert (difference <= (k + 4) * digits * bound + 1e-30).all(), str(case)
+
+
+@pytest.mark.parametrize("element", [I1, I8, U8, I32, I64, F16, BF16, F32, F64, *FP8])
+def test_constants(device: Device, element: Scalar) -> None:
+    number: Any = True if element.is_bool() else 3 if element.is_int() else -1.5
+    tile = Tile((4, 8), element)
+    module, _ = around(OPS["const"], (), {"value": number, "result": tile}, masked=False)
+    output = placeholder(element, PROGRAMS * 32)
+    device.run(module, (PROGRAMS, 1, 1), [output, np.int32(0)])
+    assert_close(output, np.full(PROGRAMS * 32, number).astype(output.dtype), 0, str(element))
+
+
+def test_poison_may_be_anything(device: Device) -> None:
+    module, _ = around(
+        OPS["poison"], (), {"result": with_element(Tile((8,), I32), F32)}, masked=False
+    )
+    device.run(module, (PROGRAMS, 1, 1), [placeholder(F32, PROGRAMS * 8), np.int32(0)])
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 16), (-8, 8), (5, 6), (1000, 1128)])
+def test_arange(device: Device, start: int, end: int) -> None:
+    module, _ = around(OPS["arange"], (), {"start": start, "end": end}, masked=False)
+    output = placeholder(I32, PROGRAMS * (end - start))
+    device.run(module, (PROGRAMS, 1, 1), [output, np.int32(0)])
+    np.testing.assert_array_equal(output, np.tile(np.arange(start, end), PROGRAMS))
+
+
+def test_every_pure_operation_is_covered() -> None:
+    pure = {defn.name for defn in OPS if defn.meaning is not None}
+    assert pure - set(CASES) - CONSTANTS - BY_HAND == set()
