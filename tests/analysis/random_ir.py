@@ -141,6 +141,8 @@ class Maker:
     def move(self, values: Sequence[Value], depth: int) -> Made:
         x = self.random.choice(values)
         dims = x.type.shape
+        if self.random.random() < 0.15:
+            return self.paired(values, x)
         if not dims:
             return [self.build(shape.splat, x, shape=(self.random.choice(EXTENTS),))]
         if dims.count(1) and self.random.random() < 0.7:
@@ -155,6 +157,14 @@ class Maker:
         n = x.type.numel
         splits = [(n,), (n,), (2, n // 2), (n // 4, 4), (2, 1, n // 2), (2, n // 4, 2)]
         return [self.build(shape.reshape, x, shape=self.random.choice(splits))]
+
+    def paired(self, values: Sequence[Value], x: Value) -> Made:
+        """A pair along a new axis, the halves of one, or a tile read from its end."""
+        if x.type.shape[-1:] == (2,):
+            return self.build.op(shape.split, x).results
+        if x.type.rank and self.random.random() < 0.5:
+            return [self.build(shape.flip, x, axis=-1)]
+        return [self.build(shape.join, x, *self.like(values, [x]))]
 
     def compare(self, values: Sequence[Value], depth: int) -> Made:
         pair = self.pair(values)

@@ -278,7 +278,7 @@ def test_gather(device: Device, element: Scalar, kind: Scalar) -> None:
     for dims in ((16,), (4, 8), (2, 4, 4)):
         x = random_array(rng, element, PROGRAMS * math.prod(dims))
         for axis in axes(dims):
-            for extent in (1, dims[axis], 32):
+            for extent in (1, 32):
                 wanted = list(dims)
                 wanted[axis] = extent
                 places = rng.integers(0, dims[axis], PROGRAMS * math.prod(wanted))
@@ -308,8 +308,7 @@ def test_sort(device: Device, element: Scalar) -> None:
         if element.is_floating():
             x[x == 0] = 0
         for axis in axes(dims):
-            counts = {None, 1, dims[axis], max(1, dims[axis] // 4)}
-            for descending in (False, True):
-                for count in counts:
-                    attributes = {"axis": axis, "descending": descending, "count": count}
-                    check(device, index.sort, [Tile(dims, element)], [x], attributes)
+            few = max(1, dims[axis] // 4)
+            for descending, count in ((False, None), (True, None), (False, few), (True, few)):
+                attributes = {"axis": axis, "descending": descending, "count": count}
+                check(device, index.sort, [Tile(dims, element)], [x], attributes)

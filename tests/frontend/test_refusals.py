@@ -184,6 +184,24 @@ def test_names_without_a_value(kernel_of, body, over, message, offer):
     assert marked(error) == over
 
 
+LEFT_BEHIND = """\
+for k in tl.static_range(2):
+    if a > 2:
+        if k == a - 3:
+            continue
+        z = 2 * k
+    else:
+        z = 3 * k
+    tl.store(out, z)
+tl.store(out, z)"""
+
+
+def test_a_name_that_a_path_which_left_did_not_assign_is_gone_after_the_loop(kernel_of):
+    error = refusal(kernel_of(LEFT_BEHIND), INTS, I32, I32)
+    assert error.message.startswith("`z` may have no value here: it is assigned only on paths")
+    assert error.loc.line == 10
+
+
 CAPTURED = [
     (
         "PLAIN_NUMBER",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import linecache
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 import tile
@@ -62,38 +62,84 @@ def compiled(text: str, flag: bool) -> Module:
     return module
 
 
-def machine_log(module: Module, args: tuple[int, ...]) -> Log:
-    return ScalarMachine(module).run(0, *args)
-
-
-def check(text: str, run: Callable[[Module, tuple[int, ...]], Log]) -> None:
+def check(text: str, *, passes: bool = False) -> None:
+    """Hold a program to Python for all inputs, as the frontend made it or after the passes."""
     for flag in (True, False):
         module = compiled(text, flag)
+        if passes:
+            run_pipeline(module, TILE)
+            verify(module)
         for args in INPUTS:
-            assert run(module, args) == python_log(text, args, flag), (
+            log = ScalarMachine(module, strict=not passes).run(0, *args)
+            assert log == python_log(text, args, flag), (
                 f"differs for {args}, FLAG={flag}:\n{text}\n{print_module(module)}"
             )
 
 
-RUN = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+RUN = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+LOOPS = {
+    "for": ("", "for {i} in range(3):"),
+    "down": ("", "for {i} in range(c & 3, -1, -1):"),
+    "while": ("{i} = -1", "while {i} < 2:\n    {i} += 1"),
+    "forever": ("{i} = -1", "while True:\n    {i} += 1\n    if {i} > 2:\n        break"),
+    "static": ("", "for {i} in tl.static_range(3):"),
+}
+NESTED = """
+def kernel(out, a, b, c, FLAG: tl.constexpr):
+    total = 0
+    {before_i}
+    {outer}
+        tl.store(out + i, i)
+        if i == a:
+            {exit_outer}
+        {before_j}
+        {inner}
+            total += 1
+            if {test}:
+                total += 10
+                if FLAG:
+                    {exit_inner}
+                else:
+                    tl.store(out + 20, j)
+            elif j > b:
+                {exit_inner}
+            tl.store(out + 30 + j, total)
+        total += 100
+    tl.store(out + 99, total)
+"""
+
+
+@pytest.mark.parametrize("exits", [*itertools.product(("break", "continue", "return"), repeat=2)])
+@pytest.mark.parametrize("loops", [*itertools.product(LOOPS, repeat=2)], ids="-in-".join)
+def test_every_exit_from_every_nesting(loops: tuple[str, str], exits: tuple[str, str]) -> None:
+    inner, outer = (
+        [part.format(i=name) for part in LOOPS[kind]]
+        for kind, name in zip(loops, "ji", strict=True)
+    )
+    text = NESTED.format(
+        before_i=outer[0] or "pass",
+        before_j=inner[0] or "pass",
+        outer=outer[1].replace("\n", "\n    "),
+        inner=inner[1].replace("\n", "\n        "),
+        exit_inner=exits[0],
+        exit_outer=exits[1],
+        test="i + j == c & 3",
+    )
+    check(text)
 
 
 @RUN
 @given(programs())
 def test_random_programs_do_as_python_does(text: str) -> None:
-    check(text, machine_log)
+    check(text)
 
 
 @RUN
 @given(programs())
 def test_passes_keep_the_meaning_of_control_flow(text: str) -> None:
-    def run(module: Module, args: tuple[int, ...]) -> Log:
-        module = module.clone()
-        run_pipeline(module, TILE)
-        verify(module)
-        return ScalarMachine(module, strict=False).run(0, *args)
-
-    check(text, run)
+    check(text, passes=True)
 
 
 MAIN = """
@@ -132,4 +178,4 @@ def test_what_is_accepted_never_reads_a_name_without_a_value(text: str) -> None:
         assert "may have no value" in error.message or "has no value" in error.message
         assert error.loc is not None
         return
-    check(text, machine_log)
+    check(text)

@@ -80,6 +80,7 @@ ELEMENTS = 64  # of every array that is only read
 SLOTS = 4  # places that a program has to store tiles in, of `ELEMENTS` elements each
 WITNESSES = 6  # values stored in the end, so that little of what was computed goes unseen
 LARGEST = 16  # elements of a tile
+BUDGET = 150  # operations of a function, after which no more is made than is needed
 REGION = SLOTS * ELEMENTS + 16 * LARGEST  # elements of an array that one program owns
 GRIDS = ((1, 1, 1), (2, 1, 1), (5, 1, 1), (2, 2, 1), (1, 3, 1), (2, 1, 2), (3, 2, 1))
 SHARED = 16  # elements of an array that all programs update
@@ -149,6 +150,7 @@ class Writer:
         self.function = function
         self.callees = list(callees)
         self.build = Builder(function.body)
+        function.loc = Loc("kernel.py", 1, 0, 3)
         self.scopes = [Visible()]
         self.depth = 0
         self.lines = 0
@@ -222,8 +224,8 @@ class Writer:
         known = self.known(ty)
         if known and not self.chance(2):
             return known[-1 - self.draw(_below(len(known)))]
-        if depth <= 0:
-            return self.leaf(ty)
+        if depth <= 0 or self.lines > BUDGET:
+            return known[-1] if known else self.leaf(ty)
         makers = [m for applies, m in MAKERS if applies(self, ty)]
         made: Value = self.choose(makers)(self, ty, depth - 1)
         assert made.type == ty, f"made {made.type} instead of {ty}"
@@ -374,7 +376,7 @@ class Writer:
     def longer(self, ty: Type) -> tuple[Type, int]:
         """A type with one axis more, of at most 64 elements, and that axis."""
         axis = self.number(0, ty.rank)
-        extent = self.choose((1, 2, 4))
+        extent = self.choose((1, 2, 4) if math.prod(ty.shape) <= LARGEST else (1,))
         dims = (*ty.shape[:axis], extent, *ty.shape[axis:])
         return with_shape(dims, ty.element), axis - ty.rank - 1
 
@@ -622,13 +624,16 @@ class Writer:
     def ramps(self, ty: Type, steps: Sequence[int], start: Value | None) -> Value:
         """Offsets `start` + the sum of `steps[k]` * index k."""
         of = with_element(ty, I32)
-        total = self.at(start, of) if start is not None else self.constant(0, of)
+        total = self.at(start, of) if start is not None else None
         for axis, step in enumerate(steps):
+            if ty.shape[axis] == 1 and (total is not None or axis < ty.rank - 1):
+                continue
             line = self.emit(shape.arange, start=0, end=ty.shape[axis])
             if step != 1:
                 line = self.emit(arith.mul, line, self.constant(step, line.type))
-            total = self.emit(arith.add, total, self.along(line, ty.shape, axis))
-        return total
+            line = self.along(line, ty.shape, axis)
+            total = line if total is None else self.emit(arith.add, total, line)
+        return total if total is not None else self.constant(0, of)
 
     def along(self, line: Value, dims: Shape, axis: int) -> Value:
         """A tile of rank 1 along one axis of a shape."""
@@ -637,7 +642,7 @@ class Writer:
             value = self.emit(shape.expand_dims, value, axis=-1 - value.type.rank)
         for _ in range(len(dims) - axis - 1):
             value = self.emit(shape.expand_dims, value, axis=-1)
-        return self.emit(shape.broadcast, value, shape=dims)
+        return self.emit(shape.broadcast, value, shape=dims) if value.type.shape != dims else value
 
     def inside(self, offset: Value, room: int, depth: int) -> Value:
         ty = offset.type
@@ -666,7 +671,7 @@ class Writer:
     # -- statements
 
     def statements(self, count: int) -> None:
-        for _ in range(count):
+        for _ in range(count if self.lines < BUDGET else 0):
             self.choose(STATEMENTS if self.depth < 3 else SIMPLE_STATEMENTS)(self)
 
     def compute(self) -> None:
@@ -818,6 +823,7 @@ class Writer:
         kept = [v for values in self.scopes[-1].values.values() for v in values]
         owned = {element: base for base, element in self.scopes[0].own}
         kept = [v for v in kept if v.type.element in owned and v.op is not None]
+        kept = [v for v in kept if math.prod(v.type.shape) <= LARGEST]
         for slot in range(min(WITNESSES, len(kept))):
             value = kept.pop(self.draw(_below(len(kept))))
             element = value.type.element

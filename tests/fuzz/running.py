@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 
 from tests.fuzz.generate import Case
 from tests.fuzz.reference import evaluate
@@ -17,6 +18,11 @@ from tile.ir.core import Module
 from tile.ir.numerics import ulp_distance
 
 LOOSE_ULP = 64
+EXAMPLES = settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 
 def interpret(module: Module, case: Case, chunk_bytes: int | None = None) -> list[Any]:

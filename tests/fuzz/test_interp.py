@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.generate import Case, modules
-from tests.fuzz.running import assert_same, expected, interpret
-
-LARGE = settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+from tests.fuzz.running import EXAMPLES, assert_same, expected, interpret
+from tile.backends import registry
+from tile.backends.base import Options, Target
 
 
-@LARGE
+@EXAMPLES
 @given(case=modules())
 def test_raw_ir_means_what_it_says(case: Case) -> None:
     assert_same(case, interpret(case.module, case), expected(case))
 
 
-@LARGE
+@EXAMPLES
+@given(case=modules())
+def test_compiled_kernels_mean_what_they_say(case: Case) -> None:
+    wanted = expected(case)
+    backend = registry.get("interp")
+    arguments = case.arguments()
+    artifact = backend.compile(case.module, Target("interp"), Options())
+    backend.load(artifact).launch(case.grid, arguments)
+    assert_same(case, arguments, wanted)
+    changed = {
+        name
+        for name, before, after in zip(case.names, case.inputs, arguments, strict=True)
+        if getattr(before, "shape", ()) and before.tobytes() != after.tobytes()
+    }
+    assert changed <= artifact.written
+
+
+@EXAMPLES
 @given(case=modules(), chunk=st.sampled_from([1, 256, 2048]))
 def test_any_chunk_size_gives_the_same(case: Case, chunk: int) -> None:
     assert_same(case, interpret(case.module, case, chunk), interpret(case.module, case))

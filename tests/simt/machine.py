@@ -30,25 +30,21 @@ def convert(plan: Conversion, src: LinearLayout, registers: int) -> Any:
 
 
 def shuffle(plan: Shuffle, values: Any, result: Any) -> None:
-    """Round by round and lane by lane; a lane that is sent one word has one word to send."""
+    """Round by round: each lane sends one word, and reads the word that one lane sends."""
     _, lanes, warps = values.shape
+    lane, warp = np.arange(lanes)[:, None], np.arange(warps)
+    send, source, receive, turn = (
+        next(iter(layout.table().values()))
+        for layout in (plan.send, plan.source, plan.receive, plan.turn)
+    )
     for step in plan.rounds:
-        for warp in range(warps):
-            words = []
-            for lane in range(lanes):
-                (register,) = plan.send.apply(lane=lane, warp=warp).values()
-                sent = [register ^ step.send ^ pair[0] for pair in plan.packed]
-                words.append([values[register, lane, warp] for register in sent])
-            for lane in range(lanes):
-                (turn,) = plan.turn.apply(lane=lane, warp=warp).values()
-                if turn != step.turn:
-                    continue
-                (source,) = plan.source.apply(lane=lane, warp=warp).values()
-                (register,) = plan.receive.apply(lane=lane, warp=warp).values()
-                for value, pair in zip(words[source ^ step.source], plan.packed, strict=True):
-                    filled = register ^ step.receive ^ pair[1]
-                    assert result[filled, lane, warp] == UNSET, "a register is filled twice"
-                    result[filled, lane, warp] = value
+        chosen = turn == step.turn
+        for sent, filled in plan.packed:
+            word = values[send ^ step.send ^ sent, lane, warp]
+            got = word[source ^ step.source, warp]
+            into = (receive ^ step.receive ^ filled, lane, warp)
+            assert np.all(result[into][chosen] == UNSET), "a register is filled twice"
+            result[into] = np.where(chosen, got, result[into])
     for register, of in plan.copies:
         assert np.all(result[register] == UNSET)
         result[register] = result[of]

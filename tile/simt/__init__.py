@@ -1,1 +1,10 @@
-"""What is true of any SIMT machine: which register, lane and warp holds which element of a tile."""
+"""What is true of any SIMT machine: registers of lanes, lanes of warps, warps of a block.
+
+layout             the algebra of layouts, with a tutorial; on dims and f2, its arithmetic
+layout_text        its text
+blocked, fragments, swizzle    the layouts of programs, matrix instructions and shared memory
+axes               reductions, transposes and reshapes of tiles, and the width of vectors
+conversion         from one layout to another: by shuffle or shared_conversion, if not by renaming
+shared_access, banks    the instructions to and from shared memory, and what they cost
+draw               pictures
+"""

@@ -3,7 +3,8 @@
 Words lie in the banks in turn, and one *wavefront* reads or writes one word of every bank, for any
 number of lanes. Lanes go together up to as many as can fill a wavefront: of 32 banks of 4 bytes,
 that is 32 lanes with up to 4 bytes each, 16 with 8 or 8 with 16. Two different words of a bank need
-two wavefronts: a bank conflict.
+two wavefronts: a bank conflict. A machine may do better on loads, where it finds lanes that fit
+together across these groups; never worse.
 
     >>> rows = np.arange(32)                              # each lane a word of one row
     >>> wavefronts(np.stack([rows, rows * 32]), element_bits=32, vector=1)

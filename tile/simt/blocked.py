@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.simt.dims import LANE, REGISTER, WARP, axis_name, named, require
+from tile.simt.dims import LANE, REGISTER, WARP, named, places, require
 from tile.simt.layout import LinearLayout, identity1d
 
 
@@ -59,10 +59,13 @@ def check_order(order: Sequence[int], rank: int) -> None:
 
 def grid_of(in_dim: str, sizes: Sequence[int], order: Sequence[int]) -> LinearLayout:
     """An index that counts through a grid of these sizes, the axis `order[0]` fastest."""
-    grid = LinearLayout(((in_dim, ()),), named([1] * len(sizes)))
+    dims = named(sizes)
+    at = places(dims)
+    columns: list[int] = []
     for axis in order:
-        grid *= identity1d(sizes[axis], in_dim, axis_name(axis))
-    return grid
+        name, bits = dims[axis]
+        columns += [1 << at[name] + bit for bit in range(bits)]
+    return LinearLayout(((in_dim, tuple(columns)),), dims)
 
 
 def cover(layout: LinearLayout, shape: Sequence[int], order: Sequence[int]) -> LinearLayout:
@@ -74,8 +77,8 @@ def cover(layout: LinearLayout, shape: Sequence[int], order: Sequence[int]) -> L
     check_order(order, len(shape))
     extents = named(shape)
     held = dict(layout.outs)
-    layout = layout.wrap_outs({name: 1 << min(held[name], bits) for name, bits in extents})
+    layout = layout.wrap_outs({name: 1 << min(held.get(name, 0), bits) for name, bits in extents})
     for axis in order:
         name, bits = extents[axis]
-        layout *= identity1d(1 << bits - layout.out_bits(name), REGISTER, name)
+        layout *= identity1d(1 << max(0, bits - held[name]), REGISTER, name)
     return layout

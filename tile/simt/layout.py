@@ -475,6 +475,8 @@ class LinearLayout:
 
     def _is(self, other: LinearLayout) -> bool:
         """Whether both are one map, whatever the order of the dimensions."""
+        if self.indices == other.indices and self.outs == other.outs:
+            return self.ins == other.ins
         if {*self.indices} != {*other.indices} or {*self.outs} != {*other.outs}:
             return False
         return self.select_ins(*other.in_dims).select_outs(*other.out_dims) == other

@@ -60,7 +60,7 @@ def shared_access(
     multiples. Raises `LayoutError` if the shapes differ.
     """
     offsets = shared.invert_and_compose(layout)
-    widest = log2_of(banks.vector_bits // element_bits, "the elements of a vector")
+    widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
     threads = [column for name, columns in offsets.ins if name != REGISTER for column in columns]
     known = f2.Elimination()
     for column in offsets.images(REGISTER):

@@ -4,14 +4,25 @@ Offsets in shared memory have three parts, from the lowest bit on: the place in 
 lane moves at once, the *bank*, and the *line*, which counts wavefronts' worths of memory. A shared
 layout is a choice of basis of the tile's space for each of the parts:
 
-- Vectors are walked by registers on both sides, so they span what both sides' registers do. Where
-  that is little, one side may have wider vectors: along a direction that its registers walk and
-  the other side's lanes walk, together, in one wavefront.
-- Lanes that share a wavefront must not differ by a line alone. So the lines span a space that
-  meets neither what the storing lanes span, nor what the loading lanes span. Both are smaller than
-  one line's worth, and two spaces have a common complement (`f2.common_complement`), whatever they
-  are: conflicts can always be avoided.
+- Registers walk the vectors, on both sides: so vectors span what the registers of both do. Beyond
+  that, the vectors of one side can be wider, along what its own registers walk and, on the other
+  side, lanes that share a wavefront.
+- Lanes that share a wavefront must not differ by lines alone, in the same bank. So lines span what
+  meets neither the space that such lanes walk in the store, nor that of the load. These spaces are
+  no larger than a line, and any two spaces have a common complement (`f2.common_complement`): so
+  conflicts can be avoided whatever the two layouts are.
 - Banks are what is left.
+
+A warp that holds columns, to hold rows: rows are stored word by word and loaded four words at once.
+
+    >>> from tile.simt.blocked import blocked
+    >>> columns = blocked([32, 32], [1, 1], [1, 32], [1, 1])
+    >>> rows = blocked([32, 32], [1, 1], [32, 1], [1, 1])
+    >>> plan = through_shared(columns, rows, element_bits=32)
+    >>> plan.store.vector, plan.load.vector
+    (1, 4)
+    >>> plan.store.conflicts(32), plan.load.conflicts(32)
+    (0, 0)
 
 The construction for vectors of one width is from "Linear Layouts: Robust Code Generation of
 Efficient Tensor Computation Using F2" (arXiv 2505.23819).
@@ -70,7 +81,7 @@ def conflict_free(
 
     Every wavefront of both moves all that its lanes ask for: none is there for a bank conflict.
     """
-    widest = log2_of(banks.vector_bits // element_bits, "the elements of a vector")
+    widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
     line = log2_of(banks.line_bits // element_bits, "the elements of a line")
     word = log2_of(max(1, banks.word_bits // element_bits), "the elements of a word")
     space = f2.units(bits_of(src.outs))

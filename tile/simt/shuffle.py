@@ -1,17 +1,27 @@
 """A tile's way from one layout to another inside each warp, by shuffles.
 
-In a shuffle every lane sends one register and reads what one lane of its choice sends. So elements
-that travel in one round must not share their lane, neither where they are nor where they go. Taking
-turns by registers alone fails that: if two lanes swap halves of their registers, both want from the
-other what it has in one register while they send another.
+In a shuffle every lane sends one register and reads what one lane of its choice sends. So no two
+elements of a round may be on one lane, neither where they come from nor where they go. To go through
+the registers of the result, one a round, breaks that: of two lanes that swap halves of their
+registers, both elements that a round wants are on the same lane.
 
-The rounds are found in the space of the receivers' (register, lane, warp) as parallel copies of one
-of its subspaces, the *team*. A team has one element for each receiving thread, so it shares nothing
-with the space that registers span; and what it takes from one thread is in one register, so nor
-does it with the space that stays on one sending thread, but for elements received twice. Both is
-what `f2.common_complement` gives. As everything is linear, so is what a lane does in a round: which
-register it sends, which lane it reads from and which register it fills are layouts of (lane, warp),
-the same in all rounds but for a constant that each adds by XOR.
+Rounds are found in the space of the receivers, of (register, lane, warp), as parallel copies of one
+of its subspaces, the *team*. A team has one receiver on each thread, so it meets the space of the
+registers nowhere but in 0. What it takes from one sender is in one register, so neither does it
+meet the space of what one sender has, but for elements that are received twice. That is what
+`f2.common_complement` finds. As all is linear, so is what a lane does in a round: the register it
+sends, the lane it reads from and the register it fills are layouts of (lane, warp), the same in all
+rounds but for a constant of each that is added by XOR.
+
+Two lanes that swap halves of their registers take two rounds, and in the first stay by themselves:
+
+    >>> src = LinearLayout.of({"register": [[1]], "lane": [[2]], "warp": []}, [4])
+    >>> dst = LinearLayout.of({"register": [[2]], "lane": [[1]], "warp": []}, [4])
+    >>> plan = by_shuffles(src.invert_and_compose(dst), dst, element_bits=32)
+    >>> plan.send                                   # lane 1 begins with its register 1
+    #linear{lane = [[1]], warp = [] -> register = 2}
+    >>> plan.rounds
+    (Round(send=0, source=0, receive=0, turn=0), Round(send=1, source=1, receive=1, turn=0))
 """
 
 from __future__ import annotations
@@ -70,77 +80,105 @@ class Shuffle:
         return sum(not self.is_butterfly or r.source != 0 for r in self.rounds)
 
 
+class _Receivers:
+    """The space of receivers: vectors of (register, lane, warp), with where each is served from."""
+
+    def __init__(self, pull: LinearLayout) -> None:
+        self._columns = pull.columns
+        self._at, self._from = places(pull.indices), places(pull.outs)
+        self._lanes = (1 << pull.out_bits(LANE)) - 1
+        self._pull = pull
+        self.first_register = self._at[REGISTER]
+        self.threads = f2.units(self.first_register)
+
+    def origin(self, receiver: int) -> int:
+        """The (register, lane, warp) that has the element."""
+        return f2.multiply(self._columns, receiver)
+
+    def sender(self, receiver: int) -> int:
+        """The thread that has it, a vector of (lane, warp)."""
+        return self.origin(receiver) & (1 << self._from[REGISTER]) - 1
+
+    def sent(self, receiver: int) -> int:
+        """The register that it is in there."""
+        return self.origin(receiver) >> self._from[REGISTER]
+
+    def lane(self, thread: int) -> int:
+        return thread >> self._from[LANE] & self._lanes
+
+    def register(self, receiver: int) -> int:
+        """The register that is to be filled."""
+        return receiver >> self.first_register
+
+    def of_thread(self, rule: Callable[[int], int], name: str, bits: int) -> LinearLayout:
+        """A linear rule of threads as a layout of (lane, warp)."""
+        ins = [
+            (dim, tuple([rule(1 << self._at[dim] + bit) for bit in range(self._pull.in_bits(dim))]))
+            for dim in (LANE, WARP)
+        ]
+        return LinearLayout(tuple(ins), ((name, bits),))
+
+
 def by_shuffles(pull: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuffle:
     """The rounds that fill the registers of `dst`, of (register, lane, warp).
 
     `pull` tells for each of them where it comes from: a layout to (register, lane, warp) that keeps
     the warp.
     """
+    to = _Receivers(pull)
     free = dst.select_ins(REGISTER).free_variables()[REGISTER]
-    at, source_at = places(pull.indices), places(pull.outs)
-    columns, first, source_first = pull.columns, at[REGISTER], source_at[REGISTER]
-
-    def origin(vector: int) -> int:
-        return f2.multiply(columns, vector)
-
-    def sender(vector: int) -> int:
-        return origin(vector) & (1 << source_first) - 1
-
-    def lane_of(thread: int) -> int:
-        return thread >> source_at[LANE] & (1 << pull.out_bits(LANE)) - 1
-
-    units = [1 << first + bit for bit in range(dst.in_bits(REGISTER)) if not free >> bit & 1]
-    threads = f2.units(first)
-    pack = _zeros(sender, units)[: log2_of(max(1, WORD_BITS // element_bits), "a word")]
+    units = [
+        1 << to.first_register + bit for bit in range(dst.in_bits(REGISTER)) if not free >> bit & 1
+    ]
+    pack = _zeros(to.sender, units)[: log2_of(max(1, WORD_BITS // element_bits), "a word")]
     registers = f2.extend(pack, units)
-    space = threads + registers
-    twice, at_one = _zeros(origin, space), _zeros(sender, space)
-    team = twice + f2.common_complement(registers + twice, at_one, within=space)
-    steps = f2.extend(team, registers + threads)
-    idle = [step for step in steps if step >> first == 0]
+    team = _team(to, registers)
+    # A round is a copy of the team, some steps away. Steps along threads are for what is left over
+    # where a team cannot have all threads.
+    steps = f2.extend(team, registers + to.threads)
+    turns = [step for step in steps if not to.register(step)]
 
-    # The parts of a receiver in the team and beside it, and the number of its turn.
-    part, turn = f2.Elimination(), f2.Elimination()
-    for vector in team:
-        part.define(vector, vector)
-        turn.define(vector)
+    in_team, turn, sent = f2.Elimination(), f2.Elimination(), f2.Elimination()
+    for member in team:
+        in_team.define(member, member)
+        turn.define(member)
+        sent.define(to.sender(member), to.sent(member))
     for step in steps:
-        part.define(step)
-        turn.define(step, 1 << idle.index(step) if step in idle else 0)
-    # What a thread sends of the first team, by its own number.
-    sent = f2.Elimination()
-    for vector in team:
-        sent.define(sender(vector), origin(vector) >> source_first)
-    for thread in threads:
+        in_team.define(step)
+        turn.define(step, 1 << turns.index(step) if step in turns else 0)
+    for thread in to.threads:
         sent.define(thread)
 
-    def of_thread(rule: Callable[[int], int], name: str, bits: int) -> LinearLayout:
-        ins = [
-            (dim, tuple([rule(1 << at[dim] + bit) for bit in range(dst.in_bits(dim))]))
-            for dim in (LANE, WARP)
-        ]
-        return LinearLayout(tuple(ins), ((name, bits),))
+    def at(known: f2.Elimination, vector: int) -> int:
+        return known.reduce(vector)[1]
 
-    def in_team(vector: int) -> int:
-        return part.reduce(vector)[1]
+    def source(thread: int) -> int:
+        return to.lane(to.sender(at(in_team, thread)))
 
-    def register_sent(vector: int) -> int:
-        return sent.reduce(sender(vector))[1] ^ origin(vector) >> source_first
+    def receive(thread: int) -> int:
+        return to.register(thread ^ at(in_team, thread))
+
+    def step_away(step: int) -> Round:
+        sender = to.sender(step)
+        send = at(sent, sender) ^ to.sent(step)
+        return Round(send, to.lane(sender), to.register(step), at(turn, step))
 
     return Shuffle(
-        of_thread(lambda thread: sent.reduce(thread)[1], REGISTER, pull.out_bits(REGISTER)),
-        of_thread(lambda thread: lane_of(sender(in_team(thread))), LANE, pull.out_bits(LANE)),
-        of_thread(
-            lambda thread: (thread ^ in_team(thread)) >> first, REGISTER, dst.in_bits(REGISTER)
-        ),
-        of_thread(lambda thread: turn.reduce(thread)[1], "turn", len(idle)),
-        tuple(
-            Round(register_sent(c), lane_of(sender(c)), c >> first, turn.reduce(c)[1])
-            for c in _sums(steps)
-        ),
-        tuple((origin(c) >> source_first, c >> first) for c in _sums(pack)),
-        tuple(distinct_registers(dst)[1]),
+        send=to.of_thread(lambda thread: at(sent, thread), REGISTER, pull.out_bits(REGISTER)),
+        source=to.of_thread(source, LANE, pull.out_bits(LANE)),
+        receive=to.of_thread(receive, REGISTER, dst.in_bits(REGISTER)),
+        turn=to.of_thread(lambda thread: at(turn, thread), "turn", len(turns)),
+        rounds=tuple(map(step_away, _sums(steps))),
+        packed=tuple([(to.sent(part), to.register(part)) for part in _sums(pack)]),
+        copies=tuple(distinct_registers(dst)[1]),
     )
+
+
+def _team(to: _Receivers, registers: list[int]) -> list[int]:
+    """Receivers of one round: of each thread at most one, and one register of each sender."""
+    space = to.threads + registers
+    twice, of_one_sender = _zeros(to.origin, space), _zeros(to.sender, space)
+    return twice + f2.common_complement(registers + twice, of_one_sender, within=space)
 
 
 def _zeros(rule: Callable[[int], int], space: Sequence[int]) -> list[int]:

@@ -197,6 +197,15 @@ def regroup_constants(op: Operation, rewriter: Rewriter) -> bool:
     return True
 
 
+@CANONICAL.pattern(arith.hint)
+def promise_of_nothing(op: Operation, rewriter: Rewriter) -> bool:
+    claims = (op["divisible"], op["contiguous"], op["constant"])
+    if any(number != 1 for claim in claims for number in claim):
+        return False
+    rewriter.replace(op, op.inputs)
+    return True
+
+
 @CANONICAL.pattern(arith.cast)
 def cast_to_itself(op: Operation, rewriter: Rewriter) -> bool:
     x = op.inputs[0]

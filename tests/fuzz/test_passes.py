@@ -1,0 +1,43 @@
+"""Every pass keeps the meaning of random kernels, and leaves IR that is legal and prints."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from tests.fuzz.generate import Case, modules
+from tests.fuzz.running import EXAMPLES, assert_same, interpret
+from tile.ir.parser import parse_module
+from tile.ir.passes import PASSES, PassManager, parse_pipeline
+from tile.ir.printer import print_module
+from tile.ir.verifier import verify
+from tile.transforms.pipeline import TILE
+
+# In the order of the table, which importing the pipeline has filled; those that print are no rewrites.
+NAMES = [p.name for p in PASSES if not p.name.startswith("print-")]
+PIPELINES = [*NAMES, "unroll{limit=64}", "inline,unroll{limit=16},canonicalize,fold,licm,dce"]
+
+
+def test_all_passes_of_the_pipeline_are_among_them() -> None:
+    assert {item.defn.name for item in TILE} <= set(NAMES)
+
+
+@pytest.mark.parametrize("text", PIPELINES)
+@EXAMPLES
+@given(case=modules())
+def test_pass_keeps_the_meaning(text: str, case: Case) -> None:
+    wanted = interpret(case.module, case)
+    PassManager(parse_pipeline(text), verify_each=True).run(case.module)
+    assert_same(case, interpret(case.module, case), wanted)
+
+
+@EXAMPLES
+@given(case=modules())
+def test_the_pipeline_keeps_the_meaning(case: Case) -> None:
+    wanted = interpret(case.module, case)
+    PassManager(TILE, verify_each=True).run(case.module)
+    text = print_module(case.module)
+    read = parse_module(text)
+    verify(read)
+    assert print_module(read) == text
+    assert_same(case, interpret(read, case), wanted)
