@@ -42,8 +42,10 @@ class Writer:
         return self.pick(*sorted(names), str(self.number(-3, 9)))
 
     def value(self, names: frozenset[str]) -> str:
-        form = self.number(0, 7)
+        form = self.number(0, 8)
         x, y = self.atom(names), self.atom(names)
+        if form == 8:
+            return x
         if form == 6:
             return f"({x} if {self.condition(names)} else {y})"
         if form == 7 and self.callee is not None:

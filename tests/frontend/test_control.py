@@ -57,6 +57,18 @@ def test_what_branches_assign_comes_out_of_the_if():
     assert stored(kernel, 5, 3) == [4] and stored(kernel, 3, 5) == [5]
 
 
+def test_names_that_are_alike_in_one_branch_only_are_kept_apart():
+    def kernel(out, a, b, c):
+        if a > 0:
+            x, y, z = a, a, a
+        else:
+            x, y, z = b, c, b
+        tl.store(out, x * 100 + y * 10 + z)
+
+    assert text_of(kernel, INTS, I32, I32, I32).count(" = if %v_1 : i32, i32 {") == 1
+    assert stored(kernel, 1, 2, 3) == [111] and stored(kernel, -1, 2, 3) == [232]
+
+
 def test_a_branch_that_changes_nothing_yields_nothing():
     def kernel(out, a):
         x = a

@@ -149,6 +149,12 @@ NAMES = [
         "inside a loop",
     ),
     (
+        "tl.store(out, x)\nif a > 0:\n    x = a\nx = b",
+        "x",
+        "`x` has no value yet",
+        "x = a",
+    ),
+    (
         "for i in range(a):\n    if i > 0:\n        tl.store(out, x)\n    x = i",
         "x",
         "`x` has no value yet",

@@ -130,6 +130,32 @@ def test_every_exit_from_every_nesting(loops: tuple[str, str], exits: tuple[str,
     check(text)
 
 
+RETURNS_BEFORE_A_TEST = """
+def kernel(out, a, b, c, FLAG: tl.constexpr):
+    v = a
+    n = 0
+    while n < 3 and not b < v:
+        n += 1
+        while True:
+            if n >= a:
+                return
+            v = v + c & 63
+            if v > b:
+                break
+        if FLAG:
+            if c > v:
+                return
+            else:
+                v = 5
+                return
+    tl.store(out, v)
+"""
+
+
+def test_what_a_loop_s_condition_looks_at_has_a_value_after_a_return_too() -> None:
+    check(RETURNS_BEFORE_A_TEST)
+
+
 @RUN
 @given(programs())
 def test_random_programs_do_as_python_does(text: str) -> None:

@@ -97,7 +97,7 @@ def test_a_tile_held_several_times_is_shuffled(shape: list[int], bits: int, data
 
 
 @EXAMPLES
-@given(SHAPES, BITS, st.integers(0, 5), st.integers(0, 2), st.data())
+@given(SHAPES, BITS, st.integers(0, 6), st.integers(0, 2), st.data())
 def test_shared_memory_is_free_of_conflicts(
     shape: list[int], bits: int, lanes: int, warps: int, data: Any
 ) -> None:
@@ -197,6 +197,8 @@ def test_sums_of_rows_spread_over_a_warp() -> None:
     back = plan_conversion(dst, src, 32)
     assert isinstance(back, Shuffle)
     check(back, dst, src)
+    assert (distinct(src), distinct(dst)) == (32, 2)
+    assert (len(plan.rounds), len(back.rounds)) == (2, 32)
 
 
 def test_a_copy_that_every_thread_has_is_a_renaming() -> None:

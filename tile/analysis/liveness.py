@@ -26,11 +26,14 @@ class LiveRange:
     end: int
 
     def overlaps(self, other: LiveRange) -> bool:
-        """Whether two values are needed at one time.
+        """Whether two values are there at one time.
 
-        What ends where another starts makes room for it.
+        What ends where another starts makes room for it. A value that nobody uses is there where
+        it is defined: two that are defined at once overlap.
         """
-        return self.start < other.end and other.start < self.end
+        return self.start < max(other.end, other.start + 1) and other.start < max(
+            self.end, self.start + 1
+        )
 
     def __str__(self) -> str:
         return f"{self.start}-{self.end}"

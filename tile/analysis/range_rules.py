@@ -65,13 +65,6 @@ def _not(op: Operation, facts: Sequence[Interval]) -> Fact:
     return Interval(ones - facts[0].high, ones - facts[0].low)
 
 
-def _abs(op: Operation, facts: Sequence[Interval]) -> Fact:
-    element = _element(op)
-    if element.is_int_signed() and element.min_value in facts[0]:
-        return None  # the least integer is its own magnitude
-    return interval.magnitude(facts[0])
-
-
 def _cmp(op: Operation, facts: Sequence[Interval]) -> Fact:
     return interval.cmp(op["predicate"], facts[0], facts[1])
 
@@ -131,7 +124,7 @@ RULES: dict[OpDef, Rule] = {
     arith.cast: _cast,
     arith.bitcast: _first,
     arith.hint: _first,
-    math_ops.abs_: _abs,
+    math_ops.abs_: _plain(interval.magnitude),
     program.program_id: lambda op, _: Interval(0, MOST_PROGRAMS - 1),
     program.num_programs: lambda op, _: Interval(1, MOST_PROGRAMS),
     shape.arange: lambda op, _: Interval(op["start"], op["end"] - 1),

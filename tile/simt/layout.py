@@ -1,7 +1,14 @@
 """Linear layouts: which element of a tile each register, lane and warp holds, as one linear map.
 
-Give four lanes a 4x4 tile, four registers each. Which element is in register r of lane l? A layout
-answers for every r and l, yet it is written down in four lines, one for each *bit* of r and of l:
+Four lanes hold a 4x4 tile, each a square of it in four registers, written lane:register here.
+
+        0:0 0:1 1:0 1:1
+        0:2 0:3 1:2 1:3
+        2:0 2:1 3:0 3:1
+        2:2 2:3 3:2 3:3
+
+Which element is in register r of lane l? A layout answers for all sixteen, yet it is written down
+in four steps, one for each *bit* of r and of l:
 
     >>> square = LinearLayout.of(
     ...     {"register": [[0, 1], [1, 0]], "lane": [[0, 2], [2, 0]]}, [4, 4])
@@ -10,7 +17,7 @@ answers for every r and l, yet it is written down in four lines, one for each *b
 
 Bit 0 of the register moves one column on, bit 1 one row down; bit 0 of the lane moves two columns
 on, bit 1 two rows down. These steps are the *bases*. An index takes the steps of its set bits, and
-steps combine by XOR. So each lane has a 2x2 square of the tile:
+they add up by XOR:
 
     >>> square.apply(register=1, lane=0)
     {'dim0': 0, 'dim1': 1}
@@ -31,17 +38,17 @@ compiler has about layouts are questions of linear algebra about twenty columns.
     #linear{lane = [[1],[2]], register = [[4]] -> dim0 = 8}
 
 **Inverses** turn the question round: who holds this element? A chain of maps is `@`, the product
-of their matrices, so `a.invert() @ b` says where `a` holds what `b` has here or there. That is what
-converting one layout to the other has to move:
+of their matrices. So `a.invert() @ b` takes each index of `b` to that where `a` has its element,
+which is what a conversion from one to the other has to move:
 
     >>> (lanes * registers).invert() @ (registers * lanes)
     #linear{register = [[1,0]], lane = [[2,0],[0,1]] -> lane = 4, register = 2}
 
 Register 1 has its element in lane 1 of the other, lane 1 in lane 2, and lane 2 in register 1.
 
-**Duplicates** are zero bases: the bit changes and the element does not. After a sum along dim1,
-registers 0 and 1 hold the same row's sum, and so do lanes 0 and 1. Forgetting an output does that
-to a layout, and `free_variables` tells by a mask which bits lead to copies:
+**Duplicates** come of zero bases: the bit changes and the element does not. After a sum along
+dim1, registers 0 and 1 hold the sum of the same row, and so do lanes 0 and 1. Forgetting an output
+does that to a layout, and `free_variables` has a mask of the bits that lead to copies:
 
     >>> sums = square.select_outs("dim0")
     >>> sums
@@ -49,30 +56,30 @@ to a layout, and `free_variables` tells by a mask which bits lead to copies:
     >>> sums.free_variables()                       # bit 0 of either
     {'register': 1, 'lane': 1}
 
-Such a layout is surjective but not injective, and has no inverse; `pseudo_invert` finds one holder
-of each element, and of all holders the one that has zeros there:
+Such a layout is surjective but not injective, and has no inverse. `pseudo_invert` finds one holder
+of each element, of all holders the one with zeros there:
 
     >>> sums.pseudo_invert()
     #linear{dim0 = [[2,0],[0,2]] -> register = 4, lane = 4}
 
-**Division** undoes products: it asks whether a layout is made of a smaller one. An instruction
-that takes two neighbours from each of two lanes fits a layout which can be divided by its own:
+**Division** undoes products: it tells whether a layout is made of a smaller one. An instruction
+that takes two neighbours from each of two lanes fits a layout that its own divides:
 
     >>> instruction = identity1d(2, "register", "dim1") * identity1d(2, "lane", "dim1")
-    >>> square.divide_left(instruction)             # what is left to repeat it over
+    >>> square.divide_left(instruction)             # over what it is to be repeated
     #linear{register = [[1,0]], lane = [[2,0]] -> dim0 = 4, dim1 = 1}
     >>> print(square.divide_left(identity1d(4, "register", "dim1")))
     None
 
-**Shared memory** is a layout from `offset`. A swizzle adds to its columns bits of the row, and is
-as linear as anything else. Composed with a layout of registers, it gives each lane's addresses:
+**Shared memory** is a layout of `offset`. A swizzle, which XORs bits of the row into the column, is
+as linear as all else. Its inverse after a layout of registers has the addresses of each lane:
 
     >>> swizzled = LinearLayout.of({"offset": [[0, 1], [0, 2], [1, 1], [2, 2]]}, [4, 4])
     >>> swizzled.invert() @ square
     #linear{register = [[1],[5]], lane = [[2],[10]] -> offset = 16}
 
-Order: where bits of several dimensions are lined up, in `columns` and the two `reshape`s, they
-are in the order of a NumPy array of these dimensions: the last one named is in the lowest bits.
+**Order**: `columns` and the two `reshape`s line up the bits of several dimensions, and do that as
+NumPy flattens arrays: the last dimension named has the lowest bits.
 """
 
 from __future__ import annotations

@@ -41,7 +41,10 @@ from tile.simt.shared_access import Access, shared_access
 
 @dataclass(frozen=True)
 class Shared:
-    """Store the tile to shared memory of this layout, wait for all threads, and load it."""
+    """Store the tile to shared memory of this layout, wait for all threads, and load it.
+
+    Threads that hold copies store the same value to the same place.
+    """
 
     layout: LinearLayout
     store: Access
@@ -106,7 +109,7 @@ def conflict_free(
     rest = wide.threads + f2.extend([*more, *wide.threads], rest)
     in_word = rest[: max(0, word - len(vector) - len(more))]
     lines = f2.common_complement(
-        f2.intersection([*more, *in_word, *together(narrow, len(vector))], rest),
+        f2.intersection([*in_word, *together(narrow, len(vector))], rest),
         f2.basis([*in_word, *together(wide, len(vector) + len(more))]),
         within=rest,
     )[: max(0, len(space) - line)]

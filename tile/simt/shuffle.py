@@ -1,9 +1,9 @@
 """A tile's way from one layout to another inside each warp, by shuffles.
 
-In a shuffle every lane sends one register and reads what one lane of its choice sends. So no two
-elements of a round may be on one lane, neither where they come from nor where they go. To go through
-the registers of the result, one a round, breaks that: of two lanes that swap halves of their
-registers, both elements that a round wants are on the same lane.
+In a shuffle every lane sends one register, and reads what one lane of its choice sends: so elements
+of one round come from different lanes, and go to different lanes. To go through the registers of
+the result, one a round, breaks that: if two lanes swap halves of their registers, both elements
+that such a round wants are on the same lane.
 
 Rounds are found in the space of the receivers, of (register, lane, warp), as parallel copies of one
 of its subspaces, the *team*. A team has one receiver on each thread, so it meets the space of the
