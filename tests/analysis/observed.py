@@ -104,7 +104,7 @@ class Run:
         if op.name in ("div", "rem"):
             self.undefined |= not np.all(arrays[1])
         exact = EXACT.get(op.name)
-        element = op.result.type.element if op.results else None
+        element = op.results[0].type.element if op.results else None
         if exact is None or not isinstance(element, Scalar) or not element.is_int_signed():
             return
         numbers = exact(*(array.astype(object) for array in arrays))

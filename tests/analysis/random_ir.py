@@ -156,7 +156,8 @@ class Maker:
         assert isinstance(x.type, Tile)
         n = x.type.numel
         splits = [(n,), (n,), (2, n // 2), (n // 4, 4), (2, 1, n // 2), (2, n // 4, 2)]
-        return [self.build(shape.reshape, x, shape=self.random.choice(splits))]
+        fitting = [dims for dims in splits if 0 not in dims]
+        return [self.build(shape.reshape, x, shape=self.random.choice(fitting))]
 
     def paired(self, values: Sequence[Value], x: Value) -> Made:
         """A pair along a new axis, the halves of one, or a tile read from its end."""
@@ -164,6 +165,8 @@ class Maker:
             return self.build.op(shape.split, x).results
         if x.type.rank and self.random.random() < 0.5:
             return [self.build(shape.flip, x, axis=-1)]
+        if x.type.rank > 2:
+            return []
         return [self.build(shape.join, x, *self.like(values, [x]))]
 
     def compare(self, values: Sequence[Value], depth: int) -> Made:

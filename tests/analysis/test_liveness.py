@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.observed import Run
 from tests.analysis.random_ir import functions
-from tile.analysis.liveness import LiveRange, Liveness, liveness
+from tile.analysis.liveness import Liveness, LiveRange, liveness
 from tile.ir.core import Function, Module, Value
 from tile.ir.printer import print_module
 

@@ -97,7 +97,7 @@ def test_the_last_axis_is_fastest_unless_told() -> None:
             lambda: blocked([4, 4], [1, 1], [8, 4], [1, 1], [0, 0]),
         ),
         (
-            "the size of lane is a power of two, and 3 is not",
+            r"threads_per_warp is made of powers of two, and \[3, 4\] is not",
             lambda: blocked([4, 4], [1, 1], [3, 4], [1, 1]),
         ),
         (

@@ -94,6 +94,8 @@ def test_a_tile_held_several_times_is_shuffled(shape: list[int], bits: int, data
     plan = plan_conversion(src, dst, bits)
     assert isinstance(plan, Renaming | Shuffle)
     check(plan, src, dst)
+    if isinstance(plan, Shuffle):
+        assert len(plan.rounds) * len(plan.packed) == distinct(dst)
 
 
 @EXAMPLES

@@ -237,11 +237,14 @@ class _Parser:
                 self.expect(",")
         return attributes
 
-    def location(self, start: _Token) -> Loc:
+    def location(self, start: _Token) -> Loc | None:
         """An explicit `loc(...)`, or the place in the text of `start`."""
         if not self.accept("loc"):
             return self.loc(start)
         self.expect("(")
+        if self.accept("unknown"):
+            self.expect(")")
+            return None
         places = [self.place()]
         while self.accept("at"):
             places.append(self.place())

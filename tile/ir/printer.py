@@ -117,7 +117,9 @@ class _Printer:
         self.lines.append("  " * depth + text)
 
     def loc(self, loc: Loc | None) -> str:
-        return f" {print_loc(loc)}" if self.locations and loc is not None else ""
+        if not self.locations:
+            return ""
+        return f" {print_loc(loc)}" if loc is not None else " loc(unknown)"
 
     def function(self, function: Function) -> str:
         parameters = []

@@ -37,6 +37,10 @@ def blocked(
             len(grid) == len(shape),
             f"{what} is {list(grid)}, which is not of the rank of shape {list(shape)}",
         )
+        require(
+            all(size > 0 and size & (size - 1) == 0 for size in grid),
+            f"{what} is made of powers of two, and {list(grid)} is not",
+        )
     held = [min(size, extent) for size, extent in zip(size_per_thread, shape, strict=True)]
     thread = grid_of(REGISTER, held, order)
     warp = grid_of(LANE, threads_per_warp, order)

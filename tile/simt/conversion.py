@@ -67,7 +67,7 @@ def plan_conversion(
         raise LayoutError(f"elements of {src} would have to change blocks to become {dst}")
     src, dst = src.select_ins(*THREAD), dst.select_ins(*THREAD)
     if shuffles and in_block.select_outs(WARP).is_identity_on(WARP):
-        return by_shuffles(in_block, dst, element_bits)
+        return by_shuffles(src, dst, element_bits)
     if not (src.is_surjective() and dst.is_surjective()):
         raise LayoutError(f"a block does not hold all of {src}, which shared memory takes whole")
     return through_shared(src, dst, element_bits, banks)

@@ -17,7 +17,7 @@ Two lanes that swap halves of their registers take two rounds, and in the first 
 
     >>> src = LinearLayout.of({"register": [[1]], "lane": [[2]], "warp": []}, [4])
     >>> dst = LinearLayout.of({"register": [[2]], "lane": [[1]], "warp": []}, [4])
-    >>> plan = by_shuffles(src.invert_and_compose(dst), dst, element_bits=32)
+    >>> plan = by_shuffles(src, dst, element_bits=32)
     >>> plan.send                                   # lane 1 begins with its register 1
     #linear{lane = [[1]], warp = [] -> register = 2}
     >>> plan.rounds
@@ -81,15 +81,54 @@ class Shuffle:
 
 
 class _Receivers:
-    """The space of receivers: vectors of (register, lane, warp), with where each is served from."""
+    """The space of receivers: vectors of (register, lane, warp), with where each is served from.
 
-    def __init__(self, pull: LinearLayout) -> None:
-        self._columns = pull.columns
-        self._at, self._from = places(pull.indices), places(pull.outs)
-        self._lanes = (1 << pull.out_bits(LANE)) - 1
-        self._pull = pull
+    A register that holds a copy of others is no receiver.
+    """
+
+    def __init__(self, src: LinearLayout, dst: LinearLayout) -> None:
+        pull = src.invert_and_compose(dst)
+        self._columns = list(pull.columns)
+        self._dst = dst
+        self._at, self._from = places(dst.indices), places(src.indices)
+        self._lanes = src.in_size(LANE) - 1
         self.first_register = self._at[REGISTER]
         self.threads = f2.units(self.first_register)
+        free = dst.select_ins(REGISTER).free_variables()[REGISTER]
+        bits = [bit for bit in range(dst.in_bits(REGISTER)) if not free >> bit & 1]
+        self.registers = [1 << self.first_register + bit for bit in bits]
+        self._spread(src)
+
+    def _spread(self, src: LinearLayout) -> None:
+        """Where too many receivers share a sender, serve some from copies on idle senders.
+
+        Too many is more than receive in different rounds, as different registers, or receive the
+        same element. What `src` takes to 0 leads from any holder of an element to another one.
+        """
+        space = self.registers + self.threads
+        settled = self.registers + self.zeros(self.origin, space)
+        of_one_sender = self.zeros(self.sender, space)
+        excess = len(of_one_sender) - len(settled)
+        if excess <= 0:
+            return
+        busy, moved = f2.Elimination(), f2.Elimination()
+        for unit in space:
+            busy.define(self.sender(unit))
+        warps = src.in_bits(WARP)
+        copies = [same << warps for same in f2.kernel(src.columns[warps:])]
+        idle = [copy for copy in copies if busy.define(self._thread(copy)) is None]
+        for receiver in settled:
+            moved.define(receiver)
+        served = f2.extend(settled, of_one_sender)[:excess]
+        for receiver, copy in zip(served, idle, strict=False):
+            moved.define(receiver, copy)
+        for unit in space:
+            moved.define(unit)
+        for unit in space:
+            self._columns[unit.bit_length() - 1] ^= moved.reduce(unit)[1]
+
+    def _thread(self, holder: int) -> int:
+        return holder & (1 << self._from[REGISTER]) - 1
 
     def origin(self, receiver: int) -> int:
         """The (register, lane, warp) that has the element."""
@@ -97,7 +136,7 @@ class _Receivers:
 
     def sender(self, receiver: int) -> int:
         """The thread that has it, a vector of (lane, warp)."""
-        return self.origin(receiver) & (1 << self._from[REGISTER]) - 1
+        return self._thread(self.origin(receiver))
 
     def sent(self, receiver: int) -> int:
         """The register that it is in there."""
@@ -110,28 +149,28 @@ class _Receivers:
         """The register that is to be filled."""
         return receiver >> self.first_register
 
+    def zeros(self, rule: Callable[[int], int], space: Sequence[int]) -> list[int]:
+        """What a linear rule takes to 0, of the space that these vectors are a basis of."""
+        return [f2.multiply(space, chosen) for chosen in f2.kernel([rule(v) for v in space])]
+
     def of_thread(self, rule: Callable[[int], int], name: str, bits: int) -> LinearLayout:
         """A linear rule of threads as a layout of (lane, warp)."""
         ins = [
-            (dim, tuple([rule(1 << self._at[dim] + bit) for bit in range(self._pull.in_bits(dim))]))
+            (dim, tuple([rule(1 << self._at[dim] + bit) for bit in range(self._dst.in_bits(dim))]))
             for dim in (LANE, WARP)
         ]
         return LinearLayout(tuple(ins), ((name, bits),))
 
 
-def by_shuffles(pull: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuffle:
-    """The rounds that fill the registers of `dst`, of (register, lane, warp).
+def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuffle:
+    """The rounds that fill the registers of `dst`, where `src` has each element in the same warp.
 
-    `pull` tells for each of them where it comes from: a layout to (register, lane, warp) that keeps
-    the warp.
+    Both are of (register, lane, warp).
     """
-    to = _Receivers(pull)
-    free = dst.select_ins(REGISTER).free_variables()[REGISTER]
-    units = [
-        1 << to.first_register + bit for bit in range(dst.in_bits(REGISTER)) if not free >> bit & 1
-    ]
-    pack = _zeros(to.sender, units)[: log2_of(max(1, WORD_BITS // element_bits), "a word")]
-    registers = f2.extend(pack, units)
+    to = _Receivers(src, dst)
+    packed = log2_of(max(1, WORD_BITS // element_bits), "the elements of a word")
+    pack = to.zeros(to.sender, to.registers)[:packed]
+    registers = f2.extend(pack, to.registers)
     team = _team(to, registers)
     # A round is a copy of the team, some steps away. Steps along threads are for what is left over
     # where a team cannot have all threads.
@@ -164,8 +203,8 @@ def by_shuffles(pull: LinearLayout, dst: LinearLayout, element_bits: int) -> Shu
         return Round(send, to.lane(sender), to.register(step), at(turn, step))
 
     return Shuffle(
-        send=to.of_thread(lambda thread: at(sent, thread), REGISTER, pull.out_bits(REGISTER)),
-        source=to.of_thread(source, LANE, pull.out_bits(LANE)),
+        send=to.of_thread(lambda thread: at(sent, thread), REGISTER, src.in_bits(REGISTER)),
+        source=to.of_thread(source, LANE, src.in_bits(LANE)),
         receive=to.of_thread(receive, REGISTER, dst.in_bits(REGISTER)),
         turn=to.of_thread(lambda thread: at(turn, thread), "turn", len(turns)),
         rounds=tuple(map(step_away, _sums(steps))),
@@ -177,13 +216,8 @@ def by_shuffles(pull: LinearLayout, dst: LinearLayout, element_bits: int) -> Shu
 def _team(to: _Receivers, registers: list[int]) -> list[int]:
     """Receivers of one round: of each thread at most one, and one register of each sender."""
     space = to.threads + registers
-    twice, of_one_sender = _zeros(to.origin, space), _zeros(to.sender, space)
+    twice, of_one_sender = to.zeros(to.origin, space), to.zeros(to.sender, space)
     return twice + f2.common_complement(registers + twice, of_one_sender, within=space)
-
-
-def _zeros(rule: Callable[[int], int], space: Sequence[int]) -> list[int]:
-    """What a linear rule takes to 0, of the space that these vectors are a basis of."""
-    return [f2.multiply(space, chosen) for chosen in f2.kernel([rule(v) for v in space])]
 
 
 def _sums(space: Sequence[int]) -> list[int]:

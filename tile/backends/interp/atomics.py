@@ -76,13 +76,14 @@ def compare_and_swap(flat: Array, index: Array, expected: Array, values: Array) 
         matches = np.flatnonzero(seen == wanted[pending])
         if not matches.size:
             break
-        _, first = np.unique(place[matches], return_index=True)
+        cells, cell = np.unique(place, return_inverse=True)
+        _, first = np.unique(cell[matches], return_index=True)
         winners = matches[first]
         memory[place[winners]] = values.view(bits)[pending[winners]]
         # At an address with a winner, those behind it look again.
-        winner_of = np.full(int(place.max()) + 1, pending.size, np.intp)
-        winner_of[place[winners]] = winners
-        pending = pending[np.arange(pending.size) > winner_of[place]]
+        winner_of = np.full(len(cells), pending.size, np.intp)
+        winner_of[cell[winners]] = winners
+        pending = pending[np.arange(pending.size) > winner_of[cell]]
     return old.view(flat.dtype)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from tile.backends.interp.code import BlockCode, Instruction
 from tile.backends.interp.values import Array, RunValue, array_of, same, take
 from tile.backends.interp.wave import Activation, Frame, Join, Loop, Wave
+from tile.errors import ExecutionError
 from tile.ir import numerics
 from tile.ir.opdef import OpDef
 from tile.ir.ops import control
@@ -165,6 +166,7 @@ class Machine:
         lower, upper, step, *carried = self.operands(frame, instruction)
         loop = Loop(carried)
         bounds = [array_of(v) for v in (lower, upper, step)]
+        self.counts(wave, bounds[2])
         decided = [_same(b) for b in bounds]
         if None in decided:
             loop.index, loop.upper, loop.step = (b.astype(np.int64) for b in bounds)
@@ -172,6 +174,12 @@ class Machine:
             loop.index, loop.upper, loop.step = decided
         wave.frames.append(Frame(frame.activation, instruction.regions[0], instruction, loop))
         return self.count(wave, wave.frames[-1])
+
+    def counts(self, wave: Wave, step: Array) -> None:
+        """Refuse a step with which a `for` never gets anywhere."""
+        if not step.all():
+            where = wave.launch.program(int(wave.programs[int((step == 0).argmax())]))
+            raise ExecutionError("a `for` loop counts in steps of 0", notes=[f"in {where}"])
 
     def count(self, wave: Wave, frame: Frame) -> Then:
         """Begin the next iteration of a `for`, or leave it."""

@@ -16,7 +16,7 @@ cheapest:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class Memory:
         buffer = Buffer(name, array, base, base + low, base + high)
         if array.size:
             buffer.span = _bytes(array, low, high)
-            if high - low != array.nbytes:
+            if not _dense(array):
                 buffer.inside = _inside(array, low, high)
         self.buffers.append(buffer)
         return base
@@ -322,9 +322,11 @@ class Memory:
         for number in np.unique(windows if lanes is None else windows[lanes]):
             own = (windows == number) & everything
             mine = addresses[own]
-            groups.append(
-                self.group(addresses, own, int(mine.min()), int(mine.max()), dtype, shape)
-            )
+            try:
+                group = self.group(addresses, own, int(mine.min()), int(mine.max()), dtype, shape)
+            except FaultError:  # report the first wrong element of all, not of this array
+                self.fault(addresses, lanes, dtype, shape)
+            groups.append(group)
         return groups
 
     def group(
@@ -340,7 +342,6 @@ class Memory:
         size = dtype.itemsize
         if buffer is None or low < buffer.start or high + size > buffer.end:
             self.fault(addresses, lanes, dtype, shape)
-        assert buffer is not None
         index = addresses - buffer.start
         if size > 1:
             odd = index & (size - 1)
@@ -361,7 +362,7 @@ class Memory:
         lanes: Array | None,
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
-    ) -> None:
+    ) -> NoReturn:
         """Raise `FaultError` for the first lane, in program order, that is outside."""
         extents = addresses.shape[:1] + shape
         if lanes is not None:
@@ -426,6 +427,19 @@ def _bytes(array: Array, low: int, high: int) -> Array:
     corner = array[(..., *upwards)]
     first = restrided(corner, (1,), (array.itemsize,))
     return restrided(first.view(np.uint8), (high - low,), (1,))
+
+
+def _dense(array: Array) -> bool:
+    """Whether every byte from the first to the last belongs to an element."""
+    if array.flags.c_contiguous:
+        return True
+    axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True))
+    covered = array.itemsize
+    for stride, extent in axes:
+        if extent > 1 and stride > covered:
+            return False
+        covered += stride * (extent - 1)
+    return True
 
 
 def _inside(array: Array, low: int, high: int) -> Array:

@@ -13,6 +13,7 @@ from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.opdef import OPS, OpDef
 from tile.ir.ops import arith
+from tile.ir.ops.arith import Rounding
 from tile.ir.rewriter import Rewriter
 from tile.ir.types import Scalar
 from tile.transforms.canonical.table import CANONICAL, constant
@@ -225,8 +226,12 @@ def cast_of_cast(op: Operation, rewriter: Rewriter) -> bool:
     first, through, last = scalar(x), scalar(inner.result), scalar(op.result)
     if not _holds(through, first) or not _same_conversion(first, through, last):
         return False
-    value = rewriter.build(op, arith.cast, x, to=last, rounding=op["rounding"])
-    rewriter.replace(op, [value])
+    rounding: Rounding = op["rounding"]
+    if _holds(last, first):
+        rounding = Rounding.RTNE  # there is nothing to round
+    elif rounding is not Rounding.RTNE and not (first.is_floating() and first.bits > last.bits):
+        return False  # only a cast of a wider float may round so
+    rewriter.replace(op, [rewriter.build(op, arith.cast, x, to=last, rounding=rounding)])
     return True
 
 
@@ -237,6 +242,8 @@ WIDENINGS = {("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64"), (
 
 def _holds(wide: Scalar, narrow: Scalar) -> bool:
     """Whether every value of one type is one of the other."""
+    if narrow == wide:
+        return True
     if narrow.is_floating():
         return (narrow.name, wide.name) in WIDENINGS
     if narrow.is_bool():
@@ -251,10 +258,8 @@ def _holds(wide: Scalar, narrow: Scalar) -> bool:
 def _same_conversion(first: Scalar, through: Scalar, last: Scalar) -> bool:
     """Whether converting to `last` depends on the number alone.
 
-    From floats it saturates where from integers it wraps; 8-bit floats are left alone.
+    From floats it saturates where from integers it wraps.
     """
-    if last.is_fp8():
-        return False
     if first.is_int() and through.is_floating() and last.is_int():
         return _holds(last, first)
     return True

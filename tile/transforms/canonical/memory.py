@@ -72,7 +72,7 @@ def mask_of_none(op: Operation, rewriter: Rewriter) -> bool:
 @CANONICAL.pattern(memory.load)
 def load_of_nothing(op: Operation, rewriter: Rewriter) -> bool:
     mask, other = op["mask"], op["other"]
-    if mask is None or constant_of(mask) is not False or op["volatile"]:
+    if mask is None or constant_of(mask) is not False:
         return False
     value = other or rewriter.build(op, arith.poison, result=op.result.type)
     rewriter.replace(op, [value])
