@@ -95,7 +95,8 @@ def test_a_tile_held_several_times_is_shuffled(shape: list[int], bits: int, data
     assert isinstance(plan, Renaming | Shuffle)
     check(plan, src, dst)
     if isinstance(plan, Shuffle):
-        assert len(plan.rounds) * len(plan.packed) == distinct(dst)
+        # No fewer can do; where lanes hold copies, it is not always so few.
+        assert len(plan.rounds) * len(plan.packed) >= distinct(dst)
 
 
 @EXAMPLES

@@ -165,7 +165,8 @@ class _Receivers:
 def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuffle:
     """The rounds that fill the registers of `dst`, where `src` has each element in the same warp.
 
-    Both are of (register, lane, warp).
+    Both are of (register, lane, warp). Where several lanes hold an element, the rounds may be more
+    than the fewest.
     """
     to = _Receivers(src, dst)
     packed = log2_of(max(1, WORD_BITS // element_bits), "the elements of a word")

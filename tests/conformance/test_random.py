@@ -1,0 +1,21 @@
+"""Random kernels leave the same in memory as the straightforward evaluator does.
+
+They are made so that every correct backend agrees to the bit: see `tests/fuzz/generate.py`.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from tests.conformance.running import Device
+from tests.fuzz.generate import Case, modules
+from tests.fuzz.running import EXAMPLES, assert_same, expected
+
+
+@EXAMPLES
+@given(case=modules())
+def test_random_kernels(device: Device, case: Case) -> None:
+    wanted = expected(case)
+    arguments = case.arguments()
+    device.run(case.module, case.grid, arguments)
+    assert_same(case, arguments, wanted)
