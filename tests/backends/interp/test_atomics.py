@@ -81,7 +81,9 @@ def test_compare_and_swap(element: Scalar, access: Any) -> None:
 def test_compare_and_swap_compares_bits() -> None:
     flat = np.array([np.nan, -0.0], np.float32)
     index = np.array([0, 1])
-    old = atomics.compare_and_swap(flat, index, np.array([np.nan, 0.0], np.float32), np.ones(2, np.float32))
+    old = atomics.compare_and_swap(
+        flat, index, np.array([np.nan, 0.0], np.float32), np.ones(2, np.float32)
+    )
     assert np.isnan(old[0])
     assert flat[0] == 1
     assert flat.view(np.uint32)[1] == 0x80000000

@@ -49,7 +49,7 @@ EDGES = {
     "u8": [(250, 255, 2), (0, 255, 128), (200, 100, 1)],
     "i32": [(2147483640, 2147483647, 5), (-2147483648, 0, 1 << 30), (3, -4, -3)],
     "u32": [(4294967290, 4294967295, 4), (0, 3, 2)],
-    "i64": [(1 << 62, (1 << 62) + 5, 2), (0, -7, -2)],
+    "i64": [(1 << 62, (1 << 62) + 5, 2), (0, -7, -2), ((1 << 63) - 4, (1 << 63) - 1, 2)],
 }
 
 
@@ -59,7 +59,8 @@ def test_counts_stop_at_the_end_of_their_type(element: str, together: bool) -> N
     dtype = np.dtype({"i": "int", "u": "uint"}[element[0]] + element[1:])
     text = COUNT.replace("TYPE", element).replace("SIZE", str(dtype.itemsize))
     bounds = EDGES[element]
-    wanted = [sum(range(*b)) for b in bounds]
+    # The sum is an i64, which wraps.
+    wanted = [(sum(range(*b)) + (1 << 63)) % (1 << 64) - (1 << 63) for b in bounds]
     if together:
         out = np.zeros(len(bounds), np.int64)
         run(text, len(bounds), np.array(bounds, dtype).ravel(), out)

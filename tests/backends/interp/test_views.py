@@ -163,7 +163,11 @@ kernel @both(%a: ptr<i32>, %b: ptr<i32>, %o: ptr<i32>) {
 
 def test_one_access_to_several_arrays() -> None:
     program = parse_module(TWO_ARRAYS)
-    a, b, out = np.arange(8, dtype=np.int32), np.arange(100, 108, dtype=np.int32), np.zeros(8, np.int32)
+    a, b, out = (
+        np.arange(8, dtype=np.int32),
+        np.arange(100, 108, dtype=np.int32),
+        np.zeros(8, np.int32),
+    )
     interpret(program, 1, [a, b, out])
     np.testing.assert_array_equal(out, [100, 1, 102, 3, 104, 5, 106, 7])
 

@@ -169,7 +169,9 @@ class Machine:
         self.counts(wave, bounds[2])
         decided = [_same(b) for b in bounds]
         if None in decided:
-            loop.index, loop.upper, loop.step = (b.astype(np.int64) for b in bounds)
+            # Wide enough for a count one step past the end of its type.
+            wide = np.dtype(object) if bounds[0].itemsize == 8 else np.dtype(np.int64)
+            loop.index, loop.upper, loop.step = (b.astype(wide) for b in bounds)
         else:
             loop.index, loop.upper, loop.step = decided
         wave.frames.append(Frame(frame.activation, instruction.regions[0], instruction, loop))
