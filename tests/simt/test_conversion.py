@@ -204,6 +204,40 @@ def test_sums_of_rows_spread_over_a_warp() -> None:
     assert (len(plan.rounds), len(back.rounds)) == (2, 32)
 
 
+def test_lanes_that_take_the_same_element_take_it_in_one_round() -> None:
+    src = LinearLayout.of({"register": [], "lane": [[1], [2], [4], [8], [0]]}, [16])
+    dst = LinearLayout.of({"register": [], "lane": [[0], [4], [8], [1], [2]]}, [16])
+    plan = plan_conversion(src, dst, 32)
+    assert isinstance(plan, Shuffle)
+    assert len(plan.rounds) == 1
+    one_warp = LinearLayout.of({"warp": []}, [16])
+    check(plan, src.concat_ins(one_warp), dst.concat_ins(one_warp))
+
+
+def test_senders_of_one_register_serve_a_warp_in_turns() -> None:
+    """Each warp takes what 8 lanes have, in one register of the 32 that would hold it all."""
+    src = LinearLayout.of(
+        {
+            "register": [[1, 0], [2, 0], [4, 0], [8, 0], [16, 0]],
+            "lane": [[0, 1], [0, 2], [0, 0], [0, 0], [0, 0]],
+            "warp": [[0, 0], [0, 0]],
+        },
+        [32, 4],
+    )
+    dst = LinearLayout.of(
+        {
+            "register": [],
+            "lane": [[1, 0], [2, 0], [4, 0], [8, 0], [16, 0]],
+            "warp": [[0, 1], [0, 2]],
+        },
+        [32, 4],
+    )
+    plan = plan_conversion(src, dst, 32)
+    assert isinstance(plan, Shuffle)
+    assert len(plan.rounds) == 4
+    check(plan, src, dst)
+
+
 def test_a_copy_that_every_thread_has_is_a_renaming() -> None:
     src = blocked([8], [8], [32], [4])
     dst = LinearLayout.of(

@@ -108,11 +108,13 @@ def conflict_free(
     rest = threads + f2.extend([*vector, *threads], space)
     rest = wide.threads + f2.extend([*more, *wide.threads], rest)
     in_word = rest[: max(0, word - len(vector) - len(more))]
+    # Two accesses of a bank conflict if they differ by lines, and else by places in a vector or a
+    # word at most. What the narrow side's lanes walk of the wide side's vectors is within a line.
     lines = f2.common_complement(
         f2.intersection([*in_word, *together(narrow, len(vector))], rest),
         f2.basis([*in_word, *together(wide, len(vector) + len(more))]),
         within=rest,
-    )[: max(0, len(space) - line)]
+    )
     bank = f2.extend([*in_word, *lines], rest)
     offsets = (*vector, *more, *in_word, *bank, *lines)
     return LinearLayout(((OFFSET, offsets),), src.outs)

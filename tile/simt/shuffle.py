@@ -149,6 +149,13 @@ class _Receivers:
         """The register that is to be filled."""
         return receiver >> self.first_register
 
+    def team(self) -> list[int]:
+        """Receivers of one round: at most one on a thread, and of one register on a sender."""
+        space = self.threads + self.registers
+        twice, of_one_sender = self.zeros(self.origin, space), self.zeros(self.sender, space)
+        apart = self.registers + twice
+        return twice + f2.common_complement(apart, of_one_sender, within=space)
+
     def zeros(self, rule: Callable[[int], int], space: Sequence[int]) -> list[int]:
         """What a linear rule takes to 0, of the space that these vectors are a basis of."""
         return [f2.multiply(space, chosen) for chosen in f2.kernel([rule(v) for v in space])]
@@ -169,13 +176,13 @@ def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuf
     than the fewest.
     """
     to = _Receivers(src, dst)
+    team = to.team()
+    # Registers that have their elements from one sender, whoever the thread is, share a word.
     packed = log2_of(max(1, WORD_BITS // element_bits), "the elements of a word")
     pack = to.zeros(to.sender, to.registers)[:packed]
-    registers = f2.extend(pack, to.registers)
-    team = _team(to, registers)
     # A round is a copy of the team, some steps away. Steps along threads are for what is left over
     # where a team cannot have all threads.
-    steps = f2.extend(team, registers + to.threads)
+    steps = f2.extend([*team, *pack], to.registers + to.threads)
     turns = [step for step in steps if not to.register(step)]
 
     in_team, turn, sent = f2.Elimination(), f2.Elimination(), f2.Elimination()
@@ -183,7 +190,7 @@ def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuf
         in_team.define(member, member)
         turn.define(member)
         sent.define(to.sender(member), to.sent(member))
-    for step in steps:
+    for step in [*pack, *steps]:
         in_team.define(step)
         turn.define(step, 1 << turns.index(step) if step in turns else 0)
     for thread in to.threads:
@@ -212,13 +219,6 @@ def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuf
         packed=tuple([(to.sent(part), to.register(part)) for part in _sums(pack)]),
         copies=tuple(distinct_registers(dst)[1]),
     )
-
-
-def _team(to: _Receivers, registers: list[int]) -> list[int]:
-    """Receivers of one round: of each thread at most one, and one register of each sender."""
-    space = to.threads + registers
-    twice, of_one_sender = to.zeros(to.origin, space), to.zeros(to.sender, space)
-    return twice + f2.common_complement(registers + twice, of_one_sender, within=space)
 
 
 def _sums(space: Sequence[int]) -> list[int]:
