@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.filecheck import TileFile
+from tile.backends.base import Options
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -18,5 +19,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The backend that the conformance suite holds against the op table."""
+    """The backend that the conformance suite holds against the op table, and its options."""
     parser.addoption("--backend", default="interp", help="backend under test (default: interp)")
+    for name in ("num_warps", "num_stages"):
+        default = getattr(Options(), name)
+        option = f"--{name.replace('_', '-')}"
+        parser.addoption(option, type=int, default=default, help=f"of launches ({default})")

@@ -20,9 +20,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Device:
-    """A backend by name, as `--backend` gives it: `interp`, later `nvptx:sm_90a`."""
+    """A backend by name, as `--backend` gives it: `interp`, `interp:matrix`, `nvptx:sm_90a`."""
 
     target: str
+    options: Options = Options()
 
     def run(
         self, module: Module | str, grid: tuple[int, int, int], arguments: Sequence[Any]
@@ -33,7 +34,7 @@ class Device:
         verify(module)
         target = Target.parse(self.target)
         backend = registry.get(target.backend)
-        artifact = backend.compile(module, target, Options())
+        artifact = backend.compile(module, target, self.options)
         backend.load(artifact).launch(grid, arguments)
 
 

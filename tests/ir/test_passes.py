@@ -110,7 +110,7 @@ def test_a_pass_is_refused_at_another_level(module: Module) -> None:
     with pytest.raises(
         PassError, match="works on the tile level, and the module is at the laid-out"
     ):
-        run_pipeline(module, "lay-out,dce")
+        run_pipeline(module, "lay-out,inline")
 
 
 def test_verification_names_the_pass_that_broke_the_ir(module: Module) -> None:

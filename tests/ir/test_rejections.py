@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import tile.ir.ops
+import tile.simt.ops
 from tests.filecheck import ERROR
 from tile.errors import TileError, TypeRuleError
 from tile.ir import opdef, types
@@ -20,7 +21,7 @@ from tile.ir.builder import create
 from tile.ir.core import Block, Function, Operation
 from tile.ir.ops import arith, control, memory
 from tile.ir.parser import parse_module
-from tile.ir.types import F32, I32, Pointer, Tile
+from tile.ir.types import F32, I32, Pointer, Shared, Tile
 from tile.ir.verifier import verify
 from tile.tools.opt import chunks
 
@@ -29,8 +30,11 @@ Site = tuple[str, int]
 
 
 def modules() -> list[ModuleType]:
-    names = [info.name for info in pkgutil.iter_modules(tile.ir.ops.__path__)]
-    families = [importlib.import_module(f"tile.ir.ops.{name}") for name in names]
+    families = [
+        importlib.import_module(f"{package.__name__}.{info.name}")
+        for package in (tile.ir.ops, tile.simt.ops)
+        for info in pkgutil.iter_modules(package.__path__)
+    ]
     return [*families, opdef, types]
 
 
@@ -66,7 +70,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> set[Site]:
 
 
 def cases_from_text() -> Iterator[str]:
-    for path in sorted(HERE.rglob("*.tile")):
+    for path in sorted([*HERE.rglob("*.tile"), *(HERE.parent / "simt" / "ops").glob("*.tile")]):
         for chunk in chunks(path.read_text(encoding="utf-8")):
             if any(ERROR.search(line) for line in chunk.splitlines()):
                 yield chunk
@@ -81,6 +85,8 @@ def refuse_what_text_cannot_say() -> None:
         create(arith.neg, [x], {"fast": True})
     with pytest.raises(TypeRuleError, match="for takes at least 3 operands, not 1"):
         create(control.for_, [x], {}, [Function("g", [], []).body])
+    with pytest.raises(TypeRuleError, match="a buffer has at least one stage, not 0"):
+        Shared((4,), F32, None, 0)  # type: ignore[arg-type]
     test, body = Block(), Block()
     test.append(Operation(control.condition, [x], {}, [], [], None))
     body.append(create(control.yield_))

@@ -8,10 +8,11 @@ from tile.errors import Loc, VerificationError
 from tile.ir.builder import Builder, create
 from tile.ir.core import Block, Function, Module, Operation
 from tile.ir.levels import Level
-from tile.ir.ops import arith, control, memory
+from tile.ir.ops import arith, control, debug
 from tile.ir.parser import parse_module
-from tile.ir.types import F32, I1, I32, Pointer, Tile
+from tile.ir.types import F32, I1, I32, Fragment, Shared, Tile, Type
 from tile.ir.verifier import verify
+from tile.simt.layouts.layout_text import parse_layout
 
 TEXT = """
 func @f(%c: i1, %x: f32, %n: i32) -> (f32) {
@@ -29,6 +30,9 @@ func @f(%c: i1, %x: f32, %n: i32) -> (f32) {
   return %s
 }
 """
+
+
+ROW = parse_layout("#linear{offset = [[1],[2],[4]] -> dim0 = 8}")
 
 
 def module() -> Module:
@@ -131,19 +135,35 @@ def test_an_empty_function() -> None:
 
 
 def test_a_level_that_does_not_know_an_operation() -> None:
-    function = Function("f", [Pointer(F32)], ["p"])
+    function = Function("f", [I1], ["c"])
     build = Builder(function.body)
-    build(memory.load, function.args[0])
+    build.op(debug.assume, function.args[0])
     build.op(control.return_)
     verify(Module([function]), Level.TILE)
-    refuse(Module([function]), "load is not legal at the thread level", Level.THREAD)
+    refuse(Module([function]), "assume is not legal at the thread level", Level.THREAD)
 
 
 def test_layouts_are_not_for_the_tile_level() -> None:
-    function = Function("f", [Tile((8,), F32, "blocked")], ["x"])  # type: ignore[arg-type]
+    function = Function("f", [Tile((8,), F32, ROW)], ["x"])
     function.body.append(create(control.return_))
     refuse(Module([function]), "has a layout, which the tile level does not know")
     verify(Module([function]), Level.LAID_OUT)
+
+
+@pytest.mark.parametrize(
+    ("ty", "message", "level"),
+    [
+        (Tile((8,), F32), "has no layout, which every tile has", Level.LAID_OUT),
+        (Tile((8,), F32), "is a tile, which the thread level does not know", Level.THREAD),
+        (Fragment(8, F32), "is a fragment, which the tile level does not know", Level.TILE),
+        (Fragment(8, F32), "is a fragment, which the laid-out level does", Level.LAID_OUT),
+        (Shared((8,), F32, ROW), "is in shared memory, which the tile", Level.TILE),
+    ],
+)
+def test_types_of_another_level(ty: Type, message: str, level: Level) -> None:
+    function = Function("f", [ty], ["x"])
+    function.body.append(create(control.return_))
+    refuse(Module([function]), message, level)
 
 
 def test_a_clone_is_right_and_apart() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import Effect
 
-OBSERVABLE = Effect.WRITE | Effect.SYNC | Effect.OUTPUT
+OBSERVABLE = Effect.WRITE | Effect.SHARED | Effect.SYNC | Effect.OUTPUT
 
 
 def effects(op: Operation) -> Effect:

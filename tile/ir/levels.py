@@ -10,6 +10,11 @@ An operation's declaration says at which levels it is legal, so this file holds 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tile.ir.core import Operation
 
 
 class Level(enum.Enum):
@@ -22,3 +27,20 @@ class Level(enum.Enum):
 
 EVERY = frozenset(Level)
 WITH_TILES = frozenset({Level.TILE, Level.LAID_OUT})
+LAID_OUT = frozenset({Level.LAID_OUT})
+LOWERED = frozenset({Level.LAID_OUT, Level.THREAD})
+THREAD = frozenset({Level.THREAD})
+
+# What operations are held to at a level besides their own rules; a condition raises
+# `TypeRuleError`. Whoever defines a level's types declares its conditions.
+CONDITIONS: dict[Level, list[Callable[[Operation], None]]] = {level: [] for level in Level}
+
+
+def condition(level: Level) -> Callable[[Callable[[Operation], None]], Callable[[Operation], None]]:
+    """Declare a condition of a level."""
+
+    def declare(check: Callable[[Operation], None]) -> Callable[[Operation], None]:
+        CONDITIONS[level].append(check)
+        return check
+
+    return declare

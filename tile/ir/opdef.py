@@ -28,7 +28,7 @@ from typing import Any
 
 from tile.ir.core import Block
 from tile.ir.levels import EVERY, Level
-from tile.ir.types import Scalar, Type, require, with_element
+from tile.ir.types import Scalar, Type, require, with_element, without_layout
 
 NO_DEFAULT = inspect.Parameter.empty
 EXPLICIT = ("result", "results")
@@ -40,6 +40,7 @@ class Effect(enum.Flag):
     NONE = 0
     READ = enum.auto()  # reads memory
     WRITE = enum.auto()  # writes memory
+    SHARED = enum.auto()  # uses the program's shared memory
     SYNC = enum.auto()  # orders memory accesses around it
     OUTPUT = enum.auto()  # is seen outside: prints, may stop the program
     ASSUME = enum.auto()  # states a fact that analyses may use; removable once they have
@@ -127,7 +128,11 @@ class OpDef:
         attributes: dict[str, Any],
         regions: Sequence[Block],
     ) -> tuple[Type, ...]:
-        """The result types; raises `TypeRuleError` where the rule refuses."""
+        """The result types; raises `TypeRuleError` where the rule refuses.
+
+        Rules know nothing of layouts, which are taken off the operands' types here.
+        """
+        operands = [None if ty is None else without_layout(ty) for ty in operands]
         fixed = len(self.operands)
         least = fixed - len(self.optional)
         count = len(operands)

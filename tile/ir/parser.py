@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import json
 import linecache
+import math
 import re
 import types
 import typing
@@ -17,12 +18,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from tile.errors import Loc, ParseError, TypeRuleError
+from tile.errors import Loc, ParseError, TileError, TypeRuleError
 from tile.ir.builder import create
 from tile.ir.core import Argument, Block, Function, Module, Operation, Value
+from tile.ir.layouts import LAYOUTS
 from tile.ir.opdef import OPS, OpDef, Symbol
 from tile.ir.ops import control
-from tile.ir.types import SCALARS, Pointer, Scalar, Tile, Type
+from tile.ir.types import (
+    SCALARS,
+    Fragment,
+    Layout,
+    Pointer,
+    Scalar,
+    Shared,
+    Tile,
+    Type,
+    without_layout,
+)
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r]+|//[^\n]*)
@@ -30,6 +42,7 @@ _TOKEN = re.compile(
     |(?P<value>%[^\W\d][\w.]*)
     |(?P<symbol>@[^\W\d][\w.]*)
     |(?P<string>"(?:[^"\\\n]|\\.)*")
+    |(?P<layout>\#[a-z]+(?:\{[^{}]*\})?)
     |(?P<dims>[0-9]+(?:x[0-9]+)*x(?=[a-z]))
     |(?P<number>-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf\b|nan\b))
     |(?P<word>[A-Za-z_][\w\-]*)
@@ -87,6 +100,7 @@ class _Parser:
             lines = text.splitlines(keepends=True)
             linecache.cache[file] = (len(text), None, lines, file)
         self.tokens = _tokens(text, file)
+        self.layouts: dict[str, Layout] = {}
         self.position = 0
         self.values: dict[str, Value] = {}
 
@@ -143,14 +157,57 @@ class _Parser:
         token = self.token
         try:
             if self.accept("tile"):
-                self.expect("<")
-                dims = self.expect_kind("dims", "extents such as 8x16x").text
-                element = self.element()
+                dims, element = self.extents()
+                layout = self.layout() if self.accept(",") else None
                 self.expect(">")
-                return Tile(tuple(int(d) for d in dims[:-1].split("x")), element)
+                return Tile(dims, element, layout)
+            if self.accept("frag"):
+                dims, element = self.extents()
+                self.expect(">")
+                return Fragment(math.prod(dims), element)
+            if self.accept("shared"):
+                return self.shared()
             return self.element()
         except TypeRuleError as error:
             self.fail(error.message, token)
+
+    def extents(self) -> tuple[tuple[int, ...], Scalar | Pointer]:
+        self.expect("<")
+        dims = self.expect_kind("dims", "extents such as 8x16x").text
+        return tuple(int(d) for d in dims[:-1].split("x")), self.element()
+
+    def shared(self) -> Shared:
+        dims, element = self.extents()
+        self.expect(",")
+        layout, stages = self.layout(), 1
+        if self.accept(","):
+            self.expect("stages")
+            self.expect("=")
+            stages = self.integer()
+        self.expect(">")
+        return Shared(dims, element, layout, stages)
+
+    def layout(self) -> Layout:
+        """A layout's text, or a name that the top of the module gives one."""
+        token = self.expect_kind("layout", "a layout, such as #a")
+        if token.text in self.layouts:
+            return self.layouts[token.text]
+        name, brace, _ = token.text[1:].partition("{")
+        if not brace:
+            self.fail(f"no layout is named {token.text} at the top of the module", token)
+        if name not in LAYOUTS:
+            self.fail(f"there are no layouts `#{name}`; there are {', '.join(LAYOUTS)}", token)
+        try:
+            return LAYOUTS[name].parse(token.text)
+        except TileError as error:
+            self.fail(error.message, token)
+
+    def layout_names(self) -> None:
+        """`#name = layout`, any number of times."""
+        while self.token.kind == "layout":
+            name = self.take().text
+            self.expect("=")
+            self.layouts[name] = self.layout()
 
     def element(self) -> Scalar | Pointer:
         if self.accept("ptr"):
@@ -190,6 +247,8 @@ class _Parser:
                 return json.loads(self.expect_kind("string", "a string").text)
             if option is Type:
                 return self.type_()
+            if any(option is kind.cls for kind in LAYOUTS.values()):
+                return self.layout()
         return self.literal(options, token)
 
     def literal(self, options: Sequence[Any], token: _Token) -> bool | int | float:
@@ -302,6 +361,7 @@ class _Parser:
 
     def module(self) -> Module:
         module = Module()
+        self.layout_names()
         while self.token.kind != "end":
             token = self.token
             function = self.function()
@@ -382,10 +442,12 @@ class _Parser:
         except TypeRuleError as error:
             self.fail(error.message, name)
         inferred = [value.type for value in op.results]
-        if inferred != stated:
+        if [without_layout(ty) for ty in stated] != [without_layout(ty) for ty in inferred]:
             self.fail(
                 f"{defn.name} gives ({_list(inferred)}), but the text says ({_list(stated)})", name
             )
+        for value, ty in zip(op.results, stated, strict=True):
+            value.type = ty  # the text has the layout, which the rule does not know
         if len(results) != len(inferred):
             self.fail(f"{defn.name} has {len(inferred)} results, not {len(results)}", name)
         for token, value in zip(results, op.results, strict=True):

@@ -7,7 +7,8 @@
     run_pipeline(module, "canonicalize,unroll{limit=8},dce")
 
 Keyword arguments of the function are the options of the pass. `before` and `after` name the level
-that it expects and the one it leaves, so a wrong order fails by a check.
+that it expects and the one it leaves, so a wrong order fails by a check; a pass that works on any
+level has none for both. An option's type may have a class method `parse`, which reads its text.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class PassDef:
 
     name: str
     run: Callable[..., None]
-    before: Level
-    after: Level
+    before: Level | None  # any, for None
+    after: Level | None  # the one before, for None
     options: dict[str, inspect.Parameter]
 
     @property
@@ -83,7 +84,7 @@ PASSES = PassTable()
 
 
 def module_pass(
-    name: str, *, before: Level = Level.TILE, after: Level | None = None
+    name: str, *, before: Level | None = Level.TILE, after: Level | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Declare a pass. The function stays callable as it is."""
 
@@ -126,7 +127,7 @@ def _options(defn: PassDef, text: str) -> Iterator[tuple[str, Any]]:
             raise PassError(f"pass `{defn.name}` has no option `{name}`; it has {known}")
         kind = defn.options[name].annotation
         try:
-            yield name, _WORDS[value] if kind is bool else kind(value)
+            yield name, _WORDS[value] if kind is bool else getattr(kind, "parse", kind)(value)
         except (KeyError, ValueError) as error:
             raise PassError(
                 f"option `{name}` of pass `{defn.name}` takes {kind.__name__}, not `{value}`"
@@ -151,13 +152,14 @@ class PassManager:
     def run(self, module: Module, level: Level = Level.TILE) -> Level:
         """Run all passes in place; the level that the module has then."""
         for index, item in enumerate(self.passes):
-            if item.defn.before is not level:
+            if item.defn.before not in (None, level):
+                assert item.defn.before is not None
                 raise PassError(
                     f"pass `{item}` works on the {item.defn.before.value} level, "
                     f"and the module is at the {level.value} level"
                 )
             self.step(module, index, item)
-            level = item.defn.after
+            level = item.defn.after or level
             if self.verify_each:
                 self.guard(index, item, None, partial(verify, module, level))
             self.show(module, index, item)

@@ -17,6 +17,8 @@ with its arguments:
       yield %c
     }
 
+A module that has layouts begins with names for them, as in `#a = #linear{...}`.
+
 An absent optional operand is `_`. A value is named after its Python variable, with a number where
 that is taken; so printing is deterministic, and printing what was parsed gives the same text.
 """
@@ -25,12 +27,17 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from tile.errors import Loc
 from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.layouts import is_layout
 from tile.ir.opdef import Symbol
 from tile.ir.types import Type
+
+# The text of a layout, wherever it stands.
+LAYOUT = re.compile(r"#[a-z]+\{[^{}]*\}")
 
 # What to say of an operation (of the function, for None) in a comment behind it. The second
 # argument gives the name under which a value is printed.
@@ -38,8 +45,18 @@ Note = Callable[[Operation | None, Callable[[Value], str]], str]
 
 
 def print_module(module: Module, *, locations: bool = False) -> str:
-    """The text of a module, ending in a newline."""
-    return "\n".join(print_function(f, locations=locations) for f in module)
+    """The text of a module, ending in a newline. Layouts have short names, given at its top."""
+    text = "\n".join(print_function(f, locations=locations) for f in module)
+    names: dict[str, str] = {}
+    text = LAYOUT.sub(lambda m: names.setdefault(m.group(), f"#{_letters(len(names))}"), text)
+    given = "".join(f"{name} = {layout}\n" for layout, name in names.items())
+    return f"{given}\n{text}" if given else text
+
+
+def _letters(number: int) -> str:
+    """a, b, ..., z, aa, ab, and so on."""
+    rest, letter = divmod(number, 26)
+    return (_letters(rest - 1) if rest else "") + chr(ord("a") + letter)
 
 
 def print_function(function: Function, *, locations: bool = False, note: Note | None = None) -> str:
@@ -68,7 +85,7 @@ def print_value(value: object) -> str:
         return json.dumps(value)
     if isinstance(value, tuple):
         return "(" + ", ".join(map(print_value, value)) + ")"
-    if isinstance(value, Type | int | float):
+    if isinstance(value, Type | int | float) or is_layout(value):
         return str(value)
     raise TypeError(f"{value!r} is no attribute value")
 

@@ -5,6 +5,11 @@ which. Every type answers `shape` and `element`: a scalar is its own element and
 That lets a type rule treat scalars and tiles alike.
 
     f32   ptr<f32>   tile<128x64xf32>   tile<8xptr<i8>>
+
+From the LAID_OUT level on a tile has a layout, and there are buffers in shared memory; at the
+THREAD level there are fragments, what one thread holds of a tile.
+
+    tile<16x16xf32, #a>   shared<16x64xf16, #b, stages = 3>   frag<8xf32>
 """
 
 from __future__ import annotations
@@ -206,7 +211,11 @@ class Pointer(Type):
 
 
 class Layout(Protocol):
-    """Which element each register, lane and warp holds; the SIMT lowering defines them."""
+    """Which element each register, lane and warp holds, or where it is in shared memory.
+
+    The SIMT lowering defines them (`tile/simt/layouts`), and tells `tile/ir/layouts.py` how to read
+    their text.
+    """
 
     def __str__(self) -> str: ...
     def __hash__(self) -> int: ...
@@ -259,6 +268,76 @@ class Tile(Type):
         return math.prod(self.dims)
 
 
+@dataclass(frozen=True, slots=True)
+class Fragment(Type):
+    """The registers of one thread that hold its part of a tile; a power of two of them."""
+
+    count: int
+    of: Scalar | Pointer
+
+    def __post_init__(self) -> None:
+        check_extent(self.count, "a fragment's registers are")
+
+    def __str__(self) -> str:
+        return f"frag<{self.count}x{self.of}>"
+
+    __repr__ = __str__
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.count,)
+
+    @property
+    def element(self) -> Scalar | Pointer:
+        return self.of
+
+    def is_block(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Shared(Type):
+    """A buffer in shared memory: `stages` tiles in a row, each in the order of `layout`.
+
+    Booleans take a byte each.
+    """
+
+    dims: tuple[int, ...]
+    of: Scalar | Pointer
+    layout: Layout
+    stages: int = 1
+
+    def __post_init__(self) -> None:
+        for extent in self.dims:
+            check_extent(extent)
+        require(self.stages >= 1, f"a buffer has at least one stage, not {self.stages}")
+
+    def __str__(self) -> str:
+        extents = "x".join(map(str, self.dims))
+        stages = f", stages = {self.stages}" if self.stages != 1 else ""
+        return f"shared<{extents}x{self.of}, {self.layout}{stages}>"
+
+    __repr__ = __str__
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.dims
+
+    @property
+    def element(self) -> Scalar | Pointer:
+        return self.of
+
+    @property
+    def numel(self) -> int:
+        """Elements of one stage."""
+        return math.prod(self.dims)
+
+    @property
+    def bytes(self) -> int:
+        """The size of all stages."""
+        return self.numel * self.of.itemsize * self.stages
+
+
 MAX_NUMEL = 1 << 20
 
 
@@ -267,14 +346,12 @@ def is_power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
-def check_extent(extent: int) -> None:
+def check_extent(extent: int, what: str = "tile extents are") -> None:
     """Refuse an extent that is not a power of two."""
     if not is_power_of_two(extent):
         below = 1 << max(0, extent.bit_length() - 1) if extent > 0 else 1
         near = f"{below} or {below * 2}" if extent > 0 else "1"
-        raise TypeRuleError(
-            f"tile extents are powers of two, and {extent} is not; the nearest are {near}"
-        )
+        raise TypeRuleError(f"{what} powers of two, and {extent} is not; the nearest are {near}")
 
 
 def _integer(bits: int, signed: bool) -> Scalar:
@@ -304,7 +381,21 @@ ALIASES: dict[str, Scalar] = {ty.alias: ty for ty in ALL}
 
 def with_element(ty: Type, element: Scalar | Pointer) -> Type:
     """`ty` with another element: a tile of the same shape, or the element itself for a scalar."""
-    return Tile(ty.dims, element, ty.layout) if isinstance(ty, Tile) else element
+    if isinstance(ty, Tile):
+        return ty if element is ty.of else Tile(ty.dims, element, ty.layout)
+    return Fragment(ty.count, element) if isinstance(ty, Fragment) else element
+
+
+def with_layout(ty: Type, layout: Layout | None) -> Type:
+    """A tile type with another layout, or none; any other type as it is."""
+    if not isinstance(ty, Tile) or ty.layout is layout:
+        return ty
+    return Tile(ty.dims, ty.of, layout)
+
+
+def without_layout(ty: Type) -> Type:
+    """The type as the rules of operations see it, which know nothing of layouts."""
+    return with_layout(ty, None)
 
 
 def with_shape(shape: Iterable[int], element: Scalar | Pointer) -> Type:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tile.errors import Loc, TypeRuleError, VerificationError
+from tile.errors import Loc, TileError, TypeRuleError, VerificationError
 from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.levels import Level
+from tile.ir.levels import CONDITIONS, Level
 from tile.ir.ops import combine, control
 from tile.ir.printer import print_op
-from tile.ir.types import Tile, Type
+from tile.ir.types import Fragment, Shared, Tile, Type, without_layout
 
 
 def verify(module: Module, level: Level = Level.TILE) -> None:
@@ -79,9 +79,16 @@ class _Verifier:
         except TypeRuleError as error:
             self.fail(error.message, op.loc, op)
         actual = tuple(value.type for value in op.results)
-        if inferred != actual:
+        if _plain(inferred) != _plain(actual):
             self.fail(f"{op.name} gives ({_list(inferred)}), not ({_list(actual)})", op.loc, op)
+        if op.defn.explicit is not None and inferred != actual:
+            self.fail(f"{op.name} states ({_list(inferred)}), not ({_list(actual)})", op.loc, op)
         self.types(op.results, op.loc)
+        try:
+            for check in CONDITIONS[self.level]:
+                check(op)
+        except TileError as error:
+            self.fail(error.message, op.loc, op)
         if op.defn is control.call:
             self.call(op)
         outer = self.visible, self.hidden
@@ -118,14 +125,34 @@ class _Verifier:
                 self.fail(combine.refusal(op.name, found), found.loc, found)
 
     def types(self, values: Sequence[Value], loc: Loc | None) -> None:
-        if self.level is Level.TILE:
-            for value in values:
-                if isinstance(value.type, Tile) and value.type.layout is not None:
-                    self.fail(f"{value!r} has a layout, which the tile level does not know", loc)
+        for value in values:
+            refused = _refused(value.type, self.level)
+            if refused:
+                self.fail(f"{value!r} {refused}", loc)
 
     def fail(self, message: str, loc: Loc | None, op: Operation | None = None) -> NoReturn:
         notes = [] if op is None else [f"in `{print_op(op).splitlines()[0]}`"]
         raise VerificationError(message, loc=loc, notes=notes)
+
+
+def _refused(ty: Type, level: Level) -> str:
+    """What is wrong with a type at a level; nothing, if it may be there."""
+    if isinstance(ty, Tile):
+        if level is Level.THREAD:
+            return "is a tile, which the thread level does not know"
+        if level is Level.TILE and ty.layout is not None:
+            return "has a layout, which the tile level does not know"
+        if level is Level.LAID_OUT and ty.layout is None:
+            return "has no layout, which every tile has at the laid-out level"
+    if isinstance(ty, Shared) and level is Level.TILE:
+        return "is in shared memory, which the tile level does not know"
+    if isinstance(ty, Fragment) and level is not Level.THREAD:
+        return f"is a fragment, which the {level.value} level does not know"
+    return ""
+
+
+def _plain(types: Sequence[Type]) -> list[Type]:
+    return [without_layout(ty) for ty in types]
 
 
 def _list(types: Sequence[Type]) -> str:

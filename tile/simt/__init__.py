@@ -1,10 +1,8 @@
-"""What is true of any SIMT machine: registers of lanes, lanes of warps, warps of a block.
+"""What is true of any SIMT machine, with no vendor's name inside.
 
-layout             the algebra of layouts, with a tutorial; on dims and f2, its arithmetic
-layout_text        its text
-blocked, fragments, swizzle    the layouts of programs, matrix instructions and shared memory
-axes               reductions, transposes and reshapes of tiles, and the width of vectors
-conversion         from one layout to another: by shuffle or shared_conversion, if not by renaming
-shared_access, banks    the instructions to and from shared memory, and what they cost
-draw               pictures
+layouts            which element each register, lane and warp holds
+ops                operations of the LAID_OUT and THREAD levels
+target             what a machine can do: the fields by which passes decide
+layout_rules       the layout of each operation's result, given its operands'
+pipeline           the passes in order, from TILE to THREAD
 """

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 
 import tile.language as tl
+from tile.ir.levels import EVERY, Level
 from tile.ir.opdef import OPS, OpDef
 from tile.ir.printer import print_value
 from tile.language.builtin import Builtin
+from tile.simt import ops as simt
 from tile.tools.command import Command
 
 DESCRIPTION = """\
@@ -48,7 +50,8 @@ expressions; assignments (augmented, annotated, of tuples); `if`, `for` over `ra
 IR_HEAD = """\
 # The IR's operations
 
-Made by `tile reference ir` from the declarations in `tile/ir/ops/`. An operand in brackets may be
+Made by `tile reference ir` from the declarations in `tile/ir/ops/`, and, for the levels that have
+layouts, shared memory and threads, in `tile/simt/ops/`. An operand in brackets may be
 absent, an attribute with a value has that default, and an example's operands stand before the bar.
 The text format is described at the top of `tile/ir/printer.py`.
 """
@@ -77,8 +80,11 @@ def _parameter(parameter: inspect.Parameter) -> str:
 def ir_page() -> Iterator[str]:
     """The lines of the page on operations."""
     yield IR_HEAD
-    for family, defns in groupby(OPS, key=lambda defn: defn.family):
-        yield f"## {family}\n"
+    lowered = simt.__name__
+    defns_in_order = sorted(OPS, key=lambda defn: defn.rule.__module__.startswith(lowered))
+    for module, defns in groupby(defns_in_order, key=lambda defn: defn.rule.__module__):
+        level = "simt: " if module.startswith(lowered) else ""
+        yield f"## {level}{module.rpartition('.')[2]}\n"
         for defn in defns:
             yield f"### `{defn.name}`\n"
             yield f"{defn.doc}\n"
@@ -107,6 +113,8 @@ def signature(defn: OpDef) -> str:
 
 def properties(defn: OpDef) -> Iterator[str]:
     """What else a reader may want to know of an operation."""
+    if defn.levels != EVERY:
+        yield "levels: " + ", ".join(level.value for level in Level if level in defn.levels)
     if defn.accepts:
         yield "elements: " + ", ".join(ty.name for ty in defn.accepts)
     if defn.effect:

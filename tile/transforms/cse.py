@@ -15,7 +15,7 @@ Key = tuple[Any, ...]
 CHANGES_MEMORY = Effect.WRITE | Effect.SYNC
 
 
-@module_pass("cse")
+@module_pass("cse", before=None)
 def cse(module: Module) -> None:
     """Compute once what is computed twice: an operation gives way to an equal one before it.
 

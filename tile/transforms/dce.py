@@ -12,7 +12,7 @@ from tile.ir.passes import module_pass
 from tile.transforms.regions import shrink, stop_passing
 
 
-@module_pass("dce")
+@module_pass("dce", before=None)
 def dce(module: Module) -> None:
     """Remove operations that nothing depends on, values nobody needs, and functions not called.
 

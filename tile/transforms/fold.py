@@ -21,7 +21,7 @@ NOT_FOLDED = frozenset({arith.const, arith.poison})
 DIVISIONS = frozenset({arith.div, arith.rem})
 
 
-@module_pass("fold")
+@module_pass("fold", before=None)
 def fold_constants(module: Module) -> None:
     """Replace operations on constants by constants.
 

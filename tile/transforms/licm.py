@@ -19,7 +19,7 @@ DISTURBS_LOADS = Effect.WRITE | Effect.SYNC
 NOT_SPECULATED = frozenset({control.while_, control.for_, arith.hint})
 
 
-@module_pass("licm")
+@module_pass("licm", before=None)
 def licm(module: Module) -> None:
     """Move out of loops what is the same in every round.
 

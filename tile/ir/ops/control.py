@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from tile.ir.core import Block
 from tile.ir.opdef import Effect, Symbol, op
-from tile.ir.types import I1, INTEGERS, Type, require
+from tile.ir.types import I1, INTEGERS, Type, require, without_layout
 
 ORDERED_EFFECTS = Effect.READ | Effect.WRITE | Effect.SYNC | Effect.OUTPUT
 
 
 def takes(where: str, block: Block, types: Sequence[Type]) -> None:
     """A region takes values of these types as its (last) arguments."""
-    given = [arg.type for arg in block.args]
+    given = [without_layout(arg.type) for arg in block.args]
     require(
         given == list(types),
         f"{where} takes arguments of types ({_list(types)}), not ({_list(given)})",
@@ -26,7 +26,7 @@ def ends(where: str, block: Block, terminator: str) -> list[Type]:
     found = "nothing" if last is None else f"`{last.name}`"
     require(found == f"`{terminator}`", f"{where} ends with `{terminator}`, not {found}")
     assert last is not None
-    return [value.type for value in last.inputs]
+    return [without_layout(value.type) for value in last.inputs]
 
 
 def yields(where: str, block: Block, types: Sequence[Type]) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.levels import WITH_TILES
 from tile.ir.opdef import Effect, op
 from tile.ir.types import (
     BF16,
@@ -20,9 +19,11 @@ from tile.ir.types import (
     INTEGERS,
     U32,
     U64,
+    Fragment,
     Pointer,
     Scalar,
     Type,
+    is_power_of_two,
     require,
     with_element,
 )
@@ -119,6 +120,14 @@ def _masked(name: str, ptr: Type, mask: Type | None) -> None:
     )
 
 
+def _vector(name: str, ptr: Type, vector: int) -> None:
+    most = ptr.count if isinstance(ptr, Fragment) else 1
+    require(
+        is_power_of_two(vector) and vector <= most,
+        f"{name} through {ptr} takes vectors of a power of two up to {most}, not {vector}",
+    )
+
+
 def _addptr(ptr: Any, offset: Any, *, stride: int) -> Any:
     wide: Any = offset.astype(np.int64)
     return ptr + wide * stride
@@ -148,7 +157,6 @@ def addptr(ptr: Type, offset: Type, *, stride: int) -> Type:
 
 @op(
     effect=Effect.READ,
-    levels=WITH_TILES,
     examples=(
         "%p: tile<8xptr<f32>> | %r = load %p : tile<8xf32>",
         "%p: tile<8xptr<f32>>, %m: tile<8xi1>, %o: tile<8xf32> | "
@@ -164,11 +172,15 @@ def load(
     cache: CacheModifier = CacheModifier.NONE,
     eviction: Eviction = Eviction.NONE,
     volatile: bool = False,
+    vector: int = 1,
 ) -> Type:
     """Read memory.
 
-    Where the mask is false nothing is read: the element is `other`'s, or undefined.
+    Where the mask is false nothing is read: the element is `other`'s, or undefined. A fragment is
+    read in vectors of `vector` registers in a row, which are neighbours in memory, aligned to their
+    size, and share one mask.
     """
+    _vector("load", ptr, vector)
     result = with_element(ptr, pointee("load", ptr))
     _masked("load", ptr, mask)
     require(
@@ -181,7 +193,6 @@ def load(
 
 @op(
     effect=Effect.WRITE,
-    levels=WITH_TILES,
     examples=(
         "%p: tile<8xptr<f32>>, %v: tile<8xf32>, %m: tile<8xi1> | store %p, %v, %m",
         "%p: ptr<i32>, %v: i32 | store %p, %v",
@@ -194,8 +205,10 @@ def store(
     *,
     cache: CacheModifier = CacheModifier.NONE,
     eviction: Eviction = Eviction.NONE,
+    vector: int = 1,
 ) -> None:
-    """Write memory where the mask is true."""
+    """Write memory where the mask is true. `vector` is as for `load`."""
+    _vector("store", ptr, vector)
     wanted = with_element(ptr, pointee("store", ptr))
     require(value == wanted, f"store through {ptr} takes a value of type {wanted}, not {value}")
     _masked("store", ptr, mask)
@@ -203,7 +216,6 @@ def store(
 
 @op(
     effect=Effect.READ | Effect.WRITE,
-    levels=WITH_TILES,
     examples=(
         "%p: tile<8xptr<f32>>, %v: tile<8xf32> | %r = atomic_rmw %p, %v {kind = add} : tile<8xf32>",
         "%p: ptr<i32>, %v: i32, %m: i1 | "
@@ -234,7 +246,6 @@ def atomic_rmw(
 
 @op(
     effect=Effect.READ | Effect.WRITE,
-    levels=WITH_TILES,
     examples=("%p: ptr<i32>, %c: i32, %v: i32 | %r = atomic_cas %p, %c, %v : i32",),
 )
 def atomic_cas(
@@ -262,7 +273,7 @@ def atomic_cas(
     return result
 
 
-@op(effect=Effect.SYNC, levels=WITH_TILES, examples=("barrier",))
+@op(effect=Effect.SYNC, examples=("barrier",))
 def barrier() -> None:
     """Make all threads of the program wait for each other.
 

@@ -1,0 +1,78 @@
+"""Registers of the lanes of a few warps, as an array, and conversions done on them step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.simt.layouts.layouts import elements
+from tile.simt.layouts.conversion import Conversion, Renaming
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.shared_access import Access
+from tile.simt.layouts.shared_conversion import Shared
+from tile.simt.layouts.shuffle import Shuffle
+
+UNSET = -1
+
+
+def convert(plan: Conversion, src: LinearLayout, registers: int) -> Any:
+    """What each (register, lane, warp) has after a conversion of the tile that `src` held."""
+    values = elements(src)
+    result = np.full((registers, *values.shape[1:]), UNSET)
+    if isinstance(plan, Renaming):
+        return values[list(plan.registers)]
+    if isinstance(plan, Shuffle):
+        shuffle(plan, values, result)
+    else:
+        stage(plan, values, result)
+    return result
+
+
+def shuffle(plan: Shuffle, values: Any, result: Any) -> None:
+    """Round by round: each lane sends one word, and reads the word that one lane sends."""
+    _, lanes, warps = values.shape
+    lane, warp = np.arange(lanes)[:, None], np.arange(warps)
+    send, source, receive, turn = (
+        next(iter(layout.table().values()))
+        for layout in (plan.send, plan.source, plan.receive, plan.turn)
+    )
+    for step in plan.rounds:
+        chosen = turn == step.turn
+        for sent, filled in plan.packed:
+            word = values[send ^ step.send ^ sent, lane, warp]
+            got = word[source ^ step.source, warp]
+            into = (receive ^ step.receive ^ filled, lane, warp)
+            assert np.all(result[into][chosen] == UNSET), "a register is filled twice"
+            result[into] = np.where(chosen, got, result[into])
+    for register, of in plan.copies:
+        assert np.all(result[register] == UNSET)
+        result[register] = result[of]
+
+
+def stage(plan: Shared, values: Any, result: Any) -> None:
+    """Store all, then load all."""
+    memory = np.full(plan.layout.in_size("offset"), UNSET)
+    for vector, places in accesses(plan.store):
+        for register, place in zip(vector, places, strict=True):
+            held = memory[place]
+            assert np.all((held == UNSET) | (held == values[register])), "two values for a place"
+            memory[place] = values[register]
+    assert np.all(memory != UNSET)
+    for vector, places in accesses(plan.load):
+        for register, place in zip(vector, places, strict=True):
+            result[register] = memory[place]
+    for register, of in plan.load.copies:
+        result[register] = result[of]
+
+
+def accesses(access: Access) -> Any:
+    """Each instruction's registers, and the places of each one's element by (lane, warp)."""
+    lanes, warps = (np.arange(access.offsets.in_size(name)) for name in ("lane", "warp"))
+    for vector in access.registers:
+        assert len(vector) == access.vector
+        first = access.offsets.apply(
+            register=np.int64(vector[0]), lane=lanes[:, None], warp=warps[None]
+        )["offset"]
+        assert np.all(first % access.vector == 0), "a vector that is not aligned"
+        yield vector, [first + position for position in range(access.vector)]

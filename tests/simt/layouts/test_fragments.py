@@ -1,0 +1,120 @@
+"""Matrix fragments, against their description by groups of four lanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.simt.layouts.layouts import elements, held
+from tile.simt.layouts.dims import LayoutError
+from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape, Operand, matrix_fragment, matrix_layout
+
+KNOWN = [(shape, operand) for shape, operands in FRAGMENTS.items() for operand in operands]
+BOTH = pytest.mark.parametrize(("shape", "operand"), KNOWN, ids=str)
+
+
+@BOTH
+def test_a_fragment_holds_every_element_once(shape: MatrixShape, operand: Operand) -> None:
+    layout = matrix_fragment(shape, operand)
+    assert layout.is_bijective()
+    assert layout.shape == tuple(getattr(shape, axis) for axis in operand.value)
+    assert layout.in_size("lane") == 32
+    assert layout.in_size("warp") == (4 if shape.m == 64 else 1)
+
+
+def place(shape: MatrixShape, operand: Operand, index: Any) -> tuple[Any, Any]:
+    """The row and column of element number `i` of a lane, in terms of groups of four lanes.
+
+    A group has a row of the left factor or the accumulator, or a column of the right factor. Its
+    four lanes share the other axis, each with as many neighbours as fit 32 bits, or a pair of the
+    accumulator.
+    """
+    i, lane, warp = index
+    group, member = lane // 4, lane % 4
+    if operand is Operand.ACCUMULATOR:
+        return group + 8 * (i // 2 % 2) + 16 * warp, 2 * member + i % 2 + 8 * (i // 4)
+    few = max(1, 32 // shape.bits)
+    if operand is Operand.RIGHT:
+        return few * member + i % few + 4 * few * (i // few), group
+    return group + 8 * (i // few % 2) + 16 * warp, few * member + i % few + 4 * few * (
+        i // few // 2
+    )
+
+
+@BOTH
+def test_fragments_go_round_groups_of_four_lanes(shape: MatrixShape, operand: Operand) -> None:
+    layout = matrix_fragment(shape, operand)
+    index = np.indices([layout.in_size(name) for name in ("register", "lane", "warp")])
+    found = held(layout)
+    rows, columns = place(shape, operand, index)
+    assert np.array_equal(found["dim0"], rows)
+    assert np.array_equal(found["dim1"], columns)
+
+
+@pytest.mark.parametrize("warps", [(1, 1), (4, 1), (2, 2), (1, 4)])
+@pytest.mark.parametrize(
+    "shape",
+    [MatrixShape(16, 8, 16, 16), MatrixShape(8, 8, 4, 64), MatrixShape(64, 32, 16, 16)],
+    ids=str,
+)
+def test_instructions_over_a_tile_meet_all_they_multiply(shape: MatrixShape, warps: Any) -> None:
+    """In each warp, the factors' rows and columns are those of its accumulators."""
+    m, n, k = 128, 64, 32
+    total = matrix_layout([m, n], shape, Operand.ACCUMULATOR, warps)
+    left = matrix_layout([m, k], shape, Operand.LEFT, warps)
+    assert total.is_surjective()
+    assert left.is_surjective()
+    assert total.in_size("warp") == left.in_size("warp")
+    operands = [(left, "dim0")]
+    if Operand.RIGHT in FRAGMENTS[shape]:
+        operands.append((matrix_layout([k, n], shape, Operand.RIGHT, warps), "dim1"))
+    for layout, axis in operands:
+        ours, theirs = held(layout)[axis], held(total)[axis]
+        for warp in range(total.in_size("warp")):
+            assert {*ours[..., warp].flat} == {*theirs[..., warp].flat}
+        assert layout.free_variables()["register"] == 0
+    assert total.is_injective() == (warps[0] * shape.m <= m and warps[1] * shape.n <= n)
+
+
+def test_a_tile_takes_registers_along_k_first() -> None:
+    layout = matrix_layout([32, 32], MatrixShape(16, 8, 16, 16), Operand.LEFT, (1, 2))
+    assert layout.bases("register") == ((0, 1), (8, 0), (0, 8), (0, 16), (16, 0))
+    assert layout.bases("warp") == ((0, 0),)
+
+
+def test_every_part_of_a_tile_is_one_instruction() -> None:
+    for shape, operand in KNOWN:
+        part = matrix_fragment(shape, operand)
+        tile = [4 * extent for extent in part.shape]
+        layout = matrix_layout(tile, shape, operand, (2, 1))
+        rest = layout.divide_left(part)
+        assert rest is not None
+        assert len(np.unique(elements(rest))) == 16
+
+
+@pytest.mark.parametrize(
+    ("message", "wrong"),
+    [
+        (
+            "no matrix instruction is m16n8k64 of 16 bits; there are m16n8k8 of 16 bits, m16n8k16",
+            lambda: matrix_fragment(MatrixShape(16, 8, 64, 16), Operand.LEFT),
+        ),
+        (
+            "there are none of that width",
+            lambda: matrix_fragment(MatrixShape(16, 8, 64, 4), Operand.LEFT),
+        ),
+        (
+            "the right factor of m64n8k16 of 16 bits is read from shared memory",
+            lambda: matrix_fragment(MatrixShape(64, 8, 16, 16), Operand.RIGHT),
+        ),
+        (
+            r"a tile of shape \[16, 8\] is smaller than the \[16, 16\] of m16n8k16",
+            lambda: matrix_layout([16, 8], MatrixShape(16, 8, 16, 16), Operand.LEFT, (1, 1)),
+        ),
+    ],
+)
+def test_fragments_that_are_refused(message: str, wrong: Any) -> None:
+    with pytest.raises(LayoutError, match=message):
+        wrong()

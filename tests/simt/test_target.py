@@ -1,0 +1,43 @@
+"""Descriptions of machines."""
+
+from __future__ import annotations
+
+import pytest
+
+from tile.errors import ArgumentValueError
+from tile.simt.layouts.fragments import MatrixShape
+from tile.simt.target import GENERIC, TARGETS, SimtTarget
+
+FIELDS = {"name": "x", "warp_size": 32, "shared_bytes": 1, "registers": 64, "max_threads": 256}
+
+
+def test_a_description_makes_a_target() -> None:
+    target = SimtTarget.of({**FIELDS, "shuffles": True})
+    assert (target.warp_size, target.shuffles, target.copy_bytes) == (32, True, ())
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_missing_field_is_named(field: str) -> None:
+    rest = {name: value for name, value in FIELDS.items() if name != field}
+    with pytest.raises(ArgumentValueError, match=f"description lacks {field}$"):
+        SimtTarget.of(rest)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"warps": 3}, "a target has no field 'warps'; its fields are name, warp_size"),
+        ({"warp_size": 24}, "warp_size of target x is a power of two, not 24"),
+        ({"matrix_shapes": (MatrixShape(3, 3, 3, 3),)}, "no matrix instruction is m3n3k3"),
+    ],
+)
+def test_wrong_fields_are_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentValueError, match=message):
+        SimtTarget.of({**FIELDS, **fields})
+
+
+def test_targets_are_known_by_name() -> None:
+    assert SimtTarget.parse("generic") is GENERIC
+    assert [str(target) for target in TARGETS.values()] == list(TARGETS)
+    with pytest.raises(ArgumentValueError, match="no target is named 'moon'; there are plain"):
+        SimtTarget.parse("moon")

@@ -1,0 +1,334 @@
+"""The layout of each operation's result, given its operands'; what the LAID_OUT level is held to.
+
+Every tile has a layout of (register, lane, warp), in this order, with as many lanes and warps as
+the machine has. Several lanes or warps may hold copies of an element: bases that are zero. Several
+registers of a thread never do, and no basis but a zero one can be made of others. So a reduction
+along an axis knows copies by their zeros.
+
+Most operations keep the layout that all their operands share. Those that rename axes have rules
+here, and so have no instructions: `trans`, `reshape`, `expand_dims`, `broadcast`, `join`, `split`
+only say anew which element a register holds. The layouts of `arange`, `splat` and the like are
+free to be chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tile.errors import stamp
+from tile.ir.builder import Builder
+from tile.ir.core import Operation, Value
+from tile.ir.levels import Level, condition
+from tile.ir.opdef import OpDef
+from tile.ir.ops import arith, combine, control, index, linalg, reduce, shape
+from tile.ir.types import Tile, Type, require, with_layout
+from tile.simt import ops
+from tile.simt.factors import thread_factors
+from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes, slice_axis
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, axis_name, bits_of
+from tile.simt.layouts.f2 import basis
+from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.layout import LinearLayout, identity1d
+
+# The layout of each result; None where it may be any.
+Layouts = list[LinearLayout | None]
+Rule = Callable[[Operation], Layouts]
+
+RULES: dict[OpDef, Rule] = {}
+
+
+def layout_of(value: Value) -> LinearLayout:
+    """The layout of a laid-out tile."""
+    assert isinstance(value.type, Tile), f"{value} is no tile"
+    layout = value.type.layout
+    assert isinstance(layout, LinearLayout), f"{value} has no layout"
+    return layout
+
+
+def maybe_layout(value: Value | None) -> LinearLayout | None:
+    """The layout of a tile; None for a scalar, an absent operand, or a tile that has none."""
+    layout = value.type.layout if value is not None and isinstance(value.type, Tile) else None
+    return layout if isinstance(layout, LinearLayout) else None
+
+
+def result_layouts(op: Operation) -> Layouts:
+    """What operands' layouts say of results'. Raises `TypeRuleError` where they do not fit."""
+    return RULES.get(op.defn, same_layout)(op)
+
+
+# -- changes of layouts
+
+
+def compact(layout: LinearLayout) -> LinearLayout:
+    """The layout without registers that hold copies, in its (register, lane, warp)."""
+    ins = tuple(
+        (name, tuple(c for c in columns if c) if name == REGISTER else columns)
+        for name, columns in layout.ins
+    )
+    return LinearLayout(ins, layout.outs)
+
+
+def reduced(layout: LinearLayout, axis: int) -> LinearLayout:
+    """The layout after a reduction along an axis, counted from the right."""
+    return compact(slice_axis(layout, axis % len(layout.outs)))
+
+
+def collapsed(layout: LinearLayout, extents: Sequence[int]) -> LinearLayout:
+    """The layout of what broadcasts to this one: of extent 1 where `extents` has 1."""
+    sizes = {
+        name: 1 if extent == 1 else 1 << bits
+        for (name, bits), extent in zip(layout.outs, extents, strict=True)
+    }
+    return compact(layout.wrap_outs(sizes))
+
+
+def joined(layout: LinearLayout) -> LinearLayout:
+    """The layout of pairs: a register of each, side by side, along a new last axis."""
+    last = axis_name(len(layout.outs))
+    pairs = identity1d(2, REGISTER, last) * expand_axis(layout, len(layout.outs))
+    return ordered(pairs, len(layout.outs) + 1)
+
+
+def parted(layout: LinearLayout) -> LinearLayout | None:
+    """The layout of the halves of pairs; None unless each thread holds both in two registers."""
+    pair = LinearLayout(((REGISTER, (1,)),), layout.outs)
+    (column,) = pair.images(REGISTER)
+    registers = layout.images(REGISTER)
+    others = [c for name, columns in layout.ins for c in columns if c & 1 and c != column]
+    if column not in registers or others:
+        return None
+    kept = tuple(c >> 1 for c in registers if c != column)
+    rest = tuple((name, tuple(c >> 1 for c in columns)) for name, columns in layout.ins[1:])
+    return LinearLayout(((REGISTER, kept), *rest), layout.outs[:-1])
+
+
+def ordered(layout: LinearLayout, rank: int) -> LinearLayout:
+    """The layout with its inputs and outputs in their usual order."""
+    names = [axis_name(axis) for axis in range(rank)]
+    return layout.transpose_ins(REGISTER, LANE, WARP).transpose_outs(*names)
+
+
+# -- rules
+
+
+def same_layout(op: Operation) -> Layouts:
+    """All tiles of the operation have one layout."""
+    layouts = [layout for layout in map(maybe_layout, op.operands) if layout is not None]
+    for other in layouts[1:]:
+        require(
+            other == layouts[0],
+            f"{op.name} takes tiles of one layout, not {layouts[0]} and {other}",
+        )
+    first = layouts[0] if layouts else None
+    return [first if isinstance(value.type, Tile) else None for value in op.results]
+
+
+def free(op: Operation) -> Layouts:
+    """Any layout will do."""
+    return [None] * len(op.results)
+
+
+def _of_operand(change: Callable[[Operation, LinearLayout], LinearLayout]) -> Rule:
+    def rule(op: Operation) -> Layouts:
+        same_layout(op)
+        new = change(op, layout_of(op.inputs[0]))
+        return [new if isinstance(value.type, Tile) else None for value in op.results]
+
+    return rule
+
+
+def _broadcast(op: Operation) -> Layouts:
+    result = maybe_layout(op.result)
+    if result is not None:
+        operand = layout_of(op.inputs[0])
+        wanted = collapsed(result, op.inputs[0].type.shape)
+        require(operand == wanted, f"broadcast to {result} takes {wanted}, not {operand}")
+    return [None]
+
+
+def _join(op: Operation) -> Layouts:
+    if not isinstance(op.inputs[0].type, Tile):
+        return [None]
+    same_layout(op)
+    return [joined(layout_of(op.inputs[0]))]
+
+
+def _split(op: Operation) -> Layouts:
+    operand = layout_of(op.inputs[0])
+    part = parted(operand)
+    require(
+        part is not None,
+        f"split takes pairs that each thread holds in two registers, not {operand}",
+    )
+    return [part if isinstance(value.type, Tile) else None for value in op.results]
+
+
+def _index(op: Operation) -> Layouts:
+    return [layout_of(op.inputs[1])]
+
+
+def _dot(op: Operation) -> Layouts:
+    a, _, acc = op.inputs
+    _factors(op, thread_factors(layout_of(acc), a.type.shape[-1]))
+    return [layout_of(acc)]
+
+
+def _matrix_dot(op: Operation) -> Layouts:
+    acc = op.inputs[2]
+    shape, warps = MatrixShape(*op["shape"]), op["warps"]
+    layouts = [
+        matrix_layout(value.type.shape, shape, operand, warps)
+        for value, operand in zip(op.inputs, Operand, strict=True)
+    ]
+    _factors(op, (layouts[0], layouts[1]))
+    require(layout_of(acc) == layouts[2], f"{op.name} adds to {layouts[2]}, not {layout_of(acc)}")
+    return [layouts[2]]
+
+
+def _factors(op: Operation, wanted: tuple[LinearLayout, LinearLayout]) -> None:
+    for value, layout in zip(op.inputs, wanted, strict=False):
+        require(
+            layout_of(value) == layout, f"{op.name} takes a factor of {layout}, not {value.type}"
+        )
+
+
+def _carried(op: Operation) -> Layouts:
+    """What a loop or branch carries has one type all along."""
+    inits = [value.type for value in op.results]
+    groups = [(f"the results of {op.name}", inits)]
+    for name, region in zip(op.defn.regions, op.regions, strict=True):
+        args = [arg.type for arg in region.args]
+        if op.defn is control.for_:
+            args = args[1:]
+        if op.defn is not control.if_:
+            groups.append((f"the arguments of region `{name}`", args))
+        last = region.last
+        if last is not None and last.defn is control.yield_:
+            groups.append((f"the yield of region `{name}`", [v.type for v in last.inputs]))
+    if op.defn is not control.if_:
+        first = 3 if op.defn is control.for_ else 0
+        groups.append(("what goes in", [v.type for v in op.inputs[first:]]))
+    for what, types in groups:
+        require(
+            types == inits,
+            f"{op.name} carries ({_list(inits)}), and {what} are ({_list(types)})",
+        )
+    return [maybe_layout(value) for value in op.results]
+
+
+def _list(types: Sequence[Type]) -> str:
+    return ", ".join(map(str, types))
+
+
+def _stated(op: Operation) -> Layouts:
+    return [maybe_layout(value) for value in op.results]
+
+
+RULES.update(
+    {
+        arith.const: _stated,
+        arith.poison: _stated,
+        ops.layout.convert_layout: _stated,
+        ops.shared.local_load: _stated,
+        control.call: _stated,
+        shape.arange: free,
+        shape.splat: free,
+        shape.broadcast: _broadcast,
+        shape.expand_dims: _of_operand(
+            lambda op, layout: expand_axis(layout, len(layout.outs) + 1 + op["axis"])
+        ),
+        shape.reshape: _of_operand(lambda op, layout: reshape_axes(layout, op["shape"])),
+        shape.trans: _of_operand(lambda op, layout: permute_axes(layout, op["order"])),
+        shape.join: _join,
+        shape.split: _split,
+        reduce.reduce: _of_operand(lambda op, layout: reduced(layout, op["axis"])),
+        reduce.arg_reduce: _of_operand(lambda op, layout: reduced(layout, op["axis"])),
+        combine.reduce_by: _of_operand(lambda op, layout: reduced(layout, op["axis"])),
+        index.gather: _index,
+        ops.shared.local_gather: _index,
+        index.histogram: free,
+        index.sort: lambda op: free(op) if op["count"] is not None else same_layout(op),
+        linalg.dot: _dot,
+        ops.matrix.matrix_dot: _matrix_dot,
+        control.for_: _carried,
+        control.while_: _carried,
+        control.if_: _carried,
+    }
+)
+
+# Operations whose tile operands need not share a layout.
+_EACH_ITS_OWN = {control.yield_, control.return_, control.condition}
+_EACH_ITS_OWN_NAMES = {"device_print"}
+
+
+# -- the level
+
+
+def check_distributed(layout: LinearLayout, shape: Sequence[int]) -> None:
+    """Refuse a layout that threads cannot hold a tile of this shape in; see the top of the file."""
+    require(
+        layout.in_dims == (REGISTER, LANE, WARP),
+        f"a tile is held by (register, lane, warp), not by {list(layout.in_dims)}",
+    )
+    require(
+        layout.shape == tuple(shape),
+        f"a tile of shape {list(shape)} has no layout of shape {list(layout.shape)}",
+    )
+    columns = [column for column in layout.columns if column]
+    require(
+        len(basis(columns)) == len(columns) == bits_of(layout.outs),
+        f"{layout} is no bijection of what is not a copy: each element is in one place, and copies "
+        "have bases of zeros",
+    )
+    require(all(layout.images(REGISTER)), f"registers of {layout} hold copies of others")
+
+
+@condition(Level.LAID_OUT)
+def check_layouts(op: Operation) -> None:
+    """Hold one operation to its rule."""
+    for value in op.results:
+        if isinstance(value.type, Tile):
+            check_distributed(layout_of(value), value.type.shape)
+    if op.defn in _EACH_ITS_OWN or op.name in _EACH_ITS_OWN_NAMES:
+        return
+    for value, wanted in zip(op.results, result_layouts(op), strict=True):
+        found = maybe_layout(value)
+        require(
+            wanted is None or wanted == found,
+            f"{op.name} gives a tile of layout {wanted}, not {found}",
+        )
+
+
+class LayoutBuilder(Builder):
+    """Makes laid-out operations: results get their layouts from the operands by rule.
+
+    `layout` is for operations whose result is free to have any, such as `splat`. Those that state
+    their result (`const`, `convert_layout`, `local_load`) have its layout in `result`.
+    """
+
+    def op(
+        self,
+        defn: OpDef,
+        *operands: Value | None,
+        layout: LinearLayout | None = None,
+        **attributes: Any,
+    ) -> Operation:
+        """Insert an operation."""
+        op = super().op(defn, *operands, **attributes)
+        if defn.explicit is None and op.results:
+            with stamp(op.loc):
+                found = result_layouts(op)
+            for value, own in zip(op.results, found, strict=True):
+                value.type = with_layout(value.type, own or layout)
+        return op
+
+    def __call__(self, defn: OpDef, *operands: Value | None, **attributes: Any) -> Value:
+        """Insert an operation that has one result, and give that."""
+        return self.op(defn, *operands, **attributes).result
+
+    def convert(self, value: Value, layout: LinearLayout) -> Value:
+        """The value in a layout; itself, if it has that."""
+        if layout_of(value) == layout:
+            return value
+        return self(ops.layout.convert_layout, value, result=with_layout(value.type, layout))

@@ -1,0 +1,68 @@
+"""What an access to shared memory costs: how many times the banks must be asked.
+
+Words lie in the banks in turn, and one *wavefront* reads or writes one word of every bank, for any
+number of lanes. Lanes go together up to as many as can fill a wavefront: of 32 banks of 4 bytes,
+that is 32 lanes with up to 4 bytes each, 16 with 8 or 8 with 16. Two different words of a bank need
+two wavefronts: a bank conflict. A machine may do better on loads, where it finds lanes that fit
+together across these groups; never worse.
+
+    >>> rows = np.arange(32)                              # each lane a word of one row
+    >>> wavefronts(np.stack([rows, rows * 32]), element_bits=32, vector=1)
+    array([ 1, 32])
+    >>> wavefronts(rows[None] * 4, element_bits=32, vector=4)     # 512 bytes
+    array([4])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tile.simt.layouts.dims import require
+from tile.simt.layouts.layout import IntArray
+
+
+@dataclass(frozen=True)
+class Banks:
+    """The banks of shared memory, and the widest access of one lane."""
+
+    count: int = 32
+    word_bits: int = 32
+    vector_bits: int = 128
+
+    @property
+    def line_bits(self) -> int:
+        """What one wavefront can move."""
+        return self.count * self.word_bits
+
+    def lanes_together(self, access_bits: int) -> int:
+        """How many lanes share a wavefront, if each accesses so much."""
+        return self.line_bits // max(access_bits, self.word_bits)
+
+
+BANKS = Banks()
+
+
+def wavefronts(offsets: IntArray, element_bits: int, vector: int, banks: Banks = BANKS) -> IntArray:
+    """How many wavefronts each instruction takes, counted bank by bank.
+
+    `offsets` has the lanes along its last axis: where each one's vector of `vector` elements
+    begins, counted in elements. The result has an entry for each instruction, of the axes before.
+    """
+    bits = element_bits * vector
+    starts = np.asarray(offsets, np.int64) * element_bits
+    require(
+        not np.any(starts % bits), f"a vector of {vector} elements begins at a multiple of {vector}"
+    )
+    words = np.arange(max(1, bits // banks.word_bits)) + starts[..., None] // banks.word_bits
+    together = min(starts.shape[-1], banks.lanes_together(bits))
+    words = np.sort(words.reshape(*starts.shape[:-1], -1, together * words.shape[-1]))
+    new = np.ones(words.shape, bool)
+    new[..., 1:] = words[..., 1:] != words[..., :-1]
+    in_bank = words % banks.count
+    most = np.zeros(words.shape[:-1], np.int64)
+    for bank in range(banks.count):
+        most = np.maximum(most, np.sum(new & (in_bank == bank), axis=-1))
+    total: IntArray = most.sum(axis=-1)
+    return total

@@ -1,0 +1,158 @@
+"""Which lane and register holds which element of a matrix instruction's operands.
+
+An instruction multiplies an m x k matrix by a k x n matrix and adds to an m x n accumulator. In
+each of the three, every bit of the register, lane and warp number is one bit of the row or column,
+and a fragment lists them, lowest bit first. So "n0 m3 | n1 n2 m0 m1 m2" says: bit 0 of the register
+is bit 0 of the column, bit 1 of the register is bit 3 of the row, bit 0 of the lane is bit 1 of the
+column, and so on.
+
+    >>> matrix_fragment(MatrixShape(8, 8, 4, 64), Operand.LEFT)
+    #linear{register = [], lane = [[0,1],[0,2],[1,0],[2,0],[4,0]], warp = [] -> dim0 = 8, dim1 = 4}
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tile.simt.layouts.blocked import cover
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, LayoutError, axis_name, require
+from tile.simt.layouts.layout import LinearLayout, identity1d, zeros1d
+
+
+class Operand(enum.Enum):
+    """A part in the product; the value names its axes."""
+
+    LEFT = "mk"
+    RIGHT = "kn"
+    ACCUMULATOR = "mn"
+
+
+class MatrixShape(NamedTuple):
+    """A matrix instruction: its sizes, and how many bits an element of its factors has."""
+
+    m: int
+    n: int
+    k: int
+    bits: int
+
+    def __str__(self) -> str:
+        return f"m{self.m}n{self.n}k{self.k} of {self.bits} bits"
+
+
+# Instructions of one warp: the left factor, the right factor, the accumulator; register | lane.
+# Factors of 8 and 16 bits have neighbours in k in one 32-bit register.
+_NARROW = {
+    MatrixShape(8, 8, 4, 64): (
+        "| k0 k1 m0 m1 m2",
+        "| k0 k1 n0 n1 n2",
+        "n0 | n1 n2 m0 m1 m2",
+    ),
+    MatrixShape(16, 8, 4, 32): (
+        "m3 | k0 k1 m0 m1 m2",
+        "| k0 k1 n0 n1 n2",
+        "n0 m3 | n1 n2 m0 m1 m2",
+    ),
+    MatrixShape(16, 8, 8, 32): (
+        "m3 k2 | k0 k1 m0 m1 m2",
+        "k2 | k0 k1 n0 n1 n2",
+        "n0 m3 | n1 n2 m0 m1 m2",
+    ),
+    MatrixShape(16, 8, 8, 16): (
+        "k0 m3 | k1 k2 m0 m1 m2",
+        "k0 | k1 k2 n0 n1 n2",
+        "n0 m3 | n1 n2 m0 m1 m2",
+    ),
+    MatrixShape(16, 8, 16, 16): (
+        "k0 m3 k3 | k1 k2 m0 m1 m2",
+        "k0 k3 | k1 k2 n0 n1 n2",
+        "n0 m3 | n1 n2 m0 m1 m2",
+    ),
+    MatrixShape(16, 8, 16, 8): (
+        "k0 k1 m3 | k2 k3 m0 m1 m2",
+        "k0 k1 | k2 k3 n0 n1 n2",
+        "n0 m3 | n1 n2 m0 m1 m2",
+    ),
+    MatrixShape(16, 8, 32, 8): (
+        "k0 k1 m3 k4 | k2 k3 m0 m1 m2",
+        "k0 k1 k4 | k2 k3 n0 n1 n2",
+        "n0 m3 | n1 n2 m0 m1 m2",
+    ),
+}
+
+# Instructions of four warps, by k and bits: the left factor; register | lane | warp. The right
+# factor is read from shared memory, and n has 3 to 8 bits, all above the third in registers.
+_WIDE = {
+    (8, 32): "m3 k2 | k0 k1 m0 m1 m2 | m4 m5",
+    (16, 16): "k0 m3 k3 | k1 k2 m0 m1 m2 | m4 m5",
+    (32, 8): "k0 k1 m3 k4 | k2 k3 m0 m1 m2 | m4 m5",
+}
+_WIDE_ACCUMULATORS = {
+    8: "n0 m3 | n1 n2 m0 m1 m2 | m4 m5",
+    16: "n0 m3 n3 | n1 n2 m0 m1 m2 | m4 m5",
+    32: "n0 m3 n3 n4 | n1 n2 m0 m1 m2 | m4 m5",
+    64: "n0 m3 n3 n4 n5 | n1 n2 m0 m1 m2 | m4 m5",
+    128: "n0 m3 n3 n4 n5 n6 | n1 n2 m0 m1 m2 | m4 m5",
+    256: "n0 m3 n3 n4 n5 n6 n7 | n1 n2 m0 m1 m2 | m4 m5",
+}
+
+FRAGMENTS: dict[MatrixShape, dict[Operand, str]] = {
+    shape: dict(zip(Operand, fragments, strict=True)) for shape, fragments in _NARROW.items()
+} | {
+    MatrixShape(64, n, k, bits): {Operand.LEFT: left, Operand.ACCUMULATOR: accumulator}
+    for (k, bits), left in _WIDE.items()
+    for n, accumulator in _WIDE_ACCUMULATORS.items()
+}
+
+
+def matrix_fragment(shape: MatrixShape, operand: Operand) -> LinearLayout:
+    """The layout (register, lane, warp) of one operand of one instruction.
+
+    Its outputs are the operand's axes: m and k, k and n, or m and n. Raises `LayoutError` for a
+    shape that `FRAGMENTS` does not have, or an operand that is not held in registers.
+    """
+    if shape not in FRAGMENTS:
+        known = sorted(s for s in FRAGMENTS if s.bits == shape.bits)
+        names = ", ".join(map(str, known)) or "none of that width"
+        raise LayoutError(f"no matrix instruction is {shape}; there are {names}")
+    if operand not in FRAGMENTS[shape]:
+        raise LayoutError(f"the right factor of {shape} is read from shared memory")
+    groups = FRAGMENTS[shape][operand].split("|")
+    sizes = [getattr(shape, axis) for axis in operand.value]
+    return LinearLayout.of(
+        {
+            name: [_step(bit, operand.value) for bit in group.split()]
+            for name, group in zip((REGISTER, LANE, WARP), [*groups, ""], strict=False)
+        },
+        sizes,
+    )
+
+
+def _step(bit: str, axes: str) -> list[int]:
+    """The coordinates of a bit such as "k3"."""
+    return [1 << int(bit[1:]) if bit[0] == axis else 0 for axis in axes]
+
+
+def matrix_layout(
+    tile: Sequence[int], shape: MatrixShape, operand: Operand, warps: tuple[int, int]
+) -> LinearLayout:
+    """The layout of a whole tile that matrix instructions take or give.
+
+    `warps` has how many warps, or groups of warps for an instruction of several, share the rows m
+    and the columns n; those that differ in an axis that the operand lacks have copies of it. What
+    is larger than all warps together takes more registers, first along k, then n, then m. Raises
+    `LayoutError` for a tile smaller than one instruction's.
+    """
+    layout = matrix_fragment(shape, operand)
+    require(
+        all(extent >= size for extent, size in zip(tile, layout.shape, strict=True)),
+        f"a tile of shape {list(tile)} is smaller than the {list(layout.shape)} of {shape}",
+    )
+    for axis, count in zip("mn", warps, strict=True):
+        if axis in operand.value:
+            layout *= identity1d(count, WARP, axis_name(operand.value.index(axis)))
+        else:
+            layout *= zeros1d(count, WARP, axis_name(0))
+    fastest = sorted(range(2), key=lambda axis: "knm".index(operand.value[axis]))
+    return cover(layout, tile, fastest)

@@ -1,0 +1,111 @@
+"""Text to layout, the inverse of `str`.
+
+    layout = "#linear{" [input {"," input}] "->" [output {"," output}] "}"
+    input  = name "=" "[" [basis {"," basis}] "]"          one basis for each bit, lowest first
+    basis  = "[" [number {"," number}] "]"                 one coordinate for each output
+    output = name "=" number                               its size
+
+Space may stand between any two words. The text has no brace but its first and last, so one that is
+part of a longer text, such as a type's, ends at the first `}`: `LAYOUT` matches all of it.
+
+    >>> parse_layout("#linear{register = [[1], [2]], lane = [] -> dim0 = 4}")
+    #linear{register = [[1],[2]], lane = [] -> dim0 = 4}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
+
+from tile.errors import ParseError
+from tile.ir.layouts import declare_layout
+from tile.simt.layouts.layout import LinearLayout
+
+LAYOUT = re.compile(r"#linear\{[^{}]*\}")
+
+_WORD = re.compile(r"\s*(#linear|->|[{}\[\],=]|[0-9]+|[^\W\d]\w*|\S|$)")
+
+T = TypeVar("T")
+
+
+def parse_layout(text: str) -> LinearLayout:
+    """Read a layout. Raises `ParseError` for wrong text, `LayoutError` for what is no layout."""
+    reader = _Reader(text)
+    reader.expect("#linear")
+    reader.expect("{")
+    ins = reader.several(lambda: reader.entry(reader.bases), end="->")
+    outs = reader.several(lambda: reader.entry(reader.number), end="}")
+    if reader.word:
+        reader.fail("nothing more")
+    return LinearLayout.of(reader.mapping(ins), reader.mapping(outs))
+
+
+class _Reader:
+    """A place in the text: `word` is the one that comes next, "" at the end."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._words = _WORD.finditer(text)
+        self.word = ""
+        self.start = 0
+        self.advance()
+
+    def advance(self) -> str:
+        """Take the word, and see the next one."""
+        taken = self.word
+        match = next(self._words)
+        self.word, self.start = match.group(1), match.start(1)
+        return taken
+
+    def fail(self, wanted: str) -> NoReturn:
+        found = repr(self.word) if self.word else "the end"
+        raise ParseError(
+            f"a layout has {wanted} at column {self.start + 1}, not {found}",
+            notes=[self.text, " " * self.start + "^"],
+        )
+
+    def expect(self, word: str) -> None:
+        if self.word != word:
+            self.fail(repr(word))
+        self.advance()
+
+    def number(self) -> int:
+        if not self.word.isdecimal():
+            self.fail("a number")
+        return int(self.advance())
+
+    def bases(self) -> Sequence[Sequence[int]]:
+        self.expect("[")
+        return self.several(self.basis, end="]")
+
+    def basis(self) -> list[int]:
+        self.expect("[")
+        return self.several(self.number, end="]")
+
+    def entry(self, value: Callable[[], T]) -> tuple[str, T]:
+        if not self.word.isidentifier():
+            self.fail("the name of a dimension")
+        name = self.advance()
+        self.expect("=")
+        return name, value()
+
+    def several(self, read: Callable[[], T], end: str) -> list[T]:
+        """What `read` reads, between commas, and the word that ends it."""
+        found: list[T] = []
+        while self.word != end:
+            if found:
+                self.expect(",")
+            found.append(read())
+        self.advance()
+        return found
+
+    def mapping(self, entries: list[tuple[str, T]]) -> dict[str, T]:
+        names = [name for name, _ in entries]
+        for name in names:
+            if names.count(name) > 1:
+                raise ParseError(f"a layout names {name} once, not {names.count(name)} times")
+        return dict(entries)
+
+
+declare_layout("linear", LinearLayout, parse_layout)

@@ -1,0 +1,92 @@
+"""How the threads of a block store a tile to shared memory, or load it, in vectors.
+
+>>> from tile.simt.layouts.blocked import blocked
+>>> from tile.simt.layouts.swizzle import swizzled
+>>> rows = blocked([4, 16], [1, 4], [4, 1], [1, 4])
+>>> access = shared_access(rows, swizzled([4, 16], 4, 1, 4), element_bits=16)
+>>> access.vector, access.registers
+(4, ((0, 1, 2, 3),))
+>>> access.offsets.apply(lane=3, warp=1)
+{'offset': 56}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tile.simt.layouts import f2
+from tile.simt.layouts.banks import BANKS, Banks, wavefronts
+from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, log2_of
+from tile.simt.layouts.layout import IntArray, LinearLayout
+
+
+@dataclass(frozen=True)
+class Access:
+    """The instructions that move a tile between registers and shared memory.
+
+    Each takes a vector of `vector` elements: `registers` has for each instruction the registers in
+    the order of their places in memory, the first of which is at `offsets`. A register in none of
+    them holds a copy of another on the same thread: `copies` has such pairs.
+    """
+
+    vector: int
+    offsets: LinearLayout
+    registers: tuple[tuple[int, ...], ...]
+    copies: tuple[tuple[int, int], ...]
+
+    def wavefronts(self, element_bits: int, banks: Banks = BANKS) -> IntArray:
+        """How many wavefronts each instruction takes, an array of shape (instructions, warps)."""
+        first = np.array([registers[0] for registers in self.registers])
+        lanes, warps = (np.arange(self.offsets.in_size(name)) for name in (LANE, WARP))
+        index = {REGISTER: first[:, None, None], WARP: warps[:, None], LANE: lanes}
+        return wavefronts(self.offsets.apply(**index)[OFFSET], element_bits, self.vector, banks)
+
+    def conflicts(self, element_bits: int, banks: Banks = BANKS) -> int:
+        """How many wavefronts there are beyond those that the lanes' number alone makes needed."""
+        together = banks.lanes_together(element_bits * self.vector)
+        least = max(1, self.offsets.in_size(LANE) // together)
+        return int(np.sum(self.wavefronts(element_bits, banks) - least))
+
+
+def shared_access(
+    layout: LinearLayout, shared: LinearLayout, element_bits: int, banks: Banks = BANKS
+) -> Access:
+    """The fewest instructions that move a tile of a layout to or from shared memory.
+
+    `layout` is of (register, lane, warp) and `shared` of offset, a bijection. A vector's registers
+    are where the offset's low bits lead among registers alone, while lanes and warps begin at its
+    multiples. Raises `LayoutError` if the shapes differ.
+    """
+    offsets = shared.invert_and_compose(layout)
+    widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
+    threads = [column for name, columns in offsets.ins if name != REGISTER for column in columns]
+    known = f2.Elimination()
+    for column in offsets.images(REGISTER):
+        known.define(column)
+    bits = 0
+    while (
+        bits < widest
+        and known.image(1 << bits) is not None
+        and not any(column >> bits & 1 for column in threads)
+    ):
+        bits += 1
+    registers, copies = distinct_registers(layout)
+    places = offsets.select_ins(REGISTER).table()[OFFSET]
+    vectors: dict[int, list[int]] = {}
+    for register in registers:
+        vectors.setdefault(int(places[register]) >> bits, []).append(register)
+    in_order = [tuple(sorted(vector, key=lambda r: places[r])) for vector in vectors.values()]
+    return Access(1 << bits, offsets, tuple(in_order), tuple(copies))
+
+
+def distinct_registers(layout: LinearLayout) -> tuple[list[int], list[tuple[int, int]]]:
+    """Registers with different elements, and each other one with that among them that it copies."""
+    own = layout.select_ins(REGISTER)
+    free = own.free_variables()[REGISTER]
+    registers = [r for r in range(own.in_size(REGISTER)) if not r & free]
+    same = own.pseudo_invert() @ own
+    copied = same.table()[REGISTER]
+    copies = [(r, int(copied[r])) for r in range(own.in_size(REGISTER)) if r & free]
+    return registers, copies

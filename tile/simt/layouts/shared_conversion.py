@@ -1,0 +1,125 @@
+"""A tile's way from one layout to another through shared memory, without bank conflicts.
+
+Offsets in shared memory have three parts, from the lowest bit on: the place in a *vector* that one
+lane moves at once, the *bank*, and the *line*, which counts wavefronts' worths of memory. A shared
+layout is a choice of basis of the tile's space for each of the parts:
+
+- Registers walk the vectors, on both sides: so vectors span what the registers of both do. Beyond
+  that, the vectors of one side can be wider, along what its own registers walk and, on the other
+  side, lanes that share a wavefront.
+- Lanes that share a wavefront must not differ by lines alone, in the same bank. So lines span what
+  meets neither the space that such lanes walk in the store, nor that of the load. These spaces are
+  no larger than a line, and any two spaces have a common complement (`f2.common_complement`): so
+  conflicts can be avoided whatever the two layouts are.
+- Banks are what is left.
+
+A warp that holds columns, to hold rows: rows are stored word by word and loaded four words at once.
+
+    >>> from tile.simt.layouts.blocked import blocked
+    >>> columns = blocked([32, 32], [1, 1], [1, 32], [1, 1])
+    >>> rows = blocked([32, 32], [1, 1], [32, 1], [1, 1])
+    >>> plan = through_shared(columns, rows, element_bits=32)
+    >>> plan.store.vector, plan.load.vector
+    (1, 4)
+    >>> plan.store.conflicts(32), plan.load.conflicts(32)
+    (0, 0)
+
+The construction for vectors of one width is from "Linear Layouts: Robust Code Generation of
+Efficient Tensor Computation Using F2" (arXiv 2505.23819).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tile.simt.layouts import f2
+from tile.simt.layouts.banks import BANKS, Banks
+from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, bits_of, log2_of
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.shared_access import Access, shared_access
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Store the tile to shared memory of this layout, wait for all threads, and load it.
+
+    Threads that hold copies store the same value to the same place.
+    """
+
+    layout: LinearLayout
+    store: Access
+    load: Access
+
+
+def through_shared(
+    src: LinearLayout, dst: LinearLayout, element_bits: int, banks: Banks = BANKS
+) -> Shared:
+    """The conversion of `src` to `dst`, both of (register, lane, warp), through shared memory."""
+    layout = conflict_free(src, dst, element_bits, banks)
+    return Shared(
+        layout,
+        shared_access(src, layout, element_bits, banks),
+        shared_access(dst, layout, element_bits, banks),
+    )
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What the registers, the lanes and all threads of one side walk, as spaces."""
+
+    registers: list[int]
+    lanes: tuple[int, ...]
+    threads: list[int]
+
+    @classmethod
+    def of(cls, layout: LinearLayout) -> _Side:
+        threads = [c for name, columns in layout.ins if name != REGISTER for c in columns]
+        return cls(f2.basis(layout.images(REGISTER)), layout.images(LANE), f2.basis(threads))
+
+
+def conflict_free(
+    src: LinearLayout, dst: LinearLayout, element_bits: int, banks: Banks = BANKS
+) -> LinearLayout:
+    """The shared layout to which `src` is stored, and from which `dst` is loaded, in wide vectors.
+
+    Every wavefront of both moves all that its lanes ask for: none is there for a bank conflict.
+    """
+    widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
+    line = log2_of(banks.line_bits // element_bits, "the elements of a line")
+    word = log2_of(max(1, banks.word_bits // element_bits), "the elements of a word")
+    space = f2.units(bits_of(src.outs))
+    store, load = _Side.of(src), _Side.of(dst.transpose_outs(*src.out_dims))
+
+    def together(side: _Side, vector: int) -> list[int]:
+        """What the lanes walk that share a wavefront."""
+        return f2.basis(side.lanes[: line - max(vector, word)])
+
+    threads = f2.basis(store.threads + load.threads)
+    vector = _apart(f2.intersection(store.registers, load.registers), threads)[:widest]
+
+    def widened(wide: _Side, narrow: _Side) -> tuple[list[int], _Side, _Side]:
+        """What `wide` can add to its vectors, as lanes of `narrow` walk it."""
+        walked = f2.intersection(wide.registers, together(narrow, len(vector)))
+        return _apart(walked, wide.threads)[: widest - len(vector)], wide, narrow
+
+    choices = widened(load, store), widened(store, load)
+    more, wide, narrow = max(choices, key=lambda choice: len(choice[0]))
+    # What remains of the space. Threads walk it without leaving the start of their vectors.
+    rest = threads + f2.extend([*vector, *threads], space)
+    rest = wide.threads + f2.extend([*more, *wide.threads], rest)
+    in_word = rest[: max(0, word - len(vector) - len(more))]
+    # Two accesses of a bank conflict if they differ by lines, and else by places in a vector or a
+    # word at most. What the narrow side's lanes walk of the wide side's vectors is within a line.
+    lines = f2.common_complement(
+        f2.intersection([*in_word, *together(narrow, len(vector))], rest),
+        f2.basis([*in_word, *together(wide, len(vector) + len(more))]),
+        within=rest,
+    )
+    bank = f2.extend([*in_word, *lines], rest)
+    offsets = (*vector, *more, *in_word, *bank, *lines)
+    return LinearLayout(((OFFSET, offsets),), src.outs)
+
+
+def _apart(space: list[int], other: list[int]) -> list[int]:
+    """A largest part of a space that shares nothing but 0 with another."""
+    return f2.extend(f2.intersection(space, other), space)

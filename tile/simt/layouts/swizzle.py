@@ -1,0 +1,76 @@
+"""Layouts of shared memory: from an offset, counted in elements, to the element that is there.
+
+Rows one after the other put a whole column into one bank. A swizzle reorders the vectors of a row
+by XOR with the row's number, so that a column is spread over the banks too:
+
+    >>> swizzled([4, 8], vector=2, per_phase=1, max_phase=4).table()["dim1"].reshape(4, 8)
+    array([[0, 1, 2, 3, 4, 5, 6, 7],
+           [2, 3, 0, 1, 6, 7, 4, 5],
+           [4, 5, 6, 7, 0, 1, 2, 3],
+           [6, 7, 4, 5, 2, 3, 0, 1]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.simt.layouts.blocked import check_order, grid_of, row_major
+from tile.simt.layouts.dims import OFFSET, axis_name, log2_of, named, places, require
+from tile.simt.layouts.layout import LinearLayout
+
+
+def swizzled(
+    shape: Sequence[int],
+    vector: int,
+    per_phase: int,
+    max_phase: int,
+    order: Sequence[int] | None = None,
+) -> LinearLayout:
+    """Rows along the axis `order[0]`, each with its vectors reordered by the row's phase.
+
+    The phase of row r, counted along the axis `order[1]`, is `r // per_phase % max_phase`, and the
+    vector number v of the row, of `vector` elements, is at place `v ^ phase`. With `max_phase` 1
+    nothing is reordered. Further axes are outermost. Raises `LayoutError` where a row has fewer
+    vectors than there are phases.
+    """
+    order = row_major(len(shape)) if order is None else order
+    check_order(order, len(shape))
+    plain = grid_of(OFFSET, shape, order)
+    phases, period = log2_of(max_phase, "max_phase"), log2_of(per_phase, "per_phase")
+    fits = max_phase == 1 or (len(shape) > 1 and vector * max_phase <= shape[order[0]])
+    require(fits, f"a row of {list(shape)} does not have {max_phase} vectors of {vector} elements")
+    step = log2_of(vector, "a vector")
+    dims = named(shape)
+    at = places(dims)
+    ins = {name: [1 << at[name] + bit for bit in range(bits)] for name, bits in dims}
+    for phase in range(phases):
+        rows, bit = ins[axis_name(order[1])], period + phase
+        if bit < len(rows):
+            rows[bit] ^= 1 << at[axis_name(order[0])] + step + phase
+    reordered = LinearLayout(tuple((name, tuple(columns)) for name, columns in ins.items()), dims)
+    return reordered @ plain
+
+
+def byte_swizzled(
+    shape: Sequence[int], element_bits: int, row_bytes: int, order: Sequence[int] | None = None
+) -> LinearLayout:
+    """The layout with a swizzle of 32, 64 or 128 bytes, as copy engines and matrix units know it.
+
+    The tile is cut into strips as wide as the swizzle, which follow one another; in a strip, eight
+    rows reorder their vectors of 16 bytes so that a column of vectors meets every bank. Raises
+    `LayoutError` for another width, or a tile whose rows are narrower than a strip.
+    """
+    require(row_bytes in (32, 64, 128), f"a swizzle is of 32, 64 or 128 bytes, not {row_bytes}")
+    order = row_major(len(shape)) if order is None else order
+    check_order(order, len(shape))
+    width = row_bytes * 8 // element_bits
+    columns = shape[order[0]]
+    require(
+        len(shape) > 1 and width <= columns,
+        f"a swizzle of {row_bytes} bytes takes rows of {width} elements; {list(shape)} has none",
+    )
+    strip = [1] * len(shape)
+    strip[order[0]], strip[order[1]] = width, shape[order[1]]
+    strips = [extent // part for extent, part in zip(shape, strip, strict=True)]
+    inner = swizzled(strip, 128 // element_bits, 128 // row_bytes, row_bytes // 16, order)
+    return inner * grid_of(OFFSET, strips, order)

@@ -1,0 +1,59 @@
+"""Operations on laid-out tiles that move elements between threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tile.ir.levels import LAID_OUT
+from tile.ir.opdef import op
+from tile.ir.ops.shape import along
+from tile.ir.types import Tile, Type, is_power_of_two, require, without_layout
+
+
+@op(
+    meaning=lambda x, *, result: x,
+    keeps_units=True,
+    levels=LAID_OUT,
+    examples=(
+        "%x: tile<4xf32, #linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}> | "
+        "%r = convert_layout %x : "
+        "tile<4xf32, #linear{register = [], lane = [[2],[1]], warp = [] -> dim0 = 4}>",
+    ),
+)
+def convert_layout(x: Type, *, result: Type) -> Type:
+    """The same tile in another layout."""
+    require(
+        isinstance(x, Tile) and without_layout(result) == x,
+        f"convert_layout keeps the tile {x} and changes its layout alone, not to {result}",
+    )
+    return result
+
+
+def _exchange(x: Any, *, axis: int, mask: int) -> Any:
+    return np.take(x, np.arange(x.shape[axis]) ^ mask, axis=axis)
+
+
+@op(
+    meaning=_exchange,
+    levels=LAID_OUT,
+    examples=(
+        "%x: tile<4xf32, #linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}> | "
+        "%r = exchange %x {axis = -1, mask = 1} : "
+        "tile<4xf32, #linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}>",
+    ),
+)
+def exchange(x: Type, *, axis: int, mask: int) -> Type:
+    """Element i along an axis is element i XOR `mask` of `x`, in the same layout.
+
+    With all bits in the mask the axis is reversed; with one, neighbours at that distance swap.
+    """
+    along("exchange", x, axis)
+    extent = x.shape[axis]
+    require(
+        is_power_of_two(extent) and 0 <= mask < extent,
+        f"exchange along an axis of extent {extent} takes a mask from 0 to {extent - 1}, "
+        f"not {mask}",
+    )
+    return x

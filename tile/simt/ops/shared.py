@@ -1,0 +1,181 @@
+"""Shared memory of a program: buffers, and tiles moved to and from them.
+
+The buffer's type has its layout. At the THREAD level the `shared_*` operations of
+`tile/simt/ops/thread.py` take the place of those that move tiles here.
+"""
+
+from __future__ import annotations
+
+from tile.ir.levels import LAID_OUT, LOWERED
+from tile.ir.opdef import Effect, op
+from tile.ir.ops.memory import pointee
+from tile.ir.types import (
+    I1,
+    I32,
+    I64,
+    Shared,
+    Tile,
+    Type,
+    require,
+    with_element,
+    with_shape,
+)
+
+_ROW = "#linear{offset = [[1],[2]] -> dim0 = 4}"
+_LANES = "#linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}"
+
+
+def buffer(name: str, mem: Type) -> Shared:
+    """A buffer of one stage."""
+    require(
+        isinstance(mem, Shared) and mem.stages == 1,
+        f"{name} takes a buffer of one stage, not {mem}; `slot` chooses one of several",
+    )
+    assert isinstance(mem, Shared)
+    return mem
+
+
+@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%m = alloc : shared<4xf32, {_ROW}>",))
+def alloc(*, at: int = -1, result: Type) -> Type:
+    """A buffer in shared memory. `at` is where it begins, in bytes; -1 as long as that is open.
+
+    What it holds at first is undefined.
+    """
+    require(isinstance(result, Shared), f"alloc gives a buffer, not {result}")
+    require(at >= -1, f"a buffer begins at a byte from 0 on, not at {at}")
+    return result
+
+
+@op(
+    levels=LOWERED,
+    examples=(
+        f"%m: shared<4xf32, {_ROW}, stages = 3>, %i: i32 | "
+        f"%s = slot %m, %i {{shift = 1}} : shared<4xf32, {_ROW}>",
+    ),
+)
+def slot(mem: Type, turn: Type, *, shift: int = 0) -> Type:
+    """The stage number `(turn + shift) mod stages` of a buffer of several. `turn` counts from 0.
+
+    So two slots of one turn are different stages if their shifts are.
+    """
+    require(isinstance(mem, Shared), f"slot takes a buffer, not {mem}")
+    assert isinstance(mem, Shared)
+    require(turn == I32, f"slot takes a turn of type i32, not {turn}")
+    require(shift >= 0, f"slot takes a shift from 0 on, not {shift}")
+    return Shared(mem.dims, mem.of, mem.layout)
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LAID_OUT,
+    examples=(f"%m: shared<4xf32, {_ROW}>, %x: tile<4xf32, {_LANES}> | local_store %m, %x",),
+)
+def local_store(mem: Type, x: Type) -> None:
+    """Write a tile to a buffer."""
+    held = buffer("local_store", mem)
+    require(
+        x == with_shape(held.dims, held.of), f"{mem} takes a tile of its shape and type, not {x}"
+    )
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LAID_OUT,
+    examples=(
+        f"%m: shared<4xf32, {_ROW}> | %x = local_load %m : tile<4xf32, {_LANES}>",
+        f"%m: shared<4xf32, {_ROW}> | %x = local_load %m {{mask = (3)}} : tile<4xf32, {_LANES}>",
+    ),
+)
+def local_load(mem: Type, *, mask: tuple[int, ...] = (), result: Type) -> Type:
+    """Read a buffer as a tile of any layout.
+
+    With a `mask`, one number for each axis, element i is that at i XOR mask.
+    """
+    held = buffer("local_load", mem)
+    shape = tuple(result.shape)
+    require(
+        isinstance(result, Tile) and with_shape(shape, result.of) == with_shape(held.dims, held.of),
+        f"{mem} is read as a tile of its shape and type, not {result}",
+    )
+    require(
+        len(mask) in (0, len(shape)) and all(0 <= m < n for m, n in zip(mask, shape, strict=False)),
+        f"local_load of {list(shape)} takes a mask within that, not {mask}",
+    )
+    return result
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LAID_OUT,
+    examples=(
+        f"%m: shared<4xf32, {_ROW}>, %i: tile<4xi32, {_LANES}> | "
+        f"%x = local_gather %m, %i {{axis = -1}} : tile<4xf32, {_LANES}>",
+    ),
+)
+def local_gather(mem: Type, index: Type, *, axis: int) -> Type:
+    """The elements of a buffer at positions `index` along an axis, in the index's layout.
+
+    A position outside is undefined, and reads within the buffer.
+    """
+    held = buffer("local_gather", mem)
+    require(
+        isinstance(index, Tile) and index.element in (I32, I64) and index.rank == len(held.dims),
+        f"local_gather of {mem} takes an index of i32 or i64 of the same rank, not {index}",
+    )
+    return with_element(index, held.of)
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LAID_OUT,
+    examples=(
+        "%m: shared<4xi32, #linear{offset = [[1],[2]] -> dim0 = 4}>, "
+        f"%i: tile<4xi32, {_LANES}>, %c: tile<4xi1, {_LANES}> | local_count %m, %i, %c",
+    ),
+)
+def local_count(mem: Type, index: Type, mask: Type) -> None:
+    """Add 1 to the element of a buffer of rank 1 at each position, in one step, where the mask is.
+
+    Each element of the index counts once, however many threads hold it.
+    """
+    held = buffer("local_count", mem)
+    require(len(held.dims) == 1 and held.of == I32, f"local_count counts in i32, not in {mem}")
+    require(index.element == I32, f"local_count takes an index of i32, not {index}")
+    require(
+        mask == with_element(index, I1),
+        f"local_count takes a mask of the shape of {index}, not {mask}",
+    )
+
+
+@op(
+    effect=Effect.SHARED | Effect.READ,
+    levels=LAID_OUT,
+    examples=(
+        f"%m: shared<4xf32, {_ROW}>, %p: tile<4xptr<f32>, {_LANES}>, %c: tile<4xi1, {_LANES}> | "
+        "local_copy %m, %p, %c",
+    ),
+)
+def local_copy(mem: Type, ptr: Type, mask: Type | None = None) -> None:
+    """Begin to copy a tile from global memory to a buffer; zeros where the mask is false.
+
+    It belongs to the group that the next `copy_commit` closes, and has happened after a `copy_wait`
+    for that group, for the thread that waits.
+    """
+    held = buffer("local_copy", mem)
+    found = with_element(ptr, pointee("local_copy", ptr))
+    require(found == with_shape(held.dims, held.of), f"{mem} takes no copy of {found}")
+    require(
+        mask in (None, with_element(ptr, I1)),
+        f"local_copy through {ptr} takes a mask of that shape, not {mask}",
+    )
+
+
+@op(effect=Effect.SHARED, levels=LOWERED, examples=("copy_commit",))
+def copy_commit() -> None:
+    """Close a group of copies: those begun since the last one."""
+
+
+@op(effect=Effect.SHARED, levels=LOWERED, examples=("copy_wait {pending = 1}",))
+def copy_wait(*, pending: int) -> None:
+    """Wait until all groups of this thread but the last `pending` have happened."""
+    require(pending >= 0, f"copy_wait leaves a number of groups from 0 on, not {pending}")

@@ -1,0 +1,233 @@
+"""Operations of one thread among those of its warp and program.
+
+A scalar here is a register of each thread; a fragment is several, its part of a tile. Offsets into
+a buffer count elements, after the buffer's layout.
+"""
+
+from __future__ import annotations
+
+from tile.ir.levels import THREAD
+from tile.ir.opdef import Effect, op
+from tile.ir.ops.memory import pointee
+from tile.ir.types import (
+    I1,
+    I32,
+    Fragment,
+    Type,
+    is_power_of_two,
+    require,
+    with_element,
+)
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.ops.shared import buffer
+
+
+def fragment(name: str, x: Type) -> Fragment:
+    """A fragment, as an operation needs it."""
+    require(isinstance(x, Fragment), f"{name} takes a fragment, not {x}")
+    assert isinstance(x, Fragment)
+    return x
+
+
+@op(levels=THREAD, examples=("%t = thread_id : i32",))
+def thread_id() -> Type:
+    """The number of this thread in its program: lane + lanes of a warp * warp."""
+    return I32
+
+
+@op(
+    levels=THREAD,
+    examples=(
+        "%i = linear_index {layout = #linear{register = [[1]], lane = [[2],[4]], warp = [[0]] "
+        "-> dim0 = 8}} : frag<2xi32>",
+    ),
+)
+def linear_index(*, layout: LinearLayout) -> Type:
+    """Where a layout of (register, lane, warp) leads from each register of this thread.
+
+    The outputs are lined up in one number, the last one lowest (row-major). A layout of (lane,
+    warp) alone gives a scalar.
+    """
+    known = ("register", "lane", "warp")
+    require(
+        set(layout.in_dims) <= {*known} and {"lane", "warp"} <= set(layout.in_dims),
+        f"linear_index takes a layout of register, lane and warp, not {list(layout.in_dims)}",
+    )
+    if "register" not in layout.in_dims:
+        return I32
+    return Fragment(layout.in_size("register"), I32)
+
+
+@op(levels=THREAD, examples=("%x: f32 | %r = fill %x {count = 4} : frag<4xf32>",))
+def fill(x: Type, *, count: int) -> Type:
+    """A fragment every register of which is the scalar `x`."""
+    require(not isinstance(x, Fragment), f"fill takes a scalar, not {x}")
+    return Fragment(count, x.element)
+
+
+@op(
+    levels=THREAD,
+    examples=(
+        "%x: frag<4xf32> | %r = pick %x {registers = (2, 0)} : frag<2xf32>",
+        "%x: frag<1xf32>, %y: frag<1xf32> | %r = pick %x, %y {registers = (0, 1)} : frag<2xf32>",
+    ),
+)
+def pick(*xs: Type, registers: tuple[int, ...]) -> Type:
+    """Registers of fragments, which are numbered through from the first to the last."""
+    require(len(xs) > 0, "pick takes at least one fragment")
+    first = fragment("pick", xs[0])
+    for x in xs:
+        require(x.element == first.of, f"pick takes fragments of one element, not {first} and {x}")
+    total = sum(fragment("pick", x).count for x in xs)
+    require(
+        all(0 <= r < total for r in registers),
+        f"pick from {total} registers takes numbers from 0 to {total - 1}, not {registers}",
+    )
+    return Fragment(len(registers), first.of)
+
+
+@op(
+    levels=THREAD,
+    examples=("%x: frag<4xf32>, %i: frag<2xi32> | %r = pick_by %x, %i : frag<2xf32>",),
+)
+def pick_by(x: Type, index: Type) -> Type:
+    """Registers of a fragment by numbers that this thread computes, which lie inside it."""
+    require(index.element == I32, f"pick_by takes an index of i32, not {index}")
+    return Fragment(fragment("pick_by", index).count, fragment("pick_by", x).of)
+
+
+@op(levels=THREAD, examples=("%x: frag<4xf32> | %r = element %x {register = 2} : f32",))
+def element(x: Type, *, register: int = 0) -> Type:
+    """One register of a fragment as a scalar."""
+    count = fragment("element", x).count
+    require(0 <= register < count, f"{x} has no register {register}")
+    return x.element
+
+
+@op(
+    levels=THREAD,
+    examples=("%x: frag<4xf32>, %l: i32 | %r = shuffle %x, %l : frag<4xf32>",),
+)
+def shuffle(x: Type, lane: Type) -> Type:
+    """What lane `lane` of this warp gives as `x`. All lanes of the warp take part."""
+    require(lane == I32, f"shuffle takes a lane of type i32, not {lane}")
+    return x
+
+
+@op(levels=THREAD, examples=("%x: frag<4xf32> | %r = shuffle_xor %x {mask = 1} : frag<4xf32>",))
+def shuffle_xor(x: Type, *, mask: int) -> Type:
+    """What the lane whose number differs in the bits of `mask` gives as `x`."""
+    require(mask >= 0, f"shuffle_xor takes a mask of lane bits, not {mask}")
+    return x
+
+
+def _vectors(name: str, offset: Type, value: Fragment, vector: int) -> None:
+    require(
+        is_power_of_two(vector) and value.count % vector == 0,
+        f"{name} of {value} takes vectors of a power of two registers, not of {vector}",
+    )
+    wanted = Fragment(value.count // vector, I32)
+    require(
+        offset == wanted,
+        f"{name} of {value} in vectors of {vector} takes offsets {wanted}, not {offset}",
+    )
+
+
+def _mask(name: str, offset: Type, mask: Type | None) -> None:
+    require(
+        mask in (None, with_element(offset, I1)),
+        f"{name} takes a mask of {with_element(offset, I1)}, one for each vector, not {mask}",
+    )
+
+
+_MEM = "%m: shared<8xf32, #linear{offset = [[1],[2],[4]] -> dim0 = 8}>"
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=THREAD,
+    examples=(f"{_MEM}, %o: frag<1xi32> | %x = shared_load %m, %o {{vector = 4}} : frag<4xf32>",),
+)
+def shared_load(mem: Type, offset: Type, *, vector: int = 1) -> Type:
+    """Read vectors of a buffer: register v * `vector` + i is the element `offset[v]` + i."""
+    held = buffer("shared_load", mem)
+    result = Fragment(fragment("shared_load", offset).count * vector, held.of)
+    _vectors("shared_load", offset, result, vector)
+    return result
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=THREAD,
+    examples=(
+        f"{_MEM}, %o: frag<1xi32>, %x: frag<4xf32> | shared_store %m, %o, %x {{vector = 4}}",
+    ),
+)
+def shared_store(
+    mem: Type, offset: Type, value: Type, mask: Type | None = None, *, vector: int = 1
+) -> None:
+    """Write vectors to a buffer, as `shared_load` reads them, where the vector's mask is true."""
+    held = buffer("shared_store", mem)
+    stored = fragment("shared_store", value)
+    require(stored.of == held.of, f"{mem} takes no {stored}")
+    _vectors("shared_store", offset, stored, vector)
+    _mask("shared_store", offset, mask)
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=THREAD,
+    examples=(
+        "%m: shared<4xi32, #linear{offset = [[1],[2]] -> dim0 = 4}>, %o: frag<2xi32>, "
+        "%c: frag<2xi1> | shared_count %m, %o, %c",
+    ),
+)
+def shared_count(mem: Type, offset: Type, mask: Type | None = None) -> None:
+    """Add 1 to the elements of a buffer of i32, each in one step, where the mask is true."""
+    held = buffer("shared_count", mem)
+    require(held.of == I32, f"shared_count counts in i32, not in {held.of}")
+    require(
+        fragment("shared_count", offset).of == I32,
+        f"shared_count takes offsets of i32, not {offset}",
+    )
+    _mask("shared_count", offset, mask)
+
+
+@op(
+    effect=Effect.SHARED | Effect.READ,
+    levels=THREAD,
+    examples=(
+        f"{_MEM}, %o: frag<1xi32>, %p: frag<4xptr<f32>>, %c: frag<1xi1> | "
+        "shared_copy %m, %o, %p, %c {vector = 4}",
+    ),
+)
+def shared_copy(
+    mem: Type, offset: Type, ptr: Type, mask: Type | None = None, *, vector: int = 1
+) -> None:
+    """Begin to copy vectors from global memory to a buffer; zeros where the mask is false.
+
+    The pointers of a vector are neighbours. See `local_copy` for when it has happened.
+    """
+    held = buffer("shared_copy", mem)
+    require(pointee("shared_copy", ptr) == held.of, f"{mem} takes no copy of {ptr}")
+    _vectors("shared_copy", offset, fragment("shared_copy", ptr), vector)
+    _mask("shared_copy", offset, mask)
+
+
+@op(
+    effect=Effect.OUTPUT,
+    levels=THREAD,
+    examples=(
+        '%x: frag<2xf32> | thread_print %x {prefix = "x", layouts = (#linear{register = [[1]], '
+        "lane = [[2]], warp = [] -> dim0 = 4})}",
+    ),
+)
+def thread_print(
+    *values: Type, prefix: str, hex: bool = False, layouts: tuple[LinearLayout, ...] = ()
+) -> None:
+    """Print a text and values. The layouts say which elements of their tiles fragments have.
+
+    There is one for each fragment, in order; scalars are those of the first thread.
+    """
+    count = sum(isinstance(value, Fragment) for value in values)
+    require(len(layouts) == count, f"thread_print of {count} fragments takes as many layouts")

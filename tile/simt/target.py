@@ -1,0 +1,96 @@
+"""What a SIMT machine can do: the fields by which passes decide.
+
+No pass asks for a machine's name. A backend describes each of its targets so; the machines here
+are for the thread machine, which runs code for any of them.
+
+    plain     warps of 32, and nothing else: no shuffles, copies, or matrix instructions
+    generic   with shuffles
+    async     with shuffles and asynchronous copies to shared memory
+    matrix    with those and matrix instructions
+    wide      with shuffles, and warps of 64 lanes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any
+
+from tile.errors import ArgumentValueError
+from tile.ir.types import is_power_of_two
+from tile.simt.layouts.banks import BANKS, Banks
+from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape
+
+
+@dataclass(frozen=True)
+class SimtTarget:
+    """A machine. Sizes are in bytes unless their name says bits."""
+
+    name: str
+    warp_size: int  # lanes of a warp
+    shared_bytes: int  # shared memory of a program
+    registers: int  # of 32 bits, that a thread can have
+    max_threads: int  # of a program
+    vector_bits: int = 128  # the widest access of one lane to global memory
+    shuffles: bool = False  # lanes of a warp can read each other's registers
+    copy_bytes: tuple[int, ...] = ()  # what one lane can copy to shared memory asynchronously
+    matrix_shapes: tuple[MatrixShape, ...] = ()  # instructions of a warp for products
+    banks: Banks = field(default=BANKS)
+
+    def __post_init__(self) -> None:
+        for name in ("warp_size", "max_threads", "vector_bits"):
+            value = getattr(self, name)
+            if not is_power_of_two(value):
+                raise ArgumentValueError(
+                    f"{name} of target {self.name} is a power of two, not {value}"
+                )
+        for shape in self.matrix_shapes:
+            if shape not in FRAGMENTS:
+                raise ArgumentValueError(f"target {self.name}: no matrix instruction is {shape}")
+
+    @classmethod
+    def of(cls, description: Mapping[str, Any]) -> SimtTarget:
+        """A target from its fields by name. Raises `ArgumentValueError`, naming what is wrong."""
+        known = {f.name: f for f in fields(cls)}
+        unknown = sorted(set(description) - set(known))
+        if unknown:
+            raise ArgumentValueError(
+                f"a target has no field {unknown[0]!r}; its fields are {', '.join(known)}"
+            )
+        missing = [
+            name
+            for name, f in known.items()
+            if name not in description and f.default is MISSING and f.default_factory is MISSING
+        ]
+        if missing:
+            raise ArgumentValueError(f"the target's description lacks {', '.join(missing)}")
+        return cls(**description)
+
+    @classmethod
+    def parse(cls, text: str) -> SimtTarget:
+        """A target by name, as pipelines in text have it."""
+        if text not in TARGETS:
+            raise ArgumentValueError(f"no target is named {text!r}; there are {', '.join(TARGETS)}")
+        return TARGETS[text]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+PLAIN = SimtTarget("plain", 32, 48 << 10, 255, 1024)
+GENERIC = replace(PLAIN, name="generic", shuffles=True)
+ASYNC = replace(GENERIC, name="async", shared_bytes=96 << 10, copy_bytes=(4, 8, 16))
+MATRIX = replace(
+    ASYNC,
+    name="matrix",
+    shared_bytes=160 << 10,
+    matrix_shapes=(
+        MatrixShape(16, 8, 16, 16),
+        MatrixShape(16, 8, 8, 32),
+        MatrixShape(16, 8, 32, 8),
+        MatrixShape(8, 8, 4, 64),
+    ),
+)
+WIDE = replace(GENERIC, name="wide", warp_size=64)
+
+TARGETS = {target.name: target for target in (PLAIN, GENERIC, ASYNC, MATRIX, WIDE)}
