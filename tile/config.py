@@ -29,6 +29,15 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.replace(" ", "").split(",") if name)
 
 
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"it is one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
 @dataclass(frozen=True)
 class Variable(Generic[T]):
     """One environment variable, as a descriptor.
@@ -67,6 +76,30 @@ class Config:
         int,
         1 << 21,
         "bytes of one tile value over a chunk of programs (interp)",
+    )
+    interp_level = Variable(
+        "TILE_INTERP_LEVEL",
+        _one_of("tile", "thread"),
+        "tile",
+        "level of IR that the interpreter runs: tile, or thread, with every thread on its own",
+    )
+    interp_target = Variable(
+        "TILE_INTERP_TARGET",
+        str,
+        "generic",
+        "machine that TILE_INTERP_LEVEL=thread compiles for: plain, generic, async, matrix or wide",
+    )
+    interp_races = Variable(
+        "TILE_INTERP_RACES",
+        _flag,
+        False,
+        "look for races for global memory among a program's threads too (interp, at level thread)",
+    )
+    opencl_device = Variable(
+        "TILE_OPENCL_DEVICE",
+        str,
+        "",
+        "OpenCL device to run on: its index, or part of its name (default: a GPU before a CPU)",
     )
     print_after = Variable(
         "TILE_PRINT_AFTER",

@@ -96,6 +96,10 @@ class CompilationError(TileError):
     """The kernel's Python source is not a valid tile program."""
 
 
+class OutOfResourcesError(CompilationError):
+    """The kernel needs more registers, shared memory or threads than the machine has."""
+
+
 class ArgumentError(TileError):
     """A kernel, grid or tool was called with something it cannot take."""
 
@@ -138,6 +142,34 @@ class ExecutionError(TileError):
 
 class OutOfBoundsError(ExecutionError):
     """An access outside the array or view that was passed."""
+
+
+class VectorAccessError(OutOfBoundsError):
+    """A vector in memory that is not in a row, not aligned to its size, or masked in part."""
+
+
+class SharedMemoryError(ExecutionError):
+    """A wrong use of shared memory."""
+
+
+class SharedBoundsError(SharedMemoryError, OutOfBoundsError):
+    """An access outside the buffer."""
+
+
+class UndefinedReadError(SharedMemoryError):
+    """A read of shared memory to which nothing was written."""
+
+
+class RaceError(ExecutionError):
+    """Two threads of a program touched one place, one to write, with no barrier in between."""
+
+
+class CopyInFlightError(SharedMemoryError):
+    """An access where an asynchronous copy goes that nobody has waited for."""
+
+
+class DivergenceError(ExecutionError):
+    """An operation of a whole warp or program that some of its threads do not take part in."""
 
 
 class DeadlockError(ExecutionError):

@@ -21,6 +21,7 @@ from tile.errors import (
     ArgumentValueError,
     BackendError,
     CompilationError,
+    OutOfResourcesError,
 )
 from tile.runtime.autotune import Config, autotune, heuristics
 from tile.runtime.pointers import pointer_array
@@ -461,7 +462,7 @@ def test_absent_arrays_need_no_reset():
 
 
 def test_configs_that_cannot_run_are_skipped(kernel):
-    kernel.refuses = {32: BackendError("too much shared memory")}
+    kernel.refuses = {32: OutOfResourcesError("too much shared memory")}
     tuner = tuned(kernel)
     x = np.ones(4)
     tuner[(1,)](x, 4)

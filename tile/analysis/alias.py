@@ -3,6 +3,8 @@
     %q = addptr %p, %o       // %q: %p
     %r = select %c, %q, %x   // %r: %p, %x
     %s = load %pp            // %s: unknown (a pointer that was in memory)
+    local_store %m, %q       // %m: a buffer of this program
+    %t = local_load %m       // %t: %p
 
 Two parameters are two names: whether a launch passes one array for both is not known here.
 """
@@ -18,7 +20,7 @@ from tile.analysis.dataflow import Forward
 from tile.ir.core import Function, Module, Operation, Value
 from tile.ir.opdef import Effect
 from tile.ir.ops import arith, control, memory
-from tile.ir.types import Pointer, Type
+from tile.ir.types import Pointer, Shared, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +175,22 @@ class _Alias(Forward[PointsTo]):
         return reduce(PointsTo.__or__, self.sources(op), NOWHERE)
 
     def sources(self, op: Operation) -> list[PointsTo]:
+        if op.inputs and isinstance(op.inputs[0].type, Shared):
+            return self.stored(op.inputs[0])
         facts = [self.facts[value] for value in op.inputs if _is_pointer(value.type)]
         return facts or [UNKNOWN]
+
+    def stored(self, buffer: Value) -> list[PointsTo]:
+        """What was stored to a buffer that is used in one block alone; else it may be anything."""
+        stores = [op for op in buffer.users if not op.results]
+        values = [value for op in stores for value in op.inputs[1:]]
+        known = (
+            all(op.block is buffer.block for op in buffer.users)
+            and all(value in self.facts for value in values)
+            and not any(isinstance(v.type, Shared) for op in buffer.users for v in op.results)
+            and not any(op.defn.effect & Effect.READ for op in stores)
+        )
+        return [self.facts[value] for value in values] if known else [UNKNOWN]
 
     def call(self, op: Operation) -> Sequence[PointsTo]:
         summary = self.callees.get(op["callee"])

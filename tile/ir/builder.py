@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from tile.errors import Loc, stamp
 from tile.ir.core import Block, Operation, Value
@@ -45,7 +45,7 @@ class Builder:
         self.loc = loc
 
     @classmethod
-    def before(cls, op: Operation) -> Builder:
+    def before(cls, op: Operation) -> Self:
         """A builder that inserts before `op` and takes its location."""
         assert op.block is not None
         return cls(op.block, op, op.loc)

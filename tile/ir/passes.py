@@ -55,7 +55,7 @@ class Pass:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        options = ",".join(f"{k}={_spell(v)}" for k, v in self.options.items())
+        options = ",".join(f"{k}={spell(v)}" for k, v in self.options.items())
         return f"{self.defn.name}{{{options}}}" if options else self.defn.name
 
 
@@ -134,7 +134,8 @@ def _options(defn: PassDef, text: str) -> Iterator[tuple[str, Any]]:
             ) from error
 
 
-def _spell(value: Any) -> str:
+def spell(value: Any) -> str:
+    """The value of an option as pipelines in text have it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

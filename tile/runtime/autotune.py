@@ -22,7 +22,13 @@ from typing import Any
 import numpy as np
 
 from tile.config import config as settings
-from tile.errors import ArgumentTypeError, ArgumentValueError, BackendError, TileError
+from tile.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    BackendError,
+    OutOfResourcesError,
+    TileError,
+)
 from tile.runtime.snapshot import Snapshot, fill_zero
 from tile.runtime.timing import measure, quantiles_of
 from tile.runtime.tuning import Call, Config, Kernel, KernelWrapper, Pruning, pruning
@@ -33,9 +39,8 @@ __all__ = ["Autotuner", "Config", "Heuristics", "Kernel", "autotune", "heuristic
 Key = tuple[Any, ...]
 
 # The errors that mean "this configuration cannot run here" and take it out of the race. All others
-# are the user's own mistakes and are raised. (Running out of a device's registers or shared memory
-# is a BackendError; an error of its own for that belongs here instead when there is one.)
-CANNOT_RUN: tuple[type[TileError], ...] = (BackendError,)
+# are the user's own mistakes and are raised.
+CANNOT_RUN: tuple[type[TileError], ...] = (BackendError, OutOfResourcesError)
 
 # What a timing holds: the median, then the two times between which the middle 60 % lie; in ms.
 QUANTILES = (0.5, 0.2, 0.8)

@@ -12,7 +12,7 @@ from tile.frontend.compile import compile_function
 from tile.frontend.source import DeviceFunction, Parameter
 from tile.runtime.arguments import retuple
 from tile.runtime.binding import quoted, spell_parameters, unknown_names
-from tile.runtime.context import DEFAULT
+from tile.runtime.context import DEFAULT, leveled
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType, parse_signature_type
 from tile.runtime.specialise import Constant, Leaf, constant, spell_specialised
@@ -80,7 +80,7 @@ def compile(  # noqa: A001 - the public name is tile.compile
     """
     function = _function(fn)
     leaves = dict(_leaves(function, dict(signature), dict(constexprs or {})))
-    where = Target.parse(target) if isinstance(target, str) else target
+    where = Target.parse(leveled(target)) if isinstance(target, str) else target
     return build(function, leaves, where, Options.of(options or {}))
 
 

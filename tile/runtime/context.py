@@ -38,7 +38,14 @@ def target_text(values: Iterable[Any]) -> str:
     Raises `BackendError` when arrays lie in the memory of a device that no backend of this version
     runs on.
     """
-    return config.backend or next(filter(None, map(_wanted, values)), DEFAULT)
+    return leveled(config.backend or next(filter(None, map(_wanted, values)), DEFAULT))
+
+
+def leveled(target: str) -> str:
+    """The target, with the machine whose threads the interpreter shall run, if settings ask so."""
+    if target == DEFAULT and config.interp_level == "thread":
+        return f"{DEFAULT}:{config.interp_target}"
+    return target
 
 
 def _wanted(value: Any) -> str:

@@ -123,8 +123,11 @@ class CompiledKernel:
         return arguments
 
     def execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
-        """Run over the grid, on copies of arrays that are in a device's memory."""
-        on_device = [a for a in arguments if type(a) is DeviceArray]
+        """Run over the grid, on copies of arrays that are in the memory of another device."""
+        own = self._backend.devices
+        on_device = [
+            a for a in arguments if type(a) is DeviceArray and a.device.partition(":")[0] not in own
+        ]
         if not on_device:
             self.executable.launch(grid, arguments)
             return
@@ -132,5 +135,5 @@ class CompiledKernel:
         self.executable.launch(grid, [hosts.get(id(a), a) for a in arguments])
         for index, _ in self._written:
             array = arguments[index]
-            if type(array) is DeviceArray:
+            if id(array) in hosts:
                 array.put(hosts[id(array)])

@@ -13,13 +13,14 @@ from tile.ir.parser import parse_module
 from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
+from tile.simt.pipeline import lowering
 from tile.tools.command import Command
 from tile.transforms import pipeline
 
 SEPARATOR = "// -----"
 PRINTING = "print-"  # how the names of passes begin that print what they find
 # Pipelines that may be asked for by name, as if they were passes.
-PIPELINES = {"TILE": pipeline.TILE}
+PIPELINES = {"TILE": lambda: list(pipeline.TILE), "THREADS": lowering}
 
 DESCRIPTION = """\
 Read IR text, verify it, run passes over it and print the result. Every IR that is printed anywhere
@@ -29,6 +30,7 @@ is such text: what TILE_DUMP writes, and the file that reproduces a failed pass.
   tile opt kernel.tile -p canonicalize,cse        run two passes
   tile opt kernel.tile -p 'unroll{limit=8},dce'   a pass with an option
   tile opt kernel.tile -p TILE                    what every backend starts with
+  tile opt kernel.tile -p THREADS                 from tiles to threads, for a generic machine
   tile opt kernel.tile -p print-axis-info         see what an analysis finds
   tile opt --list                                 all passes
 """
@@ -63,10 +65,8 @@ def chunks(text: str) -> Iterator[str]:
 
 def requested(text: str) -> list[Pass]:
     """The passes of a pipeline's text, in which a pipeline may be named, too."""
-    for name, passes in PIPELINES.items():
-        if text == name:
-            return list(passes)
-    return parse_pipeline(text)
+    named = PIPELINES.get(text)
+    return parse_pipeline(text) if named is None else named()
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

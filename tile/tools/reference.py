@@ -1,4 +1,4 @@
-"""`tile reference`: pages on the language and on the IR, made from their declarations."""
+"""`tile reference`: pages on the language, the IR and its passes, made from their declarations."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from itertools import groupby
 import tile.language as tl
 from tile.ir.levels import EVERY, Level
 from tile.ir.opdef import OPS, OpDef
+from tile.ir.passes import PASSES, PassDef, spell
 from tile.ir.printer import print_value
 from tile.language.builtin import Builtin
 from tile.simt import ops as simt
+from tile.simt.pipeline import LOWER
 from tile.tools.command import Command
+from tile.transforms.pipeline import TILE
 
 DESCRIPTION = """\
 Print a reference page as Markdown, made from the declarations themselves.
 
   tile reference language > docs/language.md    the functions of tl.*
   tile reference ir > docs/ir.md                the operations of the IR
+  tile reference passes > docs/passes.md        the passes, with IR before and after
 """
 
 LANGUAGE_HEAD = """\
@@ -54,6 +58,14 @@ Made by `tile reference ir` from the declarations in `tile/ir/ops/`, and, for th
 layouts, shared memory and threads, in `tile/simt/ops/`. An operand in brackets may be
 absent, an attribute with a value has that default, and an example's operands stand before the bar.
 The text format is described at the top of `tile/ir/printer.py`.
+"""
+
+PASSES_HEAD = """\
+# The passes
+
+Made by `tile reference passes` from the docstrings of the passes. Most show IR before on the left
+and after on the right. `tile opt FILE -p PASS` runs one alone, and `TILE_PRINT_AFTER=PASS` shows
+the IR behind it while a kernel is compiled.
 """
 
 
@@ -126,7 +138,43 @@ def properties(defn: OpDef) -> Iterator[str]:
         yield "commutative"
 
 
-PAGES: dict[str, Callable[[], Iterator[str]]] = {"language": language_page, "ir": ir_page}
+def passes_page() -> Iterator[str]:
+    """The lines of the page on passes: those of a backend's pipelines in order, then the others."""
+    yield PASSES_HEAD
+    tile = [item.defn for item in TILE]
+    sections = {
+        "On tiles": list(dict.fromkeys(tile)),
+        "From tiles to threads": [PASSES[name] for name in LOWER],
+    }
+    used = {defn for defns in sections.values() for defn in defns}
+    sections["From tiles to threads"] = [
+        defn for defn in sections["From tiles to threads"] if defn not in tile
+    ]
+    sections["By request"] = sorted((d for d in PASSES if d not in used), key=lambda d: d.name)
+    for title, defns in sections.items():
+        yield f"## {title}\n"
+        for defn in defns:
+            yield f"### `{defn.name}`\n"
+            yield f"{defn.doc}\n"
+            facts = [f"level: {_levels(defn)}"]
+            if defn.options:
+                options = (f"`{n} = {spell(p.default)}`" for n, p in defn.options.items())
+                facts.append("options: " + ", ".join(options))
+            yield "\n".join(f"- {fact}" for fact in facts) + "\n"
+
+
+def _levels(defn: PassDef) -> str:
+    if defn.before is None:
+        return "any"
+    after = "" if defn.after is defn.before else f" to {defn.after.value}" if defn.after else ""
+    return defn.before.value + after
+
+
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "language": language_page,
+    "ir": ir_page,
+    "passes": passes_page,
+}
 
 
 def page(name: str) -> str:
@@ -144,5 +192,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    "reference", "print the reference of the language or the IR", DESCRIPTION, _configure, _run
+    "reference",
+    "print the reference of the language, the IR or the passes",
+    DESCRIPTION,
+    _configure,
+    _run,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import re
 from collections import Counter
 from typing import Any
@@ -120,10 +121,14 @@ def test_cells_of_a_lane_have_one_colour_and_lanes_differ() -> None:
 
 
 def test_a_conflict_shows_as_one_colour_in_a_column() -> None:
-    def hues(layout: LinearLayout) -> set[str]:
+    def hue(fill: str) -> int:
+        red, green, blue = (int(fill[i : i + 2], 16) / 255 for i in (1, 3, 5))
+        return round(32 * colorsys.rgb_to_hls(red, green, blue)[0]) % 32
+
+    def hues(layout: LinearLayout) -> set[int]:
         root = ElementTree.fromstring(svg(layout, element_bits=32))
         fills = [rect.get("fill", "") for rect in root.findall(f"{SVG}rect")[1:]]
-        return {fill.split()[0] for fill in fills[::32]}
+        return {hue(fill) for fill in fills[::32]}
 
     assert len(hues(swizzled([8, 32], 1, 1, 1))) == 1
     assert len(hues(swizzled([8, 32], 1, 1, 8))) == 8

@@ -9,7 +9,13 @@ import pytest
 
 from tests.simt.layouts.layouts import elements, held
 from tile.simt.layouts.dims import LayoutError
-from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape, Operand, matrix_fragment, matrix_layout
+from tile.simt.layouts.fragments import (
+    FRAGMENTS,
+    MatrixShape,
+    Operand,
+    matrix_fragment,
+    matrix_layout,
+)
 
 KNOWN = [(shape, operand) for shape, operands in FRAGMENTS.items() for operand in operands]
 BOTH = pytest.mark.parametrize(("shape", "operand"), KNOWN, ids=str)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from tile.analysis.alias import written_arguments
-from tile.backends.base import Artifact, Grid, LaunchArgument, Options, Target
+from tile.backends.base import Artifact, Executable, Grid, LaunchArgument, Options, Target
 from tile.backends.interp.code import Code, translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
-from tile.errors import BackendError
 from tile.ir.core import Module
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
@@ -23,26 +24,44 @@ _HEAP_KEPT = (32 << 20) - (64 << 10)
 
 
 class InterpreterBackend:
-    """Runs TILE IR. Compiling is only the machine-independent passes."""
+    """Runs TILE IR, or THREAD IR for the machine that a target names, as in `interp:generic`."""
 
     name = "interp"
+    devices: frozenset[str] = frozenset()
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
-        """Optimise a module and make sure that everything in it can be run."""
-        if target.arch:
-            raise BackendError(f"the interpreter has no architectures, such as `{target.arch}`")
+        """Optimise a module, lower it if need be, and make sure that all in it can be run.
+
+        To run TILE IR only the machine-independent passes are needed.
+        """
         verify(module)
         stages: dict[str, str | bytes] = {"tile": print_module(module)}
         run_pipeline(module, TILE)
         verify(module)
         stages["tile-optimized"] = print_module(module)
         written = written_arguments(module, module.kernel)
-        translate(module, RULES)
+        if target.arch:
+            stages["thread"] = _threads().compile(module, target, options)
+        else:
+            translate(module, RULES)
         return Artifact(module.kernel.name, target, options, stages, module, written)
 
-    def load(self, artifact: Artifact) -> InterpretedKernel:
+    def load(self, artifact: Artifact) -> Executable:
+        """Make a kernel ready to run."""
         _keep_heap()
+        if artifact.target.arch:
+            kernel: Executable = _threads().load(artifact)
+            return kernel
         return InterpretedKernel(translate(artifact.module, RULES))
+
+
+def _threads() -> Any:
+    """The machine for threads, `tile/backends/interp/thread/kernel.py`.
+
+    It is loaded when it is first asked for, since the passes that it needs are most of the compiler
+    and few programs that run tiles need them.
+    """
+    return importlib.import_module("tile.backends.interp.thread.kernel")
 
 
 def _keep_heap() -> None:

@@ -21,6 +21,7 @@ from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.effects import effects
 from tile.ir.opdef import Effect, OpDef
 from tile.ir.ops import shape
+from tile.ir.types import Shared
 
 if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
@@ -69,7 +70,7 @@ class Code:
     kernel: FunctionCode
     functions: dict[str, FunctionCode]
     polls: bool  # whether programs may wait for each other
-    largest_value: int  # bytes of the largest value of a program
+    largest_value: int  # bytes of the largest value of a program, or thread
 
 
 Rules = dict[OpDef, Callable[[Operation], Run]]
@@ -85,6 +86,7 @@ def translate(module: Module, rules: Rules) -> Code:
         math.prod(value.type.shape) * value.type.element.itemsize
         for op in module.walk()
         for value in op.results
+        if not isinstance(value.type, Shared)
     )
     return Code(
         module,

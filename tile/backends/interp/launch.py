@@ -25,7 +25,10 @@ MAX_CHUNK = 1 << 16
 
 
 class Launch:
-    """A kernel, a grid and the arguments in memory; what rules see of the run they are in."""
+    """A kernel, a grid and the arguments in memory; what rules see of the run they are in.
+
+    A row of its waves is a program.
+    """
 
     def __init__(self, code: Code, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         self.code = code
@@ -63,17 +66,23 @@ class Launch:
         for first in range(0, self.programs, size):
             yield self.start(np.arange(first, min(first + size, self.programs)))
 
-    def start(self, programs: Rows) -> Wave:
+    def start(self, rows: Rows) -> Wave:
+        """A wave at the beginning of the kernel."""
         kernel = self.code.kernel
         activation = Activation(kernel)
         for register, value in zip(kernel.body.args, self.arguments, strict=True):
             activation.registers[register] = value
-        return Wave(self, programs, [Frame(activation, kernel.body)])
+        return Wave(self, rows, [Frame(activation, kernel.body)])
 
     # -- places in the grid
 
-    def coordinate(self, programs: Rows, axis: int) -> Array:
-        """The index of programs along an axis of the grid; one number if they share it."""
+    def programs_of(self, rows: Rows) -> Rows:
+        """The number of each row's program."""
+        return rows
+
+    def coordinate(self, rows: Rows, axis: int) -> Array:
+        """The index of rows' programs along an axis of the grid; one number if they share it."""
+        programs = self.programs_of(rows)
         stride = math.prod(self.grid[:axis])
         extent = self.grid[axis]
         if extent == 1:
@@ -88,6 +97,11 @@ class Launch:
         x, y, _ = self.grid
         return program % x, program // x % y, program // (x * y)
 
-    def program(self, program: int) -> str:
-        """A program in words."""
-        return f"program {self.coordinates(program)} of grid {self.grid}"
+    def program(self, row: int) -> str:
+        """Whom a row stands for, in words."""
+        return f"program {self.coordinates(row)} of grid {self.grid}"
+
+    def element(self, index: tuple[int, ...], row: int) -> str:
+        """An element of a value, and whose it is, in words. A scalar has an empty index."""
+        where = f"element {list(index)} of the tile, in " if index else "in "
+        return where + self.program(row)

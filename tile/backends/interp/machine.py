@@ -115,7 +115,7 @@ class Machine:
         assert frame.instruction is not None
         join = frame.join
         if join is not None and not join.broken:
-            return self.arrive(join, wave.programs, values)
+            return self.arrive(join, wave.rows, values)
         wave.frames.pop()
         self.deliver(wave, frame.instruction, values)
         return Then.GO
@@ -150,7 +150,7 @@ class Machine:
         self.scheduler.open(join)
         for region, rows in zip(instruction.regions, (mask, ~mask), strict=True):
             if len(region.instructions) == 1 and not instruction.results:
-                join.arrive(wave.programs[rows], [])
+                join.arrive(wave.rows[rows], [])
                 continue
             child = wave.fork(np.flatnonzero(rows))
             inner = child.frames[-1].activation
@@ -180,7 +180,7 @@ class Machine:
     def counts(self, wave: Wave, step: Array) -> None:
         """Refuse a step with which a `for` never gets anywhere."""
         if not step.all():
-            where = wave.launch.program(int(wave.programs[int((step == 0).argmax())]))
+            where = wave.launch.program(int(wave.rows[int((step == 0).argmax())]))
             raise ExecutionError("a `for` loop counts in steps of 0", notes=[f"in {where}"])
 
     def count(self, wave: Wave, frame: Frame) -> Then:
@@ -239,7 +239,7 @@ class Machine:
         if frame.join is None:
             join = Join(wave, instruction)
             self.scheduler.open(join)
-            join.arrive(wave.programs[go], left)
+            join.arrive(wave.rows[go], left)
             rest = wave.fork(stay)
             wave.frames.pop()
             rest.frames[-1].join = join
@@ -252,7 +252,7 @@ class Machine:
             self.deliver(leaver, instruction, left)
             self.scheduler.ready(leaver)
         else:
-            self.arrive(frame.join, wave.programs[go], left)
+            self.arrive(frame.join, wave.rows[go], left)
         wave.restrict(stay)
         self.again(wave.frames[-1])
         return Then.GO

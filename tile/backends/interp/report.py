@@ -22,16 +22,14 @@ def out_of_bounds(wave: Wave, verb: str, fault: FaultError, itemsize: int) -> Ou
     launch = wave.launch
     buffer = launch.memory.buffer_at(fault.address)
     # An access that is the same in all programs was done once, for the first of them.
-    program = launch.program(int(wave.programs[fault.row if fault.row < len(wave) else 0]))
+    row = int(wave.rows[fault.row if fault.row < len(wave) else 0])
     if buffer is None:
         what = f"{verb} address {fault.address:#x}, which belongs to no array of this launch"
         notes = ["tile.pointers([...]) makes arrays known that are reached through memory"]
     else:
         what = f"{verb} {_place(buffer, fault.address, itemsize)}"
         notes = [_described(buffer)]
-    where = (
-        f"element {_index(fault.lane)} of the tile, in {program}" if fault.lane else f"in {program}"
-    )
+    where = launch.element(fault.lane, row)
     others = f"; {fault.count} of {fault.active} active elements of this access are out of bounds"
     notes.append(where + (others if fault.active > 1 else ""))
     return OutOfBoundsError(f"`{launch.name}` {what}", notes=notes)
@@ -63,10 +61,6 @@ def _described(buffer: Buffer) -> str:
     low = (buffer.start - buffer.origin) // array.itemsize
     high = (buffer.end - buffer.origin) // array.itemsize - 1
     return f"`{buffer.name}` is a {kind} with strides {strides}: elements {low} to {high}"
-
-
-def _index(lane: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, lane))}]"
 
 
 def first_false(condition: Array) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ Each rule makes, from an operation, what its instruction runs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,7 +44,7 @@ def program_id(op: Operation) -> Run:
     axis = op["axis"]
 
     def run(wave: Wave) -> Array:
-        return wave.launch.coordinate(wave.programs, axis)
+        return wave.launch.coordinate(wave.rows, axis)
 
     return run
 
@@ -110,8 +110,14 @@ def atomic_rmw(op: Operation) -> Run:
 
 @rule(memory.atomic_cas)
 def atomic_cas(op: Operation) -> Run:
-    def run(wave: Wave, address: RunValue, expected: RunValue, value: RunValue) -> Array:
-        return _atomic(wave, op, atomics.compare_and_swap, address, None, expected, value)
+    def run(
+        wave: Wave,
+        address: RunValue,
+        expected: RunValue,
+        value: RunValue,
+        mask: RunValue | None,
+    ) -> Array:
+        return _atomic(wave, op, atomics.compare_and_swap, address, mask, expected, value)
 
     return run
 
@@ -186,8 +192,7 @@ def device_assert(op: Operation) -> Run:
         if holds.all():
             return
         row, *lane = first_false(holds)
-        where = wave.launch.program(int(wave.programs[row]))
-        place = f"element {lane} of the tile, in {where}" if lane else f"in {where}"
+        place = wave.launch.element(tuple(lane), int(wave.rows[row]))
         raise DeviceAssertionError(
             f"device_assert failed in `{wave.launch.name}`" + (f": {message}" if message else ""),
             notes=[place],
@@ -204,11 +209,15 @@ def device_print(op: Operation) -> Run:
 def _print(op: Operation, wave: Wave, *values: RunValue) -> None:
     shapes = [value.type.shape for value in op.inputs]
     arrays = [spread(v, shape, len(wave)) for v, shape in zip(values, shapes, strict=True)]
-    for row, program_index in enumerate(wave.programs):
-        coordinates = wave.launch.coordinates(int(program_index))
-        head = f"pid {coordinates} {op['prefix']}"
-        texts = [_text(array[row], op["hex"]) for array in arrays]
-        sys.stdout.write(" ".join([head, *texts]) + "\n")
+    for row, program_index in enumerate(wave.rows):
+        print_line(op, wave, int(program_index), [array[row] for array in arrays])
+
+
+def print_line(op: Operation, wave: Wave, program_index: int, values: Sequence[Any]) -> None:
+    """Print what one program has to say."""
+    head = f"pid {wave.launch.coordinates(program_index)} {op['prefix']}"
+    texts = [_text(value, op["hex"]) for value in values]
+    sys.stdout.write(" ".join([head, *texts]) + "\n")
 
 
 def _text(value: Any, in_hex: bool) -> str:

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tile.backends.interp.machine import Machine, Then
 from tile.backends.interp.wave import Join, Wave
 from tile.errors import DeadlockError, TileError
@@ -105,7 +107,7 @@ class Scheduler:
         awake = [w for w in self.parked if w.parked not in (version, -1)]
         if awake:
             self.parked = [w for w in self.parked if w.parked in (version, -1)]
-            self.queue.extend(sorted(awake, key=lambda w: int(w.programs[0])))
+            self.queue.extend(sorted(awake, key=lambda w: int(w.rows[0])))
         return bool(awake)
 
     def unjoin(self) -> bool:
@@ -129,8 +131,8 @@ class Scheduler:
         launch = self.launch
         frame = next(f for f in reversed(wave.frames) if f.loop is not None)
         assert frame.instruction is not None
-        waiting = sum(map(len, self.parked))
-        program = launch.program(int(wave.programs[0]))
+        waiting = sum(len(np.unique(launch.programs_of(w.rows))) for w in self.parked)
+        program = launch.program(int(wave.rows[0]))
         error = DeadlockError(
             f"deadlock: {waiting} of {launch.programs} programs of `{launch.name}` wait in a loop "
             f"that nothing can end; nobody is left to change what they wait for",
@@ -140,6 +142,6 @@ class Scheduler:
         for other in self.parked[1:4]:
             instruction = other.instruction()
             if instruction is not None:
-                place = launch.program(int(other.programs[0]))
+                place = launch.program(int(other.rows[0]))
                 error.notes.append(f"also waiting: {place}, at {instruction.op.loc}")
         raise error

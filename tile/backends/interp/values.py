@@ -114,7 +114,8 @@ def full(value: RunValue, shape: tuple[int, ...]) -> Array:
 
 def spread(value: RunValue, shape: tuple[int, ...], programs: int) -> Array:
     """The value as an array of the tile's whole shape over all programs (a view)."""
-    return np.broadcast_to(array_of(value), (programs, *shape))
+    array, wanted = array_of(value), (programs, *shape)
+    return array if array.shape == wanted else np.broadcast_to(array, wanted)
 
 
 def is_true(mask: Array | None) -> bool:

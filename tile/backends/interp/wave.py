@@ -4,6 +4,9 @@ A wave is a set of programs at one place in the code. Where they disagree on a c
 is forked: its children run each with some of the programs, and meet again at a `Join` behind the
 region, so that programs part for no longer than they must. A child copies nothing when it is
 forked; it fetches from its parent, which stands still meanwhile, what it comes to read.
+
+At the THREAD level the rows of a wave are threads, the first thread of the first program first, and
+all that is said of programs here is true of them.
 """
 
 from __future__ import annotations
@@ -96,16 +99,22 @@ class Frame:
 
 
 class Wave:
-    """Programs that run together. `programs` are their sorted indices in the grid."""
+    """Programs, or threads, that run together. `rows` are their sorted numbers in the launch.
 
-    def __init__(self, launch: Launch, programs: Rows, frames: list[Frame]) -> None:
+    `chunk` is what those that started together share, if the launch has such a thing.
+    """
+
+    def __init__(
+        self, launch: Launch, rows: Rows, frames: list[Frame], chunk: object = None
+    ) -> None:
         self.launch = launch
-        self.programs = programs
+        self.rows = rows
         self.frames = frames
+        self.chunk = chunk
         self.parked: int | None = None  # the version of memory that this wave waits to see change
 
     def __len__(self) -> int:
-        return len(self.programs)
+        return len(self.rows)
 
     def fork(self, rows: Rows) -> Wave:
         """A wave of some of the programs at the same place.
@@ -126,12 +135,12 @@ class Wave:
             if id(outer) not in made:
                 made[id(outer)] = make(outer)
             frames.append(frame.among(rows, made[id(outer)]))
-        return Wave(self.launch, self.programs[rows], frames)
+        return Wave(self.launch, self.rows[rows], frames, self.chunk)
 
     def restrict(self, rows: Rows) -> None:
         """Keep only some of the programs."""
         rest = self.split(rows)
-        self.programs, self.frames = rest.programs, rest.frames
+        self.rows, self.frames = rest.rows, rest.frames
 
     def instruction(self) -> Instruction | None:
         """The instruction at which the wave stands."""
@@ -158,7 +167,7 @@ class Join:
 
     def arrive(self, programs: Rows, values: list[RunValue]) -> bool:
         """Take the results of some programs; whether they were the last."""
-        rows = np.searchsorted(self.wave.programs, programs)
+        rows = np.searchsorted(self.wave.rows, programs)
         self.arrivals.append((rows, values))
         self.count += len(programs)
         return self.count == len(self.wave)

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile.ir.numerics.dtypes import BF16, F16, Array
-from tile.ir.numerics.narrow import narrow, widen
-
-NARROW = frozenset((F16, BF16))
+from tile.ir.numerics.dtypes import Array
 
 
 def gather(x: Array, index: Array, axis: int) -> Array:
@@ -40,9 +37,23 @@ def histogram(x: Array, mask: Array | None, bins: int) -> Array:
 def sort(x: Array, axis: int, descending: bool = False, count: int | None = None) -> Array:
     """The first `count` elements along `axis` in order. A NaN is greater than every number.
 
-    Which of equal elements, such as the two zeros, comes first is not defined.
+    Of the two zeros the negative one is less.
     """
-    ordered = narrow(np.sort(widen(x), axis), x.dtype) if x.dtype in NARROW else np.sort(x, axis)
+    if x.dtype.kind in "biu":
+        ordered = np.sort(x, axis)
+    else:
+        ordered = _in_order(np.sort(_in_order(x.view(f"i{x.itemsize}"), np.isnan(x)), axis))
+        ordered = ordered.view(x.dtype)
     if descending:
         ordered = np.flip(ordered, axis)
     return ordered[(..., slice(count), *(slice(None),) * (-axis - 1))]
+
+
+def _in_order(bits: Array, nan: Array | None = None) -> Array:
+    """The bits of floats, as signed integers, in the order of the floats; or the other way round.
+
+    Those of negative numbers count backwards. A NaN, greater than all, loses its sign.
+    """
+    greatest = np.iinfo(bits.dtype).max
+    turned: Array = bits ^ ((bits >> (8 * bits.itemsize - 1)) & greatest)
+    return turned if nan is None else np.where(nan, bits & greatest, turned)

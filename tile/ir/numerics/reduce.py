@@ -62,6 +62,7 @@ def argreduce(x: Array, kind: str, axis: int, tie_break_left: bool = True) -> tu
     if x.dtype in FLOATS and np.isnan(values).any():  # `find` takes the first NaN
         values = _fold("reduce", wide, best, axis)
         indices = np.argmax(wide == np.expand_dims(values, axis), axis)
+        values = _along(wide, indices, axis)  # of equal zeros the one that is there
     if x.dtype in NARROW:
         values = narrow(values, x.dtype)
     return values, indices.astype(np.int32)

@@ -18,7 +18,6 @@ def device_print(*values: Type, prefix: str, hex: bool = False) -> None:
 
 @op(
     effect=Effect.OUTPUT,
-    levels=WITH_TILES,
     examples=('%c: tile<8xi1>, %m: tile<8xi1> | device_assert %c, %m {message = "x is positive"}',),
 )
 def device_assert(condition: Type, mask: Type | None = None, *, message: str = "") -> None:

@@ -81,8 +81,8 @@ def histogram(x: Type, mask: Type | None = None, *, bins: int) -> Type:
 def sort(x: Type, *, axis: int, descending: bool = False, count: int | None = None) -> Type:
     """The elements along an axis in ascending or descending order; the first `count` of them alone.
 
-    A NaN counts as greater than every number: it comes last, or first if `descending`. Which of
-    equal elements comes first is not promised, of the two zeros neither.
+    A NaN counts as greater than every number: it comes last, or first if `descending`. Of the two
+    zeros the negative one is less.
     """
     along("sort", x, axis)
     require(x.element in SORTED, f"sort is not defined on {x.element}")

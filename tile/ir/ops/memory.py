@@ -252,13 +252,14 @@ def atomic_cas(
     ptr: Type,
     expected: Type,
     value: Type,
+    mask: Type | None = None,
     *,
     order: Order = Order.ACQ_REL,
     scope: Scope = Scope.DEVICE,
 ) -> Type:
     """Write `value` if memory holds `expected` (the same bits), in one step.
 
-    Give what was there.
+    Give what was there (undefined if masked).
     """
     element = pointee("atomic_cas", ptr)
     result = with_element(ptr, element)
@@ -270,6 +271,7 @@ def atomic_cas(
         element in CAS_ELEMENTS,
         f"atomic_cas is not defined on {element}; it takes {_names(CAS_ELEMENTS)}",
     )
+    _masked("atomic_cas", ptr, mask)
     return result
 
 

@@ -12,6 +12,7 @@ warp.lane:register
 
 from __future__ import annotations
 
+import colorsys
 import html
 import math
 from collections.abc import Iterator
@@ -164,9 +165,9 @@ class _Holders:
         if OFFSET in index:
             line, bank = divmod(index[OFFSET] * element_bits // banks.word_bits, banks.count)
             lines = max(1, counts[OFFSET] * element_bits // banks.line_bits)
-            return _hsl(bank / banks.count, line / lines)
+            return _colour(bank / banks.count, line / lines)
         lanes, warps = counts.get(LANE, 1), counts.get(WARP, 1)
-        return _hsl(index.get(LANE, 0) / lanes, index.get(WARP, 0) / warps)
+        return _colour(index.get(LANE, 0) / lanes, index.get(WARP, 0) / warps)
 
 
 def _joined(names: tuple[str, ...], shown: tuple[str, ...]) -> str:
@@ -175,6 +176,7 @@ def _joined(names: tuple[str, ...], shown: tuple[str, ...]) -> str:
     return "".join(mark + text for mark, text in zip(marks, shown, strict=True))
 
 
-def _hsl(hue: float, paleness: float) -> str:
+def _colour(hue: float, paleness: float) -> str:
     """A colour on which black text can be read; both arguments are from 0 up to but not 1."""
-    return f"hsl({round(360 * hue)} 65% {round(70 + 22 * paleness)}%)"
+    channels = colorsys.hls_to_rgb(hue, 0.70 + 0.22 * paleness, 0.65)
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in channels)

@@ -86,6 +86,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
@@ -204,12 +205,7 @@ class LinearLayout:
         return tuple([column for _, columns in reversed(self.ins) for column in columns])
 
     def __str__(self) -> str:
-        def steps(name: str) -> str:
-            return ",".join(f"[{','.join(map(str, basis))}]" for basis in self.bases(name))
-
-        ins = ", ".join(f"{name} = [{steps(name)}]" for name in self.in_dims)
-        outs = ", ".join(f"{name} = {1 << bits}" for name, bits in self.outs)
-        return f"#linear{{{ins} -> {outs}}}"
+        return _text(self)
 
     __repr__ = __str__
 
@@ -499,6 +495,18 @@ class LinearLayout:
 
     def _map(self, change: Callable[[int], int]) -> Inputs:
         return tuple([(name, tuple(map(change, columns))) for name, columns in self.ins])
+
+
+@lru_cache(maxsize=4096)
+def _text(layout: LinearLayout) -> str:
+    """The layout as text: once, since every check of a layout has a message with it at hand."""
+
+    def steps(name: str) -> str:
+        return ",".join(f"[{','.join(map(str, basis))}]" for basis in layout.bases(name))
+
+    ins = ", ".join(f"{name} = [{steps(name)}]" for name in layout.in_dims)
+    outs = ", ".join(f"{name} = {1 << bits}" for name, bits in layout.outs)
+    return f"#linear{{{ins} -> {outs}}}"
 
 
 def identity1d(size: int, in_dim: str, out_dim: str) -> LinearLayout:

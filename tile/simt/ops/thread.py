@@ -80,7 +80,7 @@ def pick(*xs: Type, registers: tuple[int, ...]) -> Type:
         require(x.element == first.of, f"pick takes fragments of one element, not {first} and {x}")
     total = sum(fragment("pick", x).count for x in xs)
     require(
-        all(0 <= r < total for r in registers),
+        not registers or (min(registers) >= 0 and max(registers) < total),
         f"pick from {total} registers takes numbers from 0 to {total - 1}, not {registers}",
     )
     return Fragment(len(registers), first.of)

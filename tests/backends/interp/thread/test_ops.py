@@ -1,0 +1,561 @@
+"""What each operation of a thread gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.backends.interp.thread.kernels import framed, result, run, thread_module
+from tile.backends.interp.thread.run import run_threads
+from tile.errors import (
+    DeviceAssertionError,
+    DivergenceError,
+    ExecutionError,
+    OutOfBoundsError,
+    OutOfResourcesError,
+    UnsupportedError,
+    VectorAccessError,
+)
+from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.target import MATRIX, TARGETS
+
+OUT = "store %q, %y\n"
+
+
+def ints(body: str, **options: Any) -> Any:
+    """What a framed kernel puts into %n, a frag<1xi32>."""
+    return result(f"{body}\n%y = cast %n {{to = f32}} : frag<1xf32>\n{OUT}", **options)
+
+
+# -- places
+
+
+def test_thread_id() -> None:
+    assert np.array_equal(ints("%n = fill %t {count = 1} : frag<1xi32>"), np.arange(64))
+
+
+def test_linear_index_of_two_axes() -> None:
+    layout = (
+        "#linear{register = [], lane = [[0,1],[1,0],[0,2],[2,0],[4,0]], warp = [[0,4]] "
+        "-> dim0 = 8, dim1 = 8}"
+    )
+    found = ints(f"%n = linear_index {{layout = {layout}}} : frag<1xi32>")
+    t = np.arange(64)
+    bit = [t >> b & 1 for b in range(6)]
+    row = bit[1] + 2 * bit[3] + 4 * bit[4]
+    column = bit[0] + 2 * bit[2] + 4 * bit[5]
+    assert np.array_equal(found, row * 8 + column)
+
+
+def test_a_layout_without_registers_gives_a_scalar() -> None:
+    body = """
+  %s = linear_index {layout = #linear{lane = [[2],[4],[8],[16],[32]], warp = [[1]] -> dim0 = 64}} : i32
+  %n = fill %s {count = 1} : frag<1xi32>
+"""
+    t = np.arange(64)
+    assert np.array_equal(ints(body), t % 32 * 2 + t // 32)
+
+
+def test_a_layout_for_other_machines_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"a layout for 64 lanes is needed here"):
+        result("", target="wide", warps=1)
+    with pytest.raises(UnsupportedError, match=r"a layout for 4 warps is needed here"):
+        result("", warps=4)
+
+
+def test_the_program() -> None:
+    body = """
+  %pid = program_id {axis = 0} : i32
+  %two = const {value = 2} : i32
+  %last = cmp %pid, %two {predicate = eq} : i1
+  %mask = fill %last {count = 1} : frag<1xi1>
+  %s = num_programs {axis = 0} : i32
+  %sum = add %s, %pid : i32
+  %n = fill %sum {count = 1} : frag<1xi32>
+  %y = cast %n {to = f32} : frag<1xf32>
+  store %q, %y, %mask
+"""
+    assert np.array_equal(result(body, grid=3), np.full(64, 5))
+
+
+# -- registers
+
+FOUR = """
+  %one = const {value = 100} : frag<1xi32>
+  %i1 = add %i, %one : frag<1xi32>
+  %i2 = add %i1, %one : frag<1xi32>
+  %i3 = add %i2, %one : frag<1xi32>
+  %four = pick %i, %i1, %i2, %i3 {registers = (3, 1, 0, 2)} : frag<4xi32>
+"""
+
+
+def test_pick_and_element() -> None:
+    for register, hundreds in enumerate([3, 1, 0, 2]):
+        body = f"%e = element %four {{register = {register}}} : i32\n%n = fill %e {{count = 1}} : frag<1xi32>"
+        assert np.array_equal(ints(FOUR + body), np.arange(64) + 100 * hundreds)
+        body = f"%n = pick %four {{registers = ({register})}} : frag<1xi32>"
+        assert np.array_equal(ints(FOUR + body), np.arange(64) + 100 * hundreds)
+
+
+def test_registers_that_are_the_same_are_kept_once() -> None:
+    """A constant has one register in the machine whatever its type says."""
+    body = """
+  %c = const {value = 9} : frag<4xi32>
+  %e = element %c {register = 3} : i32
+  %f = fill %e {count = 2} : frag<2xi32>
+  %n = pick %i, %f, %c {registers = (6)} : frag<1xi32>
+"""
+    assert np.array_equal(ints(body), np.full(64, 9))
+
+
+def test_pick_by() -> None:
+    body = """
+  %three = const {value = 3} : frag<1xi32>
+  %which = and %i, %three : frag<1xi32>
+  %n = pick_by %four, %which : frag<1xi32>
+"""
+    t = np.arange(64)
+    assert np.array_equal(ints(FOUR + body), t + 100 * np.array([3, 1, 0, 2])[t % 4])
+    with pytest.raises(OutOfBoundsError, match=r"pick_by takes register 4 of 4") as caught:
+        result(FOUR + "%n = pick_by %four, %i : frag<1xi32>\n")
+    assert "thread 4 (warp 0, lane 4)" in str(caught.value)
+
+
+# -- lanes
+
+
+@pytest.mark.parametrize("mask", [1, 5, 31])
+def test_shuffle_xor(mask: int) -> None:
+    body = f"%y = shuffle_xor %x {{mask = {mask}}} : frag<1xf32>\n" + OUT
+    assert np.array_equal(result(body), np.arange(64) ^ mask)
+
+
+def test_shuffle() -> None:
+    body = """
+  %c = const {value = 11} : i32
+  %m = const {value = 31} : i32
+  %a = mul %t, %c : i32
+  %lane = and %a, %m : i32
+  %y = shuffle %x, %lane : frag<1xf32>
+"""
+    t = np.arange(64)
+    assert np.array_equal(result(body + OUT), t // 32 * 32 + t * 11 % 32)
+
+
+@pytest.mark.parametrize("number", [32, -1])
+def test_a_lane_that_is_not_there(number: int) -> None:
+    body = f"%c = const {{value = {number}}} : i32\n%y = shuffle %x, %c : frag<1xf32>\n"
+    with pytest.raises(ExecutionError, match=rf"shuffle asks lane {number} of a warp of 32"):
+        result(body)
+    with pytest.raises(ExecutionError, match=r"shuffle_xor by 32 leaves a warp of 32"):
+        result("%y = shuffle_xor %x {mask = 32} : frag<1xf32>\n")
+
+
+def test_no_shuffles_where_there_are_none() -> None:
+    with pytest.raises(UnsupportedError, match="target plain has no shuffles") as caught:
+        result("%y = shuffle_xor %x {mask = 1} : frag<1xf32>\n", target="plain")
+    assert caught.value.loc is not None
+
+
+# -- what not all threads come to
+
+HALF = """
+  %c = const {value = LIMIT} : i32
+  %few = cmp %t, %c {predicate = lt} : i1
+  if %few {
+    BODY
+    yield
+  } else {
+    yield
+  }
+"""
+
+
+def some(limit: int, body: str) -> str:
+    """A body that the first threads alone come to."""
+    return HALF.replace("LIMIT", str(limit)).replace("BODY", body)
+
+
+def test_threads_may_go_different_ways() -> None:
+    body = some(10, "%y = neg %x : frag<1xf32>\nstore %q, %y")
+    assert np.array_equal(result(body), np.where(np.arange(64) < 10, -np.arange(64), -1))
+
+
+def test_a_barrier_takes_all_threads() -> None:
+    with pytest.raises(DivergenceError) as caught:
+        result(some(10, "barrier"))
+    text = str(caught.value)
+    assert "`k` comes to `barrier` with some threads of a program; it takes all" in text
+    assert "in program (0, 0, 0) of grid (1, 1, 1), thread 0 (warp 0, lane 0)" in text
+    assert "note: thread 10 (warp 0, lane 10) is not there" in text
+    with pytest.raises(DivergenceError, match=r"thread 32 \(warp 1, lane 0\) is not there"):
+        result(some(32, "barrier"))
+
+
+def test_a_shuffle_takes_all_lanes() -> None:
+    body = "%y = shuffle_xor %x {mask = 1} : frag<1xf32>\nstore %q, %y"
+    expected = np.where(np.arange(64) < 32, np.arange(64) ^ 1, -1)
+    assert np.array_equal(result(some(32, body)), expected)
+    with pytest.raises(DivergenceError, match="`shuffle_xor` with some threads of a warp"):
+        result(some(10, body))
+
+
+def test_programs_may_part() -> None:
+    body = """
+  %pid = program_id {axis = 0} : i32
+  %c = const {value = 1} : i32
+  %second = cmp %pid, %c {predicate = eq} : i1
+  %w = if %second : frag<1xf32> {
+    barrier
+    %v = shuffle_xor %x {mask = 3} : frag<1xf32>
+    yield %v
+  } else {
+    yield %x
+  }
+  %mask = fill %second {count = 1} : frag<1xi1>
+  store %q, %w, %mask
+"""
+    assert np.array_equal(result(body, grid=3), np.arange(64) ^ 3)
+
+
+# -- products
+
+
+def test_thread_dot() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(-4, 4, (64, *s)).astype(np.float32) for s in ((3, 4), (4, 2), (3, 2)))
+    # Registers are powers of two, so 3 rows are 4 with one of zeros.
+    a, c = (np.pad(x, ((0, 0), (0, 1), (0, 0))) for x in (a, c))
+    out = np.zeros((64, 4, 2), np.float32)
+    text = """
+kernel @k(%a: ptr<f32>, %b: ptr<f32>, %c: ptr<f32>, %o: ptr<f32>) {
+  %i16 = linear_index {layout = #linear{register = [[1],[2],[4],[8]], lane = [[16],[32],[64],[128],[256]], warp = [[512]] -> dim0 = 1024}} : frag<16xi32>
+  %i8 = linear_index {layout = #linear{register = [[1],[2],[4]], lane = [[8],[16],[32],[64],[128]], warp = [[256]] -> dim0 = 512}} : frag<8xi32>
+  %af = fill %a {count = 16} : frag<16xptr<f32>>
+  %ap = addptr %af, %i16 {stride = 4} : frag<16xptr<f32>>
+  %av = load %ap : frag<16xf32>
+  %bf = fill %b {count = 8} : frag<8xptr<f32>>
+  %bp = addptr %bf, %i8 {stride = 4} : frag<8xptr<f32>>
+  %bv = load %bp : frag<8xf32>
+  %cf = fill %c {count = 8} : frag<8xptr<f32>>
+  %cp = addptr %cf, %i8 {stride = 4} : frag<8xptr<f32>>
+  %cv = load %cp : frag<8xf32>
+  %r = thread_dot %av, %bv, %cv {sizes = (1, 4, 2, 4)} : frag<8xf32>
+  %of = fill %o {count = 8} : frag<8xptr<f32>>
+  %op = addptr %of, %i8 {stride = 4} : frag<8xptr<f32>>
+  store %op, %r
+  return
+}
+"""
+    run(text, a, b, c, out)
+    assert np.array_equal(out, a @ b + c)
+
+
+def _tile(name: str, ty: str, layout: Any) -> str:
+    """Pointers %{name}p to a tile in row-major order, in a layout."""
+    count = layout.in_size("register")
+    return f"""
+  %{name}i = linear_index {{layout = {layout}}} : frag<{count}xi32>
+  %{name}f = fill %{name} {{count = {count}}} : frag<{count}xptr<{ty}>>
+  %{name}p = addptr %{name}f, %{name}i {{stride = {int(ty[1:]) // 8}}} : frag<{count}xptr<{ty}>>
+"""
+
+
+@pytest.mark.parametrize("repeats", [(1, 1, 1), (2, 1, 2), (2, 4, 1), (1, 2, 4)])
+@pytest.mark.parametrize(
+    ("shape", "ty", "acc"),
+    [
+        ((16, 8, 16, 16), "f16", "f32"),
+        ((16, 8, 8, 32), "f32", "f32"),
+        ((8, 8, 4, 64), "f64", "f64"),
+    ],
+)
+def test_matrix_multiply(
+    shape: tuple[int, int, int, int], ty: str, acc: str, repeats: tuple[int, int, int]
+) -> None:
+    """The registers of a tile's layout are in the order in which the operation takes them."""
+    m, n, k = (size * count for size, count in zip(shape, repeats, strict=False))
+    rng = np.random.default_rng(0)
+    # Two warps, side by side along m.
+    a = rng.integers(-4, 4, (2 * m, k)).astype(f"f{int(ty[1:]) // 8}")
+    b = rng.integers(-4, 4, (k, n)).astype(a.dtype)
+    c = rng.integers(-4, 4, (2 * m, n)).astype(f"f{int(acc[1:]) // 8}")
+    out = np.zeros_like(c)
+    layouts = {
+        operand: matrix_layout(x.shape, MatrixShape(*shape), operand, (2, 1))
+        for operand, x in zip(Operand, (a, b, c), strict=True)
+    }
+    counts = [layout.in_size("register") for layout in layouts.values()]
+    text = f"""
+kernel @k(%a: ptr<{ty}>, %b: ptr<{ty}>, %c: ptr<{acc}>, %o: ptr<{acc}>) {{
+  {_tile("a", ty, layouts[Operand.LEFT])}
+  {_tile("b", ty, layouts[Operand.RIGHT])}
+  {_tile("c", acc, layouts[Operand.ACCUMULATOR])}
+  {_tile("o", acc, layouts[Operand.ACCUMULATOR])}
+  %av = load %ap : frag<{counts[0]}x{ty}>
+  %bv = load %bp : frag<{counts[1]}x{ty}>
+  %cv = load %cp : frag<{counts[2]}x{acc}>
+  %r = matrix_multiply %av, %bv, %cv {{shape = {shape}, repeats = {repeats}}} : frag<{counts[2]}x{acc}>
+  store %op, %r
+  return
+}}
+"""
+    run(text, a, b, c, out, target="matrix")
+    assert np.array_equal(out, a.astype(c.dtype) @ b.astype(c.dtype) + c)
+
+
+def test_matrix_instructions_that_are_not_there() -> None:
+    text = """
+kernel @k() {
+  %a = const {value = 1.0} : frag<8xf16>
+  %b = const {value = 1.0} : frag<COUNTxf16>
+  %c = const {value = 1.0} : frag<4xf32>
+  %r = matrix_multiply %a, %b, %c {shape = (16, 8, 16, 16), repeats = (1, 1, 1)} : frag<4xf32>
+  return
+}
+"""
+    run(text.replace("COUNT", "4"), target="matrix")
+    with pytest.raises(UnsupportedError, match="target async has no matrix instruction m16n8k16"):
+        run(text.replace("COUNT", "4"))
+    with pytest.raises(UnsupportedError, match="take 4 registers, not frag<8xf16>"):
+        run(text.replace("COUNT", "8"), target="matrix")
+
+
+# -- global memory
+
+VECTORS = """
+kernel @k(%in: ptr<f32>, %out: ptr<f32>, %shift: i32, %step: i32, %n: i32) {
+  %i = linear_index {layout = #linear{register = [[1],[2]], lane = [[4],[8],[16],[32],[64]], warp = [[128]] -> dim0 = 256}} : frag<4xi32>
+  %fs = fill %step {count = 4} : frag<4xi32>
+  %is = mul %i, %fs : frag<4xi32>
+  %fd = fill %shift {count = 4} : frag<4xi32>
+  %j = add %is, %fd : frag<4xi32>
+  %fn = fill %n {count = 4} : frag<4xi32>
+  %mask = cmp %i, %fn {predicate = lt} : frag<4xi1>
+  %fi = fill %in {count = 4} : frag<4xptr<f32>>
+  %p = addptr %fi, %j {stride = 4} : frag<4xptr<f32>>
+  %x = load %p, %mask {vector = 4} : frag<4xf32>
+  %fo = fill %out {count = 4} : frag<4xptr<f32>>
+  %q = addptr %fo, %j {stride = 4} : frag<4xptr<f32>>
+  store %q, %x, %mask {vector = 4}
+  return
+}
+"""
+
+
+def aligned(count: int) -> Any:
+    """Numbers from 0 at an address that is a multiple of 16."""
+    space = np.zeros(count + 4, np.float32)
+    first = -space.ctypes.data % 16 // 4
+    array = space[first : first + count]
+    array[:] = np.arange(count)
+    return array
+
+
+def vectors(shift: int, step: int = 1, n: int = 256) -> Any:
+    out = aligned(520)
+    out[:] = -1
+    run(VECTORS, aligned(520), out, np.int32(shift), np.int32(step), np.int32(n))
+    return out
+
+
+def test_vectors() -> None:
+    found = vectors(4, n=128)
+    assert np.array_equal(found[4:132], np.arange(4, 132))
+    assert np.all(found[132:] == -1)
+
+
+@pytest.mark.parametrize(
+    ("shift", "step", "n", "what", "where"),
+    [
+        (1, 1, 256, "that is not aligned to its 16 bytes", "register 0, in program .* thread 0 "),
+        (0, 2, 256, "of 4 elements that are no neighbours", "register 0, in program .* thread 0 "),
+        (0, 1, 130, "with masks that differ", "register 0, in program .* thread 32 "),
+    ],
+)
+def test_vectors_that_are_none(shift: int, step: int, n: int, what: str, where: str) -> None:
+    with pytest.raises(VectorAccessError, match=what) as caught:
+        vectors(shift, step, n)
+    caught.match(where)
+
+
+def test_vectors_that_are_masked_may_point_anywhere() -> None:
+    assert np.all(vectors(1, step=3, n=0) == -1)
+
+
+def test_out_of_bounds_names_the_register_and_thread() -> None:
+    with pytest.raises(OutOfBoundsError) as caught:
+        vectors(512)
+    text = str(caught.value)
+    assert "`k` reads `in` at element 520, 1 past its end" in text
+    assert "register 0, in program (0, 0, 0) of grid (1, 1, 1), thread 2 (warp 0, lane 2)" in text
+
+
+def test_vectors_wider_than_the_machine_are_refused() -> None:
+    text = """
+kernel @k(%in: ptr<f32>) {
+  %p = fill %in {count = 8} : frag<8xptr<f32>>
+  %x = load %p {vector = 8} : frag<8xf32>
+  return
+}
+"""
+    with pytest.raises(UnsupportedError, match="accesses up to 128 bits at once, not 256"):
+        run(text, np.zeros(8, np.float32))
+
+
+def test_atomics_of_all_threads() -> None:
+    text = """
+kernel @k(%sum: ptr<i32>) {
+  %t = thread_id : i32
+  %old = atomic_rmw %sum, %t {kind = add} : i32
+  return
+}
+"""
+    total = np.zeros(1, np.int32)
+    run(text, total, grid=3)
+    assert total[0] == 3 * sum(range(64))
+
+
+# -- prints and assertions
+
+
+def test_print_puts_tiles_together(capsys: pytest.CaptureFixture[str]) -> None:
+    body = """
+  %m = const {value = true} : frag<1xi1>
+  thread_print %i, %t {prefix = "i", layouts = (#linear{register = [], lane = [[0,1],[0,2],[0,4],[1,0],[2,0]], warp = [[4,0]] -> dim0 = 8, dim1 = 8})}
+"""
+    result(body, grid=2)
+    tile = np.array2string(np.arange(64).reshape(8, 8))
+    lines = "".join(f"pid ({pid}, 0, 0) i {tile} 0\n" for pid in range(2))
+    assert capsys.readouterr().out == lines
+
+
+def test_a_print_of_one_thread(capsys: pytest.CaptureFixture[str]) -> None:
+    result(some(1, 'thread_print %t {prefix = "t", hex = true}'), grid=2)
+    assert capsys.readouterr().out == "pid (0, 0, 0) t 0x00000000\npid (1, 0, 0) t 0x00000000\n"
+
+
+def test_an_assertion_names_the_thread() -> None:
+    body = """
+  %c = const {value = 40} : frag<1xi32>
+  %less = cmp %i, %c {predicate = lt} : frag<1xi1>
+  device_assert %less {message = "small"}
+"""
+    with pytest.raises(DeviceAssertionError, match="small") as caught:
+        result(body)
+    assert "register 0, in program (0, 0, 0) of grid (1, 1, 1), thread 40 (warp 1, lane 8)" in str(
+        caught.value
+    )
+
+
+# -- programs
+
+
+def test_more_programs_than_a_chunk_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each program of 64 threads takes a chunk of its own."""
+    monkeypatch.setenv("TILE_INTERP_CHUNK", "256")
+    text = """
+kernel @k(%out: ptr<i32>) {
+  %t = thread_id : i32
+  %m = alloc {at = 0} : shared<64xi32, #linear{offset = [[1],[2],[4],[8],[16],[32]] -> dim0 = 64}>
+  %i = fill %t {count = 1} : frag<1xi32>
+  shared_store %m, %i, %i
+  barrier
+  %c = const {value = 63} : frag<1xi32>
+  %j = sub %c, %i : frag<1xi32>
+  %r = shared_load %m, %j : frag<1xi32>
+  %pid = program_id {axis = 0} : i32
+  %n = const {value = 64} : i32
+  %b = mul %pid, %n : i32
+  %at = add %b, %t : i32
+  %p = addptr %out, %at {stride = 4} : ptr<i32>
+  %v = element %r : i32
+  store %p, %v
+  return
+}
+"""
+    out = np.zeros((5, 64), np.int32)
+    run(text, out, grid=5)
+    assert np.all(out == np.arange(64)[::-1])
+
+
+def test_a_lock_that_one_thread_takes_for_its_program() -> None:
+    """Programs wait for each other, and their threads hear of it through shared memory."""
+    text = """
+#one = #linear{offset = [] -> dim0 = 1}
+kernel @k(%lock: ptr<i32>, %sum: ptr<i32>) {
+  %t = thread_id : i32
+  %c0 = const {value = 0} : i32
+  %c1 = const {value = 1} : i32
+  %first = cmp %t, %c0 {predicate = eq} : i1
+  %fm = fill %first {count = 1} : frag<1xi1>
+  %z = fill %c0 {count = 1} : frag<1xi32>
+  %m = alloc {at = 0} : shared<1xi32, #one>
+  %r = while iter(%held = %c1) : i32 {
+    %busy = cmp %held, %c0 {predicate = ne} : i1
+    condition %busy
+  } do {
+    %mine = if %first : i32 {
+      %old = atomic_cas %lock, %c0, %c1 : i32
+      yield %old
+    } else {
+      yield %c1
+    }
+    %mf = fill %mine {count = 1} : frag<1xi32>
+    barrier
+    shared_store %m, %z, %mf, %fm
+    barrier
+    %gf = shared_load %m, %z : frag<1xi32>
+    %got = element %gf : i32
+    yield %got
+  }
+  %s = load %sum : i32
+  %s1 = add %s, %c1 : i32
+  barrier
+  store %sum, %s1, %first
+  barrier
+  %was = atomic_rmw %lock, %c0, %first {kind = xchg} : i32
+  return
+}
+"""
+    lock, total = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    run(text, lock, total, grid=5)
+    assert (lock[0], total[0]) == (0, 5)
+
+
+def test_calls() -> None:
+    text = """
+func @twice(%x: frag<1xf32>) -> (frag<1xf32>) {
+  %y = add %x, %x : frag<1xf32>
+  return %y
+}
+"""
+    body = "%y = call %x {callee = @twice} : frag<1xf32>\n" + OUT
+    out = np.zeros(64, np.float32)
+    run(framed(body) + text, np.arange(64, dtype=np.float32), out)
+    assert np.array_equal(out, np.arange(64) * 2)
+
+
+# -- what does not fit
+
+
+def test_buffers_without_a_place() -> None:
+    body = "%m = alloc : shared<64xf32, #flat>\n"
+    with pytest.raises(UnsupportedError, match="has no place yet; the pass plan-shared gives it"):
+        result(body)
+
+
+def test_more_shared_memory_than_there_is() -> None:
+    body = "%m = alloc {at = 49152} : shared<64xf32, #flat>\n"
+    message = "target plain has at most 49152 bytes of shared memory; this one takes 49408"
+    with pytest.raises(OutOfResourcesError, match=message):
+        result(body, target="plain")
+
+
+def test_more_threads_than_there_are() -> None:
+    module = thread_module("kernel @k() {\n  return\n}")
+    with pytest.raises(OutOfResourcesError, match="at most 1024 threads; this one takes 2048"):
+        run_threads(module, TARGETS["wide"], 32, (1, 1, 1), [])
+    run_threads(module, MATRIX, 32, (1, 1, 1), [])

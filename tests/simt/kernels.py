@@ -1,0 +1,280 @@
+"""Kernels that between them use every way in which threads hand values to each other.
+
+Each comes with types, sizes and data small enough for the thread machine, and large enough that
+several warps share every tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+
+Arrays = list[Any]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with arguments: arrays and numbers by position, constants by name."""
+
+    function: Any
+    signature: Mapping[str, str]
+    constants: Mapping[str, Any]
+    grid: tuple[int, int, int]
+    arguments: Callable[[], Arrays]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rtol: float = 0.0  # of floating-point results whose sums may be ordered otherwise
+
+    def compile(self, target: str, **options: Any) -> Any:
+        """The compiled kernel for a target such as `interp` or `interp:matrix`."""
+        chosen = {**self.options, **options}
+        return tile.compile(self.function, self.signature, self.constants, chosen, target)
+
+
+def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
+    """Random numbers of a type: normal floats, small integers."""
+    random = np.random.default_rng(seed)
+    if np.dtype(dtype).kind in "iu":
+        return random.integers(0, 100, shape).astype(dtype)
+    return random.standard_normal(shape).astype(dtype)
+
+
+@tile.jit
+def transpose(x_ptr, y_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)[:, None]
+    j = tl.arange(0, N)[None, :]
+    x = tl.load(x_ptr + tl.program_id(0) * N * N + i * N + j)
+    tl.store(y_ptr + tl.program_id(0) * N * N + i * N + j, tl.trans(x))
+
+
+@tile.jit
+def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    inner = tl.arange(0, BK)
+    a_ptrs = a_ptr + rows[:, None] * K + inner[None, :]
+    b_ptrs = b_ptr + inner[:, None] * N + columns[None, :]
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        a = tl.load(a_ptrs, mask=inner[None, :] < K - k, other=0.0)
+        b = tl.load(b_ptrs, mask=inner[:, None] < K - k, other=0.0)
+        total = tl.dot(a, b, total)
+        a_ptrs += BK
+        b_ptrs += BK * N
+    c = total.to(c_ptr.dtype.element_ty)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], c)
+
+
+@tile.jit
+def softmax(x_ptr, y_ptr, columns, N: tl.constexpr):
+    row = tl.program_id(0) * columns
+    j = tl.arange(0, N)
+    x = tl.load(x_ptr + row + j, mask=j < columns, other=float("-inf"))
+    powers = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + row + j, powers / tl.sum(powers, axis=0), mask=j < columns)
+
+
+@tile.jit
+def row_sums(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, M)
+    j = tl.arange(0, N)
+    total = tl.zeros((M,), dtype=tl.float32)
+    for k in range(3):
+        x = tl.load(x_ptr + k * M * N + i[:, None] * N + j[None, :])
+        total += tl.sum(x, axis=1)
+    tl.store(y_ptr + i, total)
+
+
+@tile.jit
+def column_sums(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, M)
+    j = tl.arange(0, N)
+    x = tl.load(x_ptr + i[:, None] * N + j[None, :])
+    tl.store(y_ptr + j, tl.sum(x, axis=0))
+
+
+@tile.jit
+def running_sum(x_ptr, y_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y_ptr + i, tl.cumsum(tl.load(x_ptr + i), axis=0))
+
+
+@tile.jit
+def sorting(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(y_ptr + i, tl.sort(tl.load(x_ptr + i)))
+
+
+@tile.jit
+def gathering(x_ptr, index_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(y_ptr + i, tl.gather(tl.load(x_ptr + i), tl.load(index_ptr + i), axis=1))
+
+
+@tile.jit
+def counting(x_ptr, y_ptr, N: tl.constexpr, BINS: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, N))
+    tl.store(y_ptr + tl.arange(0, BINS), tl.histogram(x, BINS))
+
+
+@tile.jit
+def greatest(x_ptr, value_ptr, place_ptr, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * N + tl.arange(0, N))
+    value, place = tl.max(x, axis=0, return_indices=True)
+    tl.store(value_ptr + tl.program_id(0), value)
+    tl.store(place_ptr + tl.program_id(0), place)
+
+
+@tile.jit
+def tickets(counter_ptr, y_ptr, N: tl.constexpr):
+    ticket = tl.atomic_add(counter_ptr, 1)
+    tl.store(y_ptr + ticket * N + tl.arange(0, N), ticket + tl.arange(0, N))
+
+
+@tile.jit
+def attention(q_ptr, k_ptr, v_ptr, out_ptr, context, N: tl.constexpr, D: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    d = tl.arange(0, D)
+    q = tl.load(q_ptr + i[:, None] * D + d[None, :])
+    highest = tl.full((N,), float("-inf"), dtype=tl.float32)
+    weights = tl.zeros((N,), dtype=tl.float32)
+    total = tl.zeros((N, D), dtype=tl.float32)
+    for start in range(0, context, N):
+        j = start + tl.arange(0, N)
+        k = tl.load(k_ptr + j[:, None] * D + d[None, :])
+        scores = tl.dot(q, tl.trans(k))
+        above = tl.maximum(highest, tl.max(scores, axis=1))
+        shrink = tl.exp2(highest - above)
+        powers = tl.exp2(scores - above[:, None])
+        weights = weights * shrink + tl.sum(powers, axis=1)
+        v = tl.load(v_ptr + j[:, None] * D + d[None, :])
+        total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None])
+        highest = above
+    tl.store(out_ptr + i[:, None] * D + d[None, :], total / weights[:, None])
+
+
+@tile.jit
+def pairs(x_ptr, y_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    even, odd = tl.split(tl.reshape(tl.load(x_ptr + i), (N // 2, 2)))
+    joined = tl.interleave(odd, even)
+    tl.store(y_ptr + i, tl.flip(joined, 0))
+
+
+def _matmul(dtype: Any, name: str, m: int, n: int, k: int, blocks: tuple[int, int, int]) -> Kernel:
+    return Kernel(
+        matmul,
+        {
+            "a_ptr": f"*{name}:16",
+            "b_ptr": f"*{name}:16",
+            "c_ptr": "*fp32:16",
+            "M": "i32:16",
+            "N": "i32:16",
+            "K": "i32:16",
+        },
+        dict(zip(("BM", "BN", "BK"), blocks, strict=True)),
+        (m // blocks[0], n // blocks[1], 1),
+        lambda: [
+            numbers(m, k, dtype=dtype),
+            numbers(k, n, dtype=dtype, seed=1),
+            np.zeros((m, n), np.float32),
+            np.int32(m),
+            np.int32(n),
+            np.int32(k),
+        ],
+        rtol=1e-3,
+    )
+
+
+def _two(
+    function: Any,
+    shape: tuple[int, ...],
+    out: tuple[int, ...],
+    constants: Mapping[str, Any],
+    *,
+    grid: int = 1,
+    dtype: Any = np.float32,
+    name: str = "fp32",
+    result: str = "",
+    rtol: float = 0.0,
+    extra: tuple[int, ...] = (),
+) -> Kernel:
+    """A kernel from one array to another."""
+    result_type = {"fp32": np.float32, "i32": np.int32, "fp16": np.float16}[result or name]
+    signature = {"x_ptr": f"*{name}:16", "y_ptr": f"*{result or name}:16"}
+    signature |= {"columns": "i32"} if extra else {}
+    return Kernel(
+        function,
+        signature,
+        constants,
+        (grid, 1, 1),
+        lambda: [
+            numbers(*shape, dtype=dtype),
+            np.zeros(out, result_type),
+            *(np.int32(number) for number in extra),
+        ],
+        rtol=rtol,
+    )
+
+
+KERNELS: dict[str, Kernel] = {
+    "transpose": _two(transpose, (2, 64, 64), (2, 64, 64), {"N": 64}, grid=2),
+    "transpose_f16": _two(transpose, (64, 64), (64, 64), {"N": 64}, dtype=np.float16, name="fp16"),
+    "matmul_f32": _matmul(np.float32, "fp32", 64, 64, 80, (32, 32, 16)),
+    "matmul_f16": _matmul(np.float16, "fp16", 128, 64, 128, (64, 64, 32)),
+    "softmax": _two(softmax, (3, 1000), (3, 1000), {"N": 1024}, grid=3, rtol=1e-5, extra=(1000,)),
+    "row_sums": _two(row_sums, (3, 16, 256), (16,), {"M": 16, "N": 256}, rtol=1e-4),
+    "column_sums": _two(column_sums, (128, 32), (32,), {"M": 128, "N": 32}, rtol=1e-4),
+    "running_sum": _two(running_sum, (1024,), (1024,), {"N": 1024}, dtype=np.int32, name="i32"),
+    "sorting": _two(sorting, (4, 256), (4, 256), {"M": 4, "N": 256}),
+    "gathering": Kernel(
+        gathering,
+        {"x_ptr": "*fp32:16", "index_ptr": "*i32:16", "y_ptr": "*fp32:16"},
+        {"M": 8, "N": 64},
+        (1, 1, 1),
+        lambda: [
+            numbers(8, 64),
+            np.random.default_rng(1).integers(0, 64, (8, 64)).astype(np.int32),
+            np.zeros((8, 64), np.float32),
+        ],
+    ),
+    "counting": _two(counting, (512,), (128,), {"N": 512, "BINS": 128}, dtype=np.int32, name="i32"),
+    "greatest": Kernel(
+        greatest,
+        {"x_ptr": "*fp32:16", "value_ptr": "*fp32", "place_ptr": "*i32"},
+        {"N": 512},
+        (2, 1, 1),
+        lambda: [numbers(2, 512), np.zeros(2, np.float32), np.zeros(2, np.int32)],
+    ),
+    "tickets": Kernel(
+        tickets,
+        {"counter_ptr": "*i32", "y_ptr": "*i32"},
+        {"N": 256},
+        (4, 1, 1),
+        lambda: [np.zeros(1, np.int32), np.zeros((4, 256), np.int32)],
+    ),
+    "attention": Kernel(
+        attention,
+        {
+            "q_ptr": "*fp16:16",
+            "k_ptr": "*fp16:16",
+            "v_ptr": "*fp16:16",
+            "out_ptr": "*fp32:16",
+            "context": "i32:16",
+        },
+        {"N": 64, "D": 32},
+        (2, 1, 1),
+        lambda: [
+            *(numbers(128, 32, dtype=np.float16, seed=seed) for seed in range(3)),
+            np.zeros((128, 32), np.float32),
+            np.int32(128),
+        ],
+        rtol=1e-2,
+    ),
+    "pairs": _two(pairs, (512,), (512,), {"N": 512}),
+}

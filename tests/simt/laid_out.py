@@ -1,0 +1,39 @@
+"""Running kernels between the passes of the lowering that leave tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.simt.kernels import Kernel
+from tile.backends.interp.code import translate
+from tile.backends.interp.launch import Launch
+from tile.backends.interp.rules import RULES
+from tile.ir.core import Module
+from tile.simt.ops.layout import convert_layout
+
+
+def module_of(kernel: Kernel) -> Module:
+    """The optimised TILE module of a kernel."""
+    module: Module = kernel.compile("interp").artifact.module
+    return module
+
+
+def run(module: Module, kernel: Kernel) -> list[Any]:
+    """The arrays after a run of a module with tiles, as it stands."""
+    arguments = kernel.arguments()
+    Launch(translate(module, RULES), kernel.grid, arguments).run()
+    return [argument for argument in arguments if isinstance(argument, np.ndarray)]
+
+
+def assert_equal(found: Sequence[Any], wanted: Sequence[Any]) -> None:
+    """The same bits."""
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def conversions(module: Module) -> int:
+    """How many conversions of layouts a module has."""
+    return sum(op.defn is convert_layout for op in module.walk())

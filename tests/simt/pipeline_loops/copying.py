@@ -1,0 +1,124 @@
+"""The interpreter of tiles with shared memory in which copies are as late as they may be.
+
+A stage holds nothing while a copy to it is under way; the copy arrives in a `copy_wait` that waits
+for its group. Reading a stage that holds nothing, or two copies to one stage at once, fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tile.backends.interp.code import translate
+from tile.backends.interp.launch import Launch
+from tile.backends.interp.rules import RULES
+from tile.backends.interp.values import array_of
+from tile.ir import numerics
+from tile.ir.core import Module, Operation
+from tile.ir.ops import memory
+from tile.simt.ops import shared
+
+
+class SharedMemory:
+    """The stages of all buffers by (buffer, number), and the groups of copies under way."""
+
+    def __init__(self) -> None:
+        self.stages: list[int] = []
+        self.tiles: dict[tuple[int, int], Any] = {}
+        self.flying: set[tuple[int, int]] = set()
+        self.open: list[tuple[tuple[int, int], Any]] = []
+        self.groups: list[list[tuple[tuple[int, int], Any]]] = []
+        self.most_pending = 0
+        self.copied = 0
+        self.stored = 0
+
+    def alloc(self, op: Operation) -> Any:
+        def run(wave: Any) -> Any:
+            self.stages.append(op.result.type.stages)
+            return np.array([[len(self.stages) - 1, 0]])
+
+        return run
+
+    def slot(self, op: Operation) -> Any:
+        def run(wave: Any, mem: Any, turn: Any) -> Any:
+            buffer = int(mem[0, 0])
+            return np.array([[buffer, (int(turn[0]) + op["shift"]) % self.stages[buffer]]])
+
+        return run
+
+    def copy(self, op: Operation) -> Any:
+        ptr = op.inputs[1].type
+        load = RULES[memory.load](op_of_load(op))
+        zeros = np.zeros((1, *ptr.shape), numerics.numpy_dtype(ptr.element.pointee))
+
+        def run(wave: Any, mem: Any, address: Any, mask: Any = None) -> None:
+            stage = (int(mem[0, 0]), int(mem[0, 1]))
+            assert stage not in self.flying, "two copies to one stage are under way"
+            tile = np.array(load(wave, address, mask, None if mask is None else zeros))
+            self.flying.add(stage)
+            self.tiles.pop(stage, None)
+            self.open.append((stage, tile))
+            self.copied += mask is None or bool(np.any(array_of(mask)))
+
+        return run
+
+    def commit(self, op: Operation) -> Any:
+        def run(wave: Any) -> None:
+            self.groups.append(self.open)
+            self.open = []
+            self.most_pending = max(self.most_pending, len(self.groups))
+
+        return run
+
+    def wait(self, op: Operation) -> Any:
+        def run(wave: Any) -> None:
+            while len(self.groups) > op["pending"]:
+                for stage, tile in self.groups.pop(0):
+                    self.tiles[stage] = tile
+                    self.flying.remove(stage)
+
+        return run
+
+    def store(self, op: Operation) -> Any:
+        def run(wave: Any, mem: Any, tile: Any) -> None:
+            stage = (int(mem[0, 0]), int(mem[0, 1]))
+            assert stage not in self.flying, "a stage is written to which a copy is under way"
+            self.tiles[stage] = np.array(array_of(tile))
+            self.stored += 1
+
+        return run
+
+    def load(self, op: Operation) -> Any:
+        def run(wave: Any, mem: Any) -> Any:
+            stage = (int(mem[0, 0]), int(mem[0, 1]))
+            assert stage in self.tiles, "a stage is read that holds nothing yet"
+            return self.tiles[stage]
+
+        return run
+
+
+def op_of_load(op: Operation) -> Operation:
+    """What the rule of loads needs to know of an operation: its pointers."""
+    return (
+        op if op.defn is memory.load else Operation(memory.load, op.inputs[1:2], {}, [], [], None)
+    )
+
+
+def run(module: Module, arguments: Sequence[Any]) -> SharedMemory:
+    """Run a kernel as one program; all copies have arrived at its end."""
+    machine = SharedMemory()
+    rules = {
+        **RULES,
+        shared.alloc: machine.alloc,
+        shared.slot: machine.slot,
+        shared.local_copy: machine.copy,
+        shared.copy_commit: machine.commit,
+        shared.copy_wait: machine.wait,
+        shared.local_store: machine.store,
+        shared.local_load: machine.load,
+    }
+    Launch(translate(module, rules), (1, 1, 1), arguments).run()
+    assert not machine.open and not machine.groups, "copies are under way at the end"
+    return machine

@@ -1,0 +1,41 @@
+"""No bank conflicts and no wasted traffic, where the places do not depend on data."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simt.kernels import KERNELS
+from tile.backends.interp.thread.counters import Counters
+from tile.backends.interp.thread.run import run_threads
+from tile.simt.pipeline import lower
+from tile.simt.target import SimtTarget
+
+# Where each thread goes in these is up to the data.
+BY_DATA = {"gathering", "counting"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "warps", "stages"), [("generic", 4, 2), ("matrix", 4, 3), ("wide", 2, 2)]
+)
+@pytest.mark.parametrize("name", sorted({*KERNELS} - BY_DATA))
+def test_accesses_cost_the_least(name: str, machine: str, warps: int, stages: int) -> None:
+    kernel = KERNELS[name]
+    target = SimtTarget.parse(machine)
+    module = kernel.compile("interp").artifact.module.clone()
+    lower(module, target, num_warps=warps, num_stages=stages)
+    counters = Counters()
+    run_threads(module, target, warps, kernel.grid, kernel.arguments(), counters)
+    assert counters.global_total().sectors > 0
+    assert counters.shared_total().conflicts == 0
+    assert counters.global_total().efficiency == 1.0
+
+
+@pytest.mark.parametrize("name", sorted(BY_DATA))
+def test_conflicts_by_data_are_counted(name: str) -> None:
+    kernel = KERNELS[name]
+    target = SimtTarget.parse("generic")
+    module = kernel.compile("interp").artifact.module.clone()
+    lower(module, target, num_warps=4, num_stages=2)
+    counters = Counters()
+    run_threads(module, target, 4, kernel.grid, kernel.arguments(), counters)
+    assert counters.shared_total().conflicts > 0

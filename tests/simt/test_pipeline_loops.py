@@ -1,0 +1,336 @@
+"""Pipelined loops compute what they did, and read nothing that they did not."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.evaluate import evaluate
+from tests.simt.pipeline_loops.copying import SharedMemory, run
+from tests.simt.pipeline_loops.products import ATTENTION, COLUMNS, ROWS, WIDTH, Product
+from tile.backends.interp.thread.run import run_threads
+from tile.ir.builder import Builder
+from tile.ir.core import Module
+from tile.ir.levels import Level
+from tile.ir.ops import control, memory
+from tile.ir.parser import parse_module
+from tile.ir.passes import PassManager
+from tile.ir.types import I8, I16, U8, Scalar
+from tile.ir.verifier import verify
+from tile.simt.layouts.blocked import blocked
+from tile.simt.layouts.dims import OFFSET
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.shared_access import shared_access
+from tile.simt.ops import shared
+from tile.simt.pipeline import lowering
+from tile.simt.pipeline_loops import pipeline_loops
+from tile.simt.pipeline_loops.buffers import copy_layout
+from tile.simt.pipeline_loops.rounds import Rounds
+from tile.simt.target import ASYNC, GENERIC, MATRIX, PLAIN, SimtTarget
+
+# Copies; tiles that stay in registers, where shuffles convert them, and tiles that are stored; those
+# alone.
+TARGETS = [ASYNC, GENERIC, PLAIN]
+TYPES = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "i64": np.int64, "i16": np.int16}
+
+
+def parsed(product: Product) -> Module:
+    module = parse_module(product.text())
+    verify(module, Level.LAID_OUT)
+    return module
+
+
+def pipelined(product: Product, target: SimtTarget, num_stages: int) -> Module:
+    module = parsed(product)
+    pipeline_loops(module, target=target, num_stages=num_stages)
+    verify(module, Level.LAID_OUT)
+    return module
+
+
+def count(module: Module, defn: Any) -> int:
+    return sum(op.defn is defn for op in module.walk())
+
+
+def arguments_of(product: Product, bounds: dict[str, int]) -> list[Any]:
+    """Two matrices that end where the last tile does, what is stored to, and the bounds."""
+    random, dtype = np.random.default_rng(0), TYPES[product.dtype]
+    a, b = (
+        random.standard_normal(shape).astype(dtype) for shape in ((ROWS, WIDTH), (WIDTH, COLUMNS))
+    )
+    numbers = [n for name, n in bounds.items() if getattr(product, name) is None]
+    c = np.full((ROWS, COLUMNS), np.nan, np.float32)
+    return [a, b, c, *map(TYPES[product.count], numbers)]
+
+
+def result(module: Module, product: Product, bounds: dict[str, int]) -> tuple[Any, SharedMemory]:
+    """What a kernel stores."""
+    arguments = arguments_of(product, bounds)
+    machine = run(module, arguments)
+    return arguments[2], machine
+
+
+def check(
+    product: Product, target: SimtTarget, num_stages: int, bounds: dict[str, int]
+) -> SharedMemory:
+    wanted, _ = result(parsed(product), product, bounds)
+    found, machine = result(pipelined(product, target, num_stages), product, bounds)
+    assert np.array_equal(wanted, found)
+    return machine
+
+
+BOUNDS = [
+    {"lower": 0, "upper": 64, "step": 16},
+    {"lower": 0, "upper": 0, "step": 16},
+    {"lower": 32, "upper": 16, "step": 16},
+    {"lower": 16, "upper": 32, "step": 16},
+    {"lower": 0, "upper": 31, "step": 16},
+    {"lower": 0, "upper": 33, "step": 16},
+    {"lower": 48, "upper": 0, "step": -16},
+    {"lower": 48, "upper": -1, "step": -16},
+    {"lower": 0, "upper": 48, "step": -16},
+    {"lower": 0, "upper": 64, "step": 48},
+]
+FORMS = [
+    Product(carried=carried, masked=masked) for carried in (False, True) for masked in (False, True)
+]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS, ids=lambda b: "-".join(map(str, b.values())))
+@pytest.mark.parametrize("form", FORMS, ids=["index", "index-mask", "carried", "carried-mask"])
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_any_number_of_rounds(target: SimtTarget, form: Product, bounds: dict[str, int]) -> None:
+    """Bounds that are numbers, and such that only a launch knows."""
+    dynamic = replace(form, step=None)
+    mixed = replace(form, step=bounds["step"])
+    known = replace(form, **bounds)
+    rounds = len(range(*bounds.values()))
+    for product in (dynamic, mixed, known):
+        machine = check(product, target, 3, bounds)
+        assert machine.copied == (2 * rounds if target is ASYNC else 0)
+        assert machine.stored == (0 if target is ASYNC else (1 + rounds) * (1 + (target is PLAIN)))
+
+
+@pytest.mark.parametrize("num_stages", range(6))
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_any_number_of_stages(target: SimtTarget, num_stages: int) -> None:
+    """As many rounds are under way as there are stages, less that which is being worked on."""
+    for bounds, carried in itertools.product(BOUNDS[:4], (False, True)):
+        machine = check(Product(carried=carried), target, num_stages, bounds)
+        copies = target is ASYNC and num_stages >= 2
+        assert machine.most_pending == (max(1, num_stages - 1) if copies else 0)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize(
+    "product",
+    [
+        Product(nested=True),
+        Product(nested=True, carried=True),
+        Product(repeats=2),
+        Product(repeats=2, nested=True, carried=True),
+        Product(dtype="f16"),
+        Product(other=None),
+        Product(other=1.5),
+        Product(other=-0.0),
+        Product(count="i64"),
+        Product(count="i16", step=None),
+    ],
+    ids=str,
+)
+def test_any_kernel(target: SimtTarget, product: Product) -> None:
+    for bounds in BOUNDS[:4]:
+        check(product, target, 4, bounds)
+
+
+@pytest.mark.parametrize("num_stages", [2, 3, 4])
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_attention(target: SimtTarget, num_stages: int) -> None:
+    """Two loads that feed two products, one of them transposed, one by carried pointers."""
+    module = parse_module(ATTENTION)
+    verify(module, Level.LAID_OUT)
+    pipeline_loops(module, target=target, num_stages=num_stages)
+    verify(module, Level.LAID_OUT)
+    assert count(module, shared.alloc) == (0 if target is GENERIC else 2)
+    random = np.random.default_rng(0)
+    for rows in (16, 32, 80):
+        q = random.standard_normal((16, 16)).astype(np.float32)
+        k, v = (random.standard_normal((rows, 16)).astype(np.float32) for _ in range(2))
+        out = np.zeros((16, 16), np.float32)
+        run(module, [q, k, v, out, np.int32(rows)])
+        powers = np.exp(q @ k.T)
+        assert np.allclose(out, powers @ v / powers.sum(1, keepdims=True), rtol=1e-4, atol=1e-5)
+
+
+def test_loops_are_pipelined_once() -> None:
+    for target in TARGETS:
+        module = pipelined(Product(repeats=2), target, 3)
+        before = str(list(module.walk()))
+        pipeline_loops(module, target=target, num_stages=3)
+        assert str(list(module.walk())) == before
+
+
+def test_fewer_stages_where_memory_is_short() -> None:
+    """32x16 and 16x32 elements of 4 bytes are 4 KiB a stage."""
+    for size, stages in ((16 << 10, 4), (15 << 10, 3), (8 << 10, 2)):
+        module = pipelined(Product(), replace(ASYNC, shared_bytes=size), 4)
+        allocs = [op for op in module.walk() if op.defn is shared.alloc]
+        assert [op.result.type.stages for op in allocs] == [stages] * 2
+
+
+@pytest.mark.parametrize("size", [8, 7, 4, 3, 1])
+def test_one_round_ahead_where_memory_is_short(size: int) -> None:
+    """Two stages are of 8 KiB here, and in one the next tiles take the place of these."""
+    target = replace(PLAIN, shared_bytes=size << 10)
+    module = pipelined(Product(), target, 3)
+    stages = [op.result.type.stages for op in module.walk() if op.defn is shared.alloc]
+    assert stages == {8: [2, 2], 7: [1, 1], 4: [1, 1]}.get(size, [])
+    assert count(module, memory.load) == 4  # one each before the loop, one in it
+    for bounds in BOUNDS[:4]:
+        check(Product(carried=True), target, 3, bounds)
+
+
+def test_memory_is_left_for_the_loop_itself() -> None:
+    """A conversion of 32x32 elements of 4 bytes takes as much as a stage."""
+    after = """
+    %other = convert_layout %acc0 : tile<32x32xf32, #tall>
+    device_print %other {prefix = ""}"""
+    tall = "#tall = #linear{register = [[0,1],[0,2],[16,0]], lane = [[0,4],[0,8],[0,16],[1,0],[2,0]], warp = [[4,0],[8,0]] -> dim0 = 32, dim1 = 32}"
+    module = parse_module(f"{tall}\n{Product(after=after).text()}")
+    verify(module, Level.LAID_OUT)
+    pipeline_loops(module, target=replace(ASYNC, shared_bytes=16 << 10), num_stages=4)
+    allocs = [op for op in module.walk() if op.defn is shared.alloc]
+    assert [op.result.type.stages for op in allocs] == [3, 3]
+
+
+def test_prefetch_leaves_registers() -> None:
+    """A third of a thread's registers may hold tiles, of which each takes 4 here."""
+    for registers, loads in ((24, 4), (23, 3), (11, 2)):
+        module = pipelined(Product(), replace(GENERIC, registers=registers), 2)
+        assert count(module, memory.load) == loads
+
+
+# -- by threads
+
+LATER = ("pipeline-loops", "expose-shared", "plan-shared", "insert-barriers", "distribute", "dce")
+MACHINES = [(PLAIN, 3), (GENERIC, 3), (ASYNC, 2), (ASYNC, 3), (MATRIX, 5)]
+
+
+@pytest.mark.parametrize(("target", "num_stages"), MACHINES, ids=str)
+@pytest.mark.parametrize(
+    "product",
+    [
+        Product(),
+        Product(step=None, masked=False),
+        Product(carried=True),
+        Product(nested=True, carried=True),
+        Product(repeats=2),
+        Product(dtype="f16"),
+        Product(dtype="f16", other=1.5, nested=True),
+    ],
+    ids=str,
+)
+def test_threads(target: SimtTarget, num_stages: int, product: Product) -> None:
+    """The threads of a program hand tiles to each other without a race, from round to round."""
+    module = parsed(product)
+    passes = lowering(target, num_warps=4, num_stages=num_stages)
+    chosen = [item for item in passes if item.defn.name in LATER]
+    PassManager(chosen).run(module, Level.LAID_OUT)
+    for bounds in BOUNDS[:4]:
+        wanted, arguments = arguments_of(product, bounds), arguments_of(product, bounds)
+        run(parsed(product), wanted)
+        run_threads(module, target, 4, (1, 1, 1), arguments)
+        np.testing.assert_allclose(arguments[2], wanted[2], rtol=1e-4, atol=1e-4)
+
+
+# -- rounds
+
+
+def exists(ty: Scalar, step: int | None, distance: int) -> Any:
+    """A function of (lower, upper, step, index): whether there is a later round."""
+    given = "%s" if step is None else "%c"
+    const = "" if step is None else f"  %c = const {{value = {step}}} : {ty}\n"
+    module = parse_module(
+        f"func @f(%l: {ty}, %u: {ty}, %s: {ty}, %i: {ty}) {{\n{const}"
+        f"  for %k = %l to %u step {given} {{\n    yield\n  }}\n  return\n}}"
+    )
+    function = module["f"]
+    loop = next(op for op in module.walk() if op.defn is control.for_)
+    if not Rounds.can_tell(loop, distance):
+        return None
+    build = Builder.before(loop)
+    found = Rounds(loop).exists(build, function.args[3], distance)
+    assert found is not None
+    loop.erase()
+    last = function.body.last
+    assert last is not None
+    last.set_operands([found])
+    return lambda *numbers: bool(evaluate(function, *(np.array(n, ty_of(ty)) for n in numbers))[0])
+
+
+def ty_of(ty: Scalar) -> Any:
+    return {I8: np.int8, U8: np.uint8, I16: np.int16}[ty]
+
+
+@pytest.mark.parametrize("ty", [I8, U8, I16], ids=str)
+@pytest.mark.parametrize("constant", [True, False])
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_rounds_near_the_ends_of_the_type(ty: Scalar, constant: bool, data: Any) -> None:
+    near = st.one_of(
+        st.integers(ty.min_value, ty.max_value),
+        st.integers(ty.max_value - 5, ty.max_value),
+        st.integers(ty.min_value, ty.min_value + 5),
+    )
+    lower, upper = data.draw(near), data.draw(near)
+    step = data.draw(near.filter(bool))
+    distance = data.draw(st.integers(0, 4))
+    rounds = range(lower, upper, step)
+    function = exists(ty, step if constant else None, distance)
+    if function is None:
+        assert constant and not ty.min_value <= distance * step <= ty.max_value
+        return
+    for number in {0, len(rounds) // 2, len(rounds) - distance - 1, len(rounds) - distance}:
+        index = lower if not rounds else rounds[max(0, min(number, len(rounds) - 1))]
+        there = bool(rounds) and rounds.index(index) + distance < len(rounds)
+        assert function(lower, upper, step, index) == there
+
+
+# -- buffers
+
+SOURCES = [
+    (blocked([32, 16], [1, 4], [8, 4], [4, 1]), 1),
+    (blocked([128, 64], [1, 8], [4, 8], [4, 1]), 1),
+    (blocked([64, 128], [1, 8], [2, 16], [4, 1]), 1),
+    (blocked([16, 32], [4, 1], [4, 8], [1, 4], [0, 1]), 0),
+    (blocked([64, 64], [8, 1], [8, 4], [1, 4], [0, 1]), 0),
+]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+@pytest.mark.parametrize(("source", "axis"), SOURCES, ids=str)
+def test_copies_have_vectors_in_one_piece(source: LinearLayout, axis: int, bits: int) -> None:
+    """Whatever layout the buffer is read in."""
+    shape = source.shape
+    wanted = [
+        source,
+        blocked(shape, [2, 2], [8, 4], [2, 2]),
+        blocked(shape, [1, 1], [1, 32], [4, 1]),
+        blocked(shape, [8, 1], [32, 1], [1, 4], [0, 1]),
+    ]
+    widest = min(source.in_size("register"), 128 // bits, 8)
+    vector = widest
+    while vector * bits >= 32:
+        for other in wanted:
+            found = copy_layout(source, other, bits, (axis, vector), ASYNC.banks)
+            assert found.is_bijective()
+            units = [tuple(int(a == axis) << bit for a in range(2)) for bit in range(9)]
+            length = vector.bit_length() - 1
+            assert [tuple(basis) for basis in found.bases(OFFSET)][:length] == units[:length]
+            assert shared_access(source, found, bits).vector >= vector
+        vector //= 2

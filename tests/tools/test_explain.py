@@ -1,0 +1,100 @@
+"""`tile explain`: the costs of a kernel line by line, and its layouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tile.tools.cli import main
+
+KERNELS = str(Path(__file__).parents[1] / "simt" / "kernels.py")
+TRANSPOSE = [f"{KERNELS}:transpose", "x_ptr=fp32[32,32]", "y_ptr=fp32[32,32]:0", "N=32"]
+
+STRIDED = """
+import tile
+import tile.language as tl
+
+
+@tile.jit
+def strided(x_ptr, y_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y_ptr + 2 * i, tl.load(x_ptr + 2 * i))
+"""
+
+
+def rows(printed: str) -> dict[str, list[str]]:
+    """The cells of the table behind the source, by the source line's beginning."""
+    found = {}
+    for line in printed.splitlines():
+        cells = [cell for cell in line.split("  ") if cell.strip()]
+        if len(cells) > 2 and cells[0].strip().isdigit():
+            found[cells[1].strip()[:12]] = [cell.strip() for cell in cells[2:]]
+    return found
+
+
+def test_costs_of_a_transpose(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *TRANSPOSE]) == 0
+    printed = capsys.readouterr().out
+    assert "transpose on the generic machine: 4 warps of 32, 3 stages" in printed
+    assert "4,096 bytes of shared memory and 1 barriers in a program" in printed
+    assert "global memory: 256 sectors, efficiency 100.0%" in printed
+    assert "0 of them for bank conflicts" in printed
+    load = rows(printed)["x = tl.load("]
+    assert load[2:] == ["128", "100%"]
+
+
+def test_waste_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every other number: of each sector half."""
+    file = tmp_path / "strided.py"
+    file.write_text(STRIDED)
+    arguments = [f"{file}:strided", "x_ptr=fp32[512]", "y_ptr=fp32[512]:0", "N=256"]
+    assert main(["explain", *arguments, "--num-warps", "2"]) == 0
+    printed = capsys.readouterr().out
+    # For the load and the store 64 sectors each, of which 32 would do.
+    assert "global memory: 128 sectors, efficiency 50.0%" in printed
+
+
+def test_layouts_are_listed_shown_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--layouts", "--show", "x", "--draw", str(tmp_path), "--num-warps", "1"]
+    assert main(["explain", *TRANSPOSE, *options]) == 0
+    printed = capsys.readouterr().out
+    assert "#linear{register = " in printed
+    assert "lane:register" in printed
+    pictures = sorted(tmp_path.glob("*.svg"))
+    assert pictures
+    for picture in pictures:
+        assert f"{picture.name}: " in printed
+        ElementTree.fromstring(picture.read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.py:f"], "there is no file nowhere.py"),
+        ([f"{KERNELS}:nothing"], "has no nothing"),
+        ([KERNELS], "a kernel is named as in file.py:function"),
+        ([f"{KERNELS}:numbers"], "takes a @tile.jit function"),
+        ([*TRANSPOSE[:3], "N"], "an argument is given as in name=value, not 'N'"),
+        ([*TRANSPOSE[:3], "N=many"], "N is a number, true, false, none or an array"),
+        ([TRANSPOSE[0], "x_ptr=fp31[4]"], "x_ptr has elements of i1, i8"),
+        ([*TRANSPOSE, "--grid", "many"], "a grid is as in 8 or 4,2, not 'many'"),
+        ([*TRANSPOSE, "--show", "q"], "no layout is of a value 'q'"),
+    ],
+)
+def test_wrong_arguments(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *arguments]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_tile_too_large_is_itemised(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [TRANSPOSE[0], "x_ptr=fp32[256,256]", "y_ptr=fp32[256,256]:0", "N=256"]
+    assert main(["explain", *arguments, "--num-warps", "32"]) == 1
+    said = capsys.readouterr().err
+    assert "shared" in said
+    assert "256x256xf32" in said

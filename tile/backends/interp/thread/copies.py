@@ -1,0 +1,75 @@
+"""Asynchronous copies that are on their way, by thread and group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tile.backends.interp.thread.memory import SharedMemory, Touch
+from tile.backends.interp.thread.place import Place
+from tile.backends.interp.values import Array, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """What one operation copies: for each thread some vectors of values, and its group's number.
+
+    `thread` is the thread's number in the chunk; `values` has axes (thread, vector, element).
+    """
+
+    touch: Touch
+    thread: Rows
+    group: Array
+    values: Array
+
+    def among(self, chosen: Array) -> Copy:
+        """The copy of some threads."""
+        part = self.touch.of_rows(chosen)
+        return Copy(part, self.thread[chosen], self.group[chosen], self.values[chosen])
+
+
+class Copies:
+    """The copies of a chunk that nobody has waited for yet, in the order of their beginning."""
+
+    def __init__(self, memory: SharedMemory, threads: int) -> None:
+        self.memory = memory
+        self.closed = np.zeros(threads, np.int64)  # groups that each thread has closed
+        self.pending: list[Copy] = []
+
+    def begin(self, touch: Touch, place: Place, values: Array) -> None:
+        """Begin to copy vectors."""
+        self.memory.begin(touch)
+        thread = _numbers(place)
+        self.pending.append(Copy(touch, thread, self.closed[thread], values))
+
+    def commit(self, place: Place) -> None:
+        """Close a group."""
+        self.closed[_numbers(place)] += 1
+
+    def wait(self, place: Place, pending: int) -> None:
+        """Finish the copies of all groups of these threads but the last `pending`."""
+        finished = np.zeros(len(self.closed), np.int64)
+        here = _numbers(place)
+        finished[here] = self.closed[here] - pending
+        rest = []
+        for copy in self.pending:
+            done = copy.group < finished[copy.thread]
+            if done.all():
+                self._finish(copy)
+            elif done.any():
+                self._finish(copy.among(done))
+                rest.append(copy.among(~done))
+            else:
+                rest.append(copy)
+        self.pending = rest
+
+    def _finish(self, copy: Copy) -> None:
+        values = copy.values
+        words = self.memory.words(values.itemsize, values.shape[-1])
+        self.memory.put(copy.touch, words, values)
+
+
+def _numbers(place: Place) -> Rows:
+    """The numbers of threads in the chunk."""
+    return place.program * place.threads + place.thread

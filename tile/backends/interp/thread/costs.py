@@ -1,0 +1,139 @@
+"""Counts what accesses of warps cost; see `counters.py`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from tile.backends.interp.code import BlockCode, Code, Run
+from tile.backends.interp.memory import LOWEST, WINDOW_BITS, Memory
+from tile.backends.interp.thread.counters import SECTOR, Counters, GlobalCounts, SharedCounts
+from tile.backends.interp.thread.launch import launch_of, place_of
+from tile.backends.interp.thread.place import Place
+from tile.backends.interp.values import Array
+from tile.backends.interp.wave import Wave
+from tile.ir.core import Operation
+from tile.ir.ops.memory import pointee
+from tile.simt.layouts.banks import wavefronts
+
+
+def count_instructions(code: Code) -> None:
+    """Make the instructions of a module count how often they are executed."""
+    for function in code.functions.values():
+        _count_block(function.body)
+
+
+def _count_block(block: BlockCode) -> None:
+    for instruction in block.instructions:
+        if instruction.run is not None:
+            instruction.run = partial(_counted, instruction.op, instruction.run)
+        for region in instruction.regions:
+            _count_block(region)
+
+
+def _counted(op: Operation, run: Run, wave: Wave, *values: object) -> object:
+    _counters(wave).executed[op] += _warps(place_of(wave))
+    return run(wave, *values)
+
+
+def _counters(wave: Wave) -> Counters:
+    counters = launch_of(wave).counters
+    assert counters is not None
+    return counters
+
+
+def _warps(place: Place) -> int:
+    if place.whole_warps:
+        return len(place) // place.lanes
+    return len(np.unique(_warp_numbers(place)))
+
+
+def _warp_numbers(place: Place) -> Array:
+    return (place.program * place.threads + place.thread) // place.lanes
+
+
+def _by_warp(place: Place, values: Array, absent: int) -> Array:
+    """Values (rows, vectors) as (warps, vectors, lanes), with `absent` for lanes not there."""
+    if place.whole_warps:
+        return values.reshape(-1, place.lanes, values.shape[1]).swapaxes(1, 2)
+    warps, warp = np.unique(_warp_numbers(place), return_inverse=True)
+    result = np.full((len(warps), values.shape[1], place.lanes), absent, values.dtype)
+    result[warp, :, place.thread % place.lanes] = values
+    return result
+
+
+def global_access(
+    wave: Wave, op: Operation, address: Array, active: Array | None, vector: int
+) -> None:
+    """Count an access to global memory: addresses (rows, registers), or (rows,) of scalars."""
+    rows = len(address)
+    address = _as_on_device(launch_of(wave).memory, address)
+    size = pointee(op.name, op["ptr"].type).itemsize * vector
+    first = address.reshape(rows, -1)[:, ::vector]
+    if active is not None:
+        first = np.where(
+            np.broadcast_to(active, address.shape).reshape(rows, -1)[:, ::vector], first, -1
+        )
+    starts = _by_warp(place_of(wave), first, -1)
+    different = _different(starts)
+    parts = starts[..., None] + np.arange(0, size, SECTOR)
+    sectors = np.where(starts[..., None] < 0, -1, parts // SECTOR)
+    counts = GlobalCounts(
+        instructions=int((starts >= 0).any(axis=-1).sum()),
+        sectors=int(_different(sectors.reshape(*starts.shape[:2], -1)).sum()),
+        least=int((-(-different * size // SECTOR)).sum()),
+    )
+    _counters(wave).global_accesses[op].add(counts)
+
+
+def _as_on_device(memory: Memory, address: Array) -> Array:
+    """Addresses counted from where sectors begin, as if each allocation began with one.
+
+    Arrays in the memory of a device do, and those of NumPy begin anywhere.
+    """
+    if not memory.buffers:
+        return address
+    shifts = np.array([(b.origin - _depth(b.array)) % SECTOR for b in memory.buffers], np.int64)
+    window = np.clip(address - LOWEST >> WINDOW_BITS, 0, len(shifts) - 1)
+    moved: Array = address - shifts[window]
+    return moved
+
+
+def _depth(array: Array) -> int:
+    """How many bytes behind the beginning of its allocation the first element of an array is."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return array.ctypes.data - owner.ctypes.data
+
+
+def _different(numbers: Array) -> Array:
+    """How many different numbers from 0 on there are along the last axis."""
+    ordered = np.sort(numbers, axis=-1)
+    new = np.ones(ordered.shape, bool)
+    new[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    count: Array = (new & (ordered >= 0)).sum(axis=-1)
+    return count
+
+
+def shared_access(
+    wave: Wave, op: Operation, start: Array, active: Array | None, size: int, vector: int
+) -> None:
+    """Count an access to shared memory: vectors of elements of `size` bytes, by first byte."""
+    first = start if active is None else np.where(active, start, -1)
+    first = np.broadcast_to(first, (len(wave), first.shape[1]))
+    starts = _by_warp(place_of(wave), first, -1).reshape(-1, place_of(wave).lanes)
+    starts = starts[(starts >= 0).any(axis=-1)]
+    # A lane that does nothing goes where one goes that does, which costs nothing.
+    one = starts.max(axis=-1, keepdims=True)
+    starts = np.where(starts < 0, one, starts)
+    banks = launch_of(wave).threads_code.target.banks
+    together = banks.lanes_together(size * vector * 8)
+    groups = max(1, starts.shape[-1] // together)
+    counts = SharedCounts(
+        instructions=len(starts),
+        wavefronts=int(wavefronts(starts // size, size * 8, vector, banks).sum()),
+        least=len(starts) * groups,
+    )
+    _counters(wave).shared_accesses[op].add(counts)

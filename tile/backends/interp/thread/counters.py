@@ -1,0 +1,120 @@
+"""What a run cost: instructions, and how well accesses use global and shared memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tile.errors import Loc
+from tile.ir.core import Operation
+
+SECTOR = 32  # bytes that global memory moves at least
+
+
+@dataclass
+class GlobalCounts:
+    """Accesses to global memory by whole warps, one vector a lane.
+
+    `sectors` of 32 bytes were touched, one count for each instruction that touches it, and `least`
+    would hold the bytes that each asked for.
+    """
+
+    instructions: int = 0
+    sectors: int = 0
+    least: int = 0
+
+    @property
+    def efficiency(self) -> float:
+        """The share of what was moved that could not be spared."""
+        return self.least / self.sectors if self.sectors else 1.0
+
+    def add(self, other: GlobalCounts) -> None:
+        self.instructions += other.instructions
+        self.sectors += other.sectors
+        self.least += other.least
+
+
+@dataclass
+class SharedCounts:
+    """Accesses to shared memory by whole warps, one vector a lane.
+
+    `wavefronts` were taken, of which `least` would do without bank conflicts.
+    """
+
+    instructions: int = 0
+    wavefronts: int = 0
+    least: int = 0
+
+    @property
+    def conflicts(self) -> int:
+        """Wavefronts that bank conflicts cost."""
+        return self.wavefronts - self.least
+
+    def add(self, other: SharedCounts) -> None:
+        self.instructions += other.instructions
+        self.wavefronts += other.wavefronts
+        self.least += other.least
+
+
+T = TypeVar("T", GlobalCounts, SharedCounts)
+
+
+@dataclass
+class Counters:
+    """All counts of one or several runs, by operation.
+
+    `executed` has how often warps executed each operation (but for control flow); `shared_bytes` is
+    the shared memory of a program.
+    """
+
+    executed: defaultdict[Operation, int] = field(default_factory=lambda: defaultdict(int))
+    global_accesses: defaultdict[Operation, GlobalCounts] = field(
+        default_factory=lambda: defaultdict(GlobalCounts)
+    )
+    shared_accesses: defaultdict[Operation, SharedCounts] = field(
+        default_factory=lambda: defaultdict(SharedCounts)
+    )
+    shared_bytes: int = 0
+
+    def global_total(self) -> GlobalCounts:
+        """All accesses to global memory."""
+        return _total(self.global_accesses, GlobalCounts())
+
+    def shared_total(self) -> SharedCounts:
+        """All accesses to shared memory."""
+        return _total(self.shared_accesses, SharedCounts())
+
+    def by_line(self) -> dict[tuple[str, int], LineCounts]:
+        """The counts by (file, line), in order. What has no place is at ("", 0)."""
+        lines: dict[tuple[str, int], LineCounts] = defaultdict(LineCounts)
+        for op, count in self.executed.items():
+            lines[line_of(op.loc)].executed += count
+        for op, accesses in self.global_accesses.items():
+            lines[line_of(op.loc)].global_accesses.add(accesses)
+        for op, shared in self.shared_accesses.items():
+            lines[line_of(op.loc)].shared_accesses.add(shared)
+        return dict(sorted(lines.items()))
+
+
+@dataclass
+class LineCounts:
+    """The counts of a source line."""
+
+    executed: int = 0
+    global_accesses: GlobalCounts = field(default_factory=GlobalCounts)
+    shared_accesses: SharedCounts = field(default_factory=SharedCounts)
+
+
+def line_of(loc: Loc | None) -> tuple[str, int]:
+    """The line of the kernel itself that a place belongs to: that of the outermost call."""
+    if loc is None:
+        return "", 0
+    *_, outermost = loc.chain()
+    return outermost.file, outermost.line
+
+
+def _total(counts: defaultdict[Operation, T], total: T) -> T:
+    for each in counts.values():
+        total.add(each)
+    return total

@@ -1,0 +1,177 @@
+"""Faults of threads in words: who did what, where, and who else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tile.backends.interp.thread.launch import ThreadLaunch, chunk_of, launch_of, place_of
+from tile.backends.interp.thread.memory import Fault, SharedFaultError
+from tile.backends.interp.thread.races import GlobalRaceError
+from tile.backends.interp.wave import Wave
+from tile.errors import (
+    CopyInFlightError,
+    DivergenceError,
+    ExecutionError,
+    RaceError,
+    SharedBoundsError,
+    UndefinedReadError,
+    VectorAccessError,
+)
+from tile.ir.core import Operation, Value
+from tile.ir.types import Shared
+from tile.simt import ops
+
+
+@dataclass(frozen=True)
+class _Wording:
+    error: Callable[..., ExecutionError]
+    what: str  # of the kernel
+    other: str  # what the other thread did; nothing, if there is none
+
+
+_WORDINGS = {
+    Fault.READ_AFTER_WRITE: _Wording(
+        RaceError,
+        "reads shared memory that another thread wrote, with no barrier in between",
+        "written",
+    ),
+    Fault.WRITE_AFTER_READ: _Wording(
+        RaceError,
+        "writes shared memory that another thread read, with no barrier in between",
+        "read",
+    ),
+    Fault.WRITE_AFTER_WRITE: _Wording(
+        RaceError,
+        "writes shared memory that another thread wrote, with no barrier in between",
+        "written",
+    ),
+    Fault.SAME_STORE: _Wording(
+        RaceError,
+        "writes different values to one place of shared memory from several threads at once",
+        "written",
+    ),
+    Fault.IN_FLIGHT: _Wording(
+        CopyInFlightError,
+        "touches shared memory to which a copy is on its way; copy_wait waits for it",
+        "copy begun",
+    ),
+    Fault.UNDEFINED: _Wording(
+        UndefinedReadError, "reads shared memory to which nothing was written", ""
+    ),
+}
+
+
+def shared_fault(wave: Wave, fault: SharedFaultError) -> ExecutionError:
+    """The error for a fault of shared memory."""
+    launch, chunk = launch_of(wave), chunk_of(wave)
+    wording, op = _WORDINGS[fault.fault], fault.op
+    row = chunk.first + fault.program * chunk.threads + fault.thread
+    notes = [f"in {launch.program(row)}, by {_at(op)}", _where(op, fault.byte)]
+    if wording.other:
+        other, who = chunk.memory.author(fault.record)
+        notes.append(f"{wording.other} by {_who(launch, who)}, by {_at(other)}")
+    return wording.error(f"`{launch.name}` {wording.what}", loc=op.loc, notes=notes)
+
+
+def global_race(wave: Wave, op: Operation, race: GlobalRaceError) -> RaceError:
+    """The error for a race for global memory."""
+    launch = launch_of(wave)
+    buffer = launch.memory.buffer_at(race.address)
+    assert buffer is not None
+    index = (race.address - buffer.origin) // buffer.array.itemsize
+    does, did = ("reads" if op.results else "writes"), ("read" if race.other.results else "wrote")
+    return RaceError(
+        f"`{launch.name}` {does} `{buffer.name}` at element {index}, which another thread {did}, "
+        "with no barrier in between",
+        loc=op.loc,
+        notes=[
+            f"in {launch.program(race.row)}, by {_at(op)}",
+            f"{did} by {launch.thread(race.other_row % launch.threads)}, by {_at(race.other)}",
+        ],
+    )
+
+
+def _who(launch: ThreadLaunch, who: int) -> str:
+    return launch.thread(who) if who < launch.threads else "several threads"
+
+
+def _at(op: Operation | None) -> str:
+    assert op is not None
+    return f"`{op.name}` at {op.loc}" if op.loc is not None else f"`{op.name}`"
+
+
+def buffer_of(op: Operation) -> Shared:
+    """The type of the buffer that an operation on shared memory has as its first operand."""
+    buffer = op.inputs[0].type
+    assert isinstance(buffer, Shared)
+    return buffer
+
+
+def _allocation(mem: Value) -> Operation | None:
+    """The `alloc` of a buffer, if it can be seen."""
+    op = mem.op
+    if op is not None and op.defn is ops.shared.slot:
+        return _allocation(op.inputs[0])
+    return op if op is not None and op.defn is ops.shared.alloc else None
+
+
+def described(op: Operation) -> str:
+    """The buffer of an operation in words."""
+    alloc = _allocation(op.inputs[0])
+    if alloc is None:
+        return f"the buffer is a {buffer_of(op)}"
+    buffer = alloc.result.type
+    assert isinstance(buffer, Shared)
+    first, last = alloc["at"], alloc["at"] + buffer.bytes - 1
+    return f"the buffer is bytes {first} to {last}, {buffer}, by {_at(alloc)}"
+
+
+def _where(op: Operation, byte: int) -> str:
+    return f"at byte {byte} of the program's shared memory; {described(op)}"
+
+
+def outside(wave: Wave, op: Operation, row: int, offset: int, vector: int) -> SharedBoundsError:
+    """The error for an access outside its buffer."""
+    buffer = buffer_of(op)
+    last = f" to {offset + vector - 1}" if vector > 1 else ""
+    return SharedBoundsError(
+        f"`{wave.launch.name}` accesses element {offset}{last} of a buffer of {buffer.numel}",
+        loc=op.loc,
+        notes=[f"in {wave.launch.program(int(wave.rows[row]))}", described(op)],
+    )
+
+
+def bad_vector(wave: Wave, op: Operation, row: int, register: int, what: str) -> VectorAccessError:
+    """The error for a vector that memory cannot move in one step."""
+    where = wave.launch.element((register,), int(wave.rows[row]))
+    return VectorAccessError(
+        f"`{wave.launch.name}` accesses a vector {what}", loc=op.loc, notes=[where]
+    )
+
+
+def all_of_warp(wave: Wave, op: Operation) -> None:
+    """Refuse an operation of a warp that not all of its lanes have come to."""
+    place = place_of(wave)
+    if not place.whole_warps:
+        raise _divergence(wave, op, "warp", place.lanes)
+
+
+def all_of_program(wave: Wave, op: Operation) -> None:
+    """Refuse an operation of a program that not all of its threads have come to."""
+    place = place_of(wave)
+    if not place.whole_programs:
+        raise _divergence(wave, op, "program", place.threads)
+
+
+def _divergence(wave: Wave, op: Operation, group: str, size: int) -> DivergenceError:
+    launch = launch_of(wave)
+    row, absent = place_of(wave).missing(size)
+    return DivergenceError(
+        f"`{launch.name}` comes to `{op.name}` with some threads of a {group}; it takes all",
+        loc=op.loc,
+        notes=[
+            f"in {launch.program(int(wave.rows[row]))}",
+            f"{launch.thread(absent)} is not there",
+        ],
+    )

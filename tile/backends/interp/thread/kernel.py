@@ -1,0 +1,61 @@
+"""Kernels compiled to THREAD IR, as the backend has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.backends.base import Artifact, Grid, LaunchArgument, Options, Target
+from tile.backends.interp.thread.counters import Counters
+from tile.backends.interp.thread.run import launch, prepare, run_threads
+from tile.errors import ArgumentValueError, BackendError
+from tile.ir.core import Module
+from tile.ir.levels import Level
+from tile.ir.printer import print_module
+from tile.ir.verifier import verify
+from tile.simt.pipeline import lower
+from tile.simt.target import SimtTarget
+
+
+class ThreadKernel:
+    """A kernel of THREAD IR that is ready to run."""
+
+    def __init__(self, module: Module, target: SimtTarget, num_warps: int) -> None:
+        self.module = module
+        self.target = target
+        self.num_warps = num_warps
+        self.code = prepare(module, target, num_warps)
+
+    def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
+        """Run it over a grid; see `tile/backends/base.py`."""
+        launch(self.code, grid, arguments)
+
+    def count(self, grid: Grid, arguments: Sequence[LaunchArgument], counters: Counters) -> None:
+        """Run it over a grid, and count what it costs."""
+        run_threads(self.module, self.target, self.num_warps, grid, arguments, counters)
+
+
+def machine(target: Target) -> SimtTarget:
+    """The machine that a target names. Raises `BackendError` for a name that does not exist."""
+    try:
+        return SimtTarget.parse(target.arch)
+    except ArgumentValueError as error:
+        raise BackendError(
+            f"{error.message}; the interpreter runs tiles, or threads of one of these"
+        ) from error
+
+
+def compile(module: Module, target: Target, options: Options) -> str:  # noqa: A001 - as a backend
+    """Lower an optimised TILE module to THREAD in place, and make sure that all can be run.
+
+    Gives its text. Raises `OutOfResourcesError` for what does not fit the machine.
+    """
+    simt = machine(target)
+    lower(module, simt, num_warps=options.num_warps, num_stages=options.num_stages)
+    verify(module, Level.THREAD)
+    prepare(module, simt, options.num_warps)
+    return print_module(module)
+
+
+def load(artifact: Artifact) -> ThreadKernel:
+    """Make a compiled kernel ready to run."""
+    return ThreadKernel(artifact.module, machine(artifact.target), artifact.options.num_warps)

@@ -1,0 +1,65 @@
+"""What lanes of a warp tell each other."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from tile.backends.interp.code import Rules, Run
+from tile.backends.interp.thread.declare import rule_in
+from tile.backends.interp.thread.faults import all_of_warp
+from tile.backends.interp.thread.launch import place_of
+from tile.backends.interp.values import Array, RunValue, array_of, spread
+from tile.backends.interp.wave import Wave
+from tile.errors import ExecutionError
+from tile.ir.core import Operation
+from tile.simt import ops
+
+RULES: Rules = {}
+rule = rule_in(RULES)
+
+
+@rule(ops.thread.shuffle)
+def shuffle(op: Operation) -> Run:
+    def run(wave: Wave, x: RunValue, lane: RunValue) -> Array:
+        all_of_warp(wave, op)
+        size = place_of(wave).lanes
+        array, lanes = array_of(x), spread(lane, (), len(wave))
+        wrong = (lanes < 0) | (lanes >= size)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ExecutionError(
+                f"shuffle asks lane {int(lanes[row])} of a warp of {size}",
+                loc=op.loc,
+                notes=[f"in {wave.launch.program(int(wave.rows[row]))}"],
+            )
+        return _from(array, np.arange(len(wave)) // size * size + lanes)
+
+    return run
+
+
+@rule(ops.thread.shuffle_xor)
+def shuffle_xor(op: Operation) -> Run:
+    mask = op["mask"]
+
+    def run(wave: Wave, x: RunValue) -> Array:
+        all_of_warp(wave, op)
+        if mask >= place_of(wave).lanes:
+            raise ExecutionError(
+                f"shuffle_xor by {mask} leaves a warp of {place_of(wave).lanes}", loc=op.loc
+            )
+        return _from(array_of(x), _partners(len(wave), mask))
+
+    return run
+
+
+@lru_cache(maxsize=256)
+def _partners(rows: int, mask: int) -> Array:
+    """The row of the lane whose number differs in the bits of `mask`, by row."""
+    return np.arange(rows) ^ mask
+
+
+def _from(array: Array, rows: Array) -> Array:
+    """What other rows have; what is the same in all rows stays that."""
+    return array if len(array) == 1 else array.take(rows, axis=0)

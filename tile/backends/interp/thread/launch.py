@@ -1,0 +1,110 @@
+"""A run of THREAD IR, and what the programs of a chunk share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tile.backends.base import Grid, LaunchArgument
+from tile.backends.interp.launch import MAX_CHUNK, Launch
+from tile.backends.interp.thread.code import ThreadCode
+from tile.backends.interp.thread.copies import Copies
+from tile.backends.interp.thread.counters import Counters
+from tile.backends.interp.thread.memory import SharedMemory
+from tile.backends.interp.thread.place import Place
+from tile.backends.interp.thread.races import GlobalRaces
+from tile.backends.interp.values import Rows
+from tile.backends.interp.wave import Wave
+from tile.config import config
+
+# The most bytes of shared memory, with its records, that the programs of a chunk have together.
+MAX_SHARED = 1 << 26
+
+
+class Chunk:
+    """Programs that start together: where their threads are, and their shared memory."""
+
+    def __init__(self, launch: ThreadLaunch, programs: Rows) -> None:
+        code = launch.threads_code
+        self.first = int(programs[0]) * code.threads
+        self.lanes = code.target.warp_size
+        self.threads = code.threads
+        self.memory = SharedMemory(len(programs), code.shared_bytes, code.granule, code.threads)
+        self.copies = Copies(self.memory, len(programs) * code.threads)
+        self._rows: Rows | None = None
+        self._place: Place | None = None
+
+    def place(self, rows: Rows) -> Place:
+        """Which threads some rows are; remembered, since a wave asks all the time."""
+        if rows is not self._rows or self._place is None:
+            self._rows = rows
+            self._place = Place.of(rows, self.first, self.lanes, self.threads)
+        return self._place
+
+
+class ThreadLaunch(Launch):
+    """A kernel whose rows are threads."""
+
+    def __init__(
+        self,
+        code: ThreadCode,
+        grid: Grid,
+        arguments: Sequence[LaunchArgument],
+        counters: Counters | None = None,
+    ) -> None:
+        super().__init__(code.code, grid, arguments)
+        self.threads_code = code
+        self.threads = code.threads
+        self.counters = counters
+        self.races = (
+            GlobalRaces(self.memory, self.programs, self.threads) if config.interp_races else None
+        )
+
+    def chunks(self) -> Iterator[Wave]:
+        """The programs of the grid, in order, in waves of whole programs."""
+        code = self.threads_code
+        rows = min(MAX_CHUNK, config.chunk_bytes // code.code.largest_value)
+        size = max(1, min(rows // self.threads, MAX_SHARED // code.shared_cost))
+        for first in range(0, self.programs, size):
+            programs = np.arange(first, min(first + size, self.programs))
+            start, end = int(programs[0]) * self.threads, (int(programs[-1]) + 1) * self.threads
+            wave = self.start(np.arange(start, end))
+            wave.chunk = Chunk(self, programs)
+            yield wave
+
+    def programs_of(self, rows: Rows) -> Rows:
+        """The number of each row's program."""
+        return rows >> (self.threads.bit_length() - 1)
+
+    def program(self, row: int) -> str:
+        """A program, and a thread of it, in words."""
+        where = super().program(row // self.threads)
+        return f"{where}, {self.thread(row % self.threads)}"
+
+    def thread(self, thread: int) -> str:
+        """A thread of a program in words."""
+        warp, lane = divmod(thread, self.threads_code.target.warp_size)
+        return f"thread {thread} (warp {warp}, lane {lane})"
+
+    def element(self, index: tuple[int, ...], row: int) -> str:
+        """A register of a fragment, and whose it is, in words."""
+        where = f"register {index[0]}, in " if index else "in "
+        return where + self.program(row)
+
+
+def launch_of(wave: Wave) -> ThreadLaunch:
+    """The run that a wave is of."""
+    assert isinstance(wave.launch, ThreadLaunch)
+    return wave.launch
+
+
+def chunk_of(wave: Wave) -> Chunk:
+    """What a wave's programs share."""
+    assert isinstance(wave.chunk, Chunk)
+    return wave.chunk
+
+
+def place_of(wave: Wave) -> Place:
+    """Which threads a wave's rows are."""
+    return chunk_of(wave).place(wave.rows)

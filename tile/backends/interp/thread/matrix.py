@@ -1,0 +1,108 @@
+"""Products: of what a thread holds, and of matrices that the lanes of a warp hold together."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from tile.backends.interp.code import Rules, Run
+from tile.backends.interp.thread.declare import rule_in
+from tile.backends.interp.thread.faults import all_of_warp
+from tile.backends.interp.thread.launch import place_of
+from tile.backends.interp.values import Array, RunValue, full, spread
+from tile.backends.interp.wave import Wave
+from tile.errors import UnsupportedError
+from tile.ir import numerics
+from tile.ir.core import Operation
+from tile.simt import ops
+from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_fragment
+
+RULES: Rules = {}
+rule = rule_in(RULES)
+
+# Which of the repeats along m, n and k go with the rows and columns of an operand.
+_REPEATS = {Operand.LEFT: (0, 2), Operand.RIGHT: (2, 1), Operand.ACCUMULATOR: (0, 1)}
+
+
+@rule(ops.matrix.thread_dot)
+def thread_dot(op: Operation) -> Run:
+    batch, m, n, k = op["sizes"]
+    shapes = [(batch, m, k), (batch, k, n), (batch, m, n)]
+    counts = [value.type.shape for value in op.inputs]
+    precision = op["input_precision"]
+
+    def run(wave: Wave, *operands: RunValue) -> Array:
+        a, b, acc = (
+            full(value, count).reshape(-1, *shape)
+            for value, count, shape in zip(operands, counts, shapes, strict=True)
+        )
+        product = numerics.dot(a, b, acc, precision)
+        return product.reshape(len(product), -1)
+
+    return run
+
+
+@rule(ops.matrix.matrix_multiply)
+def matrix_multiply(op: Operation) -> Run:
+    shape, repeats = MatrixShape(*op["shape"]), op["repeats"]
+    counts = [value.type.shape for value in op.inputs]
+    sizes = [
+        (getattr(shape, name[0]) * repeats[rows], getattr(shape, name[1]) * repeats[columns])
+        for name, (rows, columns) in ((o.value, _REPEATS[o]) for o in Operand)
+    ]
+    held = [
+        _elements(shape, operand, repeats[rows], repeats[columns])
+        for operand, (rows, columns) in _REPEATS.items()
+    ]
+    for value, elements in zip(op.inputs, held, strict=True):
+        if value.type.shape != elements.shape[1:]:
+            raise UnsupportedError(
+                f"{repeats} repeats of {shape} take {elements.shape[1]} registers, not {value.type}"
+            )
+    found = [_holders(elements) for elements in held]
+    precision = op["input_precision"]
+
+    def run(wave: Wave, *operands: RunValue) -> Array:
+        all_of_warp(wave, op)
+        lanes, rows = place_of(wave).lanes, len(wave)
+        a, b, acc = (
+            spread(value, count, rows)
+            .reshape(rows // lanes, -1)
+            .take(holders, axis=1)
+            .reshape(-1, *size)
+            for value, count, holders, size in zip(operands, counts, found, sizes, strict=True)
+        )
+        product = numerics.dot(a, b, acc, precision)
+        return product.reshape(rows // lanes, -1).take(held[2], axis=1).reshape(rows, -1)
+
+    return run
+
+
+@lru_cache(maxsize=256)
+def _elements(shape: MatrixShape, operand: Operand, rows: int, columns: int) -> Array:
+    """The row-major index of the element that each (lane, register) of a warp holds.
+
+    There are `rows` by `columns` instructions; `matrix_multiply` says in which order.
+    """
+    table = matrix_fragment(shape, operand).select_ins("register", "lane").table()
+    row, column = (table[name].T for name in ("dim0", "dim1"))
+    height, width = (getattr(shape, axis) for axis in operand.value)
+    # For a and acc the columns' repeats are the faster ones, and for b the rows'.
+    over_rows, over_columns = np.arange(rows) * height, np.arange(columns) * width
+    if operand is Operand.RIGHT:
+        row = row[:, None, None, :] + over_rows[None, None, :, None]
+        column = column[:, None, None, :] + over_columns[None, :, None, None]
+    else:
+        row = row[:, None, None, :] + over_rows[None, :, None, None]
+        column = column[:, None, None, :] + over_columns[None, None, :, None]
+    index: Array = (row * (width * columns) + column).reshape(len(row), -1)
+    return index
+
+
+def _holders(elements: Array) -> Array:
+    """The (lane, register), lined up, that has each element."""
+    flat = elements.ravel()
+    holders = np.empty(flat.size, np.intp)
+    holders[flat] = np.arange(flat.size)
+    return holders

@@ -1,0 +1,279 @@
+"""The shared memory of the programs of a chunk: what it holds, and who touched it when.
+
+Threads may touch one place of a program's shared memory without a barrier between only if all of
+them read, or all of one operation write the same value, or all count. To see that it is so, every
+granule of bytes has two records, of the last write and of the last read. A record is one number:
+
+    clock << bits | who        who: a thread's number, or MANY, or COUNTED
+
+The clock counts the operations on shared memory of the chunk, so it says by which operation, and
+whether it was before a barrier: each program knows the clock of its last barrier. A granule that
+holds nothing yet has the flag UNDEFINED in its record of writing, and one to which a copy is on
+its way, IN_FLIGHT; both flags are higher than any clock, so that one comparison finds all that a
+read must not find:
+
+    not (record >= barrier  and  who and flags of the record != the reader)
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+
+from tile.backends.interp.thread.place import Place
+from tile.backends.interp.values import Array
+from tile.ir.core import Operation
+
+UNDEFINED = 1 << 62
+IN_FLIGHT = 1 << 61
+# Programs begin at multiples of this, which no vector exceeds.
+ALIGNMENT = 256
+
+
+class Fault(enum.Enum):
+    """What is wrong with an access."""
+
+    READ_AFTER_WRITE = enum.auto()
+    WRITE_AFTER_READ = enum.auto()
+    WRITE_AFTER_WRITE = enum.auto()
+    SAME_STORE = enum.auto()  # threads write different values in one operation
+    UNDEFINED = enum.auto()
+    IN_FLIGHT = enum.auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Touch:
+    """Vectors of shared memory that one operation accesses.
+
+    `start` has the first byte of each, counted from that of the chunk, with axes (row, vector) or,
+    if some were chosen, for these; `size` is that of each in bytes. `thread` is the number of the
+    thread that accesses each and `barrier` the record of the last barrier of its program; these
+    broadcast with `start`.
+    """
+
+    op: Operation
+    start: Array
+    size: int
+    thread: Array
+    barrier: Array
+
+    def at(self, chosen: Array) -> Touch:
+        """Some of the vectors."""
+        rows = np.nonzero(chosen)[0]
+        start = self.start[chosen]
+        return Touch(self.op, start, self.size, self.thread[rows, 0], self.barrier[rows, 0])
+
+    def of_rows(self, chosen: Array) -> Touch:
+        """The vectors of some rows of all."""
+        rows = np.flatnonzero(chosen)
+        return Touch(self.op, self.start[rows], self.size, self.thread[rows], self.barrier[rows])
+
+    def thread_at(self, index: tuple[int, ...]) -> int:
+        """The thread that accesses a vector."""
+        return int(np.broadcast_to(self.thread, self.start.shape)[index])
+
+
+class SharedFaultError(Exception):
+    """An access of `op` that must not be: by a thread of a program, each by its number.
+
+    `byte` is where it meets what was there, whose record is `record`.
+    """
+
+    def __init__(
+        self, fault: Fault, op: Operation, program: int, thread: int, byte: int, record: int
+    ) -> None:
+        super().__init__(fault.name)
+        self.fault = fault
+        self.op = op
+        self.program = program
+        self.thread = thread
+        self.byte = byte
+        self.record = record
+
+
+class SharedMemory:
+    """Shared memory with its records; see the top of the file."""
+
+    def __init__(self, programs: int, size: int, granule: int, threads: int) -> None:
+        self.size = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+        self.granule = granule
+        self.shift = granule.bit_length() - 1
+        self.bytes = np.zeros(programs * self.size, np.uint8)
+        count = len(self.bytes) // granule
+        self.writer = np.full(count, UNDEFINED, np.int64)
+        self.reader = np.full(count, -1, np.int64)
+        self.bits = threads.bit_length() + 1
+        self.who = (1 << self.bits) - 1
+        self.many = threads
+        self.counted = threads + 1
+        self.everyone: tuple[Place, Array, Array] | None = None
+        self.barriers = np.full(programs, 1 << self.bits, np.int64)  # before clock 1
+        self.ops: list[Operation | None] = [None]  # by clock
+
+    # -- places
+
+    def touch(self, op: Operation, place: Place, start: Array, size: int) -> Touch:
+        """Vectors of `size` bytes at `start` of each thread's program: an array (rows, vectors)."""
+        first, barrier = self._columns(place)
+        return Touch(op, start + first, size, place.column, barrier)
+
+    def _columns(self, place: Place) -> tuple[Array, Array]:
+        """The first byte of each thread's program, and its last barrier; until there is another."""
+        known = self.everyone
+        if known is None or known[0] is not place:
+            program = place.program[:, None]
+            known = self.everyone = (place, program * self.size, self.barriers[program])
+        return known[1:]
+
+    def words(self, size: int, vector: int) -> Array:
+        """All memory as vectors of `vector` elements of `size` bytes, a row each."""
+        return self.bytes.view(f"u{size}").reshape(-1, vector)
+
+    def tick(self, op: Operation) -> int:
+        """The record of an operation, without who."""
+        self.ops.append(op)
+        return len(self.ops) - 1 << self.bits
+
+    def barrier(self, op: Operation, place: Place) -> None:
+        """All threads of the programs have waited for each other."""
+        self.barriers[place.programs] = self.tick(op)
+        self.everyone = None
+
+    def forget(self, place: Place, at: int, size: int) -> None:
+        """A buffer begins: what it holds is undefined."""
+        records = self.writer.reshape(-1, self.size // self.granule)
+        first, end = at // self.granule, -(-(at + size) // self.granule)
+        if len(place.programs) == len(records):
+            records[:, first:end] |= UNDEFINED
+        else:
+            records[place.programs, first:end] |= UNDEFINED
+
+    # -- accesses
+
+    def read(self, touch: Touch) -> None:
+        """Record that vectors are read."""
+        where, thread, barrier = self._granules(touch)
+        self._defined(touch, where, thread, barrier)
+        record = self.reader[where]
+        now = self.tick(touch.op)
+        others = record & self.who != thread
+        others &= record >= barrier
+        new = now | thread
+        if others.any():
+            new = np.where(others, now | self.many, new)
+        self._note(self.reader, where, new, now | self.many)
+
+    def write(self, touch: Touch, words: Array, values: Array) -> None:
+        """Write `values` to rows of `words` that the vectors are, and record that."""
+        where, thread, barrier = self._granules(touch)
+        self._alone(touch, where, thread, barrier)
+        self.put(touch, words, values)
+
+    def put(self, touch: Touch, words: Array, values: Array) -> None:
+        """Write without asking who was there before."""
+        where, thread, _ = self._granules(touch)
+        now = self.tick(touch.op)
+        rows = touch.start // touch.size
+        words[rows] = values
+        several = self._note(self.writer, where, now | thread, now | self.many)
+        if several is not None:
+            if touch.size > self.granule:
+                several = np.any(several, axis=-1)
+            wrong = np.logical_and(several, np.any(words[rows] != values, axis=-1))
+            if wrong.any():
+                self._refuse(Fault.SAME_STORE, touch, where, wrong, self.writer[where])
+
+    def count(self, touch: Touch) -> None:
+        """Add 1 to the i32 that the vectors are, each in one step."""
+        where, thread, barrier = self._granules(touch)
+        record = self.writer[where]
+        who = record & self.who
+        record = np.where(who == self.counted, record & (UNDEFINED | IN_FLIGHT), record)
+        self._defined(touch, where, thread, barrier, record)
+        self._alone(touch, where, thread, barrier, record)
+        # A thread that counts where it wrote before remains the one whom others must wait for.
+        own = (who == thread) & (record >= barrier)
+        self.writer[where] = self.tick(touch.op) | np.where(own, thread, self.counted)
+        np.add.at(self.bytes.view(np.int32), touch.start // 4, np.int32(1))
+
+    def begin(self, touch: Touch) -> None:
+        """Copies to the vectors are on their way."""
+        where, thread, barrier = self._granules(touch)
+        self._alone(touch, where, thread, barrier)
+        self.writer[where] = self.tick(touch.op) | thread | IN_FLIGHT
+
+    # -- records
+
+    def _granules(self, touch: Touch) -> tuple[Array, Array, Array]:
+        """The granules of vectors, in an axis of their own if there are several, and who asks."""
+        first = touch.start >> self.shift
+        count = touch.size // self.granule
+        if count == 1:
+            return first, touch.thread, touch.barrier
+        granules = first[..., None] + np.arange(count)
+        return granules, touch.thread[..., None], touch.barrier[..., None]
+
+    def _defined(
+        self, touch: Touch, where: Array, thread: Array, barrier: Array, record: Array | None = None
+    ) -> None:
+        """Refuse to read what another thread wrote since the barrier, or what is not there yet."""
+        if record is None:
+            record = self.writer[where]
+        wrong = record & (self.who | UNDEFINED | IN_FLIGHT) != thread
+        wrong &= record >= barrier
+        if wrong.any():
+            self._refuse(Fault.READ_AFTER_WRITE, touch, where, wrong, record)
+
+    def _alone(
+        self, touch: Touch, where: Array, thread: Array, barrier: Array, record: Array | None = None
+    ) -> None:
+        """Refuse to write what another thread wrote or read since the barrier."""
+        if record is None:
+            record = self.writer[where]
+        record = record & ~UNDEFINED
+        wrong = record & (self.who | IN_FLIGHT) != thread
+        wrong &= record >= barrier
+        if wrong.any():
+            self._refuse(Fault.WRITE_AFTER_WRITE, touch, where, wrong, record)
+        record = self.reader[where]
+        wrong = record & self.who != thread
+        wrong &= record >= barrier
+        if wrong.any():
+            self._refuse(Fault.WRITE_AFTER_READ, touch, where, wrong, record)
+
+    def _note(self, records: Array, where: Array, new: Array, many: int) -> Array | None:
+        """Record; which granules were touched by several threads, None for no one's."""
+        records[where] = new
+        several: Array = records[where] != new
+        if not several.any():
+            return None
+        records[where[several]] = many
+        return np.equal(records[where], many)
+
+    def _refuse(
+        self, fault: Fault, touch: Touch, where: Array, wrong: Array, records: Array
+    ) -> None:
+        """Raise the fault of the first access that is wrong."""
+        index = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+        granule = where[index]
+        while granule.ndim:  # of a vector of several
+            granule = granule[0]
+        record = records[index]
+        while record.ndim:
+            record = record[0]
+        record = int(record)
+        if record & IN_FLIGHT:
+            fault = Fault.IN_FLIGHT
+        elif record & UNDEFINED:
+            fault = Fault.UNDEFINED
+        vector = index[: touch.start.ndim]
+        place = max(int(granule) * self.granule, int(touch.start[vector]))
+        program, byte = divmod(place, self.size)
+        raise SharedFaultError(fault, touch.op, program, touch.thread_at(vector), byte, record)
+
+    def author(self, record: int) -> tuple[Operation | None, int]:
+        """The operation of a record, and the thread; none of them, if several."""
+        clean = record & ~(UNDEFINED | IN_FLIGHT)
+        return self.ops[clean >> self.bits], clean & self.who

@@ -1,0 +1,99 @@
+"""Holds THREAD IR to what its machine offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tile.errors import UnsupportedError
+from tile.ir.core import Operation
+from tile.ir.opdef import OpDef
+from tile.ir.ops import memory
+from tile.ir.types import Fragment
+from tile.simt import ops
+from tile.simt.layouts.dims import LANE, WARP
+from tile.simt.layouts.fragments import MatrixShape
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.target import SimtTarget
+
+Check = Callable[[Operation, SimtTarget, int], None]
+
+
+def check_offered(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    """Refuse an operation that the target does not have."""
+    check = CHECKS.get(op.defn)
+    if check is not None:
+        check(op, target, num_warps)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise UnsupportedError(message)
+
+
+def _shuffle(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _require(target.shuffles, f"target {target} has no shuffles")
+
+
+def _vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    element = memory.pointee(op.name, op["ptr"].type)
+    bits = 8 * element.itemsize * op["vector"]
+    _require(
+        op["vector"] == 1 or bits <= target.vector_bits,
+        f"target {target} accesses up to {target.vector_bits} bits at once, not {bits}",
+    )
+
+
+def _shared_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    bits = 8 * op.inputs[0].type.element.itemsize * op["vector"]
+    most = target.banks.vector_bits
+    _require(
+        op["vector"] == 1 or bits <= most,
+        f"target {target} accesses up to {most} bits of shared memory at once, not {bits}",
+    )
+
+
+def _copy(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    size = op.inputs[0].type.element.itemsize * op["vector"]
+    sizes = ", ".join(map(str, target.copy_bytes)) or "none"
+    _require(size in target.copy_bytes, f"target {target} copies {sizes} bytes at once, not {size}")
+
+
+def _matrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    shape = MatrixShape(*op["shape"])
+    _require(shape in target.matrix_shapes, f"target {target} has no matrix instruction {shape}")
+
+
+def _index(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _layout(op["layout"], target, num_warps)
+
+
+def _print(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    fragments = (value for value in op.inputs if isinstance(value.type, Fragment))
+    for value, layout in zip(fragments, op["layouts"], strict=True):
+        _layout(layout, target, num_warps)
+        _require(
+            value.type.shape[0] == layout.in_size("register"),
+            f"{layout} is no layout of {value.type}",
+        )
+
+
+def _layout(layout: LinearLayout, target: SimtTarget, num_warps: int) -> None:
+    for name, size in ((LANE, target.warp_size), (WARP, num_warps)):
+        _require(
+            layout.in_size(name) == size,
+            f"a layout for {size} {name}s is needed here, and {layout} has {layout.in_size(name)}",
+        )
+
+
+CHECKS: dict[OpDef, Check] = {
+    memory.load: _vector,
+    memory.store: _vector,
+    ops.thread.shuffle: _shuffle,
+    ops.thread.shuffle_xor: _shuffle,
+    ops.thread.shared_load: _shared_vector,
+    ops.thread.shared_store: _shared_vector,
+    ops.thread.shared_copy: _copy,
+    ops.thread.linear_index: _index,
+    ops.thread.thread_print: _print,
+    ops.matrix.matrix_multiply: _matrix,
+}

@@ -1,0 +1,77 @@
+"""Which threads the rows of a wave are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tile.backends.interp.values import Array, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """The threads of a wave, by row: the program's number in its chunk, and the thread's in that.
+
+    `lanes` is the size of a warp and `threads` that of a program, both powers of two.
+    """
+
+    program: Rows
+    thread: Rows
+    lanes: int
+    threads: int
+
+    @classmethod
+    def of(cls, rows: Rows, first: int, lanes: int, threads: int) -> Place:
+        """The place of rows of a chunk whose first row is `first`."""
+        local = rows - first
+        return cls(local >> (threads.bit_length() - 1), local & (threads - 1), lanes, threads)
+
+    def __len__(self) -> int:
+        return len(self.thread)
+
+    @cached_property
+    def whole_warps(self) -> bool:
+        """Whether all lanes of each warp are here."""
+        return self._in_groups_of(self.lanes)
+
+    @cached_property
+    def whole_programs(self) -> bool:
+        """Whether all threads of each program are here."""
+        return self._in_groups_of(self.threads)
+
+    @cached_property
+    def programs(self) -> Rows:
+        """The programs, each once."""
+        if self.whole_programs:
+            return self.program[:: self.threads]
+        return np.unique(self.program)
+
+    @cached_property
+    def number(self) -> Array:
+        """The number of each thread, in i32."""
+        return self.thread.astype(np.int32)
+
+    @cached_property
+    def column(self) -> Array:
+        """The number of each thread, as a column beside its registers."""
+        return self.thread.astype(np.int64)[:, None]
+
+    def _in_groups_of(self, size: int) -> bool:
+        """Whether the threads, which are sorted, come in whole groups."""
+        if len(self) % size:
+            return False
+        first, last = self.thread[::size], self.thread[size - 1 :: size]
+        same = self.program[::size] == self.program[size - 1 :: size]
+        return bool(np.all(same & (first % size == 0) & (last - first == size - 1)))
+
+    def missing(self, size: int) -> tuple[int, int]:
+        """The first row whose group of `size` threads is not all here, and a thread it lacks."""
+        number = self.program * self.threads + self.thread
+        groups, start, count = np.unique(number // size, return_index=True, return_counts=True)
+        index = int(np.argmax(count < size))
+        group, row = groups[index], int(start[index])
+        here = set((number[number // size == group] % self.threads).tolist())
+        base = int(group * size % self.threads)
+        return row, next(t for t in range(base, base + size) if t not in here)

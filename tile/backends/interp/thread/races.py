@@ -1,0 +1,114 @@
+"""Races for global memory among the threads of one program; looked for on request.
+
+A program reads what it wrote, and overwrites what it read, in the order of its operations; so where
+another thread does the second, there must be a barrier in between. Each element of every array has
+a record of who wrote it last and of who read it last, of the form that `memory.py` describes, in
+which `who` is a row of the launch. What other programs do is no concern of a barrier, and hides
+what was there before: some races are not found, but what is found is one. Atomic operations are
+left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tile.backends.interp.memory import WINDOW_BITS, Buffer, Memory
+from tile.backends.interp.values import Array, Rows
+from tile.ir.core import Operation
+
+
+class GlobalRaceError(Exception):
+    """Two rows touched the element at `address` of one array, the `other` one first."""
+
+    def __init__(self, row: int, address: int, other: Operation, other_row: int) -> None:
+        super().__init__("race")
+        self.row = row
+        self.address = address
+        self.other = other
+        self.other_row = other_row
+
+
+@dataclass(frozen=True, eq=False)
+class _Records:
+    """Who touched the elements of an array last."""
+
+    buffer: Buffer
+    writer: Array
+    reader: Array
+
+    @classmethod
+    def of(cls, buffer: Buffer) -> _Records:
+        count = len(buffer.span) // buffer.array.itemsize
+        return cls(buffer, np.full(count, -1, np.int64), np.full(count, -1, np.int64))
+
+
+class GlobalRaces:
+    """The records of all arrays of a launch of `programs` with so many `threads` each."""
+
+    def __init__(self, memory: Memory, programs: int, threads: int) -> None:
+        self.memory = memory
+        self.records: dict[int, _Records] = {}
+        self.threads = threads
+        self.bits = (programs * threads).bit_length()
+        self.barriers = np.zeros(programs, np.int64)
+        self.ops: list[Operation] = []  # by clock
+
+    def barrier(self, programs: Rows) -> None:
+        """All threads of some programs have waited for each other."""
+        self.barriers[programs] = len(self.ops) << self.bits
+
+    def access(
+        self, op: Operation, rows: Rows, address: Array, active: Array | None, size: int
+    ) -> None:
+        """Record that rows access addresses (row, register), to write if `op` stores."""
+        who = np.broadcast_to(rows.reshape(-1, *(1,) * (address.ndim - 1)), address.shape)
+        address, who = (x.ravel() if active is None else x[active] for x in (address, who))
+        self.ops.append(op)
+        windows = address >> WINDOW_BITS
+        for window in np.unique(windows):
+            records = self._records(int(window) << WINDOW_BITS)
+            if records is not None and size % records.buffer.array.itemsize == 0:
+                here = windows == window
+                self._touch(op, records, address[here], who[here], size)
+
+    def _records(self, address: int) -> _Records | None:
+        buffer = self.memory.buffer_at(address)
+        if buffer is None:
+            return None
+        return self.records.setdefault(id(buffer), _Records.of(buffer))
+
+    def _touch(
+        self, op: Operation, records: _Records, address: Array, who: Rows, size: int
+    ) -> None:
+        itemsize = records.buffer.array.itemsize
+        first = (address - records.buffer.start) // itemsize
+        where = (first[:, None] + np.arange(size // itemsize)).ravel()
+        who = np.repeat(who, size // itemsize)
+        inside = (where >= 0) & (where < len(records.writer))
+        where, who = where[inside], who[inside]
+        now = (len(self.ops) - 1 << self.bits) | who
+        self._refuse(records, records.writer, where, who)
+        if op.results:
+            records.reader[where] = now
+        else:
+            self._refuse(records, records.reader, where, who)
+            records.writer[where] = now
+
+    def _refuse(self, records: _Records, last: Array, where: Array, who: Rows) -> None:
+        """Refuse what another row of the same program touched since its barrier."""
+        record = last[where]
+        other = record & (1 << self.bits) - 1
+        program = who // self.threads
+        wrong = (record >= self.barriers[program]) & (other != who)
+        wrong &= other // self.threads == program
+        if wrong.any():
+            index = int(wrong.argmax())
+            start, size = records.buffer.start, records.buffer.array.itemsize
+            raise GlobalRaceError(
+                int(who[index]),
+                start + int(where[index]) * size,
+                self.ops[int(record[index]) >> self.bits],
+                int(other[index]),
+            )

@@ -1,0 +1,166 @@
+"""What the operations of one thread do."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from tile.backends.interp import rules as tile_rules
+from tile.backends.interp.code import Rules, Run
+from tile.backends.interp.rules import print_line
+from tile.backends.interp.thread import accesses, lanes, matrix, shared
+from tile.backends.interp.thread.declare import rule_in
+from tile.backends.interp.thread.faults import all_of_program
+from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
+from tile.backends.interp.values import Array, RunValue, array_of, full, spread
+from tile.backends.interp.wave import Wave
+from tile.errors import OutOfBoundsError
+from tile.ir.core import Operation
+from tile.ir.ops import memory
+from tile.ir.types import Fragment, Type
+from tile.simt import ops
+from tile.simt.layouts.layout import LinearLayout
+
+RULES: Rules = {
+    **tile_rules.RULES,
+    **accesses.RULES,
+    **lanes.RULES,
+    **matrix.RULES,
+    **shared.RULES,
+}
+rule = rule_in(RULES)
+
+
+@rule(ops.thread.thread_id)
+def thread_id(op: Operation) -> Run:
+    return lambda wave: place_of(wave).number
+
+
+@rule(ops.thread.linear_index)
+def linear_index(op: Operation) -> Run:
+    places = index_table(op["layout"])
+    if not isinstance(op.result.type, Fragment):
+        places = places[:, 0]
+
+    def run(wave: Wave) -> Array:
+        result: Array = places[place_of(wave).thread]
+        return result
+
+    return run
+
+
+@lru_cache(maxsize=1024)
+def index_table(layout: LinearLayout) -> Array:
+    """The row-major index, in i32, that each (thread, register) of a layout has."""
+    names = dict(layout.ins)
+    columns = [*names.get("register", ()), *names["lane"], *names["warp"]]
+    packed = np.zeros(1, np.int32)
+    for column in columns:
+        packed = np.concatenate([packed, packed ^ np.int32(column)])
+    return packed.reshape(-1, 1 << len(names.get("register", ())))
+
+
+@rule(ops.thread.fill)
+def fill(op: Operation) -> Run:
+    return lambda wave, x: array_of(x)[:, None]
+
+
+@rule(ops.thread.pick)
+def pick(op: Operation) -> Run:
+    registers = np.array(op["registers"])
+    shapes = [value.type.shape for value in op.inputs]
+
+    def run(wave: Wave, *xs: RunValue) -> Array:
+        arrays = [full(x, shape) for x, shape in zip(xs, shapes, strict=True)]
+        if len(arrays) == 1:
+            return arrays[0].take(registers, axis=1)
+        rows = max(len(array) for array in arrays)
+        joined = np.concatenate([np.broadcast_to(a, (rows, a.shape[1])) for a in arrays], axis=1)
+        return joined.take(registers, axis=1)
+
+    return run
+
+
+@rule(ops.thread.pick_by)
+def pick_by(op: Operation) -> Run:
+    x_shape, index_shape = (value.type.shape for value in op.inputs)
+    (count,) = x_shape
+
+    def run(wave: Wave, x: RunValue, index: RunValue) -> Array:
+        values, numbers = full(x, x_shape), full(index, index_shape)
+        wrong = (numbers < 0) | (numbers >= count)
+        if wrong.any():
+            row, register = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+            where = wave.launch.element((register,), int(wave.rows[row]))
+            raise OutOfBoundsError(
+                f"pick_by takes register {int(numbers[row, register])} of {count}",
+                loc=op.loc,
+                notes=[where],
+            )
+        rows = max(len(values), len(numbers))
+        values, numbers = (np.broadcast_to(a, (rows, a.shape[1])) for a in (values, numbers))
+        return np.take_along_axis(values, numbers, axis=1)
+
+    return run
+
+
+@rule(ops.thread.element)
+def element(op: Operation) -> Run:
+    register = op["register"]
+
+    def run(wave: Wave, x: RunValue) -> Array:
+        array = array_of(x)
+        return array[:, register if array.shape[1] > 1 else 0]
+
+    return run
+
+
+@rule(memory.barrier)
+def barrier(op: Operation) -> Run:
+    def run(wave: Wave) -> None:
+        all_of_program(wave, op)
+        chunk_of(wave).memory.barrier(op, place_of(wave))
+        launch = launch_of(wave)
+        if launch.races is not None:
+            launch.races.barrier(np.unique(launch.programs_of(wave.rows)))
+
+    return run
+
+
+@rule(ops.thread.thread_print)
+def thread_print(op: Operation) -> Run:
+    return partial(_print, op)
+
+
+def _print(op: Operation, wave: Wave, *values: RunValue) -> None:
+    """Put tiles together, and print a line for each program."""
+    place = place_of(wave)
+    if op["layouts"]:
+        all_of_program(wave, op)
+    layouts = iter(op["layouts"])
+    parts = []
+    for value, operand in zip(values, op.inputs, strict=True):
+        layout = next(layouts) if isinstance(operand.type, Fragment) else None
+        parts.append(_tiles(value, operand.type, layout, len(wave)))
+    first = np.flatnonzero(np.diff(place.program, prepend=-1))
+    for number, row in enumerate(first):
+        index = int(launch_of(wave).programs_of(wave.rows[row : row + 1])[0])
+        texts = [part[row if layoutless else number] for layoutless, part in parts]
+        print_line(op, wave, index, texts)
+
+
+def _tiles(
+    value: RunValue, kind: Type, layout: LinearLayout | None, rows: int
+) -> tuple[bool, Array]:
+    """A value by program; whether it is a scalar, and then by row."""
+    array = spread(value, kind.shape, rows)
+    if layout is None:
+        return True, array
+    places = index_table(layout)
+    programs = rows // len(places)
+    tiles: Any = np.empty((programs, math.prod(layout.shape)), array.dtype)
+    tiles[:, places] = array.reshape(programs, *places.shape)
+    return False, tiles.reshape(programs, *layout.shape)

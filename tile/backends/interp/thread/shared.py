@@ -1,0 +1,206 @@
+"""Operations on shared memory.
+
+The value of a buffer is where it begins, in bytes: an array over threads, or one number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tile.backends.interp.code import Rules, Run
+from tile.backends.interp.thread import costs
+from tile.backends.interp.thread.accesses import check_vectors, load_vectors
+from tile.backends.interp.thread.declare import rule_in
+from tile.backends.interp.thread.faults import bad_vector, buffer_of, outside, shared_fault
+from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
+from tile.backends.interp.thread.memory import SharedFaultError, Touch
+from tile.backends.interp.values import Array, RunValue, array_of, is_true, spread
+from tile.backends.interp.wave import Wave
+from tile.ir import numerics
+from tile.ir.core import Operation
+from tile.ir.types import Shared
+from tile.simt import ops
+
+RULES: Rules = {}
+rule = rule_in(RULES)
+
+
+@rule(ops.shared.alloc)
+def alloc(op: Operation) -> Run:
+    at, buffer = op["at"], op.result.type
+    assert isinstance(buffer, Shared)
+    size = buffer.bytes
+
+    def run(wave: Wave) -> Array:
+        chunk_of(wave).memory.forget(place_of(wave), at, size)
+        return np.array([at], np.int64)
+
+    return run
+
+
+@rule(ops.shared.slot)
+def slot(op: Operation) -> Run:
+    buffer, shift = buffer_of(op), op["shift"]
+    stage = buffer.numel * buffer.of.itemsize
+
+    def run(wave: Wave, mem: RunValue, turn: RunValue) -> Array:
+        number = (array_of(turn).astype(np.int64) + shift) % buffer.stages
+        begin: Array = array_of(mem) + number * stage
+        return begin
+
+    return run
+
+
+@rule(ops.thread.shared_load)
+def shared_load(op: Operation) -> Run:
+    buffer, vector = buffer_of(op), op["vector"]
+    dtype = numerics.numpy_dtype(buffer.of)
+
+    def run(wave: Wave, mem: RunValue, offset: RunValue) -> Array:
+        touch = _touch(wave, op, mem, offset, None)
+        memory = chunk_of(wave).memory
+        try:
+            memory.read(touch)
+        except SharedFaultError as fault:
+            raise shared_fault(wave, fault) from None
+        words = memory.words(dtype.itemsize, vector).take(touch.start // touch.size, axis=0)
+        return words.reshape(len(wave), -1).view(dtype)
+
+    return run
+
+
+@rule(ops.thread.shared_store)
+def shared_store(op: Operation) -> Run:
+    vector = op["vector"]
+    (count,) = op.inputs[2].type.shape
+    word = np.dtype(f"u{buffer_of(op).of.itemsize}")
+
+    def run(
+        wave: Wave, mem: RunValue, offset: RunValue, value: RunValue, mask: RunValue | None
+    ) -> None:
+        active = _active(wave, mask, count // vector)
+        if active is not None and not active.any():
+            return
+        touch = _touch(wave, op, mem, offset, active)
+        values = np.ascontiguousarray(spread(value, (count,), len(wave))).view(word)
+        values = values.reshape(len(wave), -1, vector)
+        if active is not None:
+            values = values[active]
+        memory = chunk_of(wave).memory
+        words = memory.words(word.itemsize, vector)
+        global_memory = launch_of(wave).memory
+        before = words[touch.start // touch.size] if global_memory.watched else values
+        try:
+            memory.write(touch, words, values)
+        except SharedFaultError as fault:
+            raise shared_fault(wave, fault) from None
+        # A program may wait in a loop for what its own threads hand it.
+        if global_memory.watched:
+            global_memory.changed(bool((before != values).any()))
+
+    return run
+
+
+@rule(ops.thread.shared_count)
+def shared_count(op: Operation) -> Run:
+    (count,) = op.inputs[1].type.shape
+
+    def run(wave: Wave, mem: RunValue, offset: RunValue, mask: RunValue | None) -> None:
+        active = _active(wave, mask, count)
+        if active is not None and not active.any():
+            return
+        touch = _touch(wave, op, mem, offset, active)
+        try:
+            chunk_of(wave).memory.count(touch)
+        except SharedFaultError as fault:
+            raise shared_fault(wave, fault) from None
+        launch_of(wave).memory.changed()
+
+    return run
+
+
+@rule(ops.thread.shared_copy)
+def shared_copy(op: Operation) -> Run:
+    vector = op["vector"]
+    (count,) = op.inputs[2].type.shape
+    word = np.dtype(f"u{buffer_of(op).of.itemsize}")
+
+    def run(
+        wave: Wave, mem: RunValue, offset: RunValue, ptr: RunValue, mask: RunValue | None
+    ) -> None:
+        touch = _touch(wave, op, mem, offset, None)
+        active = _active(wave, mask, count // vector)
+        wide = None if active is None else np.repeat(active, vector, axis=1)
+        address = spread(ptr, (count,), len(wave))
+        check_vectors(wave, op, address, wide, vector)
+        values = load_vectors(wave, op, address, wide, None)
+        values = np.ascontiguousarray(spread(values, (count,), len(wave))).view(word)
+        chunk = chunk_of(wave)
+        try:
+            chunk.copies.begin(touch, place_of(wave), values.reshape(len(wave), -1, vector))
+        except SharedFaultError as fault:
+            raise shared_fault(wave, fault) from None
+
+    return run
+
+
+@rule(ops.shared.copy_commit)
+def copy_commit(op: Operation) -> Run:
+    return lambda wave: chunk_of(wave).copies.commit(place_of(wave))
+
+
+@rule(ops.shared.copy_wait)
+def copy_wait(op: Operation) -> Run:
+    pending = op["pending"]
+
+    def run(wave: Wave) -> None:
+        try:
+            chunk_of(wave).copies.wait(place_of(wave), pending)
+        except SharedFaultError as fault:
+            raise shared_fault(wave, fault) from None
+
+    return run
+
+
+def _active(wave: Wave, mask: RunValue | None, count: int) -> Array | None:
+    """Which vectors a mask lets through; None for all."""
+    if mask is None or is_true(array_of(mask)):
+        return None
+    active = spread(mask, (count,), len(wave))
+    return None if active.all() else active
+
+
+def _touch(
+    wave: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
+) -> Touch:
+    """The vectors that an operation accesses, of which those outside the buffer are refused."""
+    buffer, vector = buffer_of(op), op.attributes.get("vector", 1)
+    (count,) = op.inputs[1].type.shape
+    offsets = spread(offset, (count,), len(wave))
+    # Offsets below 0 are large ones without a sign.
+    wrong = _first(offsets.view(np.uint32) > buffer.numel - vector, active)
+    if wrong is not None:
+        raise outside(wave, op, wrong[0], int(offsets[wrong]), vector)
+    size = buffer.of.itemsize
+    start = offsets * np.int64(size) + array_of(mem)[:, None]
+    if vector > 1:
+        odd = _first(start & (size * vector - 1) != 0, active)
+        if odd is not None:
+            what = f"of {size * vector} bytes at byte {int(start[odd])} of shared memory"
+            raise bad_vector(wave, op, odd[0], odd[1] * vector, what)
+    touch = chunk_of(wave).memory.touch(op, place_of(wave), start, size * vector)
+    if launch_of(wave).counters is not None:
+        costs.shared_access(wave, op, start, active, size, vector)
+    return touch if active is None else touch.at(active)
+
+
+def _first(wrong: Array, active: Array | None) -> tuple[int, int] | None:
+    """The (row, vector) of the first active vector that is wrong; None if none is."""
+    if not wrong.any():
+        return None
+    if active is not None:
+        wrong = wrong & active
+        if not wrong.any():
+            return None
+    row, number = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    return int(row), int(number)

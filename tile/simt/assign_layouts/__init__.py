@@ -1,0 +1,53 @@
+"""The layout of each tile: TILE to LAID_OUT.
+
+machine      what layouts are chosen for
+wishes       the layout that users of a value would like best
+homes        the layouts in which loads, dots, loops and the like give their results
+placing      operations with layouts, and conversions between them
+"""
+
+from __future__ import annotations
+
+from tile.analysis.axis_info import axis_info
+from tile.ir.core import Function, Module
+from tile.ir.levels import Level
+from tile.ir.passes import module_pass
+from tile.ir.types import Tile, with_layout
+from tile.simt.assign_layouts.homes import homes
+from tile.simt.assign_layouts.machine import Machine
+from tile.simt.assign_layouts.placing import place
+from tile.simt.coalescing import accesses, coalesced
+from tile.simt.dot_layouts import replace_dots
+from tile.simt.target import GENERIC, SimtTarget
+
+
+@module_pass("assign-layouts", before=Level.TILE, after=Level.LAID_OUT)
+def assign_layouts(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
+    """Give every tile a layout, and convert where an operation needs another.
+
+    Accesses to memory have layouts with neighbours in neighbouring threads (`coalescing`), dots
+    those of their instructions (`dot_layouts`), which become `matrix_dot` where there are such.
+    What is loaded or computed at some cost stays as it is through arithmetic, loops and branches.
+    What costs little (indices, constants, pointers made of them) is computed in the layouts in
+    which it is used, in each of them if there are several.
+
+        %o = arange {start = 0, end = 64}         %o = arange ... : tile<64xi32, #a>
+        %p = splat %x {shape = (64)}              %p = splat %x ... : tile<64xptr<f32>, #a>
+        %q = addptr %p, %o {stride = 4}           %q = addptr ... : tile<64xptr<f32>, #a>
+        %v = load %q : tile<64xf32>               %v = load %q : tile<64xf32, #a>
+    """
+    machine = Machine(target, num_warps)
+    for function in module:
+        _lay_out(function, machine)
+    for function in module:
+        function.result_types = tuple(
+            with_layout(ty, machine.default(ty)) if isinstance(ty, Tile) else ty
+            for ty in function.result_types
+        )
+
+
+def _lay_out(function: Function, machine: Machine) -> None:
+    found = accesses(function, axis_info(function), machine.target)
+    layouts = coalesced(found, machine.target, machine.num_warps)
+    products = replace_dots(function, machine.target, machine.num_warps)
+    place(function, homes(function, machine, layouts, products))

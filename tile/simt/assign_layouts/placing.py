@@ -1,0 +1,146 @@
+"""Operations with layouts, and conversions between them, once homes are known.
+
+A walk backwards finds in which layouts each value is needed: users come before what they use. A
+walk forwards then makes them. What has a home is converted from there; what has none is computed
+in each layout, unless it took much to compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.ir.builder import Builder
+from tile.ir.core import Block, Function, Operation, Value, clone
+from tile.ir.ops import arith
+from tile.ir.types import Tile, with_layout
+from tile.simt.assign_layouts.homes import Homes
+from tile.simt.layout_rules import maybe_layout
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.operand_layouts import operand_layout
+from tile.simt.ops.layout import convert_layout
+
+# How many operations, counted with all that they are made of, may be done again for a layout of
+# their own rather than converted.
+REPEATED = 24
+
+# The operations whose attribute `result` is their result's type.
+_STATING = frozenset({arith.const, arith.poison})
+
+
+def place(function: Function, found: Homes) -> None:
+    """Give each value of a function its layout, and convert it where another is needed."""
+    _Placing(function, found).run()
+
+
+class _Placing:
+    def __init__(self, function: Function, found: Homes) -> None:
+        self.function = function
+        self.home = found.of
+        self.taken = found.taken
+        self.ops = list(function.walk())
+        # The layouts in which each value is needed, its own first.
+        self.needed: dict[Value, dict[LinearLayout, None]] = {}
+        self.made: dict[tuple[Value, LinearLayout], Value] = {}
+
+    def run(self) -> None:
+        for op in reversed(self.ops):
+            self.need(op)
+        efforts = self.efforts()
+        for value, layout in self.home.items():
+            value.type = with_layout(value.type, layout)
+        self.arguments(self.function.body)
+        for op in self.ops:
+            for region in op.regions:
+                self.arguments(region)
+            if op in self.taken:
+                self.placed(op)
+            elif op.results and op.results[0] in self.needed:
+                self.unplaced(op, efforts[op.results[0]])
+        for op in reversed(self.ops):
+            if _is_left_over(op):
+                op.erase()
+
+    def need(self, op: Operation) -> None:
+        """Note in which layouts an operation takes its operands."""
+        if op in self.taken:
+            for value, layout in zip(op.operands, self.taken[op], strict=True):
+                self.ask(value, layout)
+            return
+        for result in op.results:
+            for layout in self.needed.get(result, ()):
+                taken = operand_layout(op, layout)
+                for value in op.operands:
+                    self.ask(value, taken)
+
+    def ask(self, value: Value | None, layout: LinearLayout | None) -> None:
+        if value is not None and layout is not None and isinstance(value.type, Tile):
+            self.needed.setdefault(value, {})[layout] = None
+
+    def efforts(self) -> dict[Value, int]:
+        """How many operations each value without a home takes, counting shared ones again."""
+        effort: dict[Value, int] = {}
+        for op in self.ops:
+            if op not in self.taken:
+                own = 1 + sum(effort.get(value, 0) for value in op.inputs)
+                effort.update(dict.fromkeys(op.results, min(own, REPEATED + 1)))
+        return effort
+
+    def arguments(self, block: Block) -> None:
+        """The arguments of a block in other layouts, where they are needed in those."""
+        for value in block.args:
+            self.convert(value, Builder(block, block.first))
+
+    def placed(self, op: Operation) -> None:
+        for index, layout in enumerate(self.taken[op]):
+            self.hand(op, index, op.operands[index], layout)
+        if "results" in op.attributes:
+            op.attributes["results"] = tuple(value.type for value in op.results)
+        assert op.block is not None
+        for value in op.results:
+            self.convert(value, Builder(op.block, op.next, op.loc))
+
+    def hand(
+        self, op: Operation, index: int, value: Value | None, layout: LinearLayout | None
+    ) -> None:
+        """Give an operation a value in a layout as an operand."""
+        if value is not None and layout is not None and isinstance(value.type, Tile):
+            op.set_operand(index, self.made.get((value, layout), value))
+
+    def convert(self, value: Value, b: Builder) -> None:
+        """Convert a value that has a layout to the others in which it is needed."""
+        own = maybe_layout(value)
+        for layout in self.needed.get(value, ()):
+            if layout != own and (value, layout) not in self.made:
+                result = with_layout(value.type, layout)
+                self.made[value, layout] = b(convert_layout, value, result=result)
+
+    def unplaced(self, op: Operation, effort: int) -> None:
+        """Compute a value in the layouts in which it is needed."""
+        operands, (value,) = list(op.operands), op.results
+        first, *others = self.needed[value]
+        assert op.block is not None
+        following = op.next
+        copies = others if effort <= REPEATED else []
+        for layout in copies:
+            copy = clone(op, {})
+            op.block.insert(copy, following)
+            self.compute(copy, operands, layout)
+            self.made[value, layout] = copy.result
+        self.compute(op, operands, first)
+        self.convert(value, Builder(op.block, following, op.loc))
+
+    def compute(
+        self, op: Operation, operands: Sequence[Value | None], layout: LinearLayout
+    ) -> None:
+        taken = operand_layout(op, layout)
+        for index, value in enumerate(operands):
+            self.hand(op, index, value, taken)
+        value = op.result
+        value.type = with_layout(value.type, layout)
+        if op.defn in _STATING:
+            op.attributes["result"] = value.type
+
+
+def _is_left_over(op: Operation) -> bool:
+    """Whether nobody needs an operation, which so has no layout."""
+    return any(isinstance(v.type, Tile) and v.type.layout is None for v in op.results)

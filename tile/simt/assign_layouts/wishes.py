@@ -1,0 +1,73 @@
+"""The layout that users of a value would like best: a walk backwards from loads, stores and dots.
+
+    %o = arange {start = 0, end = 64}         // wished for: that of the load
+    %q = addptr %p, %o {stride = 4}           // the same
+    %v = load %q : tile<64xf32>
+
+Of several users, those in inner loops count, and then the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tile.analysis.liveness import LOOPS
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.types import Tile
+from tile.simt.carried import CARRYING, carried
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.operand_layouts import is_flexible, operand_layout
+
+# The layout in which an operation takes each operand; None for a scalar.
+Needs = Mapping[Operation, Sequence[LinearLayout | None]]
+
+
+def wishes(function: Function, needs: Needs) -> dict[Value, LinearLayout]:
+    """The layout that is wished for each value, if any, given what some operations need."""
+    sweep = _Wishes(needs)
+    sweep.block(function.body, 0)
+    return {value: layout for value, (layout, _) in sweep.found.items()}
+
+
+class _Wishes:
+    def __init__(self, needs: Needs) -> None:
+        self.needs = needs
+        self.found: dict[Value, tuple[LinearLayout, int]] = {}
+
+    def wish(self, value: Value | None, layout: LinearLayout | None, depth: int) -> None:
+        if value is None or layout is None or not isinstance(value.type, Tile):
+            return
+        if value not in self.found or depth >= self.found[value][1]:
+            self.found[value] = layout, depth
+
+    def block(self, block: Block, depth: int) -> None:
+        for op in reversed(list(block)):
+            self.op(op, depth)
+
+    def op(self, op: Operation, depth: int) -> None:
+        if op in self.needs:
+            for value, layout in zip(op.operands, self.needs[op], strict=True):
+                self.wish(value, layout, depth)
+        elif op.defn in CARRYING:
+            self.carrying(op, depth)
+        elif is_flexible(op) and op.result in self.found:
+            layout = operand_layout(op, self.found[op.result][0])
+            for value in op.operands:
+                self.wish(value, layout, depth)
+
+    def carrying(self, op: Operation, depth: int) -> None:
+        groups = list(carried(op))
+        for group in groups:
+            self.all_of(group.yields, group.result, depth)
+        for region in op.regions:
+            self.block(region, depth + (op.defn in LOOPS))
+        for group in groups:
+            for argument in group.arguments:
+                self.all_of((group.result,), argument, depth + 1)
+            self.all_of(group.inits, group.result, depth)
+
+    def all_of(self, values: Sequence[Value], wished: Value, depth: int) -> None:
+        """Wish of some values what is wished of another."""
+        if wished in self.found:
+            for value in values:
+                self.wish(value, self.found[wished][0], depth)

@@ -1,0 +1,173 @@
+"""Layouts in which neighbours in memory are with neighbouring threads.
+
+The pointers of an access along each axis of a tile, and its mask, are known from `axis_info`. Axes
+are ordered by how many neighbours in memory are in a row along them; along the first, a thread
+takes as many as one instruction can, as long as there are enough for all threads, and the next
+lane those behind them.
+
+    %p: contiguous (1, 64), divisible (2, 16)      order (1, 0), vectors of 4 f32
+
+Accesses of one block to tiles of one shape, in one order, take vectors of one width, so that what
+was loaded can be stored where it is.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tile.analysis.axis_info import AxisInfoResult, axis_info
+from tile.ir.core import Function, Module, Operation, Value
+from tile.ir.ops import memory
+from tile.ir.passes import module_pass
+from tile.ir.printer import print_function
+from tile.ir.types import Pointer, Tile
+from tile.simt.layouts.blocked import blocked, row_major
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.target import GENERIC, SimtTarget
+
+ACCESSES = frozenset({memory.load, memory.store, memory.atomic_rmw, memory.atomic_cas})
+# Accesses that a thread makes one element at a time.
+_SINGLE = frozenset({memory.atomic_rmw, memory.atomic_cas})
+
+
+@dataclass(frozen=True)
+class Access:
+    """What is known of an access to a tile in memory."""
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...] | None  # axes, the one with most neighbours in a row first; None if none
+    vector: int  # neighbours in a row along the first axis, aligned, under one mask
+    most: int  # elements in the widest access of a lane
+
+    def __str__(self) -> str:
+        order = self.order or row_major(len(self.shape))
+        return f"order ({', '.join(map(str, order))}), vectors of {self.vector}"
+
+
+@lru_cache(maxsize=1024)
+def spread(
+    shape: tuple[int, ...], order: tuple[int, ...], vector: int, lanes: int, warps: int
+) -> LinearLayout:
+    """The layout with `vector` registers, then lanes, then warps along the axes in an order.
+
+    Threads that find no elements any more hold copies; elements beyond them take more registers.
+    """
+    size = [1] * len(shape)
+    size[order[0]] = min(vector, shape[order[0]])
+    left = [extent // held for extent, held in zip(shape, size, strict=True)]
+    return blocked(shape, size, _filled(left, order, lanes), _filled(left, order, warps), order)
+
+
+def _filled(left: list[int], order: Sequence[int], count: int) -> list[int]:
+    """How many of `count` each axis takes, of what is `left` of it; the last one all the rest."""
+    grid = [1] * len(left)
+    for axis in order:
+        grid[axis] = count if axis == order[-1] else min(count, left[axis])
+        count //= grid[axis]
+        left[axis] = max(1, left[axis] // grid[axis])
+    return grid
+
+
+def default_layout(
+    tile: Tile, target: SimtTarget, num_warps: int, order: tuple[int, ...] | None = None
+) -> LinearLayout:
+    """The layout of a tile that nothing else decides on: row-major unless told otherwise."""
+    most = max(1, target.vector_bits // max(8, tile.of.bits))
+    vector = min(most, _share(tile.shape, target, num_warps))
+    order = row_major(tile.rank) if order is None else order
+    return spread(tile.shape, order, vector, target.warp_size, num_warps)
+
+
+def _share(shape: Sequence[int], target: SimtTarget, num_warps: int) -> int:
+    """The elements of a thread when none is idle; at least 1."""
+    return max(1, math.prod(shape) // (target.warp_size * num_warps))
+
+
+def accesses(
+    function: Function, info: AxisInfoResult, target: SimtTarget
+) -> dict[Operation, Access]:
+    """What is known of each access to a tile of a function."""
+    found = {}
+    for op in function.walk():
+        if op.defn in ACCESSES and isinstance(op.inputs[0].type, Tile):
+            found[op] = _access(op, info, target)
+    return found
+
+
+def _access(op: Operation, info: AxisInfoResult, target: SimtTarget) -> Access:
+    ptr = op["ptr"]
+    assert isinstance(ptr.type, Tile)
+    assert isinstance(ptr.type.of, Pointer)
+    itemsize = ptr.type.of.pointee.itemsize
+    shape = ptr.type.shape
+    facts = info.of(ptr)
+    runs = [facts.vector(axis, itemsize) for axis in range(facts.rank)]
+    # Axes with longer rows first; of equal ones those that are contiguous at all, then the last.
+    ranked = sorted(
+        range(len(shape)), key=lambda axis: (runs[axis], facts.contiguous[axis], axis), reverse=True
+    )
+    known = any(facts.contiguous[axis] > 1 for axis in range(facts.rank))
+    first = ranked[0]
+    most = max(1, target.vector_bits // (8 * itemsize))
+    vector = 1 if op.defn in _SINGLE else min(most, runs[first])
+    if op["mask"] is not None:
+        vector = min(vector, info.of(op["mask"]).constant[first])
+    return Access(shape, tuple(ranked) if known else None, vector, most)
+
+
+def coalesced(
+    found: Mapping[Operation, Access], target: SimtTarget, num_warps: int
+) -> dict[Operation, LinearLayout]:
+    """The layout in which each access is to be done.
+
+    One without an order of its own takes that of another of the same shape.
+    """
+    orders: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for access in found.values():
+        if access.order is not None:
+            orders.setdefault(access.shape, access.order)
+
+    def order(access: Access) -> tuple[int, ...]:
+        return access.order or orders.get(access.shape) or row_major(len(access.shape))
+
+    # An access in a loop is not the narrower for one outside.
+    groups: dict[Hashable, list[Access]] = {}
+    for op, access in found.items():
+        groups.setdefault((op.block, access.shape, order(access)), []).append(access)
+    layouts = {}
+    for op, access in found.items():
+        width = _width(groups[op.block, access.shape, order(access)])
+        vector = min(width, _share(access.shape, target, num_warps))
+        layouts[op] = spread(access.shape, order(access), vector, target.warp_size, num_warps)
+    return layouts
+
+
+def _width(group: Sequence[Access]) -> int:
+    """The vector that suits most: none of the vectorised accesses takes several for it."""
+    widest = max(access.vector for access in group)
+    return min([widest, *(access.most for access in group if access.vector > 1)])
+
+
+@module_pass("print-coalescing")
+def print_coalescing(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
+    """Print how each access to a tile is to be done.
+
+    %x = load %p : tile<64xf32>               %x = load %p // order (0), vectors of 4; #linear{...
+    """
+    for function in module:
+        found = accesses(function, axis_info(function), target)
+        layouts = coalesced(found, target, num_warps)
+
+        def note(
+            op: Operation | None,
+            name: Callable[[Value], str],
+            found: Mapping[Operation, Access] = found,
+            layouts: Mapping[Operation, LinearLayout] = layouts,
+        ) -> str:
+            return f"{found[op]}; {layouts[op]}" if op is not None and op in found else ""
+
+        sys.stdout.write(print_function(function, note=note))

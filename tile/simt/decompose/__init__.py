@@ -1,0 +1,85 @@
+"""Reductions, scans, sorts and the like in terms of what a warp does.
+
+holding      who holds the bits of an axis, and layouts in which others do
+axes         an axis cut into others, and the numbers along it
+regions      how two groups of scalars are combined
+reduce       reductions
+scan         scans
+sort         sorts, and the first elements of one
+flip         reversal
+shared       gathers and histograms, through shared memory
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tile.ir.core import Module, Operation, Value
+from tile.ir.levels import Level
+from tile.ir.opdef import OpDef
+from tile.ir.ops import combine, index, shape
+from tile.ir.ops import reduce as reductions
+from tile.ir.passes import module_pass
+from tile.ir.types import Tile
+from tile.simt.decompose.flip import flip
+from tile.simt.decompose.reduce import arg_reduce, reduce, reduce_by
+from tile.simt.decompose.scan import scan, scan_by
+from tile.simt.decompose.shared import gather, histogram
+from tile.simt.decompose.sort import sort
+from tile.simt.layout_rules import LayoutBuilder, layout_of
+from tile.simt.target import GENERIC, SimtTarget
+
+# Makes, before an operation, others that give its results, in any layouts; None to leave it as it
+# is.
+Rule = Callable[[Operation, LayoutBuilder, SimtTarget], Sequence[Value] | None]
+
+RULES: dict[OpDef, Rule] = {
+    reductions.reduce: reduce,
+    reductions.arg_reduce: arg_reduce,
+    reductions.scan: scan,
+    combine.reduce_by: reduce_by,
+    combine.scan_by: scan_by,
+    index.sort: sort,
+    index.gather: gather,
+    index.histogram: histogram,
+    shape.flip: flip,
+}
+
+
+@module_pass("decompose", before=Level.LAID_OUT)
+def decompose(module: Module, *, target: SimtTarget = GENERIC) -> None:
+    """Leave no more of reductions, scans, sorts and the like than a warp can do by itself.
+
+    All kinds of reductions become `reduce_by`, of scans `scan_by`. Along their axis elements are in
+    registers, and in lanes if these can shuffle; those of a scan in order. What warps share is cut
+    off first, as a reshape, and combined when each of them has done its part.
+
+        %r = reduce %x {kind = sum} : f32         %a = reshape %x {shape = (4, 128)}
+                                                  %b = reduce_by %a : tile<4xf32, ...> { add }
+                                                  %c = convert_layout %b : tile<4xf32, ...>
+                                                  %r = reduce_by %c : f32 { add }
+
+    Sorts become exchanges with comparisons, `flip` an exchange; `gather` and `histogram` go through
+    buffers in shared memory.
+
+        %y = gather %x, %i                        %m = alloc : shared<...>
+                                                  local_store %m, %x
+                                                  %y = local_gather %m, %i
+    """
+    for function in module:
+        for op in list(function.walk()):
+            rule = RULES.get(op.defn)
+            if rule is not None:
+                _replace(op, rule, target)
+
+
+def _replace(op: Operation, rule: Rule, target: SimtTarget) -> None:
+    assert op.block is not None
+    b = LayoutBuilder(op.block, op, op.loc)
+    values = rule(op, b, target)
+    if values is None:
+        return
+    pairs = zip(values, op.results, strict=True)
+    op.replace_by(
+        [b.convert(v, layout_of(old)) if isinstance(old.type, Tile) else v for v, old in pairs]
+    )

@@ -1,0 +1,60 @@
+"""From tiles to threads: the LAID_OUT level becomes the THREAD level.
+
+context        a function on its way: the builder, and what each value has become
+elementwise, control, memory, relabel, shared, convert, reduce, scan, dot, debug
+               the rules, by operation
+facts          what analyses know of conversions
+inline         the regions of reductions and scans
+registers      tables of register numbers
+resources      tiles that are too large for the machine
+"""
+
+from __future__ import annotations
+
+from tile.ir.core import Module
+from tile.ir.levels import Level
+from tile.ir.opdef import OpDef
+from tile.ir.passes import module_pass
+from tile.simt.distribute import (
+    control,
+    convert,
+    debug,
+    dot,
+    elementwise,
+    facts,
+    memory,
+    reduce,
+    relabel,
+    scan,
+    shared,
+)
+from tile.simt.distribute.context import Context, Rule
+from tile.simt.target import GENERIC, SimtTarget
+
+__all__ = ["RULES", "distribute", "facts"]
+
+RULES: dict[OpDef, Rule] = {}
+for family in (elementwise, control, memory, relabel, shared, convert, reduce, scan, dot, debug):
+    RULES.update(family.RULES)
+
+
+@module_pass("distribute", before=Level.LAID_OUT, after=Level.THREAD)
+def distribute(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
+    """Write what one thread does: tiles become the fragments that it holds of them.
+
+    Threads meet in shuffles and in shared memory alone, and where several hold copies, the first
+    one writes.
+
+        %i = arange {start = 0, end = 256}     %i = linear_index {layout = #a} : frag<2xi32>
+          : tile<256xi32, #a>
+        %p = splat %x {shape = (256)}          %p = fill %x {count = 2} : frag<2xptr<f32>>
+          : tile<256xptr<f32>, #a>
+        %q = addptr %p, %i {stride = 4}        %q = addptr %p, %i {stride = 4}
+        %v = load %q : tile<256xf32, #a>       %v = load %q {vector = 2} : frag<2xf32>
+
+    Raises `OutOfResourcesError` for a tile that takes more registers than can be.
+    """
+    for function in module:
+        ctx = Context(module, function, target, num_warps, RULES)
+        ctx.rewrite(function.body)
+        module.functions[function.name] = ctx.new

@@ -1,0 +1,66 @@
+"""Products of matrices: of what one thread holds, or of what a warp holds together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from tile.ir.core import Operation, Value
+from tile.ir.opdef import OpDef
+from tile.ir.ops import linalg
+from tile.simt import ops
+from tile.simt.distribute.context import Context, Rule
+from tile.simt.distribute.registers import Registers, along_axis, inverse, sums
+from tile.simt.layout_rules import layout_of
+from tile.simt.layouts.dims import REGISTER
+from tile.simt.layouts.layout import LinearLayout
+
+
+def dot(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Each thread's own product, of registers in row-major order."""
+    layouts = [layout_of(value) for value in op.inputs]
+    orders = [row_major(layout) for layout in layouts]
+    picked = [
+        ctx.pick(ctx.of(value), registers=order)
+        for value, order in zip(op.inputs, orders, strict=True)
+    ]
+    acc = held(layouts[2])
+    batch = acc[0] if len(acc) == 3 else 1
+    sizes = (batch, acc[-2], acc[-1], op.inputs[0].type.shape[-1])
+    precision = op["input_precision"]
+    product = ctx(ops.matrix.thread_dot, *picked, sizes=sizes, input_precision=precision)
+    return [ctx.pick(product, registers=inverse(orders[2]))]
+
+
+@lru_cache(maxsize=1024)
+def row_major(layout: LinearLayout) -> Registers:
+    """The registers in the order of the elements they hold, the last axis fastest.
+
+    Every register bit moves along one axis, as `thread_factors` sees to.
+    """
+    bits: list[int] = []
+    for axis in reversed(range(len(layout.outs))):
+        moves = along_axis(layout, REGISTER, axis)
+        bits += [bit for bit, _ in sorted(moves, key=lambda move: move[1])]
+    return sums(1 << bit for bit in bits)
+
+
+@lru_cache(maxsize=1024)
+def held(layout: LinearLayout) -> tuple[int, ...]:
+    """How many elements a thread holds along each axis."""
+    axes = range(len(layout.outs))
+    return tuple([1 << len(along_axis(layout, REGISTER, axis)) for axis in axes])
+
+
+def matrix_dot(ctx: Context, op: Operation) -> Sequence[Value]:
+    """The instructions of a warp, as often as its part of the tile takes."""
+    m, n, k, _ = op["shape"]
+    (rows, depth), columns = op.inputs[0].type.shape, op.inputs[1].type.shape[1]
+    warps = op["warps"]
+    repeats = (max(1, rows // (m * warps[0])), max(1, columns // (n * warps[1])), depth // k)
+    attributes = {"shape": op["shape"], "input_precision": op["input_precision"]}
+    factors = [ctx.of(value) for value in op.inputs]
+    return [ctx(ops.matrix.matrix_multiply, *factors, repeats=repeats, **attributes)]
+
+
+RULES: dict[OpDef, Rule] = {linalg.dot: dot, ops.matrix.matrix_dot: matrix_dot}

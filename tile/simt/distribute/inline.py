@@ -1,0 +1,68 @@
+"""The regions of reductions and scans, written out for fragments: many groups of scalars at once.
+
+They are pure, so both arms of an `if` are computed and one is selected, and called functions are
+written out in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tile.ir.core import Block, Operation, Value
+from tile.ir.opdef import OpDef
+from tile.ir.ops import arith, control
+from tile.ir.types import with_element
+from tile.simt.distribute.context import Context
+
+Values = list[Value]
+
+
+def combine(ctx: Context, region: Block, first: Sequence[Value], second: Sequence[Value]) -> Values:
+    """What a region makes of two groups of fragments, all of as many registers."""
+    return _Inlining(ctx, first[0]).block(region, [*first, *second])
+
+
+class _Inlining:
+    def __init__(self, ctx: Context, like: Value) -> None:
+        self.ctx = ctx
+        self.like = like.type  # a fragment with as many registers as all values have
+        self.values: dict[Value, Value] = {}
+
+    def block(self, block: Block, args: Sequence[Value] = ()) -> Values:
+        """Write out the operations of a block; what its terminator gives."""
+        self.values.update(zip(block.args, args, strict=True))
+        for op in block:
+            if op.defn.terminator:
+                return self.operands(op)
+            results = _RULES.get(op.defn, _Inlining.plain)(self, op)
+            self.values.update(zip(op.results, results, strict=True))
+        raise AssertionError("a block without a terminator")
+
+    def operands(self, op: Operation) -> Values:
+        return [self.values[value] for value in op.inputs]
+
+    def plain(self, op: Operation) -> Values:
+        """An elementwise operation or a constant."""
+        types = [with_element(self.like, value.type.element) for value in op.results]
+        attributes = dict(op.attributes)
+        if op.defn.explicit is not None:
+            (attributes[op.defn.explicit],) = types
+        new = Operation(op.defn, self.operands(op), attributes, (), types, op.loc)
+        self.ctx.block.append(new)
+        return new.results
+
+    def both(self, op: Operation) -> Values:
+        """An `if`: both arms, and a choice."""
+        condition = self.values[op.inputs[0]]
+        arms = [self.block(region) for region in op.regions]
+        return [self.ctx(arith.select, condition, x, y) for x, y in zip(*arms, strict=True)]
+
+    def call(self, op: Operation) -> Values:
+        return self.block(self.ctx.module[op["callee"]].body, self.operands(op))
+
+
+_RULES: dict[OpDef, Callable[[_Inlining, Operation], Values]] = {
+    arith.hint: _Inlining.operands,
+    control.if_: _Inlining.both,
+    control.call: _Inlining.call,
+}

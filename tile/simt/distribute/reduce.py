@@ -1,0 +1,61 @@
+"""Reductions inside of warps: in registers by halves, then among lanes by butterflies.
+
+    8 registers -> 4 -> 2 -> 1, then each lane with that at distance 1, 2, 4 and so on
+
+The bits of an axis are those that move along it and nowhere else. Bits that lead to copies move
+nowhere: what they hold is counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.errors import CompilationError
+from tile.ir.core import Operation, Value
+from tile.ir.opdef import OpDef
+from tile.ir.ops import combine
+from tile.simt import ops
+from tile.simt.distribute.context import Context, Rule, count_of
+from tile.simt.distribute.inline import combine as combined
+from tile.simt.distribute.registers import along_axis, sums
+from tile.simt.layout_rules import layout_of
+from tile.simt.layouts.dims import LANE, REGISTER, WARP
+from tile.simt.layouts.layout import LinearLayout
+
+
+def reduce_by(ctx: Context, op: Operation) -> Sequence[Value]:
+    """The elements of an axis combined, in each thread that holds some of them."""
+    layout, axis, region = layout_of(op.inputs[0]), op["axis"], op.regions[0]
+    check_in_warp(ctx, op, layout)
+    parts = [ctx.of(value) for value in op.inputs]
+    for bit in sorted([bit for bit, _ in along_axis(layout, REGISTER, axis)], reverse=True):
+        parts = combined(ctx, region, *[_half(ctx, parts, bit, upper) for upper in (0, 1)])
+    for bit, _ in along_axis(layout, LANE, axis):
+        others = [ctx(ops.thread.shuffle_xor, part, mask=1 << bit) for part in parts]
+        parts = combined(ctx, region, parts, others)
+    if op.results[0].type.shape:
+        return parts
+    return [ctx(ops.thread.element, part, register=0) for part in parts]
+
+
+def _half(ctx: Context, parts: Sequence[Value], bit: int, upper: int) -> list[Value]:
+    """The registers whose number has a bit, or has it not."""
+    bits = count_of(parts[0]).bit_length() - 1
+    lower = sums(1 << other for other in range(bits) if other != bit)
+    registers = tuple([register | upper << bit for register in lower])
+    return [ctx.pick(part, registers=registers) for part in parts]
+
+
+def check_in_warp(ctx: Context, op: Operation, layout: LinearLayout) -> None:
+    """Refuse an axis that lies across warps, or lanes where there are no shuffles."""
+    beyond = (WARP,) if ctx.target.shuffles else (LANE, WARP)
+    for name in beyond:
+        if along_axis(layout, name, op["axis"]):
+            raise CompilationError(
+                f"`{op.name}` along axis {op['axis']} of {layout} combines elements of different "
+                f"{name}s, which {ctx.target} does not shuffle; an earlier pass should have "
+                "brought them together"
+            )
+
+
+RULES: dict[OpDef, Rule] = {combine.reduce_by: reduce_by}

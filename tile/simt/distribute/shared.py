@@ -1,0 +1,232 @@
+"""Accesses to shared memory, in vectors of registers of one thread.
+
+Where a thread finds its vectors is a layout of (vector, lane, warp): registers lead to coordinates,
+and these, by the inverse of the buffer's layout, to offsets. All is linear, so the vectors'
+registers are numbered by bits, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from tile.ir.core import Operation, Value
+from tile.ir.opdef import OpDef
+from tile.ir.ops import arith
+from tile.ir.types import I32, Fragment, Shared
+from tile.simt import ops
+from tile.simt.distribute.context import Context, Rule, bits_of_element, count_of
+from tile.simt.distribute.memory import first_holder, read
+from tile.simt.distribute.registers import Registers, axis_mask, inverse
+from tile.simt.layout_rules import layout_of
+from tile.simt.layouts.banks import Banks
+from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.shared_access import shared_access
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a thread's part of a tile is in a buffer.
+
+    `first` leads from (vector, lane, warp) to the offset of a vector's first element, the vectors
+    numbered as registers; `order` has the registers of one vector after the other, as they are in
+    memory.
+    """
+
+    vector: int
+    first: LinearLayout
+    order: Registers
+
+
+@lru_cache(maxsize=1024)
+def places_of(layout: LinearLayout, shared: LinearLayout, bits: int, banks: Banks) -> Places:
+    """Where a tile of a layout is in a buffer, in vectors as wide as can be."""
+    access = shared_access(layout, shared, bits, banks)
+    offsets = access.offsets
+    vectors = len(access.registers).bit_length() - 1
+    firsts = [access.registers[1 << bit][0] for bit in range(vectors)]
+    columns = tuple([offsets.apply(register=register)[OFFSET] for register in firsts])
+    threads = tuple([(name, offsets.images(name)) for name in (LANE, WARP)])
+    order = tuple([register for vector in access.registers for register in vector])
+    return Places(access.vector, LinearLayout(((REGISTER, columns), *threads), offsets.outs), order)
+
+
+def _buffer(op: Operation) -> tuple[Shared, LinearLayout]:
+    mem = op.inputs[0].type
+    assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
+    return mem, mem.layout
+
+
+def _places(ctx: Context, op: Operation, tile: Value, banks: Banks | None = None) -> Places:
+    mem, layout = _buffer(op)
+    return places_of(layout_of(tile), layout, bits_of_element(mem), banks or ctx.target.banks)
+
+
+# -- whole tiles
+
+
+def local_store(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Every thread writes what it holds, in vectors, and of several that hold it the first."""
+    return _stored(ctx, op, ctx.of(op.inputs[1]))
+
+
+def _stored(ctx: Context, op: Operation, x: Value) -> Sequence[Value]:
+    """Write a fragment of the layout of the second operand to the buffer that is the first."""
+    found = _places(ctx, op, op.inputs[1])
+    offsets = ctx.index(found.first)
+    mask = first_holder(ctx, layout_of(op.inputs[1]))
+    if mask is not None:
+        mask = ctx.filled(mask, count_of(offsets))
+    value = ctx.pick(x, registers=found.order)
+    mem = ctx.of(op.inputs[0])
+    ctx.op(ops.thread.shared_store, mem, offsets, value, mask, vector=found.vector)
+    return []
+
+
+def local_load(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Every thread reads what it holds, in vectors.
+
+    A mask is XORed with the places: with the offsets of vectors, and inside them with the order.
+    """
+    found = _places(ctx, op, op.result)
+    moved = _moved(_buffer(op)[1], op["mask"])
+    inside = moved & found.vector - 1
+    offsets = ctx.xored(ctx.index(found.first), moved ^ inside)
+    loaded = ctx(ops.thread.shared_load, ctx.of(op.inputs[0]), offsets, vector=found.vector)
+    return [ctx.pick(loaded, registers=tuple([at ^ inside for at in inverse(found.order)]))]
+
+
+def _moved(shared: LinearLayout, mask: Sequence[int]) -> int:
+    """The offset of the element at the coordinates `mask`; 0 for no mask."""
+    coordinates = dict(zip(shared.out_dims, mask, strict=False))
+    return shared.invert().apply(**coordinates).get(OFFSET, 0) if any(mask) else 0
+
+
+def local_copy(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Every thread copies what it has pointers to, in vectors of a size that the machine copies.
+
+    Threads that have the same pointers copy the same to the same places: a mask would write zeros.
+    Vectors that the machine cannot copy are loaded and stored at once, which is early enough.
+    """
+    mem, _ = _buffer(op)
+    ptr, mask = op.inputs[1], op["mask"]
+    found = _copied(ctx, op, ptr, mask)
+    sizes = ctx.target.copy_bytes
+    while found.vector > 1 and found.vector * mem.of.itemsize not in sizes:
+        found = _places(ctx, op, ptr, _narrow(ctx, found.vector // 2 * bits_of_element(mem)))
+    if found.vector * mem.of.itemsize not in sizes:
+        other = None if mask is None else ctx.constant(0, Fragment(count_of(ctx.of(ptr)), mem.of))
+        return _stored(ctx, op, read(ctx, ptr, mask, other))
+    pointers = ctx.pick(ctx.of(ptr), registers=found.order)
+    masks = None
+    if mask is not None:
+        masks = ctx.pick(ctx.of(mask), registers=found.order[:: found.vector])
+    into, offsets = ctx.of(op.inputs[0]), ctx.index(found.first)
+    ctx.op(ops.thread.shared_copy, into, offsets, pointers, masks, vector=found.vector)
+    return []
+
+
+def _copied(ctx: Context, op: Operation, ptr: Value, mask: Value | None) -> Places:
+    """The widest vectors whose pointers are neighbours, aligned, under one mask."""
+    mem, shared = _buffer(op)
+    found = _places(ctx, op, ptr)
+    low = shared.images(OFFSET)[: found.vector.bit_length() - 1]
+    widest = 1
+    for axis in range(len(mem.dims)):
+        most = ctx.facts.of(ptr).vector(axis, mem.of.itemsize)
+        if mask is not None:
+            most = min(most, ctx.facts.of(mask).constant[axis])
+        width, unit = 1, axis_mask(shared, axis) & -axis_mask(shared, axis)
+        for column in low:
+            if column != unit or 2 * width > most:
+                break
+            width, unit = width * 2, unit << 1
+        widest = max(widest, width)
+    return _places(ctx, op, ptr, _narrow(ctx, widest * bits_of_element(mem)))
+
+
+def _narrow(ctx: Context, bits: int) -> Banks:
+    """The machine's shared memory with accesses of no more than so many bits."""
+    banks = ctx.target.banks
+    return replace(banks, vector_bits=min(banks.vector_bits, bits))
+
+
+# -- elements by their positions
+
+
+def local_gather(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Each element from the place of its other coordinates, XORed with that of its position."""
+    _, shared = _buffer(op)
+    index, axis = op.inputs[1], op["axis"]
+    base = _base(layout_of(index), shared, axis)
+    offsets = _positions(ctx, ctx.of(index), _columns(shared, axis))
+    if any(base.columns):
+        offsets = ctx(arith.xor, offsets, ctx.index(base))
+    return [ctx(ops.thread.shared_load, ctx.of(op.inputs[0]), offsets)]
+
+
+@lru_cache(maxsize=1024)
+def _base(layout: LinearLayout, shared: LinearLayout, axis: int) -> LinearLayout:
+    """Where the elements with position 0 along the axis are, for those that a thread holds."""
+    axis %= len(shared.outs)
+    shape = [1 if a == axis else extent for a, extent in enumerate(layout.shape)]
+    others = layout.wrap_outs(dict(zip(layout.out_dims, shape, strict=True)))
+    return shared.invert() @ others
+
+
+@lru_cache(maxsize=1024)
+def _columns(shared: LinearLayout, axis: int) -> tuple[int, ...]:
+    """The offset of each bit of a position along the axis."""
+    return shared.invert().images(shared.out_dims[axis])
+
+
+def _positions(ctx: Context, index: Value, columns: tuple[int, ...]) -> Value:
+    """Offsets of positions: their bits, each moved to where its column has ones.
+
+    Bits that move equally far do so together; in what is left of them a position is in the axis.
+    """
+    if index.type.element != I32:
+        index = ctx(arith.cast, index, to=I32)
+    moved: dict[int, int] = {}
+    for bit, column in enumerate(columns):
+        for place in range(column.bit_length()):
+            if column >> place & 1:
+                moved[place - bit] = moved.get(place - bit, 0) | 1 << bit
+    parts = [_part(ctx, index, bits, by) for by, bits in sorted(moved.items())]
+    if not parts:
+        return ctx.number(0, index.type)
+    total = parts[0]
+    for part in parts[1:]:
+        total = ctx(arith.xor, total, part)
+    return total
+
+
+def _part(ctx: Context, index: Value, bits: int, by: int) -> Value:
+    """Some bits of an index, moved up `by` places, or down."""
+    part = ctx(arith.and_, index, ctx.number(bits, index.type))
+    if by == 0:
+        return part
+    return ctx(arith.shl if by > 0 else arith.shr, part, ctx.number(abs(by), index.type))
+
+
+def local_count(ctx: Context, op: Operation) -> Sequence[Value]:
+    """The first thread that holds an index counts it."""
+    _, shared = _buffer(op)
+    mem, index, mask = (ctx.of(value) for value in op.inputs)
+    holder = first_holder(ctx, layout_of(op.inputs[1]))
+    if holder is not None:
+        holder = ctx.filled(holder, count_of(index))
+    offsets = _positions(ctx, index, _columns(shared, -1))
+    ctx.op(ops.thread.shared_count, mem, offsets, ctx.and_(mask, holder))
+    return []
+
+
+RULES: dict[OpDef, Rule] = {
+    ops.shared.local_store: local_store,
+    ops.shared.local_load: local_load,
+    ops.shared.local_copy: local_copy,
+    ops.shared.local_gather: local_gather,
+    ops.shared.local_count: local_count,
+}

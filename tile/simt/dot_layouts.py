@@ -1,0 +1,178 @@
+"""How a program's warps and lanes share a product of matrices.
+
+Where the machine has an instruction for the elements and the tiles are large enough, warps do it
+together: each takes a piece of the result. Without one, each thread does a product of its own.
+Either way pieces are as square as they can be, so that a factor's row or column serves as much as
+possible of what a warp, or thread, has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tile.ir.builder import Builder
+from tile.ir.core import Function, Operation, Value
+from tile.ir.ops import linalg
+from tile.ir.ops.linalg import Precision
+from tile.ir.types import F32, Scalar
+from tile.simt.factors import thread_factors
+from tile.simt.layouts.blocked import blocked
+from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.ops.matrix import matrix_dot
+from tile.simt.target import SimtTarget
+
+_matrix_layout = lru_cache(maxsize=1024)(matrix_layout)
+_thread_factors = lru_cache(maxsize=1024)(thread_factors)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The sizes of a product without matrix instructions, in elements of the result.
+
+    Warps share a tile, and lanes a warp's part. A thread's part is made of squares of at most
+    `micro` by `micro`; with vectors of four f32 an access to shared memory has its full width.
+    """
+
+    micro: int = 4
+
+
+def matrix_instruction(op: Operation, target: SimtTarget) -> MatrixShape | None:
+    """The largest instruction of a machine for a `dot`; None if there is none that fits."""
+    a, acc = op.inputs[0].type, op.inputs[2].type
+    element = a.element
+    assert isinstance(element, Scalar)
+    if a.rank != 2 or (element is F32 and op["input_precision"] is not Precision.TF32):
+        return None
+    m, n, k = (*acc.shape, a.shape[1])
+    fitting = [
+        shape
+        for shape in target.matrix_shapes
+        if shape.bits == element.bits
+        and (m >= shape.m and n >= shape.n and k >= shape.k)
+        and Operand.RIGHT in FRAGMENTS[shape]
+    ]
+    return max(fitting, key=lambda shape: (shape.m * shape.n * shape.k, shape), default=None)
+
+
+def square(extents: Sequence[int], least: Sequence[int], count: int) -> tuple[int, ...]:
+    """How many of `count` workers share each axis, for pieces as square as can be.
+
+    A piece has at least `least` along each axis; workers beyond that are given to the first axis.
+    """
+    pieces = list(extents)
+    grid = [1] * len(pieces)
+    for _ in range(count.bit_length() - 1):
+        wide = [axis for axis, size in enumerate(pieces) if size > least[axis]]
+        axis = max(wide, key=lambda axis: (pieces[axis], -axis), default=0)
+        pieces[axis] //= 2
+        grid[axis] *= 2
+    return tuple(grid)
+
+
+def matrix_warps(
+    extents: Sequence[int], shape: MatrixShape, num_warps: int, *, rows: bool
+) -> tuple[int, int]:
+    """How many warps share the rows and the columns of a result of matrix instructions.
+
+    With `rows`, all share the rows if there are enough: then each has whole rows, and what is
+    computed of them can be the left factor of another product, in the same registers.
+    """
+    if rows and extents[0] >= shape.m * num_warps:
+        return num_warps, 1
+    m, n = square(extents, (shape.m, shape.n), num_warps)
+    return m, n
+
+
+@lru_cache(maxsize=1024)
+def thread_accumulator(
+    extents: tuple[int, ...], lanes: int, num_warps: int, tiling: Tiling = Tiling()
+) -> LinearLayout:
+    """The layout of a result that threads compute alone; the axes are (batch,) m, n."""
+    batch = extents[:-2]
+    warps = _shared_out(batch, extents[-2:], num_warps)
+    part = [max(1, extent // count) for extent, count in zip(extents, warps, strict=True)]
+    threads = _shared_out(part[:-2], part[-2:], lanes)
+    part = [max(1, extent // count) for extent, count in zip(part, threads, strict=True)]
+    micro = [*(1 for _ in batch), *(min(size, tiling.micro) for size in part[-2:])]
+    return blocked(extents, micro, threads, warps)
+
+
+def _shared_out(batch: Sequence[int], extents: Sequence[int], count: int) -> list[int]:
+    """How many workers share each axis: first those of the batch, which share no factors."""
+    grid = []
+    for extent in batch:
+        grid.append(min(extent, count))
+        count //= grid[-1]
+    return [*grid, *square(extents, [1] * len(extents), count)]
+
+
+@dataclass(frozen=True)
+class Product:
+    """The layouts of a dot's operands; that of the accumulator is the result's, too."""
+
+    factors: tuple[LinearLayout, LinearLayout]
+    result: LinearLayout
+
+
+def replace_dots(
+    function: Function, target: SimtTarget, num_warps: int
+) -> dict[Operation, Product]:
+    """Make each `dot` that a machine has instructions for a `matrix_dot`; the layouts of all dots.
+
+    Values have no layouts yet.
+    """
+    chained = _chained(function)
+    products = {}
+    for op in list(function.walk()):
+        if op.defn is not linalg.dot:
+            continue
+        shape = matrix_instruction(op, target)
+        if shape is None:
+            products[op] = _by_threads(op, target, num_warps)
+        else:
+            warps = matrix_warps(op.result.type.shape, shape, num_warps, rows=op in chained)
+            new = _matrix_dot(op, shape, warps)
+            products[new] = _by_warps(new, shape, warps)
+    return products
+
+
+def _matrix_dot(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Operation:
+    b = Builder.before(op)
+    precision = op["input_precision"]
+    new = b.op(matrix_dot, *op.inputs, shape=shape, warps=warps, input_precision=precision)
+    op.replace_by(new.results)
+    return new
+
+
+def _by_warps(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Product:
+    left, right, result = (
+        _matrix_layout(value.type.shape, shape, operand, warps)
+        for value, operand in zip(op.inputs, Operand, strict=True)
+    )
+    return Product((left, right), result)
+
+
+def _by_threads(op: Operation, target: SimtTarget, num_warps: int) -> Product:
+    result = thread_accumulator(op.result.type.shape, target.warp_size, num_warps)
+    return Product(_thread_factors(result, op.inputs[0].type.shape[-1]), result)
+
+
+def _chained(function: Function) -> set[Operation]:
+    """Dots whose result becomes a factor of another, or that have such a factor."""
+    made: dict[Value, frozenset[Operation]] = {}  # the dots that a value is made of
+    found: set[Operation] = set()
+    none: frozenset[Operation] = frozenset()
+    for op in function.walk():
+        if op.defn is linalg.dot:
+            before = none.union(*(made.get(value, none) for value in op.inputs[:2]))
+            if before:
+                found |= before | {op}
+            made[op.result] = frozenset({op})
+        elif not op.regions:
+            before = none.union(*(made.get(value, none) for value in op.inputs))
+            if before:
+                made.update(dict.fromkeys(op.results, before))
+    return found

@@ -1,0 +1,228 @@
+"""What has to go through shared memory says so: buffers, stores to them, and loads from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from tile.ir.core import Block, Module, Operation
+from tile.ir.levels import Level
+from tile.ir.opdef import OpDef
+from tile.ir.ops import combine, control, memory, shape
+from tile.ir.passes import module_pass
+from tile.ir.types import Pointer, Scalar, Shared, Tile, with_layout, with_shape
+from tile.simt import ops
+from tile.simt.halves import find_cut, halve
+from tile.simt.layout_rules import LayoutBuilder, layout_of
+from tile.simt.layouts import f2
+from tile.simt.layouts.banks import Banks
+from tile.simt.layouts.conversion import Conversion, plan_conversion
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, log2_of
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.shared_conversion import Shared as ThroughShared
+from tile.simt.layouts.shared_conversion import through_shared
+from tile.simt.layouts.shuffle import WORD_BITS, Shuffle
+from tile.simt.target import GENERIC, SimtTarget
+
+# What a barrier costs, in instructions that move a word for every lane. Going through shared memory
+# takes two: one until all has been stored, and one until the place may be used for something else.
+BARRIER = 16
+# How many selections of a register take as long as one such instruction.
+SELECTIONS = 4
+
+
+@module_pass("expose-shared", before=Level.LAID_OUT)
+def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
+    """Make operations through shared memory of those that need it.
+
+    That is a `convert_layout` between warps, or between lanes where the target has no shuffles, or
+    where shuffles would take longer; an `exchange` of the same kind; and the result of an atomic
+    operation that more threads want than the one that does it. A program has `num_warps` warps. A
+    tile that would take more than half of the shared memory is converted in parts if it can be.
+
+        %b = convert_layout %a : ...              %m = alloc : shared<16x16xf32, #s>
+                                                  local_store %m, %a
+                                                  %b = local_load %m : tile<16x16xf32, #b>
+    """
+    one = _one(target, num_warps)
+    for function in module:
+        for op in list(function.walk()):
+            expose = _EXPOSE.get(op.defn)
+            if expose is not None:
+                expose(op, target, one)
+
+
+# -- conversions
+
+
+def element_bits(element: Scalar | Pointer) -> int:
+    """The bits that an element takes in registers and in shared memory; a boolean takes 8."""
+    return 8 * element.itemsize
+
+
+@lru_cache(maxsize=4096)
+def planned(src: LinearLayout, dst: LinearLayout, bits: int, target: SimtTarget) -> Conversion:
+    """How a tile is converted: within registers, by shuffles, or else through shared memory.
+
+    Shuffles give way to shared memory if that takes fewer instructions; see `shuffle_cost`.
+    """
+    plan = plan_conversion(src, dst, bits, shuffles=target.shuffles, banks=target.banks)
+    if not isinstance(plan, Shuffle):
+        return plan
+    if tile_bytes(src, bits) > target.shared_bytes // 2 or shuffle_cost(plan, bits) <= 2 * BARRIER:
+        return plan
+    instead = through_shared(src, dst, bits, target.banks)
+    return instead if shared_cost(instead, bits, target.banks) < shuffle_cost(plan, bits) else plan
+
+
+def tile_bytes(layout: LinearLayout, bits: int) -> int:
+    """The bytes of a tile of elements of so many bits."""
+    return bits // 8 << sum(width for _, width in layout.outs)
+
+
+def shuffle_cost(plan: Shuffle, bits: int) -> int:
+    """The instructions of a warp for shuffles, each of a word, and to choose registers.
+
+    A lane that sends one of 2**k registers, depending on its number, takes k selections for it; so
+    does a lane that receives.
+    """
+    words = max(1, bits // WORD_BITS)
+    chosen = f2.rank(plan.send.columns) + f2.rank(plan.receive.columns)
+    selections = len(plan.rounds) * len(plan.packed) * words * chosen
+    return plan.shuffles * words + selections // SELECTIONS
+
+
+def shared_cost(plan: ThroughShared, bits: int, banks: Banks) -> int:
+    """The wavefronts of a warp to store and load, and two barriers."""
+    cost = 2 * BARRIER
+    for access in (plan.store, plan.load):
+        together = banks.lanes_together(bits * access.vector)
+        cost += len(access.registers) * max(1, access.offsets.in_size(LANE) // together)
+    return cost
+
+
+def _convert(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
+    (value,) = op.inputs
+    src, dst = layout_of(value), layout_of(op.result)
+    bits = element_bits(value.type.element)
+    plan = planned(src, dst, bits, target)
+    if not isinstance(plan, ThroughShared):
+        return
+    cut = find_cut(src, dst) if tile_bytes(src, bits) > target.shared_bytes // 2 else None
+    if cut is None:
+        _through(op, plan.layout)
+        return
+    for half in halve(op, cut):
+        _convert(half, target, one)
+
+
+def _exchange(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
+    """An exchange stays if the XOR with its mask is made of registers, and lanes that shuffle."""
+    (value,) = op.inputs
+    layout = layout_of(value)
+    rank = len(layout.outs)
+    axis = op["axis"] % rank
+    mask = tuple(op["mask"] if a == axis else 0 for a in range(rank))
+    if not within(layout, mask, (REGISTER, LANE) if target.shuffles else (REGISTER,)):
+        bits = element_bits(value.type.element)
+        _through(op, _same(layout, bits, target.banks), mask)
+
+
+def within(layout: LinearLayout, mask: tuple[int, ...], names: tuple[str, ...]) -> bool:
+    """Whether coordinates that differ by a mask, by XOR, differ in some inputs alone."""
+    known = f2.Elimination()
+    for name in names:
+        for column in layout.images(name):
+            known.define(column)
+    moved = 0
+    for number, (_, bits) in zip(mask, layout.outs, strict=True):
+        moved = moved << bits | number
+    return known.image(moved) is not None
+
+
+def _through(op: Operation, shared: LinearLayout, mask: tuple[int, ...] = ()) -> None:
+    """Store the operand, and load it as the result."""
+    (value,) = op.inputs
+    build = LayoutBuilder.before(op)
+    buffer = Shared(tuple(value.type.shape), value.type.element, shared)
+    mem = build(ops.shared.alloc, result=buffer)
+    build.op(ops.shared.local_store, mem, value)
+    loaded = build(ops.shared.local_load, mem, mask=mask, result=op.result.type)
+    op.replace_by([loaded])
+
+
+@lru_cache(maxsize=1024)
+def _same(layout: LinearLayout, bits: int, banks: Banks) -> LinearLayout:
+    """The shared layout to which a layout is stored, and from which it is loaded."""
+    return through_shared(layout, layout, bits, banks).layout
+
+
+# -- results of atomic operations
+
+
+def _one(target: SimtTarget, num_warps: int) -> LinearLayout:
+    """The layout of a tile of one element, of which every thread holds a copy."""
+    lanes, warps = log2_of(target.warp_size, "warp_size"), log2_of(num_warps, "num_warps")
+    ins = ((REGISTER, ()), (LANE, (0,) * lanes), (WARP, (0,) * warps))
+    return LinearLayout(ins, (("dim0", 0),))
+
+
+def _atomic(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
+    """Hand the result to all that want it from the one thread, or first holder, that has it."""
+    if not op.result.uses:
+        return
+    if isinstance(op.result.type, Tile):
+        _hand_over_tile(op, target)
+    else:
+        _hand_over_scalar(op, one)
+
+
+def _hand_over_tile(op: Operation, target: SimtTarget) -> None:
+    layout = layout_of(op.result)
+    if all(layout.images(LANE)) and all(layout.images(WARP)):
+        return
+    users = list(op.result.uses)
+    build = _behind(op)
+    element = op.result.type.element
+    shared = _same(layout, element_bits(element), target.banks)
+    mem = build(ops.shared.alloc, result=Shared(tuple(op.result.type.shape), element, shared))
+    build.op(ops.shared.local_store, mem, op.result)
+    loaded = build(ops.shared.local_load, mem, result=op.result.type)
+    for user, index in users:
+        user.set_operand(index, loaded)
+
+
+def _hand_over_scalar(op: Operation, one: LinearLayout) -> None:
+    users = list(op.result.uses)
+    build = _behind(op)
+    element = op.result.type.element
+    single = with_layout(with_shape((1,), element), one)
+    offset = LinearLayout((("offset", ()),), one.outs)
+    mem = build(ops.shared.alloc, result=Shared((1,), element, offset))
+    tile = build(shape.splat, op.result, shape=(1,), layout=one)
+    build.op(ops.shared.local_store, mem, tile)
+    loaded = build(ops.shared.local_load, mem, result=single)
+    scalar = build(combine.reduce_by, loaded, axis=-1, regions=[_first(build, element)])
+    for user, index in users:
+        user.set_operand(index, scalar)
+
+
+def _first(build: LayoutBuilder, element: Scalar | Pointer) -> Block:
+    """A region for an axis of extent 1, along which nothing is combined."""
+    region = Block([element, element], ["a", "b"])
+    with build.into(region):
+        build.op(control.yield_, region.args[0])
+    return region
+
+
+def _behind(op: Operation) -> LayoutBuilder:
+    assert op.block is not None
+    return LayoutBuilder(op.block, op.next, op.loc)
+
+
+_EXPOSE: dict[OpDef, Callable[[Operation, SimtTarget, LinearLayout], None]] = {
+    ops.layout.convert_layout: _convert,
+    ops.layout.exchange: _exchange,
+    memory.atomic_rmw: _atomic,
+    memory.atomic_cas: _atomic,
+}

@@ -1,0 +1,44 @@
+"""Barriers between accesses of memory by which threads hand values to each other.
+
+accesses    what each operation reads and writes, and which accesses conflict
+turns       which stage of a ring a slot is, from one round of a loop to the next
+pending     the accesses that no barrier has followed yet
+structure   the control flow of a function, with these operations alone
+solve       the walk that finds where barriers are needed
+"""
+
+from __future__ import annotations
+
+from tile.analysis.alias import module_aliases
+from tile.analysis.call_graph import CallGraph
+from tile.ir.builder import create
+from tile.ir.core import Module
+from tile.ir.levels import Level
+from tile.ir.ops import memory
+from tile.ir.passes import module_pass
+from tile.simt.insert_barriers.solve import Solver, Summary
+from tile.simt.insert_barriers.structure import structure
+
+
+@module_pass("insert-barriers", before=Level.LAID_OUT)
+def insert_barriers(module: Module) -> None:
+    """Put a barrier in front of each access that might overtake another thread's.
+
+    Needs the places that `plan-shared` gives. Threads that access nothing but what they accessed
+    themselves need none, nor do different stages of a ring. Barriers that are there count. Raises
+    `CompilationError` where copies are read, or overwritten, before they have been waited for.
+
+        local_store %m, %x                        local_store %m, %x
+        %y = local_load %m : ...                  barrier
+                                                  %y = local_load %m : ...
+    """
+    aliases = module_aliases(module)
+    summaries: dict[str, Summary] = {}
+    for function in CallGraph(module).bottom_up():
+        found = structure(function, aliases[function.name])
+        solver = Solver(found, summaries)
+        needed = solver.run()
+        summaries[function.name] = solver.summary
+        for op in needed:
+            assert op.block is not None
+            op.block.insert(create(memory.barrier, loc=op.loc), op)

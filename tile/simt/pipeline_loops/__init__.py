@@ -1,0 +1,98 @@
+"""Software pipelining of loops: loads are begun rounds before their values are used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.ir.core import Module, Operation
+from tile.ir.levels import Level
+from tile.ir.passes import module_pass
+from tile.simt.pipeline_loops.asynchronous import copy_ahead
+from tile.simt.pipeline_loops.prefetch import carry_ahead, store_ahead
+from tile.simt.pipeline_loops.select import Choice, Selection
+from tile.simt.pipeline_loops.slices import Slice, slice_of
+from tile.simt.target import GENERIC, SimtTarget
+from tile.transforms.dce import remove_dead
+
+__all__ = ["pipeline_loops"]
+
+
+@module_pass("pipeline-loops", before=Level.LAID_OUT)
+def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: int = 3) -> None:
+    """Begin the loads of a loop in earlier rounds, so that products need not wait for them.
+
+    Loads that feed a product become asynchronous copies to a ring of `num_stages` buffers in
+    shared memory, begun `num_stages` - 1 rounds ahead. Where the target has no such copies, or none
+    that suit, they are done one round ahead, if there are registers for it. A loop that states its
+    own `num_stages` has that many, and its other loads are done one round ahead, too.
+
+        for %i = %a to %n step %c {               %m = alloc : shared<.., stages = 3>
+          %x = load %p                            // copies for the first two rounds, as below
+          %y = convert_layout %x                  for %i = %a to %n step %c iter(%turn = %0) {
+          ..                                        copy_wait {pending = 1}
+          yield                                     %later = slot %m, %turn {shift = 2}
+        }                                           local_copy %later, %q, %there
+                                                    copy_commit
+                                                    %now = slot %m, %turn
+                                                    %y = local_load %now
+                                                    ..
+                                                    %next = add %turn, 1
+                                                    yield %next
+                                                  } {num_stages = 1}
+                                                  copy_wait {pending = 0}
+
+    `%q` is what `%p` will be two rounds later, and `%there` says whether there is such a round.
+    What is loaded one round ahead is stored to a ring at the end of a round,
+
+                                                  %m = alloc : shared<.., stages = 2>
+        for %i = %a to %n step %c {               // the first round's tile is loaded and stored
+          %x = load %p                            for %i = %a to %n step %c iter(%turn = %0) {
+          %y = convert_layout %x                    %z = load %q, %there
+          ..                                        %now = slot %m, %turn
+          yield                                     %y = local_load %now
+        }                                           ..
+                                                    %later = slot %m, %turn {shift = 1}
+                                                    local_store %later, %z
+                                                    yield %next
+                                                  } {num_stages = 1}
+
+    or carried in registers if it does not change its layout by way of shared memory:
+
+        for %i = %a to %n step %c {               %t = load %p, %any
+          %x = load %p                            for %i = %a to %n step %c iter(%x = %t) {
+          ..                                        %u = load %q, %there
+          yield                                     ..
+        }                                           yield %u
+                                                  } {num_stages = 1}
+
+    A load stays where it is if the loop may write what it reads, or has a barrier, an acquiring
+    atomic or an assertion, or if its address or mask depends on what the loop loads or multiplies.
+    """
+    for function in module:
+        choices = Selection(function, target, num_stages).choices()
+        for choice in choices:
+            _pipeline(choice)
+        if choices:
+            remove_dead(function)
+
+
+def _pipeline(choice: Choice) -> None:
+    loop = choice.loop
+    (body,) = loop.regions
+    top = body.first
+    assert top is not None
+    if choice.carried:
+        carry_ahead(choice.carried, _sources(loop, choice.carried), top)
+    if choice.stored:
+        sources = _sources(loop, [each.load for each in choice.stored])
+        store_ahead(choice.stored, sources, choice.places, top)
+    if choice.copied:
+        sources = _sources(loop, [each.load for each in choice.copied])
+        copy_ahead(choice.copied, sources, choice.stages, top)
+    loop.attributes["num_stages"] = 1
+
+
+def _sources(loop: Operation, loads: Sequence[Operation]) -> Slice:
+    sources = slice_of(loop, [value for load in loads for value in load.inputs])
+    assert sources is not None, "a load was chosen that cannot be done ahead"
+    return sources

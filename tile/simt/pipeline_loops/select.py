@@ -1,0 +1,230 @@
+"""Which loops are pipelined, which of their loads, and how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tile.analysis.alias import Alias, alias
+from tile.analysis.axis_info import AxisInfoResult, axis_info
+from tile.ir.core import Function, Operation, Value
+from tile.ir.effects import constant_of, is_pure
+from tile.ir.opdef import Effect
+from tile.ir.ops import control, debug, memory
+from tile.ir.ops.memory import CacheModifier
+from tile.ir.types import Scalar, Shared, Tile
+from tile.simt.layout_rules import layout_of
+from tile.simt.layouts.dims import REGISTER
+from tile.simt.ops.layout import convert_layout
+from tile.simt.ops.shared import alloc
+from tile.simt.pipeline_loops.buffers import copy_layout, copy_vector, store_layout
+from tile.simt.pipeline_loops.readers import readers
+from tile.simt.pipeline_loops.rings import Buffered
+from tile.simt.pipeline_loops.rounds import Rounds
+from tile.simt.pipeline_loops.slices import DOTS, slice_of
+from tile.simt.target import SimtTarget
+
+# The part of a thread's registers that tiles loaded ahead may take: one in so many.
+REGISTER_SHARE = 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What becomes of the loads of a loop.
+
+    Some are copied to shared memory `stages` - 1 rounds ahead; others are loaded one round ahead,
+    and then stored to one of `places` stages there, or carried in registers.
+    """
+
+    loop: Operation
+    stages: int
+    copied: tuple[Buffered, ...]
+    places: int
+    stored: tuple[Buffered, ...]
+    carried: tuple[Operation, ...]
+
+
+class Selection:
+    """The choices in one function."""
+
+    def __init__(self, function: Function, target: SimtTarget, num_stages: int) -> None:
+        self.function = function
+        self.target = target
+        self.num_stages = num_stages
+
+    @cached_property
+    def aliases(self) -> Alias:
+        return alias(self.function)
+
+    @cached_property
+    def axes(self) -> AxisInfoResult:
+        return axis_info(self.function)
+
+    def choices(self) -> list[Choice]:
+        """The loops to pipeline."""
+        loops = (op for op in self.function.walk() if op.defn is control.for_)
+        found = [self.choice(loop, loop["num_stages"] or self.num_stages) for loop in loops]
+        return [choice for choice in found if choice is not None]
+
+    def choice(self, loop: Operation, stages: int) -> Choice | None:
+        """What becomes of a loop with so many stages; None if it stays as it is."""
+        if stages < 2 or not Rounds.can_tell(loop, stages - 1):
+            return None
+        loads = [op for op in loop.regions[0] if _is_candidate(op)]
+        factors = {load for load in loads if _feeds_dot(load.result)}
+        wanted = loads if loop["num_stages"] else [load for load in loads if load in factors]
+        wanted = self.undisturbed(loop, wanted) if wanted else []
+        wanted = [load for load in wanted if slice_of(loop, load.inputs) is not None]
+        copied = _present(self.copied(load) for load in wanted if load in factors)
+        room = self.target.shared_bytes - _needed(loop, wanted)
+        stages = min(stages, _stages(copied, room))
+        if stages < 2:
+            copied = []
+        done = {each.load for each in copied}
+        room -= stages * sum(each.bytes for each in copied)
+        early = self.affordable([load for load in wanted if load not in done])
+        stored = _present(self.stored(load) for load in early)
+        places = min(2, _stages(stored, room))
+        if places < 1:
+            stored = []
+        done |= {each.load for each in stored}
+        carried = [load for load in early if load not in done]
+        if not done and not carried:
+            return None
+        return Choice(loop, stages, tuple(copied), places, tuple(stored), tuple(carried))
+
+    def undisturbed(self, loop: Operation, loads: Sequence[Operation]) -> list[Operation]:
+        """The loads that read the same if they are done rounds earlier."""
+        writers: list[Operation] = []
+        for op in loop.walk():
+            if _orders_loads(op):
+                return []
+            if Effect.WRITE in op.defn.effect:
+                writers.append(op)
+        if not writers:
+            return list(loads)
+        share = self.aliases.share
+        return [load for load in loads if not any(share(load["ptr"], op["ptr"]) for op in writers)]
+
+    def copied(self, load: Operation) -> Buffered | None:
+        """A load as it is done by asynchronous copies; None if it cannot be."""
+        if not self.target.copy_bytes or not _is_zero(load["other"]):
+            return None
+        tile, mask, source = load.result.type, load["mask"], layout_of(load.result)
+        assert isinstance(tile, Tile)
+        masked = None if mask is None else self.axes.of(mask)
+        pointers = self.axes.of(load["ptr"])
+        itemsize = tile.of.itemsize
+        vectors = copy_vector(source, pointers, masked, itemsize, self.target.copy_bytes)
+        if vectors is None:
+            return None
+        found = readers(load.result)
+        wanted = found[0].layout if found else source
+        layout = copy_layout(source, wanted, itemsize * 8, vectors, self.target.banks)
+        return Buffered(load, layout)
+
+    def stored(self, load: Operation) -> Buffered | None:
+        """A load whose tile takes its way through shared memory; None if it need not."""
+        source = layout_of(load.result)
+        bits = load.result.type.element.itemsize * 8
+        for reader in readers(load.result):
+            layout = store_layout(
+                source, reader.layout, bits, self.target.shuffles, self.target.banks
+            )
+            if layout is not None:
+                return Buffered(load, layout)
+        return None
+
+    def affordable(self, loads: Sequence[Operation]) -> list[Operation]:
+        """The first of the loads, as many as there are registers for."""
+        left = self.target.registers // REGISTER_SHARE
+        found = []
+        for load in loads:
+            left -= _registers(load.result)
+            if left < 0:
+                break
+            found.append(load)
+        return found
+
+
+def _present(found: Iterable[Buffered | None]) -> list[Buffered]:
+    return [each for each in found if each is not None]
+
+
+def _stages(buffered: Sequence[Buffered], room: int) -> int:
+    """How many stages of buffers there is room for; plenty, if there are no buffers."""
+    one = sum(each.bytes for each in buffered)
+    return room // one if one else room
+
+
+def _needed(loop: Operation, wanted: Sequence[Operation]) -> int:
+    """What shared memory a loop takes besides: its own buffers, and its largest conversion.
+
+    Conversions of the loads `wanted` are not counted: they come to be reads of the buffers.
+    """
+    served = {reader.conversion for load in wanted for reader in readers(load.result)}
+    most, buffers = 0, 0
+    for op in loop.walk():
+        if op.defn is convert_layout and op not in served:
+            most = max(most, math.prod(op.result.type.shape) * op.result.type.element.itemsize)
+        elif op.defn is alloc:
+            assert isinstance(op.result.type, Shared)
+            buffers += op.result.type.bytes
+    return most + buffers
+
+
+def _is_candidate(op: Operation) -> bool:
+    """Whether an operation is a load of a tile that may be done early."""
+    return (
+        op.defn is memory.load
+        and isinstance(op.result.type, Tile)
+        and not op["volatile"]
+        and op["cache"] is not CacheModifier.CV
+    )
+
+
+def _feeds_dot(value: Value) -> bool:
+    """Whether a value goes into a product of its block as a factor, by pure operations on it."""
+    waiting, seen = [value], {value}
+    while waiting:
+        value = waiting.pop()
+        for user, position in value.uses:
+            if user.block is not value.block:
+                continue
+            if user.defn in DOTS:
+                if position < 2:
+                    return True
+            elif is_pure(user) and not user.regions:
+                fresh = [result for result in user.results if result not in seen]
+                seen.update(fresh)
+                waiting.extend(fresh)
+    return False
+
+
+def _orders_loads(op: Operation) -> bool:
+    """Whether loads behind an operation must not be done before it."""
+    if Effect.SYNC in op.defn.effect or op.attributes.get("volatile"):
+        return True
+    if op.defn in (memory.atomic_rmw, memory.atomic_cas):
+        return bool(op["order"].acquires)
+    return op.defn is debug.device_assert
+
+
+def _is_zero(other: Value | None) -> bool:
+    """Whether a load gives all bits zero, or anything, where its mask is false."""
+    if other is None:
+        return True
+    filled = constant_of(other)
+    if filled is None and other.op is not None and other.op.name == "splat":
+        filled = constant_of(other.op.inputs[0])
+    return filled is not None and repr(filled) in ("0", "0.0", "False")
+
+
+def _registers(value: Value) -> int:
+    """How many registers of 32 bits a tile takes."""
+    element = value.type.element
+    count = layout_of(value).in_size(REGISTER)
+    bits = element.bits if isinstance(element, Scalar) else 64
+    return max(1, count * bits // 32)

@@ -1,0 +1,329 @@
+"""Where each buffer lies in shared memory: a place for the time that it is in use.
+
+The method is a linear scan over live ranges, as in "Algorithms for Compile-Time Memory
+Optimization" (Gergov, 1999) and in register allocation: buffers in the order in which they come
+into use, each at the lowest place that is free of those in use with it.
+
+Whoever takes over a place has to wait, by a barrier, for the threads that still use it. So as long
+as that takes no more memory than there is to spare, buffers that follow each other lie side by
+side: each is placed above the last one, and at the bottom again when the spare memory ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tile.analysis.call_graph import CallGraph
+from tile.analysis.liveness import LOOPS
+from tile.errors import Loc, OutOfResourcesError, PassError
+from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.levels import Level
+from tile.ir.passes import module_pass
+from tile.ir.types import Shared
+from tile.simt import ops
+from tile.simt.target import GENERIC, SimtTarget
+
+# Rings are as good as arrays of their own: their stages begin where a line of memory does.
+RING_ALIGNMENT = 128
+ALIGNMENT = 16
+# The part of the shared memory that a program can have without keeping others away: a machine
+# runs no more than about so many programs at once.
+PROGRAMS = 16
+
+
+@module_pass("plan-shared", before=Level.LAID_OUT)
+def plan_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
+    """Give each buffer a place, where others may have been and will be when it is not in use.
+
+    A buffer is in use from its first access to its last, for all of a loop that it is older than,
+    and until its copies have been waited for. Functions that are called have their buffers above
+    those of their callers. Raises `OutOfResourcesError` if the target has less.
+
+        %m = alloc : shared<64x64xf32, #s>        %m = alloc {at = 0} : shared<64x64xf32, #s>
+        %n = alloc : shared<64xi8, #t>            %n = alloc {at = 16384} : shared<64xi8, #t>
+        local_store %m, %x                        local_store %m, %x
+        local_store %n, %y                        local_store %n, %y
+        %z = local_load %m : ...                  %z = local_load %m : ...
+        %k = alloc : shared<64x64xf16, #s>        %k = alloc {at = 0} : shared<64x64xf16, #s>
+    """
+    bases: dict[Function, int] = {}
+    graph = CallGraph(module)
+    for function in reversed(graph.bottom_up()):
+        base = bases.get(function, 0)
+        plan = _apart(_buffers(function), base, base + target.shared_bytes // PROGRAMS)
+        if plan.peak > target.shared_bytes:
+            _refuse(function, plan, base, target)
+        for buffer, at in plan.places.items():
+            buffer.op.attributes["at"] = at
+        for callee in graph.callees(function):
+            bases[callee] = max(bases.get(callee, 0), plan.peak)
+
+
+def shared_bytes(module: Module) -> int:
+    """The shared memory that a program takes. Raises `PassError` before `plan-shared` has run."""
+    most = 0
+    for op in module.walk():
+        if op.defn is ops.shared.alloc:
+            if op["at"] < 0:
+                raise PassError("a buffer has no place before the pass plan-shared", loc=op.loc)
+            assert isinstance(op.result.type, Shared)
+            most = max(most, op["at"] + op.result.type.bytes)
+    return most
+
+
+# -- when buffers are in use
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A buffer and the numbers, in program order, of its first and last operation."""
+
+    op: Operation
+    start: int
+    end: int
+
+    @property
+    def type(self) -> Shared:
+        ty = self.op.result.type
+        assert isinstance(ty, Shared)
+        return ty
+
+    @property
+    def alignment(self) -> int:
+        return RING_ALIGNMENT if self.type.stages > 1 else ALIGNMENT
+
+    def bytes(self, stages: int, halvings: int = 0) -> int:
+        """The size with at most so many stages, and of a tile halved so often."""
+        ty = self.type
+        each = ty.bytes // ty.stages
+        return max(each >> halvings, ty.of.itemsize) * min(stages, ty.stages)
+
+
+def _buffers(function: Function) -> list[Buffer]:
+    """The buffers of a function in the order in which they come into use."""
+    numbers = _Numbers()
+    numbers.block(function.body)
+    found = [_live(op, numbers) for op in numbers.allocs]
+    return sorted(found, key=lambda buffer: (buffer.start, numbers.starts[buffer.op]))
+
+
+class _Numbers:
+    """The numbers of a function's operations in program order, as in `tile.analysis.liveness`."""
+
+    def __init__(self) -> None:
+        self.starts: dict[Operation, int] = {}
+        self.ends: dict[Operation, int] = {}
+        self.allocs: list[Operation] = []
+        self.last = 0
+
+    def block(self, block: Block) -> None:
+        for op in block:
+            self.last += 1
+            self.starts[op] = self.last
+            if op.defn is ops.shared.alloc:
+                self.allocs.append(op)
+            if op.regions:
+                if not op.defn.isolated:
+                    for region in op.regions:
+                        self.block(region)
+                self.last += 1
+            self.ends[op] = self.last
+
+
+def _live(alloc: Operation, numbers: _Numbers) -> Buffer:
+    first, last = None, numbers.starts[alloc]
+    copy = None
+    for op in _accesses(alloc.result):
+        start, end = _around(op, alloc, numbers)
+        first = start if first is None else min(first, start)
+        last = max(last, end)
+        if op.defn is ops.shared.local_copy and end >= (copy or 0):
+            copy = end
+    start = numbers.starts[alloc] if first is None else first
+    if copy is not None:
+        start, end = _until_waited(alloc, start, copy, numbers)
+        last = max(last, end)
+    return Buffer(alloc, start, last)
+
+
+def _accesses(mem: Value) -> Iterator[Operation]:
+    """The operations that use a buffer, or a slot of it."""
+    for op in mem.users:
+        if op.defn is ops.shared.slot:
+            yield from _accesses(op.result)
+        elif op.defn.terminator or op.regions:
+            raise PassError(f"a buffer is used where it is, not passed on by {op.name}", loc=op.loc)
+        else:
+            yield op
+
+
+def _around(op: Operation, alloc: Operation, numbers: _Numbers) -> tuple[int, int]:
+    """When an access is: all of the outermost loop around it that the buffer is older than."""
+    start, end = numbers.starts[op], numbers.ends[op]
+    for outer in op.ancestors():
+        if outer is alloc.parent:
+            break
+        if outer.defn in LOOPS:
+            start, end = numbers.starts[outer], numbers.ends[outer]
+    return start, end
+
+
+def _until_waited(alloc: Operation, start: int, copied: int, numbers: _Numbers) -> tuple[int, int]:
+    """The range of a buffer whose last copy begins at a number: until a wait for it is sure.
+
+    Waits in blocks inside the one at hand may not happen. If there is none, the wait is that of
+    the block around; and if that is a loop's, the next round begins with the copy under way.
+    """
+    block = alloc.block
+    while block is not None:
+        wait = _wait_behind(block, copied, numbers)
+        if wait is not None:
+            return start, numbers.starts[wait]
+        outer = block.parent
+        if outer is None:
+            return start, numbers.last
+        if outer.defn in LOOPS:
+            start = min(start, numbers.starts[outer])
+        copied, block = numbers.ends[outer], outer.block
+    return start, numbers.last
+
+
+def _wait_behind(block: Block, copied: int, numbers: _Numbers) -> Operation | None:
+    """The first wait in a block that is sure to be for a copy which began at a number."""
+    op = block.last
+    behind: list[Operation] = []
+    while op is not None and numbers.starts[op] > copied:
+        behind.append(op)
+        op = op.prev
+    groups = _closed(op) if op is not None else 0
+    for op in reversed(behind):
+        if op.defn is ops.shared.copy_commit:
+            groups += 1
+        elif op.defn is ops.shared.copy_wait and groups > op["pending"]:
+            return op
+    return None
+
+
+def _closed(op: Operation) -> int:
+    """Whether the copies in an operation, which has ended, are in a group that is closed: 1, or 0.
+
+    A region that ends with copies in an open group would leave it to whoever comes next.
+    """
+    if not op.regions:
+        return 0
+    for region in op.regions:
+        for inner in reversed(list(region.walk())):
+            if inner.defn is ops.shared.copy_commit:
+                break
+            if inner.defn is ops.shared.local_copy:
+                return 0
+    return 1
+
+
+# -- places
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Places of buffers, in bytes, and where the highest of them ends."""
+
+    places: dict[Buffer, int]
+    peak: int
+
+
+def _place(buffers: Sequence[Buffer], base: int, stages: int = 1 << 30, halvings: int = 0) -> Plan:
+    """Lowest places from `base` on, for buffers of at most so many stages and so often halved."""
+    places: dict[Buffer, int] = {}
+    peak = base
+    active: list[tuple[int, int, Buffer]] = []  # in use: from byte to byte, from the lowest on
+    for buffer in buffers:
+        active = [item for item in active if item[2].end >= buffer.start]
+        size = buffer.bytes(stages, halvings)
+        at = _gap(active, base, size, buffer.alignment)
+        places[buffer] = at
+        active.append((at, at + size, buffer))
+        active.sort(key=lambda item: item[0])
+        peak = max(peak, at + size)
+    return Plan(places, peak)
+
+
+def _apart(buffers: Sequence[Buffer], base: int, spare: int) -> Plan:
+    """Places side by side, up to the peak of `_place` or the end of the spare memory."""
+    lowest = _place(buffers, base)
+    most = max(lowest.peak, spare)
+    places: dict[Buffer, int] = {}
+    active: list[tuple[int, int, Buffer]] = []
+    cursor = peak = base
+    for buffer in buffers:
+        active = [item for item in active if item[2].end >= buffer.start]
+        size = buffer.type.bytes
+        at = _gap(active, cursor, size, buffer.alignment)
+        if at + size > most:
+            at = _gap(active, base, size, buffer.alignment)
+        if at + size > most:
+            return lowest
+        places[buffer], cursor = at, at + size
+        active.append((at, cursor, buffer))
+        active.sort(key=lambda item: item[0])
+        peak = max(peak, cursor)
+    return Plan(places, peak)
+
+
+def _gap(active: Iterable[tuple[int, int, Buffer]], base: int, size: int, alignment: int) -> int:
+    at = _aligned(base, alignment)
+    for begin, end, _ in active:
+        if at + size <= begin:
+            break
+        at = max(at, _aligned(end, alignment))
+    return at
+
+
+def _aligned(number: int, alignment: int) -> int:
+    return -(-number // alignment) * alignment
+
+
+# -- what does not fit
+
+
+def _refuse(function: Function, plan: Plan, base: int, target: SimtTarget) -> None:
+    buffers = list(plan.places)
+    top = max(buffers, key=lambda buffer: plan.places[buffer] + buffer.type.bytes)
+    live = [b for b in buffers if b.start <= top.start <= b.end]
+    notes = [_described(b) for b in sorted(live, key=lambda b: -b.type.bytes)]
+    if base:
+        notes.append(f"{base} bytes are taken by functions that call {function}")
+    advice = _advice(buffers, base, target.shared_bytes)
+    notes.append(advice)
+    raise OutOfResourcesError(
+        f"{function} needs {plan.peak} bytes of shared memory, and a program has "
+        f"{target.shared_bytes} on target {target}; {advice}",
+        loc=_place_of(max(live, key=lambda b: b.type.bytes).op.loc, function),
+        notes=notes[:-1],
+    )
+
+
+def _place_of(loc: Loc | None, function: Function) -> Loc | None:
+    return loc if loc is not None else function.loc
+
+
+def _described(buffer: Buffer) -> str:
+    ty = buffer.type
+    stages = f" in {ty.stages} stages" if ty.stages > 1 else ""
+    shape = "x".join(map(str, ty.dims))
+    return f"{ty.bytes} bytes for a tile {shape}x{ty.of}{stages}, at {buffer.op.loc}"
+
+
+def _advice(buffers: Sequence[Buffer], base: int, limit: int) -> str:
+    """What would fit: the most stages, or else the largest tiles."""
+    most = max(buffer.type.stages for buffer in buffers)
+    for stages in range(most - 1, 0, -1):
+        needed = _place(buffers, base, stages).peak
+        if needed <= limit:
+            return f"num_stages={stages} would take {needed}"
+    also = " with num_stages=1" if most > 1 else ""
+    for halvings in range(1, 21):
+        needed = _place(buffers, base, 1, halvings).peak
+        if needed <= limit:
+            return f"tiles of 1/{1 << halvings} of their size would take {needed}{also}"
+    return "no size of tiles would fit"

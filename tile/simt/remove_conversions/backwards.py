@@ -1,0 +1,141 @@
+"""Computing a value in the layout where it is needed, from operands that are, or can be, there.
+
+What is converted instead are the operands, where that costs less: they may be narrower, as before
+an extension, or smaller, as before a broadcast. Constants and indices need none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tile.ir.builder import Builder
+from tile.ir.core import Block, Function, Operation, Value, clone
+from tile.ir.ops import arith
+from tile.ir.types import Tile, with_layout
+from tile.simt.costs import conversion, work
+from tile.simt.layout_rules import layout_of, maybe_layout
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.operand_layouts import is_flexible, operand_layout
+from tile.simt.ops.layout import convert_layout
+from tile.simt.remove_conversions.folding import conversions
+
+# The operations that are looked at for one conversion.
+REACH = 32
+# How much less a conversion costs outside the loop: it is done once for many rounds.
+OUTSIDE = 4
+
+
+def compute_where_needed(function: Function) -> bool:
+    """Do without conversions of what costs less to compute; whether there was one."""
+    changed = False
+    for op in reversed(conversions(function)):
+        if not op.result.uses:
+            continue
+        value, layout = op.inputs[0], layout_of(op.result)
+        assert op.block is not None
+        plan = Plan(op.block, op)
+        if plan.cost(value, layout) < conversion(_tile(value), layout_of(value), layout):
+            op.replace_by([plan.make(value, layout)])
+            changed = True
+    return changed
+
+
+@dataclass
+class Plan:
+    """How to come by values in other layouts, for one conversion or in place of several."""
+
+    block: Block  # where they are used
+    instead: Operation | None = None  # the conversion that is then gone
+    there: frozenset[tuple[Value, LinearLayout]] = frozenset()  # what there is going to be
+    reach: int = REACH
+    # The operations that are to be done in a layout; other values are converted.
+    chosen: dict[tuple[Value, LinearLayout], bool] = field(default_factory=dict)
+    made: dict[tuple[Value, LinearLayout], Value] = field(default_factory=dict)
+
+    def cost(self, value: Value, layout: LinearLayout) -> float:
+        """What it costs to have a value in a layout."""
+        key = value, layout
+        if layout_of(value) == layout or key in self.chosen or key in self.there:
+            return 0
+        if self.has(value, layout):
+            return 0
+        converted = self.converted(value, layout)
+        computed = self.computed(value, layout)
+        self.chosen[key] = computed is not None and computed < converted
+        return converted if computed is None else min(computed, converted)
+
+    def has(self, value: Value, layout: LinearLayout) -> bool:
+        """Whether the value is converted to the layout anyway."""
+        return any(
+            op.defn is convert_layout and op is not self.instead and layout_of(op.result) == layout
+            for op in value.users
+        )
+
+    def converted(self, value: Value, layout: LinearLayout) -> float:
+        cost = conversion(_tile(value), layout_of(value), layout)
+        return cost / OUTSIDE if self.block is not value.block else cost
+
+    def computed(self, value: Value, layout: LinearLayout) -> float | None:
+        """What it costs to compute a value in a layout; None where that cannot be."""
+        op = value.op
+        if op is None or self.reach == 0:
+            return None
+        if op.defn is convert_layout:
+            return self.cost(op.inputs[0], layout)
+        if not is_flexible(op):
+            return None
+        taken = operand_layout(op, layout)
+        self.reach -= 1
+        # What nobody else uses is computed in the other layout only.
+        before = work(op, layout_of(value)) if len(value.uses) == 1 else 0
+        total: float = max(0, work(op, layout) - before)
+        for operand in op.inputs:
+            if isinstance(operand.type, Tile):
+                total += self.cost(operand, taken)
+        return total
+
+    def make(self, value: Value, layout: LinearLayout) -> Value:
+        """The value in the layout, as `cost` has planned it."""
+        key = value, layout
+        if layout_of(value) == layout:
+            return value
+        if key not in self.made:
+            computes = self.chosen.get(key, False)
+            self.made[key] = self.compute(value, layout) if computes else _convert(value, layout)
+        return self.made[key]
+
+    def compute(self, value: Value, layout: LinearLayout) -> Value:
+        op = value.op
+        assert op is not None and op.block is not None
+        if op.defn is convert_layout:
+            return self.make(op.inputs[0], layout)
+        taken = operand_layout(op, layout)
+        copy = clone(op, {})
+        for index, operand in enumerate(op.operands):
+            if maybe_layout(operand) is not None:
+                assert operand is not None
+                copy.set_operand(index, self.make(operand, taken))
+        op.block.insert(copy, op.next)
+        set_layout(copy, layout)
+        return copy.result
+
+
+def set_layout(op: Operation, layout: LinearLayout) -> None:
+    """Give the one result of an operation another layout."""
+    op.result.type = with_layout(op.result.type, layout)
+    if op.defn in (arith.const, arith.poison):
+        op.attributes["result"] = op.result.type
+
+
+def _convert(value: Value, layout: LinearLayout) -> Value:
+    """A conversion right behind the value, so that it is seen wherever the value is."""
+    block, op = value.block, value.op
+    following = block.first if op is None else op.next
+    loc = None if op is None else op.loc
+    b = Builder(block, following, loc)
+    return b(convert_layout, value, result=with_layout(value.type, layout))
+
+
+def _tile(value: Value) -> Tile:
+    assert isinstance(value.type, Tile)
+    return value.type

@@ -1,0 +1,98 @@
+"""Kernels and their arguments as command lines spell them.
+
+    kernel.py:add                    the kernel `add` of a file
+    x=fp32[1823,781]                 an array of random numbers (integers: 0 to 99)
+    y=i32[64]:0                      an array filled with a number
+    n=781   scale=0.5   CAUSAL=true  a number or a constant
+
+Arrays of one command line are drawn one after the other from one generator.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tile.errors import ArgumentValueError
+from tile.ir import numerics
+from tile.ir.types import ALIASES, Scalar
+
+_ARRAY = re.compile(r"(?P<type>\w+)\[(?P<shape>[\d,\s]+)\](?::(?P<fill>\S+))?")
+_WORDS = {"true": True, "false": False, "none": None}
+
+
+def load_kernel(text: str) -> Any:
+    """The object that `file.py:name` names.
+
+    Raises `ArgumentValueError` if there is no such file or name.
+    """
+    file, colon, name = text.rpartition(":")
+    path = Path(file)
+    if not colon or not name.isidentifier():
+        raise ArgumentValueError(f"a kernel is named as in file.py:function, not {text!r}")
+    if not path.is_file():
+        raise ArgumentValueError(f"there is no file {file}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ArgumentValueError(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))  # as if Python ran the file
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise ArgumentValueError(f"{file} has no {name}")
+    return getattr(module, name)
+
+
+def parse_arguments(texts: Sequence[str], seed: int = 0) -> dict[str, Any]:
+    """Arguments by name. Raises `ArgumentValueError` for what cannot be read."""
+    random = np.random.default_rng(seed)
+    arguments = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise ArgumentValueError(f"an argument is given as in name=value, not {text!r}")
+        arguments[name] = _value(name, value, random)
+    return arguments
+
+
+def _value(name: str, text: str, random: np.random.Generator) -> Any:
+    match = _ARRAY.fullmatch(text)
+    if match is not None:
+        shape = tuple(int(extent) for extent in match["shape"].split(",") if extent.strip())
+        return _array(name, match["type"], shape, match["fill"], random)
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise ArgumentValueError(
+        f"{name} is a number, true, false, none or an array such as fp32[64,64], not {text!r}"
+    )
+
+
+def _array(
+    name: str, alias: str, shape: tuple[int, ...], fill: str | None, random: np.random.Generator
+) -> Any:
+    element = ALIASES.get(alias)
+    if not isinstance(element, Scalar):
+        raise ArgumentValueError(f"{name} has elements of {', '.join(ALIASES)}, not {alias!r}")
+    dtype = numerics.numpy_dtype(element)
+    if fill is not None:
+        return np.full(shape, float(fill)).astype(dtype)
+    if element.is_floating():
+        return random.standard_normal(shape).astype(dtype)
+    return (
+        random.integers(0, 2 if element.is_bool() else 100, math.prod(shape))
+        .reshape(shape)
+        .astype(dtype)
+    )
