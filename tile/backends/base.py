@@ -17,7 +17,24 @@ from tile.ir.core import Module
 from tile.ir.types import is_power_of_two
 
 Grid = tuple[int, int, int]
-LaunchArgument = npt.NDArray[Any] | np.generic
+
+
+class DeviceMemory(Protocol):
+    """An array in a device's memory, which a backend for that device accesses in place.
+
+    `device` is its kind and, where that is known, its number, as in `cuda:1`; `address` is that of
+    the first element, and `source` the object of the library that made it.
+    """
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def source(self) -> object: ...
+
+
+LaunchArgument = npt.NDArray[Any] | np.generic | DeviceMemory
 
 
 @dataclass(frozen=True)
@@ -38,7 +55,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Options:
-    """What a launch asks of the compiler besides the program itself."""
+    """What a launch asks of the compiler besides the program itself.
+
+    `thread_tile` and `warp_rows` are sizes of matrix products inside a program: the edge of a
+    thread's squares where threads multiply alone, and how many warps share the rows of the result
+    (0: as its shape suggests).
+    """
 
     num_warps: int = 4
     num_stages: int = 3
@@ -47,15 +69,28 @@ class Options:
     enable_fp_fusion: bool = True
     launch_cooperative_grid: bool = False
     debug: bool = False
+    thread_tile: int = 4
+    warp_rows: int = 0
 
     def __post_init__(self) -> None:
-        for name, most in (("num_warps", 32), ("num_ctas", 16)):
+        limits = {"num_warps": 32, "num_ctas": 16, "thread_tile": 16}
+        if self.warp_rows != 0:
+            limits["warp_rows"] = self.num_warps
+        for name, most in limits.items():
             value = getattr(self, name)
             if not isinstance(value, int) or not (is_power_of_two(value) and value <= most):
                 raise ArgumentValueError(f"{name} is a power of two up to {most}, not {value!r}")
         stages: object = self.num_stages  # whatever the caller passed
         if not isinstance(stages, int) or stages < 0:
             raise ArgumentValueError(f"num_stages is a number from 0 on, not {stages!r}")
+
+    @property
+    def lowering(self) -> dict[str, int]:
+        """Those that the lowering from tiles to threads takes."""
+        return {
+            name: getattr(self, name)
+            for name in ("num_warps", "num_stages", "thread_tile", "warp_rows")
+        }
 
     @classmethod
     def names(cls) -> frozenset[str]:
@@ -93,14 +128,20 @@ class Executable(Protocol):
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         """Run the kernel over the grid. One argument to each parameter of the kernel's function.
 
-        Arrays are accessed in place. A scalar is a NumPy scalar of the parameter's type.
+        Arrays, those of the backend's own devices too, are accessed in place, or as if they were.
+        A scalar is a NumPy scalar of the parameter's type.
         """
 
 
 class Backend(Protocol):
-    """One way to run kernels."""
+    """One way to run kernels.
+
+    `devices` are the kinds of devices, such as `cuda`, whose arrays its kernels take; those of
+    others are copied to the host for it.
+    """
 
     name: str
+    devices: frozenset[str]
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Compile a TILE module, which it may change; needs no device."""

@@ -30,13 +30,16 @@ _thread_factors = lru_cache(maxsize=1024)(thread_factors)
 
 @dataclass(frozen=True)
 class Tiling:
-    """The sizes of a product without matrix instructions, in elements of the result.
+    """The sizes below a product's own tile: of a warp's part, and of a thread's.
 
-    Warps share a tile, and lanes a warp's part. A thread's part is made of squares of at most
-    `micro` by `micro`; with vectors of four f32 an access to shared memory has its full width.
+    `warp_rows` of a program's warps share the rows of the result, and the others its columns; 0
+    leaves it to the tile's shape. Without matrix instructions, a thread's part is made of squares
+    of at most `thread_tile` by `thread_tile`; with four of f32, an access to shared memory has its
+    full width.
     """
 
-    micro: int = 4
+    thread_tile: int = 4
+    warp_rows: int = 0
 
 
 def matrix_instruction(op: Operation, target: SimtTarget) -> MatrixShape | None:
@@ -73,13 +76,20 @@ def square(extents: Sequence[int], least: Sequence[int], count: int) -> tuple[in
 
 
 def matrix_warps(
-    extents: Sequence[int], shape: MatrixShape, num_warps: int, *, rows: bool
+    extents: Sequence[int],
+    shape: MatrixShape,
+    num_warps: int,
+    *,
+    rows: bool,
+    tiling: Tiling = Tiling(),
 ) -> tuple[int, int]:
     """How many warps share the rows and the columns of a result of matrix instructions.
 
     With `rows`, all share the rows if there are enough: then each has whole rows, and what is
     computed of them can be the left factor of another product, in the same registers.
     """
+    if tiling.warp_rows:
+        return tiling.warp_rows, num_warps // tiling.warp_rows
     if rows and extents[0] >= shape.m * num_warps:
         return num_warps, 1
     m, n = square(extents, (shape.m, shape.n), num_warps)
@@ -93,10 +103,12 @@ def thread_accumulator(
     """The layout of a result that threads compute alone; the axes are (batch,) m, n."""
     batch = extents[:-2]
     warps = _shared_out(batch, extents[-2:], num_warps)
+    if tiling.warp_rows and not batch:
+        warps = [tiling.warp_rows, num_warps // tiling.warp_rows]
     part = [max(1, extent // count) for extent, count in zip(extents, warps, strict=True)]
     threads = _shared_out(part[:-2], part[-2:], lanes)
     part = [max(1, extent // count) for extent, count in zip(part, threads, strict=True)]
-    micro = [*(1 for _ in batch), *(min(size, tiling.micro) for size in part[-2:])]
+    micro = [*(1 for _ in batch), *(min(size, tiling.thread_tile) for size in part[-2:])]
     return blocked(extents, micro, threads, warps)
 
 
@@ -118,7 +130,7 @@ class Product:
 
 
 def replace_dots(
-    function: Function, target: SimtTarget, num_warps: int
+    function: Function, target: SimtTarget, num_warps: int, tiling: Tiling = Tiling()
 ) -> dict[Operation, Product]:
     """Make each `dot` that a machine has instructions for a `matrix_dot`; the layouts of all dots.
 
@@ -131,9 +143,10 @@ def replace_dots(
             continue
         shape = matrix_instruction(op, target)
         if shape is None:
-            products[op] = _by_threads(op, target, num_warps)
+            products[op] = _by_threads(op, target, num_warps, tiling)
         else:
-            warps = matrix_warps(op.result.type.shape, shape, num_warps, rows=op in chained)
+            extents, rows = op.result.type.shape, op in chained
+            warps = matrix_warps(extents, shape, num_warps, rows=rows, tiling=tiling)
             new = _matrix_dot(op, shape, warps)
             products[new] = _by_warps(new, shape, warps)
     return products
@@ -155,8 +168,8 @@ def _by_warps(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Prod
     return Product((left, right), result)
 
 
-def _by_threads(op: Operation, target: SimtTarget, num_warps: int) -> Product:
-    result = thread_accumulator(op.result.type.shape, target.warp_size, num_warps)
+def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: Tiling) -> Product:
+    result = thread_accumulator(op.result.type.shape, target.warp_size, num_warps, tiling)
     return Product(_thread_factors(result, op.inputs[0].type.shape[-1]), result)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tile.errors import ArgumentTypeError, OutOfResourcesError
 from tile.ir.core import Module
 from tile.ir.levels import Level
 from tile.ir.passes import PASSES, Pass, PassManager
@@ -37,25 +38,36 @@ THREADS = ("distribute", "cse", "dce")
 LOWER = (*LAYOUT, *SCHEDULE, *SHARED, *THREADS)
 
 
-def lowering(
-    target: SimtTarget = GENERIC, *, num_warps: int = 4, num_stages: int = 3
-) -> list[Pass]:
-    """The passes from TILE to THREAD with their options chosen; each takes those that it has."""
-    chosen = {"target": target, "num_warps": num_warps, "num_stages": num_stages}
-    passes = []
-    for name in LOWER:
-        defn = PASSES[name]
-        passes.append(Pass(defn, {k: v for k, v in chosen.items() if k in defn.options}))
+def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:
+    """The passes from TILE to THREAD with their options chosen; each takes those that it has.
+
+    Options are `num_warps`, `num_stages`, `thread_tile` and `warp_rows`. Raises
+    `ArgumentTypeError` for one that no pass has.
+    """
+    chosen = {"target": target, **options}
+    passes = [
+        Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
+        for defn in (PASSES[name] for name in LOWER)
+    ]
+    unknown = set(chosen).difference(*(item.options for item in passes))
+    if unknown:
+        raise ArgumentTypeError(f"the lowering has no option {min(unknown)!r}")
     return passes
 
 
-def lower(
-    module: Module, target: SimtTarget, *, num_warps: int = 4, num_stages: int = 3
-) -> list[tuple[str, float]]:
+def lower(module: Module, target: SimtTarget, **options: int) -> list[tuple[str, float]]:
     """Lower a TILE module to THREAD in place; how long each pass took, in seconds.
 
-    Raises `OutOfResourcesError` for tiles that do not fit the machine.
+    `options` are as for `lowering`. Raises `OutOfResourcesError` for what does not fit the machine.
     """
-    manager = PassManager(lowering(target, num_warps=num_warps, num_stages=num_stages))
+    threads = options.get("num_warps", 1) * target.warp_size
+    if threads > target.max_threads:
+        raise OutOfResourcesError(
+            f"{module.kernel} is to have {threads} threads, {options['num_warps']} warps of "
+            f"{target.warp_size}, and a program has at most {target.max_threads} on target "
+            f"{target}; num_warps = {target.max_threads // target.warp_size} fits",
+            loc=module.kernel.loc,
+        )
+    manager = PassManager(lowering(target, **options))
     manager.run(module, Level.TILE)
     return manager.timings

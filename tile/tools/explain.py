@@ -87,7 +87,7 @@ def explain(
     with config.scope(backend="interp", interp_level="tile"):
         compiled = kernel.warmup(grid=grid, **arguments)
     laid_out = compiled.artifact.module.clone()
-    passes = lowering(target, num_warps=options.num_warps, num_stages=options.num_stages)
+    passes = lowering(target, **options.lowering)
     names = [item.defn.name for item in passes]
     chosen = names.index("remove-conversions") + 1
     level = PassManager(passes[:chosen]).run(laid_out, Level.TILE)
@@ -244,6 +244,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--target", default="generic", choices=list(TARGETS), help="the machine")
     add("--num-warps", type=int, default=Options.num_warps, help="warps of a program")
     add("--num-stages", type=int, default=Options.num_stages, help="stages of pipelined loops")
+    add("--thread-tile", type=int, default=Options.thread_tile, help="edge of a thread's squares")
+    add("--warp-rows", type=int, default=0, help="warps that share the rows of a product; 0: any")
     add("--layouts", action="store_true", help="list the layouts")
     add("--draw", metavar="FOLDER", help="draw the layouts as SVG")
     add("--show", metavar="VALUE", help="draw the layout of a value, or of a number, as text")
@@ -251,7 +253,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    chosen = Options(num_warps=options.num_warps, num_stages=options.num_stages)
+    names = ("num_warps", "num_stages", "thread_tile", "warp_rows")
+    chosen = Options.of({name: getattr(options, name) for name in names})
     kernel = load_kernel(options.kernel)
     arguments = parse_arguments(options.arguments)
     grid = normalise_grid(_grid(options.grid))

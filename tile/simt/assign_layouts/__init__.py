@@ -17,19 +17,27 @@ from tile.simt.assign_layouts.homes import homes
 from tile.simt.assign_layouts.machine import Machine
 from tile.simt.assign_layouts.placing import place
 from tile.simt.coalescing import accesses, coalesced
-from tile.simt.dot_layouts import replace_dots
+from tile.simt.dot_layouts import Tiling, replace_dots
 from tile.simt.target import GENERIC, SimtTarget
 
 
 @module_pass("assign-layouts", before=Level.TILE, after=Level.LAID_OUT)
-def assign_layouts(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
+def assign_layouts(
+    module: Module,
+    *,
+    target: SimtTarget = GENERIC,
+    num_warps: int = 4,
+    thread_tile: int = Tiling.thread_tile,
+    warp_rows: int = Tiling.warp_rows,
+) -> None:
     """Give every tile a layout, and convert where an operation needs another.
 
     Accesses to memory have layouts with neighbours in neighbouring threads (`coalescing`), dots
     those of their instructions (`dot_layouts`), which become `matrix_dot` where there are such.
     What is loaded or computed at some cost stays as it is through arithmetic, loops and branches.
     What costs little (indices, constants, pointers made of them) is computed in the layouts in
-    which it is used, in each of them if there are several.
+    which it is used, in each of them if there are several. `thread_tile` and `warp_rows` are sizes
+    of products; see `dot_layouts.Tiling`.
 
         %o = arange {start = 0, end = 64}         %o = arange ... : tile<64xi32, #a>
         %p = splat %x {shape = (64)}              %p = splat %x ... : tile<64xptr<f32>, #a>
@@ -38,7 +46,7 @@ def assign_layouts(module: Module, *, target: SimtTarget = GENERIC, num_warps: i
     """
     machine = Machine(target, num_warps)
     for function in module:
-        _lay_out(function, machine)
+        _lay_out(function, machine, Tiling(thread_tile, warp_rows))
     for function in module:
         function.result_types = tuple(
             with_layout(ty, machine.default(ty)) if isinstance(ty, Tile) else ty
@@ -46,8 +54,8 @@ def assign_layouts(module: Module, *, target: SimtTarget = GENERIC, num_warps: i
         )
 
 
-def _lay_out(function: Function, machine: Machine) -> None:
+def _lay_out(function: Function, machine: Machine, tiling: Tiling) -> None:
     found = accesses(function, axis_info(function), machine.target)
     layouts = coalesced(found, machine.target, machine.num_warps)
-    products = replace_dots(function, machine.target, machine.num_warps)
+    products = replace_dots(function, machine.target, machine.num_warps, tiling)
     place(function, homes(function, machine, layouts, products))

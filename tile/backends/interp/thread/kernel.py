@@ -50,7 +50,7 @@ def compile(module: Module, target: Target, options: Options) -> str:  # noqa: A
     Gives its text. Raises `OutOfResourcesError` for what does not fit the machine.
     """
     simt = machine(target)
-    lower(module, simt, num_warps=options.num_warps, num_stages=options.num_stages)
+    lower(module, simt, **options.lowering)
     verify(module, Level.THREAD)
     prepare(module, simt, options.num_warps)
     return print_module(module)

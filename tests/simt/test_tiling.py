@@ -1,0 +1,74 @@
+"""The sizes of a product below its tile, as options that a launch or a tuner chooses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simt.kernels import KERNELS
+from tests.simt.test_lowering import agree, run
+from tile.errors import ArgumentTypeError, ArgumentValueError, OutOfResourcesError
+from tile.ir.core import Module
+from tile.ir.levels import Level
+from tile.ir.ops import linalg
+from tile.ir.passes import PassManager
+from tile.simt import ops
+from tile.simt.layout_rules import layout_of
+from tile.simt.pipeline import lower, lowering
+from tile.simt.target import GENERIC, MATRIX, WIDE, SimtTarget
+
+
+def laid_out(name: str, target: SimtTarget, **options: int) -> Module:
+    """A kernel's module with layouts."""
+    module = KERNELS[name].compile("interp").artifact.module.clone()
+    PassManager(lowering(target, **options)[:1]).run(module, Level.TILE)
+    return module
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 8])
+def test_warps_share_rows_and_columns(rows: int) -> None:
+    module = laid_out("matmul_f16", MATRIX, num_warps=8, warp_rows=rows)
+    (dot,) = (op for op in module.walk() if op.defn is ops.matrix.matrix_dot)
+    assert dot["warps"] == (rows, 8 // rows)
+    kernel = KERNELS["matmul_f16"]
+    for machine in ("matrix", "generic"):
+        found = run(kernel, f"interp:{machine}", num_warps=8, warp_rows=rows)
+        agree(kernel, found, run(kernel, "interp"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_thread_has_squares(size: int) -> None:
+    module = laid_out("matmul_f32", GENERIC, num_warps=1, thread_tile=size)
+    (dot,) = (op for op in module.walk() if op.defn is linalg.dot)
+    bases = layout_of(dot.result).bases("register")
+    assert {basis for basis in bases if max(basis) < size} >= {
+        step for bit in range(size.bit_length() - 1) for step in ((1 << bit, 0), (0, 1 << bit))
+    }
+    kernel = KERNELS["matmul_f32"]
+    found = run(kernel, "interp:generic", num_warps=1, thread_tile=size)
+    agree(kernel, found, run(kernel, "interp"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"thread_tile": 3}, "thread_tile is a power of two up to 16, not 3"),
+        ({"thread_tile": 32}, "thread_tile is a power of two up to 16, not 32"),
+        ({"warp_rows": 8}, "warp_rows is a power of two up to 4, not 8"),
+        ({"warp_rows": -1}, "warp_rows is a power of two up to 4, not -1"),
+    ],
+)
+def test_sizes_that_there_are_not(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ArgumentValueError, match=message):
+        KERNELS["matmul_f32"].compile("interp", **options)
+
+
+def test_an_option_that_no_pass_has() -> None:
+    with pytest.raises(ArgumentTypeError, match="the lowering has no option 'warp_size'"):
+        lowering(GENERIC, warp_size=3)
+
+
+def test_more_threads_than_the_machine_has() -> None:
+    module = KERNELS["softmax"].compile("interp").artifact.module.clone()
+    with pytest.raises(OutOfResourcesError, match=r"2048 threads.*num_warps = 16 fits") as refused:
+        lower(module, WIDE, num_warps=32)
+    assert refused.value.loc is not None
