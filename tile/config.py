@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
@@ -19,6 +19,7 @@ from tile.errors import ArgumentTypeError, ArgumentValueError
 T = TypeVar("T")
 
 _NOTHING: tuple[str, ...] = ()
+_UNREAD: Any = object()
 
 
 def _flag(text: str) -> bool:
@@ -49,15 +50,32 @@ class Variable(Generic[T]):
     parse: Callable[[str], T]
     default: T
     doc: str
+    _key: object = field(init=False, repr=False, compare=False)
+    _parsed: dict[object, T] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_key", os.environ.encodekey(self.name))
 
     def __get__(self, config: Config | None, owner: type) -> T:
-        overrides = {} if config is None else config.overrides
-        if self.name in overrides:
+        overrides = None if config is None else config.own.get(None)
+        if overrides is not None and self.name in overrides:
             value: T = overrides[self.name]
             return value
-        text = os.environ.get(self.name)
-        if text is None:
+        # Every launch asks, and `os.environ.get` takes a microsecond to say no. What it looks into,
+        # a mapping of encoded names to encoded texts, says so at once.
+        texts = getattr(os.environ, "_data", None)
+        if texts is None:
+            text = os.environ.get(self.name)
+            return self.default if text is None else self._read(text)
+        encoded = texts.get(self._key)
+        if encoded is None:
             return self.default
+        parsed = self._parsed.get(encoded, _UNREAD)
+        if parsed is _UNREAD:
+            parsed = self._parsed[encoded] = self._read(os.environ[self.name])
+        return parsed  # type: ignore[no-any-return]
+
+    def _read(self, text: str) -> T:
         try:
             return self.parse(text)
         except ValueError as error:
@@ -120,12 +138,12 @@ class Config:
     )
 
     def __init__(self) -> None:
-        self._overrides: ContextVar[dict[str, Any]] = ContextVar("tile_config")
+        self.own: ContextVar[dict[str, Any]] = ContextVar("tile_config")
 
     @property
     def overrides(self) -> dict[str, Any]:
         """Values by variable name that `scope` put in force here."""
-        return self._overrides.get({})
+        return self.own.get({})
 
     @classmethod
     def variables(cls) -> dict[str, Variable[Any]]:
@@ -142,11 +160,11 @@ class Config:
                 f"no setting named {unknown[0]!r}; there are {', '.join(known)}"
             )
         renamed = {known[name].name: value for name, value in values.items()}
-        token = self._overrides.set({**self.overrides, **renamed})
+        token = self.own.set({**self.overrides, **renamed})
         try:
             yield
         finally:
-            self._overrides.reset(token)
+            self.own.reset(token)
 
 
 config = Config()

@@ -1,4 +1,4 @@
-"""Kernels made around one pure operation: load its operands, apply it, store its results.
+"""Kernels made around pure operations: load their operands, apply them, store their results.
 
 Program `p` of the grid works on the p-th block of every array, in row-major order of the operand's shape.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tile.ir.builder import Builder
@@ -18,6 +19,27 @@ from tile.ir.types import I32, Pointer, Scalar, Tile, Type, with_element
 MakeRegions = Callable[[], Sequence[Block]]
 
 
+@dataclass
+class Step:
+    """One operation of a kernel."""
+
+    defn: OpDef
+    operands: Sequence[Type | None]
+    attributes: dict[str, Any]
+    regions: Sequence[Block] = ()
+    results: list[Type] = field(init=False)
+
+    def __post_init__(self) -> None:
+        complete = self.defn.complete(self.attributes)
+        self.results = list(self.defn.infer(list(self.operands), complete, self.regions))
+
+    @property
+    def parameters(self) -> list[Type]:
+        """Pointers for the operands that are there, and for the results."""
+        present = [ty for ty in self.operands if ty is not None]
+        return [Pointer(ty.element) for ty in (*present, *self.results)]
+
+
 def around(
     defn: OpDef,
     operands: Sequence[Type | None],
@@ -26,34 +48,89 @@ def around(
     masked: bool,
     regions: MakeRegions = tuple,
 ) -> tuple[Module, list[Type]]:
-    """The module, and the types of the operation's results.
+    """The module of one operation, and the types of the operation's results."""
+    step = Step(defn, operands, attributes, list(regions()))
+    return around_all([step], masked=masked), step.results
 
-    Parameters: a pointer for each operand that is there, one for each result, and, if `masked`, the
-    number of elements that are loaded and stored.
+
+def around_all(steps: Sequence[Step], *, masked: bool) -> Module:
+    """A kernel that does several operations, one after the other.
+
+    Parameters: of each step a pointer for each operand that is there and one for each result, and
+    in the end the number of elements of each array that are loaded and stored, if `masked`.
     """
-    blocks = list(regions())
-    present = [ty for ty in operands if ty is not None]
-    results = list(defn.infer(list(operands), defn.complete(attributes), blocks))
-    types = [Pointer(ty.element) for ty in (*present, *results)]
+    types = [ty for step in steps for ty in step.parameters]
     names = [f"p{i}" for i in range(len(types))]
     kernel = Function("around", [*types, I32], [*names, "n"], kernel=True)
     build = Builder(kernel.body)
-    pid = build(program.program_id, axis=0)
     *pointers, limit = kernel.args
+    writer = _Writer(build, limit if masked else None)
     place = iter(pointers)
-    values: list[Value | None] = []
-    for ty in operands:
-        if ty is None:
-            values.append(None)
-            continue
-        address, mask = _addresses(build, next(place), ty, pid, limit if masked else None)
-        values.append(build(memory.load, address, mask, _zero(build, ty) if masked else None))
-    op = build.op(defn, *values, regions=blocks, **attributes)
-    for pointer, value in zip(place, op.results, strict=True):
-        address, mask = _addresses(build, pointer, value.type, pid, limit if masked else None)
-        build.op(memory.store, address, value, mask)
+    for step in steps:
+        writer.step(step, [next(place) for _ in step.parameters])
     build.op(control.return_)
-    return Module([kernel]), results
+    return Module([kernel])
+
+
+class _Writer:
+    """Writes a kernel; what addresses of one shape have in common is computed once."""
+
+    def __init__(self, build: Builder, limit: Value | None) -> None:
+        self.build = build
+        self.limit = limit
+        self.program = build(program.program_id, axis=0)
+        self.offsets: dict[tuple[int, ...], tuple[Value, Value | None]] = {}
+
+    def step(self, step: Step, pointers: Sequence[Value]) -> None:
+        build, place = self.build, iter(pointers)
+        values: list[Value | None] = []
+        for ty in step.operands:
+            if ty is None:
+                values.append(None)
+                continue
+            address, mask = self.addresses(next(place), ty)
+            other = None if mask is None else _zero(build, ty)
+            values.append(build(memory.load, address, mask, other))
+        op = build.op(step.defn, *values, regions=step.regions, **step.attributes)
+        for pointer, value in zip(place, op.results, strict=True):
+            address, mask = self.addresses(pointer, value.type)
+            build.op(memory.store, address, value, mask)
+
+    def addresses(self, pointer: Value, ty: Type) -> tuple[Value, Value | None]:
+        """The addresses of a program's block, and which of its elements are below the limit."""
+        build = self.build
+        if ty.shape not in self.offsets:
+            self.offsets[ty.shape] = self.offset(ty)
+        offset, mask = self.offsets[ty.shape]
+        if isinstance(ty, Tile):
+            pointer = build(shape.splat, pointer, shape=ty.dims)
+        size = pointer.type.element.pointee.itemsize  # type: ignore[union-attr]
+        return build(memory.addptr, pointer, offset, stride=size), mask
+
+    def offset(self, ty: Type) -> tuple[Value, Value | None]:
+        build = self.build
+        count = math.prod(ty.shape)
+        start = build(arith.mul, self.program, build.constant(count, I32))
+        if not isinstance(ty, Tile):
+            offset = start
+        else:
+            offset = build(shape.splat, start, shape=ty.dims)
+            stride = count
+            for axis, extent in enumerate(ty.dims):
+                stride //= extent
+                line = build(shape.arange, start=0, end=extent)
+                for _ in range(axis):
+                    line = build(shape.expand_dims, line, axis=-line.type.rank - 1)
+                for _ in range(len(ty.dims) - axis - 1):
+                    line = build(shape.expand_dims, line, axis=-1)
+                line = build(arith.mul, line, build.constant(stride, line.type))
+                offset = build(arith.add, offset, build(shape.broadcast, line, shape=ty.dims))
+        if self.limit is None:
+            return offset, None
+        limit = self.limit
+        if isinstance(ty, Tile):
+            limit = build(shape.splat, limit, shape=ty.dims)
+        return offset, build(arith.cmp, offset, limit, predicate=arith.Predicate.LT)
 
 
 def _zero(build: Builder, ty: Type) -> Value:
@@ -61,33 +138,3 @@ def _zero(build: Builder, ty: Type) -> Value:
         return build.constant(0, ty)
     zero = build.constant(0, with_element(ty, I32))
     return build(arith.bitcast, build(arith.cast, zero, to=ty.element), to=ty.element)
-
-
-def _addresses(
-    build: Builder, pointer: Value, ty: Type, pid: Value, limit: Value | None
-) -> tuple[Value, Value | None]:
-    """The addresses of a program's block, and which of its elements are below the limit."""
-    count = math.prod(ty.shape)
-    start = build(arith.mul, pid, build.constant(count, I32))
-    if not isinstance(ty, Tile):
-        offset = start
-    else:
-        offset = build(shape.splat, start, shape=ty.dims)
-        stride = count
-        for axis, extent in enumerate(ty.dims):
-            stride //= extent
-            line = build(shape.arange, start=0, end=extent)
-            for _ in range(axis):
-                line = build(shape.expand_dims, line, axis=-line.type.rank - 1)
-            for _ in range(len(ty.dims) - axis - 1):
-                line = build(shape.expand_dims, line, axis=-1)
-            line = build(arith.mul, line, build.constant(stride, line.type))
-            offset = build(arith.add, offset, build(shape.broadcast, line, shape=ty.dims))
-        pointer = build(shape.splat, pointer, shape=ty.dims)
-    size = pointer.type.element.pointee.itemsize  # type: ignore[union-attr]
-    address = build(memory.addptr, pointer, offset, stride=size)
-    if limit is None:
-        return address, None
-    if isinstance(ty, Tile):
-        limit = build(shape.splat, limit, shape=ty.dims)
-    return address, build(arith.cmp, offset, limit, predicate=arith.Predicate.LT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from tile.backends.base import Options, Target
 from tile.ir import numerics
 from tile.ir.core import Module
 from tile.ir.parser import parse_module
-from tile.ir.verifier import verify
 
 Array = np.ndarray[Any, Any]
 
@@ -23,7 +22,7 @@ class Device:
     """A backend by name, as `--backend` gives it: `interp`, `interp:matrix`, `nvptx:sm_90a`."""
 
     target: str
-    options: Options = Options()
+    options: Options = field(default_factory=Options)
 
     def run(
         self, module: Module | str, grid: tuple[int, int, int], arguments: Sequence[Any]
@@ -31,7 +30,6 @@ class Device:
         """Compile a module (or its text) and launch it; arrays are written in place."""
         if isinstance(module, str):
             module = parse_module(module)
-        verify(module)
         target = Target.parse(self.target)
         backend = registry.get(target.backend)
         artifact = backend.compile(module, target, self.options)
@@ -55,4 +53,18 @@ def assert_close(actual: Array, expected: Array, ulp: float, what: str) -> None:
         raise AssertionError(
             f"{what}: {int(wrong.sum())} of {wrong.size} elements differ, the first at {index}: "
             f"{actual.flat[index]!r} instead of {expected.flat[index]!r}"
+        )
+
+
+def assert_within(actual: Array, expected: Array, bound: Array, what: str) -> None:
+    """No further apart than `bound`, element by element; in all there are numbers."""
+    assert actual.dtype == expected.dtype
+    apart = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    wrong = ~(apart <= bound)
+    if wrong.any():
+        index = int(wrong.argmax())
+        raise AssertionError(
+            f"{what}: {int(wrong.sum())} of {wrong.size} elements are too far off, the first at "
+            f"{index}: {actual.flat[index]!r} instead of {expected.flat[index]!r}, where "
+            f"{bound.flat[index]:g} is allowed"
         )

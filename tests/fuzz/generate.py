@@ -1,7 +1,8 @@
-"""Random kernels as hypothesis strategies: well typed, always in bounds, free of races, finite.
+"""Random kernels, as hypothesis strategies or by dice: well typed, always in bounds, free of races, finite.
 
 `modules()` draws a `Case`: a module at the TILE level with everything that it takes to run it. Every
-choice is hypothesis', so a failure shrinks. What a case promises, whatever was drawn:
+choice is hypothesis', so a failure shrinks; `make` takes choices from elsewhere. What a case
+promises, whatever was drawn:
 
 - every access that a mask leaves on is inside its array, and what a mask leaves out never matters;
 - programs write to regions of their own, or by atomic operations whose order cannot be seen; so all
@@ -71,17 +72,56 @@ from tile.ir.types import (
 )
 
 Shape = tuple[int, ...]
+Pick = Callable[[int], int]  # a number from 0 to below another
 
-SHAPES: tuple[Shape, ...] = (
-    *((), (1,), (4,), (8,), (16,), (1, 4), (4, 1), (2, 8), (8, 2), (4, 4)),
-    *((2, 1, 4), (2, 2, 2), (1, 1), (4, 2, 1)),
-)
-ELEMENTS = 64  # of every array that is only read
-SLOTS = 4  # places that a program has to store tiles in, of `ELEMENTS` elements each
 WITNESSES = 6  # values stored in the end, so that little of what was computed goes unseen
-LARGEST = 16  # elements of a tile
+SLOTS = 4  # places that a program has to store tiles in
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large things are. Powers of two."""
+
+    shapes: tuple[Shape, ...]  # of values
+    elements: int  # of every array that is only read, and of every slot
+    largest: int  # elements of a tile of `shapes`, and of the tiles stored in the end
+    longer: tuple[int, ...]  # axes that are taken away again
+    inner: tuple[int, ...]  # of products
+    counted: tuple[Shape, ...]  # tiles of which there are histograms
+    most: int  # elements of any tile
+
+    @property
+    def region(self) -> int:
+        """Elements of an array that one program owns."""
+        return SLOTS * self.elements + WITNESSES * self.largest
+
+
+SMALL = Sizes(
+    shapes=(
+        *((), (1,), (4,), (8,), (16,), (1, 4), (4, 1), (2, 8), (8, 2), (4, 4)),
+        *((2, 1, 4), (2, 2, 2), (1, 1), (4, 2, 1)),
+    ),
+    elements=64,
+    largest=16,
+    longer=(1, 2, 4),
+    inner=(1, 2, 4),
+    counted=((1,), (8,), (16,)),
+    most=64,
+)
+# Tiles that several warps share.
+LARGE = Sizes(
+    shapes=(
+        *((), (512,), (256,), (1024,), (16, 32), (64, 8), (32, 32), (4, 8, 16), (8, 1, 64)),
+        *((1,), (64,), (1, 256), (512, 1), (2, 16, 16)),
+    ),
+    elements=1024,
+    largest=1024,
+    longer=(2, 8, 64),
+    inner=(16, 32),
+    counted=((256,), (512,)),
+    most=2048,
+)
 BUDGET = 150  # operations of a function, after which no more is made than is needed
-REGION = SLOTS * ELEMENTS + 16 * LARGEST  # elements of an array that one program owns
 GRIDS = ((1, 1, 1), (2, 1, 1), (5, 1, 1), (2, 2, 1), (1, 3, 1), (2, 1, 2), (3, 2, 1))
 SHARED = 16  # elements of an array that all programs update
 MOST_STATEMENTS = 3  # in a nested block
@@ -141,12 +181,17 @@ def _below(count: int, cache: dict[int, Any] = {}) -> Any:  # noqa: B006
 
 
 class Writer:
-    """Writes one function; `draw` makes every choice."""
+    """Writes one function; `pick` makes every choice."""
 
     def __init__(
-        self, draw: Callable[[Any], Any], function: Function, callees: Sequence[Callee]
+        self,
+        pick: Pick,
+        function: Function,
+        callees: Sequence[Callee],
+        sizes: Sizes,
     ) -> None:
-        self.draw = draw
+        self.pick = pick
+        self.sizes = sizes
         self.function = function
         self.callees = list(callees)
         self.build = Builder(function.body)
@@ -160,20 +205,20 @@ class Writer:
 
     def chance(self, outof: int) -> bool:
         """True once in `outof` times; hypothesis shrinks towards False."""
-        return bool(self.draw(_below(outof)) == outof - 1)
+        return self.pick(outof) == outof - 1
 
     def number(self, low: int, high: int) -> int:
-        return low + int(self.draw(_below(high - low + 1)))
+        return low + self.pick(high - low + 1)
 
     def choose(self, choices: Sequence[Any]) -> Any:
-        return choices[self.draw(_below(len(choices)))]
+        return choices[self.pick(len(choices))]
 
     def element(self) -> Scalar:
         chosen: Scalar = self.choose(self.elements)
         return chosen
 
     def type(self) -> Type:
-        return with_shape(self.choose(SHAPES), self.element())
+        return with_shape(self.choose(self.sizes.shapes), self.element())
 
     # -- scopes
 
@@ -223,7 +268,7 @@ class Writer:
         """A value of a type: one that is there, or a new one out of at most `depth` operations."""
         known = self.known(ty)
         if known and not self.chance(2):
-            return known[-1 - self.draw(_below(len(known)))]
+            return known[-1 - self.pick(len(known))]
         if depth <= 0 or self.lines > BUDGET:
             return known[-1] if known else self.leaf(ty)
         makers = [m for applies, m in MAKERS if applies(self, ty)]
@@ -354,7 +399,7 @@ class Writer:
 
     def reshape(self, ty: Type, depth: int) -> Value:
         numel = math.prod(ty.shape)
-        before = self.choose([s for s in SHAPES if s and math.prod(s) == numel])
+        before = self.choose([s for s in self.sizes.shapes if s and math.prod(s) == numel])
         x = self.value(with_shape(before, ty.element), depth)
         return self.emit(shape.reshape, x, shape=ty.shape)
 
@@ -368,15 +413,16 @@ class Writer:
     def permutation(self, rank: int) -> tuple[int, ...]:
         rest, order = list(range(rank)), []
         while rest:
-            order.append(rest.pop(self.draw(_below(len(rest)))))
+            order.append(rest.pop(self.pick(len(rest))))
         return tuple(order)
 
     # -- along axes
 
     def longer(self, ty: Type) -> tuple[Type, int]:
-        """A type with one axis more, of at most 64 elements, and that axis."""
+        """A type with one axis more, and that axis."""
         axis = self.number(0, ty.rank)
-        extent = self.choose((1, 2, 4) if math.prod(ty.shape) <= LARGEST else (1,))
+        free = self.sizes.most // math.prod(ty.shape)
+        extent = self.choose([n for n in self.sizes.longer if n <= free] or (1,))
         dims = (*ty.shape[:axis], extent, *ty.shape[axis:])
         return with_shape(dims, ty.element), axis - ty.rank - 1
 
@@ -431,7 +477,7 @@ class Writer:
         element = ty.element
         factors = {I32: (I8, U8), F16: (F16, *FP8), F32: (F16, BF16, F32, *FP8), F64: (F64,)}
         factor = self.choose(factors[element])  # type: ignore[index]
-        inner = self.choose((1, 2, 4))
+        inner = self.choose(self.sizes.inner)
         *batch, m, n = ty.shape
         a = self.small(with_shape((*batch, m, inner), factor), depth)
         b = self.small(with_shape((*batch, inner, n), factor), depth)
@@ -463,7 +509,7 @@ class Writer:
         return self.emit(index.gather, self.value(source, depth), place, axis=axis - ty.rank)
 
     def histogram(self, ty: Type, depth: int) -> Value:
-        of = Tile(self.choose(((1,), (8,), (16,))), self.choose((I32, U8, I64)))
+        of = Tile(self.choose(self.sizes.counted), self.choose((I32, U8, I64)))
         mask = self.maybe_mask(of, depth)
         return self.emit(index.histogram, self.value(of, depth), mask, bins=ty.shape[0])
 
@@ -560,7 +606,7 @@ class Writer:
             offset = self.emit(arith.and_, self.value(ty, 1), self.constant(half - 1, ty))
             base = self.emit(memory.addptr, base, offset, stride=pointee.itemsize)
             room = half
-        if room >= ELEMENTS and self.chance(6):
+        if room >= self.sizes.elements and self.chance(6):
             other, more = self.choose(self.readable(pointee))
             if more >= room:
                 base = self.emit(arith.select, self.value(I1, 1), base, other)
@@ -679,9 +725,9 @@ class Writer:
 
     def store(self) -> None:
         base, element = self.choose(self.owned())
-        ty = with_shape(self.choose(SHAPES), element)
-        slot = self.number(0, SLOTS - 1) * ELEMENTS
-        offset, mask = self.packed(ty, ELEMENTS, 1)
+        ty = with_shape(self.choose(self.sizes.shapes), element)
+        slot = self.number(0, SLOTS - 1) * self.sizes.elements
+        offset, mask = self.packed(ty, self.sizes.elements, 1)
         if slot:
             offset = self.emit(arith.add, offset, self.constant(slot, offset.type))
         pointers = self.emit(memory.addptr, self.at(base, ty), offset, stride=element.itemsize)
@@ -696,7 +742,7 @@ class Writer:
             return
         base = self.choose(shared)
         element = base.type.element.pointee
-        ty = with_shape(self.choose(SHAPES), element)
+        ty = with_shape(self.choose(self.sizes.shapes), element)
         offset = self.emit(
             arith.and_,
             self.value(with_element(ty, I32)),
@@ -811,7 +857,9 @@ class Writer:
             if value.name.startswith("own_"):
                 arguments.append(next(p for p, _ in self.owned() if p.type == value.type))
             elif value.name.startswith("in_"):
-                fitting = [p for p, n in self.readable(value.type.pointee) if n >= ELEMENTS]
+                fitting = [
+                    p for p, n in self.readable(value.type.pointee) if n >= self.sizes.elements
+                ]
                 arguments.append(self.choose(fitting))
             else:
                 arguments.append(self.value(value.type))
@@ -820,15 +868,16 @@ class Writer:
 
     def witness(self) -> None:
         """Store some of the values that this block computed."""
+        sizes = self.sizes
         kept = [v for values in self.scopes[-1].values.values() for v in values]
         owned = {element: base for base, element in self.scopes[0].own}
         kept = [v for v in kept if v.type.element in owned and v.op is not None]
-        kept = [v for v in kept if math.prod(v.type.shape) <= LARGEST]
+        kept = [v for v in kept if math.prod(v.type.shape) <= self.sizes.largest]
         for slot in range(min(WITNESSES, len(kept))):
-            value = kept.pop(self.draw(_below(len(kept))))
+            value = kept.pop(self.pick(len(kept)))
             element = value.type.element
             steps = [math.prod(value.type.shape[k + 1 :]) for k in range(value.type.rank)]
-            start = self.constant(SLOTS * ELEMENTS + slot * LARGEST, I32)
+            start = self.constant(SLOTS * sizes.elements + slot * sizes.largest, I32)
             offset = self.ramps(value.type, steps, start)
             base = self.at(owned[element], value.type)
             pointers = self.emit(memory.addptr, base, offset, stride=element.itemsize)
@@ -938,7 +987,7 @@ MAKERS: tuple[tuple[Callable[[Writer, Type], bool], Callable[..., Value]], ...] 
     (lambda w, ty: ty.rank > 1 and 1 in ty.shape, Writer.expand_dims),
     (
         lambda w, ty: (
-            any(s and math.prod(s) == math.prod(ty.shape) for s in SHAPES) and ty.rank > 0
+            ty.rank > 0 and any(s and math.prod(s) == math.prod(ty.shape) for s in w.sizes.shapes)
         ),
         Writer.reshape,
     ),
@@ -985,27 +1034,32 @@ def _numbers(seed: int, element: Scalar, count: int) -> Any:
 
 
 @st.composite
-def modules(draw: Any, functions: bool = True) -> Case:
-    """A random kernel with its grid and arguments; see the top of the file."""
-    grid = draw(st.sampled_from(GRIDS))
+def modules(draw: Any, functions: bool = True, sizes: Sizes = SMALL) -> Case:
+    """A random kernel with its grid and arguments, all by hypothesis' choice; see the top."""
+    return make(lambda count: int(draw(_below(count))), functions, sizes)
+
+
+def make(pick: Pick, functions: bool = True, sizes: Sizes = SMALL) -> Case:
+    """A kernel with its grid and arguments, as `pick` chooses."""
+    grid = GRIDS[pick(len(GRIDS))]
     programs = math.prod(grid)
-    chosen = draw(st.lists(st.sampled_from(ALL), min_size=1, max_size=3, unique=True))
+    chosen = [ALL[pick(len(ALL))] for _ in range(1 + pick(3))]
     elements = tuple(dict.fromkeys((I32, I1, *chosen)))
-    seed = draw(st.integers(0, 1000))
+    seed = pick(1000)
     names: list[str] = []
     types: list[Type] = []
     inputs: list[Any] = []
     for index, element in enumerate((*elements, I32)):
         names.append(f"in_{element}_{index}")
         types.append(Pointer(element))
-        inputs.append(_numbers(seed + index, element, ELEMENTS))
+        inputs.append(_numbers(seed + index, element, sizes.elements))
     for element in elements:
         names.append(f"out_{element}")
         types.append(Pointer(element))
-        inputs.append(_numbers(seed + 99, element, programs * REGION))
+        inputs.append(_numbers(seed + 99, element, programs * sizes.region))
     for element in elements:
         if element in ATOMICS:
-            kind = draw(st.sampled_from(ATOMICS[element]))
+            kind = ATOMICS[element][pick(len(ATOMICS[element]))]
             names.append(f"shared_{kind}_{element}")
             types.append(Pointer(element))
             inputs.append(
@@ -1025,24 +1079,24 @@ def modules(draw: Any, functions: bool = True) -> Case:
     module = Module()
     callees: list[Callee] = []
     if functions:
-        for index in range(draw(st.integers(0, 2))):
-            callees.append(_callee(draw, f"helper{index}", elements, callees))
-    writer = Writer(draw, kernel, callees)
+        for index in range(pick(3)):
+            callees.append(_callee(pick, f"helper{index}", elements, callees, sizes))
+    writer = Writer(pick, kernel, callees, sizes)
     writer.elements = elements
     scope = writer.scopes[0]
     for value in kernel.args:
         if value.name.startswith("in_"):
-            scope.room[value] = ELEMENTS
+            scope.room[value] = sizes.elements
         elif value.name.startswith("n_"):
             writer.keep(value)
-    row = writer.emit(arith.mul, writer.linear_program(), writer.constant(REGION, I32))
+    row = writer.emit(arith.mul, writer.linear_program(), writer.constant(sizes.region, I32))
     for value in kernel.args:
         if value.name.startswith("out_"):
             element = value.type.element.pointee
             own = writer.emit(memory.addptr, value, row, stride=element.itemsize)
             scope.own.append((own, element))
-            scope.room[own] = SLOTS * ELEMENTS  # a power of two
-    writer.statements(draw(st.integers(1, 6)))
+            scope.room[own] = SLOTS * sizes.elements  # a power of two
+    writer.statements(1 + pick(6))
     writer.store()
     writer.witness()
     writer.probe(kernel.args[-1])
@@ -1061,18 +1115,19 @@ def _promise(ty: Type, value: Any) -> Argument:
 
 
 def _callee(
-    draw: Callable[[Any], Any], name: str, elements: tuple[Scalar, ...], callees: list[Callee]
+    pick: Pick,
+    name: str,
+    elements: tuple[Scalar, ...],
+    callees: list[Callee],
+    sizes: Sizes,
 ) -> Callee:
     """A device function that may read, store in its program's region, and call those before it."""
-    count = draw(st.integers(0, 3))
-    plain = [
-        with_shape(draw(st.sampled_from(SHAPES)), draw(st.sampled_from(elements)))
-        for _ in range(count)
-    ]
-    results = [
-        with_shape(draw(st.sampled_from(SHAPES)), draw(st.sampled_from(elements)))
-        for _ in range(draw(st.integers(0, 2)))
-    ]
+
+    def some_type() -> Type:
+        return with_shape(sizes.shapes[pick(len(sizes.shapes))], elements[pick(len(elements))])
+
+    plain = [some_type() for _ in range(pick(4))]
+    results = [some_type() for _ in range(pick(3))]
     names = [f"{prefix}_{e}" for prefix in ("in", "own") for e in elements]
     pointers: list[Type] = [Pointer(e) for _ in range(2) for e in elements]
     function = Function(
@@ -1080,17 +1135,17 @@ def _callee(
         [*pointers, *plain],
         [*names, *("" for _ in plain)],
         results,
-        noinline=draw(st.booleans()),
+        noinline=pick(2) == 1,
     )
-    writer = Writer(draw, function, callees)
+    writer = Writer(pick, function, callees, sizes)
     writer.elements = elements
     scope = writer.scopes[0]
     for value in function.args:
         if value.name.startswith("in_"):
-            scope.room[value] = ELEMENTS
+            scope.room[value] = sizes.elements
         elif value.name.startswith("own_"):
             scope.own.append((value, value.type.element.pointee))
-            scope.room[value] = SLOTS * ELEMENTS
+            scope.room[value] = SLOTS * sizes.elements
         else:
             writer.keep(value, "parameter")
     writer.statements(writer.number(0, 3))

@@ -554,7 +554,7 @@ DIRECT: dict[str, Callable[..., Any]] = {
     "and": lambda op, x, y: both(x, y),
     "or": lambda op, x, y: either(x, y),
     "xor": lambda op, x, y: differ(x, y),
-    "not": lambda op, x: on_integers(operator.invert)(x),
+    "not": lambda op, x: on_integers(lambda number: -1 - number)(x),
     "shl": lambda op, x, y: shift_left(x, y),
     "shr": lambda op, x, y: shift_right(x, y),
     "mulhi": lambda op, x, y: on_integers(lambda a, b: a * b >> 8 * x.dtype.itemsize)(x, y),

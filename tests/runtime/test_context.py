@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 
 import numpy as np
@@ -9,7 +10,7 @@ import tile
 from tests.runtime.fake_cuda import CudaArray
 from tile.backends import registry
 from tile.config import config
-from tile.errors import ArgumentTypeError, BackendError
+from tile.errors import ArgumentTypeError, ArgumentValueError, BackendError
 from tile.runtime.arguments import adapt
 from tile.runtime.context import target_text
 
@@ -69,6 +70,20 @@ def test_the_interpreter_is_the_default() -> None:
 def test_the_environment_decides(monkeypatch) -> None:
     monkeypatch.setenv("TILE_BACKEND", "nvptx:sm_90a")
     assert target_text(arguments(np.zeros(3))) == "nvptx:sm_90a"
+
+
+def test_the_environment_is_read_each_time(monkeypatch) -> None:
+    for text, wanted in (("5", 5), ("6", 6), ("5", 5)):
+        monkeypatch.setenv("TILE_INTERP_CHUNK", text)
+        assert config.chunk_bytes == wanted
+    monkeypatch.setenv("TILE_INTERP_CHUNK", "many")
+    for _ in range(2):
+        with pytest.raises(ArgumentValueError, match="TILE_INTERP_CHUNK='many' cannot be read"):
+            _ = config.chunk_bytes
+    monkeypatch.delenv("TILE_INTERP_CHUNK")
+    assert config.chunk_bytes == 1 << 21
+    monkeypatch.setattr(os, "environ", {"TILE_INTERP_CHUNK": "7"})
+    assert config.chunk_bytes == 7
 
 
 def test_scopes_nest_and_end(monkeypatch) -> None:

@@ -15,7 +15,15 @@ BY_DATA = {"gathering", "counting"}
 
 
 @pytest.mark.parametrize(
-    ("machine", "warps", "stages"), [("generic", 4, 2), ("matrix", 4, 3), ("wide", 2, 2)]
+    ("machine", "warps", "stages"),
+    [
+        ("generic", 4, 2),
+        ("async", 8, 4),
+        ("async", 4, 3),
+        ("async", 2, 2),
+        ("matrix", 4, 3),
+        ("wide", 2, 2),
+    ],
 )
 @pytest.mark.parametrize("name", sorted({*KERNELS} - BY_DATA))
 def test_accesses_cost_the_least(name: str, machine: str, warps: int, stages: int) -> None:

@@ -21,8 +21,11 @@ from tile.ir.levels import Level
 from tile.ir.ops import control, memory
 from tile.ir.parser import parse_module
 from tile.ir.passes import PassManager
-from tile.ir.types import I8, I16, U8, Scalar
+from tile.ir.types import I8, I16, U8, Scalar, Shared
 from tile.ir.verifier import verify
+from tile.simt.expose_shared import expose_shared
+from tile.simt.factors import thread_factors
+from tile.simt.layouts.axes import permute_axes
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import OFFSET
 from tile.simt.layouts.layout import LinearLayout
@@ -32,6 +35,7 @@ from tile.simt.pipeline import lowering
 from tile.simt.pipeline_loops import pipeline_loops
 from tile.simt.pipeline_loops.buffers import copy_layout
 from tile.simt.pipeline_loops.rounds import Rounds
+from tile.simt.plan_shared import plan_shared
 from tile.simt.target import ASYNC, GENERIC, MATRIX, PLAIN, SimtTarget
 
 # Copies; tiles that stay in registers, where shuffles convert them, and tiles that are stored; those
@@ -208,6 +212,40 @@ def test_memory_is_left_for_the_loop_itself() -> None:
     assert [op.result.type.stages for op in allocs] == [3, 3]
 
 
+# What a loop does besides its product: another loop, in which it multiplies again.
+INNER_LOOP = """
+    %again = for %j = %lower to %upper step %step iter(%sum = %acc0) : tile<32x32xf32, #c> {
+      %p = load %a_p : tile<32x16xf32, #a>
+      %q = convert_layout %p : tile<32x16xf32, #da>
+      %u = load %b_p : tile<16x32xf32, #b>
+      %v = convert_layout %u : tile<16x32xf32, #db>
+      %w = dot %q, %v, %sum : tile<32x32xf32, #c>
+      yield %w
+    }
+    device_print %again {prefix = ""}"""
+
+
+@pytest.mark.parametrize(
+    ("size", "inner", "outer"), [(32, 4, 4), (24, 4, 2), (20, 4, 1), (16, 4, 0), (12, 3, 0)]
+)
+def test_loops_inside_others_come_first(size: int, inner: int, outer: int) -> None:
+    """Both have stages of 4 KiB, and their buffers are in use at the same time."""
+    module = parse_module(Product(after=INNER_LOOP).text())
+    verify(module, Level.LAID_OUT)
+    target = replace(ASYNC, shared_bytes=size << 10)
+    pipeline_loops(module, target=target, num_stages=4)
+    verify(module, Level.LAID_OUT)
+    loops = [op for op in module.walk() if op.defn is control.for_]
+    stages: dict[bool, int] = {True: 0, False: 0}
+    for op in module.walk():
+        if op.defn is shared.alloc:
+            assert isinstance(op.result.type, Shared)
+            stages[op.parent in loops] += op.result.type.stages
+    assert stages == {True: 2 * inner, False: 2 * outer}
+    expose_shared(module, target=target)
+    plan_shared(module, target=target)
+
+
 def test_prefetch_leaves_registers() -> None:
     """A third of a thread's registers may hold tiles, of which each takes 4 here."""
     for registers, loads in ((24, 4), (23, 3), (11, 2)):
@@ -332,5 +370,26 @@ def test_copies_have_vectors_in_one_piece(source: LinearLayout, axis: int, bits:
             units = [tuple(int(a == axis) << bit for a in range(2)) for bit in range(9)]
             length = vector.bit_length() - 1
             assert [tuple(basis) for basis in found.bases(OFFSET)][:length] == units[:length]
-            assert shared_access(source, found, bits).vector >= vector
+            copies = shared_access(source, found, bits)
+            assert copies.vector >= vector
+            assert copies.conflicts(bits) == 0
         vector //= 2
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("bits", [16, 32])
+def test_copies_and_loads_of_factors_have_no_conflicts(
+    bits: int, transposed: bool, warps: int
+) -> None:
+    """Threads hold several rows of a factor, some of them as they copy them."""
+    vector = 128 // bits
+    lanes = 32 // vector
+    source = blocked([64, 32], [1, vector], [32 // lanes, lanes], [warps, 1])
+    product = blocked([64, 64], [4, 4], [4, 8], [1, warps] if transposed else [warps, 1])
+    left, right = thread_factors(product, 32)
+    wanted = permute_axes(right, [1, 0]) if transposed else left
+    found = copy_layout(source, wanted, bits, (1, vector), ASYNC.banks)
+    copies, loads = (shared_access(layout, found, bits) for layout in (source, wanted))
+    assert copies.vector >= vector
+    assert copies.conflicts(bits) == loads.conflicts(bits) == 0

@@ -43,6 +43,20 @@ def together(*wanted: tuple[tuple[int, int], Scalar, int]) -> Module:
     return Module([kernel])
 
 
+def in_turn(*shapes: tuple[int, int]) -> Module:
+    """A kernel that uses buffers of some shapes, of f32, one after the other."""
+    kernel = Function("k", [], [], kernel=True)
+    build = LayoutBuilder(kernel.body)
+    for line, shape in enumerate(shapes, 1):
+        tile = Tile(shape, F32, blocked(shape, [1, 4], [8, 4], [4, 1]))
+        with build.at(Loc("kernel.py", line)):
+            mem = build(ops.shared.alloc, result=Shared(shape, F32, swizzled(shape, 1, 1, 1)))
+            build.op(ops.shared.local_store, mem, build.constant(0, tile))
+            build(ops.shared.local_load, mem, result=tile)
+    build.op(control.return_)
+    return Module([kernel])
+
+
 def places(module: Module) -> list[int]:
     return [op["at"] for op in module.walk() if op.defn is ops.shared.alloc]
 
@@ -84,6 +98,15 @@ def test_too_much_is_itemised() -> None:
         "4096 bytes for a tile 64x64xi8, at kernel.py:3:1",
     ]
     assert error.loc == Loc("kernel.py", 1)
+
+
+def test_what_takes_most_is_itemised_wherever_it_lies() -> None:
+    """The small buffers lie side by side here, up to where the large one ends."""
+    module = in_turn((64, 64), (64, 64), (64, 64), (64, 64), (128, 128))
+    with pytest.raises(OutOfResourcesError, match="needs 65536 bytes") as caught:
+        plan_shared(module, target=GENERIC)
+    assert caught.value.notes == ["65536 bytes for a tile 128x128xf32, at kernel.py:5:1"]
+    assert caught.value.loc == Loc("kernel.py", 5)
 
 
 def test_what_fits_in_fewer_stages_fits_by_that_advice() -> None:

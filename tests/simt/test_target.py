@@ -29,6 +29,10 @@ def test_a_missing_field_is_named(field: str) -> None:
         ({"warps": 3}, "a target has no field 'warps'; its fields are name, warp_size"),
         ({"warp_size": 24}, "warp_size of target x is a power of two, not 24"),
         ({"matrix_shapes": (MatrixShape(3, 3, 3, 3),)}, "no matrix instruction is m3n3k3"),
+        (
+            {"warp_size": 64, "matrix_loads": True},
+            "matrix_loads of target x take warps of 32, not of 64",
+        ),
     ],
 )
 def test_wrong_fields_are_refused(fields: dict[str, object], message: str) -> None:

@@ -6,13 +6,16 @@
     local_store %m, %q       // %m: a buffer of this program
     %t = local_load %m       // %t: %p
 
-Two parameters are two names: whether a launch passes one array for both is not known here.
+Two parameters of a kernel are taken for different memory: whether a launch passes one array for
+both is not known here. Two of a device function *meet* if a call passes pointers that do:
+
+    call %p, %x, %p {callee = @g}      // in @g the first and the third meet, the second neither
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from tile.analysis.call_graph import CallGraph
@@ -32,6 +35,10 @@ class PointsTo:
 
     def __or__(self, other: PointsTo) -> PointsTo:
         return PointsTo(self.parameters | other.parameters, self.unknown or other.unknown)
+
+    def meets(self, other: PointsTo) -> bool:
+        """Whether both name a parameter in common, or one of them memory that may be any."""
+        return self.unknown or other.unknown or not self.parameters.isdisjoint(other.parameters)
 
     def through(self, arguments: Sequence[PointsTo]) -> PointsTo:
         """What this means to a caller that passes pointers to these."""
@@ -57,11 +64,15 @@ Summaries = Mapping[str, Summary]
 
 @dataclass(frozen=True)
 class Alias:
-    """Points-to sets of a function's values, and what the function reads and writes."""
+    """Points-to sets of a function's values, and what the function reads and writes.
+
+    `names` has for each parameter those that may lead to the same memory, itself among them.
+    """
 
     function: Function
     facts: Mapping[Value, PointsTo]
     summary: Summary
+    names: tuple[PointsTo, ...]
     callees: Summaries = field(repr=False)
 
     def of(self, value: Value) -> PointsTo:
@@ -76,14 +87,20 @@ class Alias:
         """What an operation may write, leaving aside its regions."""
         return _accessed(op, Effect.WRITE, self.facts, self.callees)
 
+    def named(self, where: PointsTo) -> PointsTo:
+        """All names that memory may have here: what meets this may be the same memory."""
+        return where.through(self.names)
+
     def share(self, x: Value, y: Value) -> bool:
-        """Whether two pointers may reach memory through one parameter, or unknown memory."""
-        left, right = self.facts[x], self.facts[y]
-        return left.unknown or right.unknown or bool(left.parameters & right.parameters)
+        """Whether two pointers may reach the same memory."""
+        return self.named(self.facts[x]).meets(self.facts[y])
 
 
 def alias(function: Function, callees: Summaries | None = None) -> Alias:
-    """The points-to sets of a function. A call of a function without summary may do anything."""
+    """The points-to sets of a function. A call of a function without summary may do anything.
+
+    As nothing is known of its callers, any parameters of a device function may meet.
+    """
     known = callees or {}
     walk = _Alias(known)
     facts = walk.run(function)
@@ -93,7 +110,8 @@ def alias(function: Function, callees: Summaries | None = None) -> Alias:
         writes |= _accessed(op, Effect.WRITE, facts, known)
     assert function.body.last is not None
     results = tuple(facts[value] for value in function.body.last.inputs)
-    return Alias(function, facts, Summary(reads, writes, results), known)
+    names = _apart(function) if function.kernel else _together(function)
+    return Alias(function, facts, Summary(reads, writes, results), names, known)
 
 
 def module_aliases(module: Module) -> dict[str, Alias]:
@@ -101,10 +119,51 @@ def module_aliases(module: Module) -> dict[str, Alias]:
 
     Raises `IRError` on recursion.
     """
+    graph = CallGraph(module)
+    order = graph.bottom_up()
     found: dict[str, Alias] = {}
-    for function in CallGraph(module).bottom_up():
-        found[function.name] = alias(function, {name: a.summary for name, a in found.items()})
+    summaries: dict[str, Summary] = {}
+    for function in order:
+        found[function.name] = alias(function, summaries)
+        summaries[function.name] = found[function.name].summary
+    _meet_in_calls(graph, order, found)
     return found
+
+
+def _meet_in_calls(graph: CallGraph, order: Sequence[Function], found: dict[str, Alias]) -> None:
+    """Replace the names of parameters by those that the calls of a function give them."""
+    called: dict[str, tuple[PointsTo, ...]] = {}
+    for function in reversed(order):
+        caller = found[function.name]
+        if function.name in called:
+            caller = found[function.name] = replace(caller, names=called[function.name])
+        for call in graph.calls[function]:
+            callee = graph.callee(call)
+            if callee is not None:
+                before = called.get(callee.name, _apart(callee))
+                passed = _named_alike(caller, call)
+                called[callee.name] = tuple(map(PointsTo.__or__, before, passed))
+
+
+def _named_alike(caller: Alias, call: Operation) -> list[PointsTo]:
+    """For each argument of a call, which ones are pointers that it shares memory with."""
+    pointers = {i: caller.of(v) for i, v in enumerate(call.inputs) if _is_pointer(v.type)}
+    named = {index: caller.named(fact) for index, fact in pointers.items()}
+    return [
+        PointsTo(frozenset(j for j in pointers if i in named and named[i].meets(pointers[j])))
+        for i in range(len(call.inputs))
+    ]
+
+
+def _apart(function: Function) -> tuple[PointsTo, ...]:
+    """Names of parameters of which no two meet."""
+    return tuple(PointsTo(frozenset({index})) for index in range(len(function.args)))
+
+
+def _together(function: Function) -> tuple[PointsTo, ...]:
+    """Names of parameters that may all meet."""
+    every = PointsTo(frozenset(range(len(function.args))))
+    return tuple(every for _ in function.args)
 
 
 def written_arguments(module: Module, kernel: Function) -> frozenset[str]:

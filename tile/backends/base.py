@@ -5,9 +5,9 @@ It compiles a module to an artifact without a device, and loads that to run it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -130,6 +130,23 @@ class Executable(Protocol):
 
         Arrays, those of the backend's own devices too, are accessed in place, or as if they were.
         A scalar is a NumPy scalar of the parameter's type.
+        """
+
+
+Repeat = Callable[[Grid, tuple[Any, ...]], bool]
+
+
+@runtime_checkable
+class Repeatable(Protocol):
+    """A loaded kernel that launches faster where a launch like it was done before."""
+
+    def bind(self, arguments: Sequence[LaunchArgument | None]) -> Repeat | None:
+        """How to repeat a launch that was just done with these arguments, if there is a way.
+
+        The result takes a grid and one value in each argument's place: for an array the address of
+        another one of the same library, dtype and device, and for a scalar a Python number; None
+        is the place of a number that the kernel does not take. It launches and returns True, or
+        returns False, with nothing done, where that takes an ordinary launch. Any thread calls it.
         """
 
 

@@ -28,9 +28,15 @@ class Captures:
 
     def current(self) -> bool:
         """Whether every name still stands for the same object."""
-        return all(names.get(name) is value for names, name, value in self._names) and all(
-            _contents(cell) is value for cell, value in self._cells
-        )
+        for names, name, value in self._names:
+            if names.get(name) is not value:
+                return False
+        return not self._cells or all(_contents(cell) is value for cell, value in self._cells)
+
+    @property
+    def watching(self) -> bool:
+        """Whether there is anything to watch."""
+        return bool(self._names or self._cells)
 
     def _visit(self, function: DeviceFunction) -> None:
         if function in self._seen:

@@ -17,6 +17,7 @@ from tile.runtime.compile import build
 from tile.runtime.context import target_text
 from tile.runtime.grid import normalise_grid
 from tile.runtime.kernel import CompiledKernel
+from tile.runtime.repeat import Entry, Plan, Shape, make_plan, shape_of
 from tile.runtime.specialise import (
     PLAIN,
     Constant,
@@ -39,8 +40,9 @@ class JITFunction(DeviceFunction):
     """A function of the language: launched as `kernel[grid](*arguments)`, or called in a kernel.
 
     `cache` holds what was compiled, by target, options and keys of all arguments; it is emptied
-    when something that the function sees of its module has changed. `version`, `repr` and
-    `launch_metadata` are as given to `jit`.
+    when something that the function sees of its module has changed. Calls that repeat an earlier
+    one in all but addresses and numbers go a shorter way (`tile.runtime.repeat`). `version`, `repr`
+    and `launch_metadata` are as given to `jit`.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class JITFunction(DeviceFunction):
         self.debug = debug
         self.cache: dict[CacheKey, CompiledKernel] = {}
         self._captures: Captures | None = None
+        self._plans: dict[Shape, Plan | None] = {}
         self.pre_run_hooks: list[Hook] = []
         self._unspecialised = tuple(do_not_specialize or ())
         self._unaligned = tuple(do_not_specialize_on_alignment or ())
@@ -124,7 +127,19 @@ class JITFunction(DeviceFunction):
         `grid` is a tuple of one to three integers, one integer, or a function that returns either
         from the arguments by name (with constexprs and options).
         """
-        return functools.partial(self.run, grid=grid)
+        plans = self._plans
+
+        def launch(*args: Any, **kwargs: Any) -> CompiledKernel:
+            plan = plans.get((*map(type, args), *kwargs, *map(type, kwargs.values())))
+            if plan is not None:
+                repeated = plan.again(grid, args, kwargs)
+                if repeated is not None:
+                    return repeated
+            if "warmup" in kwargs:
+                return self.run(*args, grid=grid, **kwargs)
+            return self._launch(grid, args, kwargs)
+
+        return launch
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: a kernel needs a grid."""
@@ -140,20 +155,43 @@ class JITFunction(DeviceFunction):
         compiled. Raises `ArgumentError` before anything is touched when arguments or grid cannot be
         used.
         """
+        if warmup:
+            kernel, _ = self._compiled(*self._binder.bind(args, kwargs))
+            return kernel
+        plan = self._plans.get(shape_of(args, kwargs))
+        if plan is not None:
+            repeated = plan.again(grid, args, kwargs)
+            if repeated is not None:
+                return repeated
+        return self._launch(grid, args, kwargs)
+
+    def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledKernel:
+        """Launch, and see to it that launches like this one are repeated where that can be."""
         values, options = self._binder.bind(args, kwargs)
         kernel, adapted = self._compiled(values, options)
-        if warmup:
-            return kernel
         if callable(grid):
-            grid = grid(
-                {**OPTION_DEFAULTS, **options, **dict(zip(self.arg_names, values, strict=True))}
-            )
+            grid = grid(self._meta(values, options))
         extents = normalise_grid(grid)
         arguments = kernel.prepare(adapted)
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         kernel.execute(extents, arguments)
+        plan = self._plan(args, kwargs)
+        key = None if plan is None else plan.key(args, kwargs)
+        if plan is not None and key is not None and key not in plan.table:
+            repeat = kernel.bind(plan.parameters, arguments)
+            meta = self._meta(values, options).items()
+            known = {name: value for name, value in meta if name not in plan.given}
+            entry = None if repeat is None else Entry(repeat, kernel, known)
+            # Another thread may have found meanwhile that what was compiled is out of date; it
+            # empties the cache before it drops all plans.
+            if any(kernel is one for one in list(self.cache.values())):
+                plan.table[key] = entry
         return kernel
+
+    def _meta(self, values: list[Any], options: dict[str, Any]) -> dict[str, Any]:
+        """What a grid function is given."""
+        return {**OPTION_DEFAULTS, **options, **dict(zip(self.arg_names, values, strict=True))}
 
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> CompiledKernel:
         """Compile for these arguments without launching; what was compiled.
@@ -170,6 +208,21 @@ class JITFunction(DeviceFunction):
         """Call `hook(*args, **kwargs)` before every launch, once its arguments are checked."""
         self.pre_run_hooks.append(hook)
 
+    def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
+        """The plan for calls like this one, made now if need be."""
+        shape = shape_of(args, kwargs)
+        if shape not in self._plans:
+            watch = self._captures
+            self._plans[shape] = make_plan(
+                args,
+                kwargs,
+                self.parameters,
+                hooks=self.pre_run_hooks,
+                cache=self.cache,
+                current=watch.current if watch is not None and watch.watching else None,
+            )
+        return self._plans.get(shape)
+
     # -- compiling
 
     def _compiled(
@@ -183,6 +236,9 @@ class JITFunction(DeviceFunction):
         if self._captures is None or not self._captures.current():
             self.cache.clear()
             self._captures = Captures(self)
+            self._plans.clear()
+        if not self.cache:  # users may have emptied it
+            self._plans.clear()
         target = target_text(adapted)
         key = (target, tuple(sorted(options.items())), *keys)
         try:

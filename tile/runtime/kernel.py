@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from tile.backends.base import Artifact, Backend, Executable, Grid, Options, Target
+from tile.backends.base import (
+    Artifact,
+    Backend,
+    Executable,
+    Grid,
+    Options,
+    Repeat,
+    Repeatable,
+    Target,
+)
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.binding import OPTION_DEFAULTS, named, quoted
 from tile.runtime.device_arrays import DeviceArray, host_copies
@@ -124,10 +133,7 @@ class CompiledKernel:
 
     def execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
         """Run over the grid, on copies of arrays that are in the memory of another device."""
-        own = self._backend.devices
-        on_device = [
-            a for a in arguments if type(a) is DeviceArray and a.device.partition(":")[0] not in own
-        ]
+        on_device = self._elsewhere(arguments)
         if not on_device:
             self.executable.launch(grid, arguments)
             return
@@ -137,3 +143,23 @@ class CompiledKernel:
             array = arguments[index]
             if id(array) in hosts:
                 array.put(hosts[id(array)])
+
+    def _elsewhere(self, arguments: Sequence[Any]) -> list[DeviceArray]:
+        """The arrays that are in the memory of a device which is none of the backend's own."""
+        own = self._backend.devices
+        return [
+            a for a in arguments if type(a) is DeviceArray and a.device.partition(":")[0] not in own
+        ]
+
+    def bind(self, parameters: Sequence[int], arguments: Sequence[Any]) -> Repeat | None:
+        """How to repeat the launch with `arguments` that was just done, if there is a way.
+
+        The result takes a value for each of `parameters`, which have one place each.
+        """
+        executable = self.executable
+        if not isinstance(executable, Repeatable) or self._elsewhere(arguments):
+            return None
+        by_parameter = {at: a for (at, _), a in zip(self._plan, arguments, strict=True)}
+        if len(by_parameter) < len(arguments):
+            return None
+        return executable.bind([by_parameter.get(parameter) for parameter in parameters])

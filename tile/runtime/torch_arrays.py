@@ -25,6 +25,15 @@ def is_torch(kind: type) -> bool:
     return any(base.__module__.partition(".")[0] == "torch" for base in kind.__mro__)
 
 
+def is_plain_tensor(kind: type) -> bool:
+    """Whether `kind` is torch's own class of tensors, or of parameters, and no other subclass.
+
+    Then `data_ptr()` is where its elements are, or raises `RuntimeError` if it has no plain memory.
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter)
+
+
 def torch_dtype(dtype: Any, label: str) -> DType:
     """NumPy's dtype for torch's. Raises `ArgumentTypeError` where there is none."""
     name = str(dtype).removeprefix("torch.")

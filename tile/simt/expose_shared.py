@@ -66,13 +66,27 @@ def planned(src: LinearLayout, dst: LinearLayout, bits: int, target: SimtTarget)
 
     Shuffles give way to shared memory if that takes fewer instructions; see `shuffle_cost`.
     """
-    plan = plan_conversion(src, dst, bits, shuffles=target.shuffles, banks=target.banks)
+    loads = target.matrix_loads
+    plan = plan_conversion(
+        src, dst, bits, shuffles=target.shuffles, matrix_loads=loads, banks=target.banks
+    )
     if not isinstance(plan, Shuffle):
         return plan
     if tile_bytes(src, bits) > target.shared_bytes // 2 or shuffle_cost(plan, bits) <= 2 * BARRIER:
         return plan
-    instead = through_shared(src, dst, bits, target.banks)
+    instead = through_shared(src, dst, bits, target.banks, matrix_loads=loads)
     return instead if shared_cost(instead, bits, target.banks) < shuffle_cost(plan, bits) else plan
+
+
+def conversion_bytes(op: Operation, target: SimtTarget) -> int:
+    """The shared memory that a `convert_layout` takes at once, in bytes."""
+    (value,) = op.inputs
+    src, dst = layout_of(value), layout_of(op.result)
+    bits = element_bits(value.type.element)
+    if not isinstance(planned(src, dst, bits, target), ThroughShared):
+        return 0
+    most, size = target.shared_bytes // 2, tile_bytes(src, bits)
+    return size if size <= most or find_cut(src, dst) is None else most
 
 
 def tile_bytes(layout: LinearLayout, bits: int) -> int:
@@ -118,14 +132,30 @@ def _convert(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
 
 def _exchange(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
     """An exchange stays if the XOR with its mask is made of registers, and lanes that shuffle."""
+    mask = _mask_between_threads(op, target)
+    if mask is not None:
+        (value,) = op.inputs
+        bits = element_bits(value.type.element)
+        _through(op, _same(layout_of(value), bits, target.banks), mask)
+
+
+def exchange_bytes(op: Operation, target: SimtTarget) -> int:
+    """The shared memory that an `exchange` takes, in bytes."""
+    if _mask_between_threads(op, target) is None:
+        return 0
+    (value,) = op.inputs
+    return tile_bytes(layout_of(value), element_bits(value.type.element))
+
+
+def _mask_between_threads(op: Operation, target: SimtTarget) -> tuple[int, ...] | None:
+    """The mask of an `exchange`, a number for each axis; None if threads or shuffles do it."""
     (value,) = op.inputs
     layout = layout_of(value)
     rank = len(layout.outs)
     axis = op["axis"] % rank
     mask = tuple(op["mask"] if a == axis else 0 for a in range(rank))
-    if not within(layout, mask, (REGISTER, LANE) if target.shuffles else (REGISTER,)):
-        bits = element_bits(value.type.element)
-        _through(op, _same(layout, bits, target.banks), mask)
+    names = (REGISTER, LANE) if target.shuffles else (REGISTER,)
+    return None if within(layout, mask, names) else mask
 
 
 def within(layout: LinearLayout, mask: tuple[int, ...], names: tuple[str, ...]) -> bool:

@@ -11,6 +11,7 @@ side: each is placed above the last one, and at the bottom again when the spare 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from tile.analysis.liveness import LOOPS
 from tile.errors import Loc, OutOfResourcesError, PassError
 from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.levels import Level
+from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.ir.types import Shared
 from tile.simt import ops
@@ -38,7 +40,7 @@ def plan_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
     A buffer is in use from its first access to its last, for all of a loop that it is older than,
     and until its copies have been waited for. Functions that are called have their buffers above
-    those of their callers. Raises `OutOfResourcesError` if the target has less.
+    those that are in use at any call. Raises `OutOfResourcesError` if the target has less.
 
         %m = alloc : shared<64x64xf32, #s>        %m = alloc {at = 0} : shared<64x64xf32, #s>
         %n = alloc : shared<64xi8, #t>            %n = alloc {at = 16384} : shared<64xi8, #t>
@@ -51,13 +53,16 @@ def plan_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
     graph = CallGraph(module)
     for function in reversed(graph.bottom_up()):
         base = bases.get(function, 0)
-        plan = _apart(_buffers(function), base, base + target.shared_bytes // PROGRAMS)
+        buffers, calls = _in_order(function)
+        plan = _apart(buffers, base, base + target.shared_bytes // PROGRAMS)
         if plan.peak > target.shared_bytes:
-            _refuse(function, plan, base, target)
+            _refuse(function, _place(buffers, base), base, target)
         for buffer, at in plan.places.items():
             buffer.op.attributes["at"] = at
-        for callee in graph.callees(function):
-            bases[callee] = max(bases.get(callee, 0), plan.peak)
+        for op, end in _taken_at(calls, plan, base):
+            callee = graph.callee(op)
+            if callee is not None:
+                bases[callee] = max(bases.get(callee, 0), end)
 
 
 def shared_bytes(module: Module) -> int:
@@ -100,12 +105,17 @@ class Buffer:
         return max(each >> halvings, ty.of.itemsize) * min(stages, ty.stages)
 
 
-def _buffers(function: Function) -> list[Buffer]:
-    """The buffers of a function in the order in which they come into use."""
+# The calls of a function, with their numbers, in program order.
+Calls = Sequence[tuple[int, Operation]]
+
+
+def _in_order(function: Function) -> tuple[list[Buffer], Calls]:
+    """The buffers of a function in the order in which they come into use, and its calls."""
     numbers = _Numbers()
     numbers.block(function.body)
     found = [_live(op, numbers) for op in numbers.allocs]
-    return sorted(found, key=lambda buffer: (buffer.start, numbers.starts[buffer.op]))
+    found.sort(key=lambda buffer: (buffer.start, numbers.starts[buffer.op]))
+    return found, [(numbers.starts[op], op) for op in numbers.calls]
 
 
 class _Numbers:
@@ -115,6 +125,7 @@ class _Numbers:
         self.starts: dict[Operation, int] = {}
         self.ends: dict[Operation, int] = {}
         self.allocs: list[Operation] = []
+        self.calls: list[Operation] = []
         self.last = 0
 
     def block(self, block: Block) -> None:
@@ -123,6 +134,8 @@ class _Numbers:
             self.starts[op] = self.last
             if op.defn is ops.shared.alloc:
                 self.allocs.append(op)
+            elif op.defn is control.call:
+                self.calls.append(op)
             if op.regions:
                 if not op.defn.isolated:
                     for region in op.regions:
@@ -270,6 +283,18 @@ def _apart(buffers: Sequence[Buffer], base: int, spare: int) -> Plan:
     return Plan(places, peak)
 
 
+def _taken_at(calls: Calls, plan: Plan, base: int) -> Iterator[tuple[Operation, int]]:
+    """Where the highest buffer that is in use at each call ends; `base` if none is."""
+    waiting = deque(plan.places)
+    active: list[Buffer] = []
+    for number, op in calls:
+        while waiting and waiting[0].start <= number:
+            active.append(waiting.popleft())
+        active = [buffer for buffer in active if buffer.end >= number]
+        ends = (plan.places[buffer] + buffer.type.bytes for buffer in active)
+        yield op, max(ends, default=base)
+
+
 def _gap(active: Iterable[tuple[int, int, Buffer]], base: int, size: int, alignment: int) -> int:
     at = _aligned(base, alignment)
     for begin, end, _ in active:
@@ -287,12 +312,13 @@ def _aligned(number: int, alignment: int) -> int:
 
 
 def _refuse(function: Function, plan: Plan, base: int, target: SimtTarget) -> None:
+    """Raise `OutOfResourcesError` for the lowest places that there are."""
     buffers = list(plan.places)
     top = max(buffers, key=lambda buffer: plan.places[buffer] + buffer.type.bytes)
     live = [b for b in buffers if b.start <= top.start <= b.end]
     notes = [_described(b) for b in sorted(live, key=lambda b: -b.type.bytes)]
     if base:
-        notes.append(f"{base} bytes are taken by functions that call {function}")
+        notes.append(f"{base} bytes are in use where {function} is called")
     advice = _advice(buffers, base, target.shared_bytes)
     notes.append(advice)
     raise OutOfResourcesError(

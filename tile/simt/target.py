@@ -6,7 +6,7 @@ are for the thread machine, which runs code for any of them.
     plain     warps of 32, and nothing else: no shuffles, copies, or matrix instructions
     generic   with shuffles
     async     with shuffles and asynchronous copies to shared memory
-    matrix    with those and matrix instructions
+    matrix    with those, matrix instructions, and loads of matrices
     wide      with shuffles, and warps of 64 lanes
 """
 
@@ -35,6 +35,7 @@ class SimtTarget:
     shuffles: bool = False  # lanes of a warp can read each other's registers
     copy_bytes: tuple[int, ...] = ()  # what one lane can copy to shared memory asynchronously
     matrix_shapes: tuple[MatrixShape, ...] = ()  # instructions of a warp for products
+    matrix_loads: bool = False  # a warp of 32 loads matrices of rows of 16 bytes together
     banks: Banks = field(default=BANKS)
 
     def __post_init__(self) -> None:
@@ -47,6 +48,10 @@ class SimtTarget:
         for shape in self.matrix_shapes:
             if shape not in FRAGMENTS:
                 raise ArgumentValueError(f"target {self.name}: no matrix instruction is {shape}")
+        if self.matrix_loads and self.warp_size != 32:
+            raise ArgumentValueError(
+                f"matrix_loads of target {self.name} take warps of 32, not of {self.warp_size}"
+            )
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> SimtTarget:
@@ -90,6 +95,7 @@ MATRIX = replace(
         MatrixShape(16, 8, 32, 8),
         MatrixShape(8, 8, 4, 64),
     ),
+    matrix_loads=True,
 )
 WIDE = replace(GENERIC, name="wide", warp_size=64)
 

@@ -23,7 +23,9 @@ from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.banks import Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
 from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.matrix_access import matrix_access
 from tile.simt.layouts.shared_access import shared_access
+from tile.simt.ops.thread import is_matrix_element
 
 
 @dataclass(frozen=True)
@@ -86,16 +88,37 @@ def _stored(ctx: Context, op: Operation, x: Value) -> Sequence[Value]:
 
 
 def local_load(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Every thread reads what it holds, in vectors.
+    """Warps read matrices where the machine can; otherwise every thread reads what it holds.
 
-    A mask is XORed with the places: with the offsets of vectors, and inside them with the order.
+    That is in vectors. A mask is XORed with the places: with the offsets of vectors, and inside
+    them with the order.
     """
+    matrices = _matrices(ctx, op)
+    if matrices is not None:
+        return [matrices]
     found = _places(ctx, op, op.result)
     moved = _moved(_buffer(op)[1], op["mask"])
     inside = moved & found.vector - 1
     offsets = ctx.xored(ctx.index(found.first), moved ^ inside)
     loaded = ctx(ops.thread.shared_load, ctx.of(op.inputs[0]), offsets, vector=found.vector)
     return [ctx.pick(loaded, registers=tuple([at ^ inside for at in inverse(found.order)]))]
+
+
+def _matrices(ctx: Context, op: Operation) -> Value | None:
+    """A tile read by loads of matrices; None if it cannot be."""
+    mem, shared = _buffer(op)
+    if not ctx.target.matrix_loads or any(op["mask"]) or not is_matrix_element(mem.of):
+        return None
+    found = matrix_access(layout_of(op.result), shared, bits_of_element(mem))
+    if found is None:
+        return None
+    return ctx(
+        ops.thread.shared_matrix_load,
+        ctx.of(op.inputs[0]),
+        ctx.index(found.rows),
+        matrices=found.matrices,
+        transposed=found.transposed,
+    )
 
 
 def _moved(shared: LinearLayout, mask: Sequence[int]) -> int:

@@ -22,6 +22,7 @@ from tile.simt.layout_rules import layout_of
 from tile.simt.layouts import f2
 from tile.simt.layouts.dims import REGISTER, places
 from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.matrix_access import matrix_access
 
 
 class Kind(enum.Enum):
@@ -137,8 +138,14 @@ def access_of(op: Operation) -> Access | None:
 
 
 def _loaded(op: Operation) -> LinearLayout | None:
-    """The layout of a load, unless its mask leads to other threads' elements."""
-    layout = layout_of(op.result)
+    """The layout of a load, unless other threads may read its elements.
+
+    They do where its mask leads to theirs, and where a warp can load matrices.
+    """
+    layout, mem = layout_of(op.result), op["mem"].type
+    assert isinstance(mem.layout, LinearLayout)
+    if matrix_access(layout, mem.layout, 8 * mem.of.itemsize) is not None:
+        return None
     return layout if not op["mask"] or within(layout, op["mask"], (REGISTER,)) else None
 
 

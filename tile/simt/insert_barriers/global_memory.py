@@ -1,14 +1,15 @@
 """What operations do to global memory, and which of it conflicts between threads of a program.
 
 To the language a program is one thread: what it stores, it loads again. Its threads share the work,
-so between a store and a load of another thread's element there has to be a barrier. Different
-parameters are taken to lead to different memory. Accesses through one and the same value of
-pointers need no barrier, since each thread accesses its own elements.
+so between a store and a load of another thread's element there has to be a barrier. Accesses
+through one and the same value of pointers need no barrier, since each thread accesses its own
+elements; nor do those through parameters that do not meet (see `tile/analysis/alias.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tile.analysis.alias import Alias, PointsTo
 from tile.ir.core import Operation, Value
@@ -38,30 +39,28 @@ _MODES: dict[OpDef, Mode] = {
 class MemoryAccess:
     """An access of global memory.
 
-    `pointer` is the value it goes through; None for one that may have changed since. `distinct`
-    says that no two threads hold the same of it. `releases` says that other programs may take it
-    for a sign that all before it has been done.
+    It goes to memory `where`, that is `named` so by other accesses. `pointer` is the value it goes
+    through; None for one that may have changed since. `distinct` says that no two threads hold the
+    same of it. `releases` says that other programs may take it for a sign that all before it has
+    been done.
     """
 
     op: Operation
     mode: Mode
     where: PointsTo
+    named: PointsTo
     pointer: Value | None
     distinct: bool
     releases: bool
 
     def conflicts(self, mode: Mode, where: PointsTo, pointers: frozenset[Value | None]) -> bool:
         """Whether it conflicts with accesses of a mode, to some memory, through some pointers."""
-        if mode == self.mode != WRITE or not _meet(where, self.where):
+        if mode == self.mode != WRITE or not self.named.meets(where):
             return False
         if self.pointer is None or pointers != {self.pointer}:
             return True
         # What is written by the first holder alone, the others do not find without a barrier.
         return not self.distinct and READ in (mode, self.mode)
-
-
-def _meet(x: PointsTo, y: PointsTo) -> bool:
-    return x.unknown or y.unknown or bool(x.parameters & y.parameters)
 
 
 def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
@@ -70,9 +69,24 @@ def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
     if mode is None:
         return None
     pointer: Value = op["ptr"]
+    where = alias.of(pointer)
     return MemoryAccess(
-        op, _mode(op, mode), alias.of(pointer), pointer, _is_distinct(pointer), _releases(op)
+        op,
+        _mode(op, mode),
+        where,
+        alias.named(where),
+        pointer,
+        _is_distinct(pointer),
+        _releases(op),
     )
+
+
+def memory_access_through(
+    access: MemoryAccess, arguments: Sequence[PointsTo], alias: Alias
+) -> MemoryAccess:
+    """An access of a called function as its caller sees it, which passed such pointers."""
+    where = access.where.through(arguments)
+    return replace(access, where=where, named=alias.named(where), pointer=None)
 
 
 def _mode(op: Operation, mode: Mode) -> Mode:

@@ -75,7 +75,8 @@ class Pending:
         """Close the open group. Those older than the last `most` need not be told apart."""
         self.flight.insert(0, set())
         while len(self.flight) > most + 2:
-            self.flight[-2] = self.flight[-2] | self.flight.pop()
+            oldest = self.flight.pop()
+            self.flight[-1] = self.flight[-1] | oldest
 
     def wait(self, pending: int) -> None:
         """All closed groups but the last `pending` have happened."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tile.analysis.alias import PointsTo
 from tile.ir.core import Operation
 from tile.simt.insert_barriers.accesses import Access
-from tile.simt.insert_barriers.global_memory import MemoryAccess
+from tile.simt.insert_barriers.global_memory import MemoryAccess, memory_access_through
 from tile.simt.insert_barriers.pending import Item, Pending
 from tile.simt.insert_barriers.structure import (
     Barrier,
@@ -129,7 +129,8 @@ class Solver:
 
     def call(self, node: Call, state: Pending) -> Pending:
         callee = self.callees[node.callee]
-        memory = [_through(access, node.arguments) for access in callee.memory]
+        alias = self.structure.alias
+        memory = [memory_access_through(each, node.arguments, alias) for each in callee.memory]
         if any(state.conflicts(*item) for item in callee.shared) or any(
             map(state.memory_conflicts, memory)
         ):
@@ -198,12 +199,6 @@ class Solver:
         self.depth -= 1
         needed, self.needed = self.needed, outer
         return _Through(needed, end if left is None else left), end
-
-
-def _through(access: MemoryAccess, arguments: Sequence[PointsTo]) -> MemoryAccess:
-    """An access of a called function as its caller sees it."""
-    where = access.where.through(arguments)
-    return MemoryAccess(access.op, access.mode, where, None, access.distinct, access.releases)
 
 
 def _left(after: Pending, arguments: Sequence[PointsTo]) -> Pending:

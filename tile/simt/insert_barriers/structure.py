@@ -88,6 +88,7 @@ Body = list[Node]
 class Structure:
     """A function's body, what chooses slots (see `Leads`), and the most groups left by a wait."""
 
+    alias: Alias
     body: Body = field(default_factory=list)
     leads: set[tuple[Value, Value | None]] = field(default_factory=set)
     most: int = 0
@@ -103,7 +104,7 @@ def structure(function: Function, alias: Alias) -> Structure:
 class _Reading:
     def __init__(self, alias: Alias) -> None:
         self.alias = alias
-        self.structure = Structure()
+        self.structure = Structure(alias)
 
     def block(self, block: Block) -> Body:
         return [node for op in block for node in self.nodes(op)]

@@ -45,13 +45,15 @@ def plan_conversion(
     element_bits: int,
     *,
     shuffles: bool = True,
+    matrix_loads: bool = False,
     banks: Banks = BANKS,
 ) -> Conversion:
     """The cheapest way for a tile of `element_bits` (8, 16, 32 or 64) from layout `src` to `dst`.
 
     Both are surjective layouts of (register, lane, warp, block), any of which may be left out. With
-    `shuffles` false, a machine has none. Raises `LayoutError` for layouts of different tiles or
-    different numbers of lanes, warps or blocks, and where elements move between blocks.
+    `shuffles` false, a machine has none; with `matrix_loads`, it loads matrices. Raises
+    `LayoutError` for layouts of different tiles or different numbers of lanes, warps or blocks, and
+    where elements move between blocks.
     """
     require(element_bits in (8, 16, 32, 64), f"elements have 8 to 64 bits, not {element_bits}")
     src, dst = distributed(src), distributed(dst)
@@ -70,7 +72,7 @@ def plan_conversion(
         return by_shuffles(src, dst, element_bits)
     if not (src.is_surjective() and dst.is_surjective()):
         raise LayoutError(f"a block does not hold all of {src}, which shared memory takes whole")
-    return through_shared(src, dst, element_bits, banks)
+    return through_shared(src, dst, element_bits, banks, matrix_loads=matrix_loads)
 
 
 def distributed(layout: LinearLayout) -> LinearLayout:

@@ -30,12 +30,14 @@ Efficient Tensor Computation Using F2" (arXiv 2505.23819).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tile.simt.layouts import f2
 from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, bits_of, log2_of
 from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.matrix_access import asked_for, matrix_access
 from tile.simt.layouts.shared_access import Access, shared_access
 
 
@@ -50,17 +52,68 @@ class Shared:
     store: Access
     load: Access
 
+    @property
+    def instructions(self) -> int:
+        """How many a thread takes."""
+        return len(self.store.registers) + len(self.load.registers)
+
 
 def through_shared(
-    src: LinearLayout, dst: LinearLayout, element_bits: int, banks: Banks = BANKS
+    src: LinearLayout,
+    dst: LinearLayout,
+    element_bits: int,
+    banks: Banks = BANKS,
+    *,
+    head: Sequence[int] = (),
+    matrix_loads: bool = False,
 ) -> Shared:
-    """The conversion of `src` to `dst`, both of (register, lane, warp), through shared memory."""
-    layout = conflict_free(src, dst, element_bits, banks)
+    """The conversion of `src` to `dst`, both of (register, lane, warp), through shared memory.
+
+    The vectors of `src` begin with `head`, as in `conflict_free`. With `matrix_loads`, warps load
+    matrices if that takes fewer instructions; `load` then is how rows are asked for.
+    """
+    layout = conflict_free(src, dst, element_bits, banks, head)
+    plan = _through(src, dst, layout, element_bits, banks)
+    other = by_matrices(src, dst, element_bits, banks, head) if matrix_loads else None
+    return other if other is not None and other.instructions < plan.instructions else plan
+
+
+def _through(
+    src: LinearLayout, dst: LinearLayout, layout: LinearLayout, element_bits: int, banks: Banks
+) -> Shared:
     return Shared(
         layout,
         shared_access(src, layout, element_bits, banks),
         shared_access(dst, layout, element_bits, banks),
     )
+
+
+def by_matrices(
+    src: LinearLayout,
+    dst: LinearLayout,
+    element_bits: int,
+    banks: Banks = BANKS,
+    head: Sequence[int] = (),
+) -> Shared | None:
+    """The conversion whose load is of matrices; None if there is none without bank conflicts.
+
+    The vectors of `src` begin with `head`, as in `conflict_free`. `load` is how rows are asked for.
+    """
+    for asked in asked_for(dst, element_bits):
+        both = min(len(head), asked.row)
+        if (*head[:both],) != asked.units[:both]:
+            continue
+        if len(head) < asked.row:
+            layout = conflict_free(asked.layout, src, element_bits, banks, asked.units)
+        else:
+            layout = conflict_free(src, asked.layout, element_bits, banks, head)
+        if matrix_access(dst, layout, element_bits) is None:
+            continue
+        plan = _through(src, asked.layout, layout, element_bits, banks)
+        conflicts = (access.conflicts(element_bits, banks) for access in (plan.store, plan.load))
+        if max(conflicts) <= 0 and plan.store.vector >= 1 << len(head):
+            return plan
+    return None
 
 
 @dataclass(frozen=True)
@@ -78,11 +131,18 @@ class _Side:
 
 
 def conflict_free(
-    src: LinearLayout, dst: LinearLayout, element_bits: int, banks: Banks = BANKS
+    src: LinearLayout,
+    dst: LinearLayout,
+    element_bits: int,
+    banks: Banks = BANKS,
+    head: Sequence[int] = (),
 ) -> LinearLayout:
     """The shared layout to which `src` is stored, and from which `dst` is loaded, in wide vectors.
 
     Every wavefront of both moves all that its lanes ask for: none is there for a bank conflict.
+
+    The vectors begin with `head`, which the registers of `src` walk and its threads do not. That
+    can cost bank conflicts, on the load, where threads that walk it do not share a wavefront.
     """
     widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
     line = log2_of(banks.line_bits // element_bits, "the elements of a line")
@@ -95,23 +155,31 @@ def conflict_free(
         return f2.basis(side.lanes[: line - max(vector, word)])
 
     threads = f2.basis(store.threads + load.threads)
-    vector = _apart(f2.intersection(store.registers, load.registers), threads)[:widest]
+    common = _apart(f2.intersection(store.registers, load.registers), threads)
+    alike = next((n for n, unit in enumerate(head) if f2.extend(common, [unit])), len(head))
+    vector = [*head[:alike]]
+    if alike == len(head):
+        vector += f2.extend(head, common)[: widest - len(head)]
 
     def widened(wide: _Side, narrow: _Side) -> tuple[list[int], _Side, _Side]:
         """What `wide` can add to its vectors, as lanes of `narrow` walk it."""
         walked = f2.intersection(wide.registers, together(narrow, len(vector)))
         return _apart(walked, wide.threads)[: widest - len(vector)], wide, narrow
 
-    choices = widened(load, store), widened(store, load)
-    more, wide, narrow = max(choices, key=lambda choice: len(choice[0]))
+    if alike < len(head):
+        more, wide, narrow = [*head[alike:]], store, load
+    else:
+        choices = widened(load, store), widened(store, load)
+        more, wide, narrow = max(choices, key=lambda choice: len(choice[0]))
     # What remains of the space. Threads walk it without leaving the start of their vectors.
     rest = threads + f2.extend([*vector, *threads], space)
     rest = wide.threads + f2.extend([*more, *wide.threads], rest)
     in_word = rest[: max(0, word - len(vector) - len(more))]
     # Two accesses of a bank conflict if they differ by lines, and else by places in a vector or a
     # word at most. What the narrow side's lanes walk of the wide side's vectors is within a line.
+    same_word = [*vector, *more, *in_word][:word]
     lines = f2.common_complement(
-        f2.intersection([*in_word, *together(narrow, len(vector))], rest),
+        f2.intersection([*same_word, *together(narrow, len(vector))], rest),
         f2.basis([*in_word, *together(wide, len(vector) + len(more))]),
         within=rest,
     )

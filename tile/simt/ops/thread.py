@@ -13,6 +13,7 @@ from tile.ir.types import (
     I1,
     I32,
     Fragment,
+    Scalar,
     Type,
     is_power_of_two,
     require,
@@ -141,6 +142,7 @@ def _mask(name: str, offset: Type, mask: Type | None) -> None:
 
 
 _MEM = "%m: shared<8xf32, #linear{offset = [[1],[2],[4]] -> dim0 = 8}>"
+_ROWS = "%m: shared<64xf16, #linear{offset = [[1],[2],[4],[8],[16],[32]] -> dim0 = 64}>"
 
 
 @op(
@@ -154,6 +156,46 @@ def shared_load(mem: Type, offset: Type, *, vector: int = 1) -> Type:
     result = Fragment(fragment("shared_load", offset).count * vector, held.of)
     _vectors("shared_load", offset, result, vector)
     return result
+
+
+def is_matrix_element(ty: Type) -> bool:
+    """Whether matrices of these are loaded; pointers and booleans are nothing to multiply."""
+    return isinstance(ty, Scalar) and ty.bits in (8, 16, 32)
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=THREAD,
+    examples=(
+        f"{_ROWS}, %o: frag<1xi32> | %x = shared_matrix_load %m, %o : frag<8xf16>",
+        f"{_ROWS}, %o: frag<2xi32> | "
+        "%x = shared_matrix_load %m, %o {matrices = 2, transposed = true} : frag<8xf16>",
+    ),
+)
+def shared_matrix_load(
+    mem: Type, offset: Type, *, matrices: int = 4, transposed: bool = False
+) -> Type:
+    """Read matrices of 8 rows of 16 bytes; a warp of 32 lanes does it together.
+
+    For each of the offsets it reads 1, 2 or 4 matrices. Lane l says where row l mod 8 of matrix
+    l / 8 begins, at a multiple of 16 bytes; lanes beyond the last row are not asked. Of each matrix
+    in turn, lane l gets the four bytes number l mod 4 of row l / 4: of 16-bit elements, columns
+    2 * (l mod 4) and the next. `transposed` is for these alone: lane l gets the elements of column
+    l / 4 in the rows 2 * (l mod 4) and the next.
+    """
+    held = buffer("shared_matrix_load", mem)
+    require(
+        is_matrix_element(held.of),
+        f"shared_matrix_load reads elements of 8, 16 or 32 bits, not {held.of}",
+    )
+    require(
+        not transposed or held.of.itemsize == 2,
+        f"shared_matrix_load transposes elements of 16 bits, not {held.of}",
+    )
+    require(matrices in (1, 2, 4), f"shared_matrix_load reads 1, 2 or 4 matrices, not {matrices}")
+    rows = fragment("shared_matrix_load", offset)
+    require(rows.of == I32, f"shared_matrix_load takes offsets of i32, not {offset}")
+    return Fragment(rows.count * matrices * (4 // held.of.itemsize), held.of)
 
 
 @op(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
+from tile.analysis.alias import module_aliases
+from tile.analysis.call_graph import CallGraph
 from tile.ir.core import Module, Operation
 from tile.ir.levels import Level
 from tile.ir.passes import module_pass
 from tile.simt.pipeline_loops.asynchronous import copy_ahead
 from tile.simt.pipeline_loops.prefetch import carry_ahead, store_ahead
+from tile.simt.pipeline_loops.room import Room
 from tile.simt.pipeline_loops.select import Choice, Selection
 from tile.simt.pipeline_loops.slices import Slice, slice_of
 from tile.simt.target import GENERIC, SimtTarget
@@ -68,8 +72,12 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
     A load stays where it is if the loop may write what it reads, or has a barrier, an acquiring
     atomic or an assertion, or if its address or mask depends on what the loop loads or multiplies.
     """
-    for function in module:
-        choices = Selection(function, target, num_stages).choices()
+    # Found once, if a loop asks. The loops that have been changed by then are in other functions,
+    # and what those pass to calls has stayed what it was.
+    aliases = cache(lambda: module_aliases(module))
+    room = Room(target)
+    for function in CallGraph(module).bottom_up():
+        choices = Selection(function, aliases, room, num_stages).choices()
         for choice in choices:
             _pipeline(choice)
         if choices:

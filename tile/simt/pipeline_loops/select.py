@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tile.analysis.alias import Alias, alias
+from tile.analysis.alias import Alias
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of, is_pure
 from tile.ir.opdef import Effect
 from tile.ir.ops import control, debug, memory
 from tile.ir.ops.memory import CacheModifier
-from tile.ir.types import Scalar, Shared, Tile
+from tile.ir.types import Scalar, Tile
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.dims import REGISTER
-from tile.simt.ops.layout import convert_layout
-from tile.simt.ops.shared import alloc
 from tile.simt.pipeline_loops.buffers import copy_layout, copy_vector, store_layout
 from tile.simt.pipeline_loops.readers import readers
 from tile.simt.pipeline_loops.rings import Buffered
+from tile.simt.pipeline_loops.room import Room, aligned
 from tile.simt.pipeline_loops.rounds import Rounds
 from tile.simt.pipeline_loops.slices import DOTS, slice_of
-from tile.simt.target import SimtTarget
 
 # The part of a thread's registers that tiles loaded ahead may take: one in so many.
 REGISTER_SHARE = 3
@@ -45,28 +42,51 @@ class Choice:
     stored: tuple[Buffered, ...]
     carried: tuple[Operation, ...]
 
+    @property
+    def buffered(self) -> list[Operation]:
+        """The loads that go through shared memory."""
+        return [each.load for each in (*self.copied, *self.stored)]
+
+    @property
+    def bytes(self) -> int:
+        """What that takes of it."""
+        rings = (self.copied, self.stages), (self.stored, self.places)
+        return sum(aligned(stages * each.bytes) for ring, stages in rings for each in ring)
+
 
 class Selection:
-    """The choices in one function."""
+    """The choices in one function. `aliases` are those of its module, found when asked for."""
 
-    def __init__(self, function: Function, target: SimtTarget, num_stages: int) -> None:
+    def __init__(
+        self,
+        function: Function,
+        aliases: Callable[[], Mapping[str, Alias]],
+        room: Room,
+        num_stages: int,
+    ) -> None:
         self.function = function
-        self.target = target
+        self.aliases = aliases
+        self.room = room
+        self.target = room.target
         self.num_stages = num_stages
-
-    @cached_property
-    def aliases(self) -> Alias:
-        return alias(self.function)
 
     @cached_property
     def axes(self) -> AxisInfoResult:
         return axis_info(self.function)
 
     def choices(self) -> list[Choice]:
-        """The loops to pipeline."""
-        loops = (op for op in self.function.walk() if op.defn is control.for_)
-        found = [self.choice(loop, loop["num_stages"] or self.num_stages) for loop in loops]
-        return [choice for choice in found if choice is not None]
+        """The loops to pipeline, those around others first."""
+        loops = [op for op in self.function.walk() if op.defn is control.for_]
+        found = []
+        for loop in reversed(loops):
+            choice = self.choice(loop, loop["num_stages"] or self.num_stages)
+            if choice is None:
+                self.room.take(loop, 0)
+            else:
+                found.append(choice)
+                self.room.take(loop, choice.bytes, _served(choice.buffered))
+        self.room.finish(self.function)
+        return found[::-1]
 
     def choice(self, loop: Operation, stages: int) -> Choice | None:
         """What becomes of a loop with so many stages; None if it stays as it is."""
@@ -78,7 +98,7 @@ class Selection:
         wanted = self.undisturbed(loop, wanted) if wanted else []
         wanted = [load for load in wanted if slice_of(loop, load.inputs) is not None]
         copied = _present(self.copied(load) for load in wanted if load in factors)
-        room = self.target.shared_bytes - _needed(loop, wanted)
+        room = self.room.left(loop, _served(wanted))
         stages = min(stages, _stages(copied, room))
         if stages < 2:
             copied = []
@@ -105,7 +125,7 @@ class Selection:
                 writers.append(op)
         if not writers:
             return list(loads)
-        share = self.aliases.share
+        share = self.aliases()[self.function.name].share
         return [load for load in loads if not any(share(load["ptr"], op["ptr"]) for op in writers)]
 
     def copied(self, load: Operation) -> Buffered | None:
@@ -122,7 +142,8 @@ class Selection:
             return None
         found = readers(load.result)
         wanted = found[0].layout if found else source
-        layout = copy_layout(source, wanted, itemsize * 8, vectors, self.target.banks)
+        banks, loads = self.target.banks, self.target.matrix_loads
+        layout = copy_layout(source, wanted, itemsize * 8, vectors, banks, loads)
         return Buffered(load, layout)
 
     def stored(self, load: Operation) -> Buffered | None:
@@ -131,7 +152,12 @@ class Selection:
         bits = load.result.type.element.itemsize * 8
         for reader in readers(load.result):
             layout = store_layout(
-                source, reader.layout, bits, self.target.shuffles, self.target.banks
+                source,
+                reader.layout,
+                bits,
+                self.target.shuffles,
+                self.target.banks,
+                self.target.matrix_loads,
             )
             if layout is not None:
                 return Buffered(load, layout)
@@ -159,20 +185,9 @@ def _stages(buffered: Sequence[Buffered], room: int) -> int:
     return room // one if one else room
 
 
-def _needed(loop: Operation, wanted: Sequence[Operation]) -> int:
-    """What shared memory a loop takes besides: its own buffers, and its largest conversion.
-
-    Conversions of the loads `wanted` are not counted: they come to be reads of the buffers.
-    """
-    served = {reader.conversion for load in wanted for reader in readers(load.result)}
-    most, buffers = 0, 0
-    for op in loop.walk():
-        if op.defn is convert_layout and op not in served:
-            most = max(most, math.prod(op.result.type.shape) * op.result.type.element.itemsize)
-        elif op.defn is alloc:
-            assert isinstance(op.result.type, Shared)
-            buffers += op.result.type.bytes
-    return most + buffers
+def _served(loads: Iterable[Operation]) -> set[Operation]:
+    """The conversions that come to be reads of the buffers of loads."""
+    return {reader.conversion for load in loads for reader in readers(load.result)}
 
 
 def _is_candidate(op: Operation) -> bool:

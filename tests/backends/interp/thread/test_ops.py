@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.backends.interp.thread.kernels import framed, result, run, thread_module
+from tile.backends.interp.thread.counters import Counters, SharedCounts
 from tile.backends.interp.thread.run import run_threads
 from tile.errors import (
     DeviceAssertionError,
@@ -15,6 +16,7 @@ from tile.errors import (
     ExecutionError,
     OutOfBoundsError,
     OutOfResourcesError,
+    RaceError,
     UnsupportedError,
     VectorAccessError,
 )
@@ -559,3 +561,92 @@ def test_more_threads_than_there_are() -> None:
     with pytest.raises(OutOfResourcesError, match="at most 1024 threads; this one takes 2048"):
         run_threads(module, TARGETS["wide"], 32, (1, 1, 1), [])
     run_threads(module, MATRIX, 32, (1, 1, 1), [])
+
+
+# -- matrices in shared memory
+
+# Each thread stores a row of 16 bytes of %in, and gives the place of the row number %r XOR 37.
+MATRICES = """
+#row = #linear{register = REGISTER, lane = LANE, warp = WARP -> dim0 = NUMBER}
+#flat = #linear{offset = OFFSET -> dim0 = NUMBER}
+kernel @k(%in: ptr<TYPE>, %out: ptr<TYPE>) {
+  %i = linear_index {layout = #row} : frag<ROWxi32>
+  %from = fill %in {count = ROW} : frag<ROWxptr<TYPE>>
+  %p = addptr %from, %i {stride = SIZE} : frag<ROWxptr<TYPE>>
+  %x = load %p : frag<ROWxTYPE>
+  %m = alloc {at = 128} : shared<NUMBERxTYPE, #flat>
+  %first = pick %i {registers = (0,)} : frag<1xi32>
+  shared_store %m, %first, %x {vector = ROW}
+  BARRIER
+  %other = const {value = XOR} : frag<1xi32>
+  %o = xor %first, %other : frag<1xi32>
+  %y = shared_matrix_load %m, %o {matrices = COUNT, transposed = FLIPPED} : frag<GOTxTYPE>
+  %j = linear_index {layout = #linear{register = GOT_BITS, lane = GOT_LANE, warp = GOT_WARP -> dim0 = GOT_ALL}} : frag<GOTxi32>
+  %to = fill %out {count = GOT} : frag<GOTxptr<TYPE>>
+  %q = addptr %to, %j {stride = SIZE} : frag<GOTxptr<TYPE>>
+  store %q, %y
+  return
+}
+"""
+
+
+def in_line(first: int, bits: int) -> str:
+    """The images of bits of an index in a line."""
+    return f"[{','.join(f'[{1 << bit}]' for bit in range(first, first + bits))}]"
+
+
+def matrices(
+    array: Any, matrices: int, transposed: bool = False, barrier: str = "barrier", **options: Any
+) -> Any:
+    """What each of 64 threads gets of rows of `array`, of shape (64, elements)."""
+    size = array.dtype.itemsize
+    row, got = 16 // size, matrices * 4 // size
+    a, b = row.bit_length() - 1, got.bit_length() - 1
+    kind = {1: "i8", 2: "f16", 4: "f32"}[size]
+    words = {
+        "REGISTER": in_line(0, a), "LANE": in_line(a, 5), "WARP": in_line(a + 5, 1),
+        "OFFSET": in_line(0, a + 6), "NUMBER": 64 * row, "ROW": row, "SIZE": size, "TYPE": kind,
+        "COUNT": matrices, "FLIPPED": str(transposed).lower(), "BARRIER": barrier,
+        "GOT_BITS": in_line(0, b), "GOT_LANE": in_line(b, 5), "GOT_WARP": in_line(b + 5, 1),
+        "GOT_ALL": 64 * got, "GOT": got, "XOR": 37 * row,
+    }  # fmt: skip
+    text = MATRICES
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, str(words[word]))
+    out = np.zeros((64, got), array.dtype)
+    run(text, array, out, **{"target": "matrix", **options})
+    return out
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("dtype", "transposed"),
+    [(np.int8, False), (np.float16, False), (np.float16, True), (np.float32, False)],
+)
+def test_matrices(dtype: Any, transposed: bool, count: int) -> None:
+    row = 16 // np.dtype(dtype).itemsize
+    array = np.arange(64 * row).reshape(64, row).astype(dtype)
+    counters = Counters()
+    found = matrices(array, count, transposed, counters=counters)
+    # By the row that is asked for: the threads of the other warp have it.
+    asked = array[np.arange(64) ^ 37].reshape(2, 4, 8, row)
+    for thread, matrix in np.ndindex(64, count):
+        held = asked[thread // 32, matrix]
+        lane, part = thread % 32, row // 4
+        if transposed:
+            expected = held[2 * (lane % 4) : 2 * (lane % 4) + 2, lane // 4]
+        else:
+            expected = held[lane // 4, part * (lane % 4) : part * (lane % 4 + 1)]
+        assert np.array_equal(found[thread, part * matrix : part * (matrix + 1)], expected)
+    (counts,) = [c for op, c in counters.shared_accesses.items() if op.results]
+    assert counts == SharedCounts(2, 2 * count, 2 * count)
+
+
+def test_what_a_warp_reads_together_needs_a_barrier() -> None:
+    with pytest.raises(RaceError, match="reads shared memory that another thread wrote"):
+        matrices(np.zeros((64, 8), np.float16), 4, barrier="")
+
+
+def test_a_machine_without_loads_of_matrices() -> None:
+    with pytest.raises(UnsupportedError, match="target async has no loads of matrices"):
+        matrices(np.zeros((64, 8), np.float16), 4, target="async")

@@ -137,3 +137,18 @@ def shared_access(
         least=len(starts) * groups,
     )
     _counters(wave).shared_accesses[op].add(counts)
+
+
+def matrix_access(wave: Wave, op: Operation, start: Array, size: int) -> None:
+    """Count loads of matrices: the first bytes of rows (matrices, 8, instructions).
+
+    A matrix takes one wavefront if no two of its rows are in the same banks.
+    """
+    banks = launch_of(wave).threads_code.target.banks
+    rows = start.swapaxes(1, 2).reshape(-1, 8)
+    counts = SharedCounts(
+        instructions=len(rows) // op["matrices"],
+        wavefronts=int(wavefronts(rows // size, size * 8, 16 // size, banks).sum()),
+        least=len(rows),
+    )
+    _counters(wave).shared_accesses[op].add(counts)

@@ -28,6 +28,7 @@ from tile.ir.core import Operation
 
 UNDEFINED = 1 << 62
 IN_FLIGHT = 1 << 61
+_NOBODY = np.array(-1, np.int64)  # no thread's number
 # Programs begin at multiples of this, which no vector exceeds.
 ALIGNMENT = 256
 
@@ -164,6 +165,15 @@ class SharedMemory:
         if others.any():
             new = np.where(others, now | self.many, new)
         self._note(self.reader, where, new, now | self.many)
+
+    def read_together(self, touch: Touch) -> None:
+        """Record that each vector is read for several threads.
+
+        What was written since the barrier is refused, even by the thread that asks: others get it.
+        """
+        where, _, barrier = self._granules(touch)
+        self._defined(touch, where, _NOBODY, barrier)
+        self.reader[where] = self.tick(touch.op) | self.many
 
     def write(self, touch: Touch, words: Array, values: Array) -> None:
         """Write `values` to rows of `words` that the vectors are, and record that."""

@@ -11,7 +11,13 @@ from tile.backends.interp.code import Rules, Run
 from tile.backends.interp.thread import costs
 from tile.backends.interp.thread.accesses import check_vectors, load_vectors
 from tile.backends.interp.thread.declare import rule_in
-from tile.backends.interp.thread.faults import bad_vector, buffer_of, outside, shared_fault
+from tile.backends.interp.thread.faults import (
+    all_of_warp,
+    bad_vector,
+    buffer_of,
+    outside,
+    shared_fault,
+)
 from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
 from tile.backends.interp.thread.memory import SharedFaultError, Touch
 from tile.backends.interp.values import Array, RunValue, array_of, is_true, spread
@@ -23,6 +29,8 @@ from tile.simt import ops
 
 RULES: Rules = {}
 rule = rule_in(RULES)
+
+ROW_BYTES = 16  # of a matrix that a warp loads
 
 
 @rule(ops.shared.alloc)
@@ -65,6 +73,37 @@ def shared_load(op: Operation) -> Run:
             raise shared_fault(wave, fault) from None
         words = memory.words(dtype.itemsize, vector).take(touch.start // touch.size, axis=0)
         return words.reshape(len(wave), -1).view(dtype)
+
+    return run
+
+
+@rule(ops.thread.shared_matrix_load)
+def shared_matrix_load(op: Operation) -> Run:
+    matrices, transposed = op["matrices"], op["transposed"]
+    dtype = numerics.numpy_dtype(buffer_of(op).of)
+    row = ROW_BYTES // dtype.itemsize
+    (count,) = op.inputs[1].type.shape
+
+    def run(wave: Wave, mem: RunValue, offset: RunValue) -> Array:
+        all_of_warp(wave, op)
+        place, memory = place_of(wave), chunk_of(wave).memory
+        asked = np.repeat((place.thread % place.lanes < 8 * matrices)[:, None], count, axis=1)
+        start = _starts(wave, op, mem, offset, asked, row)
+        if launch_of(wave).counters is not None:
+            costs.matrix_access(wave, op, start[asked].reshape(-1, 8, count), dtype.itemsize)
+        touch = memory.touch(op, place, start, ROW_BYTES).at(asked)
+        try:
+            memory.read_together(touch)
+        except SharedFaultError as fault:
+            raise shared_fault(wave, fault) from None
+        rows = memory.words(dtype.itemsize, row).take(touch.start // ROW_BYTES, axis=0)
+        # Axes: warp, matrix, row, offset, column.
+        read = rows.reshape(-1, matrices, 8, count, row)
+        if transposed:
+            read = read.swapaxes(2, 4)
+        parts = read.reshape(-1, matrices, 8, count, 4, row // 4)
+        by_lane = np.ascontiguousarray(parts.transpose(0, 2, 4, 3, 1, 5))
+        return by_lane.reshape(len(wave), -1).view(dtype)
 
     return run
 
@@ -174,7 +213,19 @@ def _touch(
     wave: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
 ) -> Touch:
     """The vectors that an operation accesses, of which those outside the buffer are refused."""
-    buffer, vector = buffer_of(op), op.attributes.get("vector", 1)
+    size, vector = buffer_of(op).of.itemsize, op.attributes.get("vector", 1)
+    start = _starts(wave, op, mem, offset, active, vector)
+    touch = chunk_of(wave).memory.touch(op, place_of(wave), start, size * vector)
+    if launch_of(wave).counters is not None:
+        costs.shared_access(wave, op, start, active, size, vector)
+    return touch if active is None else touch.at(active)
+
+
+def _starts(
+    wave: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None, vector: int
+) -> Array:
+    """The first byte of vectors, in their program; those outside the buffer are refused."""
+    buffer = buffer_of(op)
     (count,) = op.inputs[1].type.shape
     offsets = spread(offset, (count,), len(wave))
     # Offsets below 0 are large ones without a sign.
@@ -182,16 +233,13 @@ def _touch(
     if wrong is not None:
         raise outside(wave, op, wrong[0], int(offsets[wrong]), vector)
     size = buffer.of.itemsize
-    start = offsets * np.int64(size) + array_of(mem)[:, None]
+    start: Array = offsets * np.int64(size) + array_of(mem)[:, None]
     if vector > 1:
         odd = _first(start & (size * vector - 1) != 0, active)
         if odd is not None:
             what = f"of {size * vector} bytes at byte {int(start[odd])} of shared memory"
             raise bad_vector(wave, op, odd[0], odd[1] * vector, what)
-    touch = chunk_of(wave).memory.touch(op, place_of(wave), start, size * vector)
-    if launch_of(wave).counters is not None:
-        costs.shared_access(wave, op, start, active, size, vector)
-    return touch if active is None else touch.at(active)
+    return start
 
 
 def _first(wrong: Array, active: Array | None) -> tuple[int, int] | None:

@@ -1,0 +1,90 @@
+"""Which parameters may lead to the same memory, by what calls pass."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tile.analysis.alias import alias, module_aliases
+from tile.ir.parser import parse_module
+
+CALLS = """
+kernel @k(%a: ptr<f32>, %b: ptr<f32>, %t: ptr<ptr<f32>>, %n: i32) {
+  call %a, %b, %a, %n {callee = @same}
+  call %b, %a, %b, %n {callee = @same}
+  call %a, %b {callee = @swapped}
+  call %b, %a {callee = @swapped}
+  %q = addptr %b, %n {stride = 4} : ptr<f32>
+  call %b, %q {callee = @chosen}
+  %u = load %t : ptr<f32>
+  call %a, %u, %b {callee = @loaded}
+  return
+}
+func noinline @same(%p: ptr<f32>, %q: ptr<f32>, %r: ptr<f32>, %n: i32) {
+  call %p, %q, %r {callee = @deeper}
+  return
+}
+func noinline @deeper(%p: ptr<f32>, %q: ptr<f32>, %r: ptr<f32>) {
+  return
+}
+func noinline @swapped(%p: ptr<f32>, %q: ptr<f32>) {
+  return
+}
+func noinline @chosen(%p: ptr<f32>, %q: ptr<f32>) {
+  return
+}
+func noinline @loaded(%p: ptr<f32>, %q: ptr<f32>, %r: ptr<f32>) {
+  return
+}
+func noinline @nobody(%p: ptr<f32>, %q: ptr<f32>) {
+  return
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "meeting"),
+    [
+        ("k", set()),
+        ("same", {"pr"}),
+        ("deeper", {"pr"}),
+        ("swapped", set()),
+        ("chosen", {"pq"}),
+        ("loaded", {"pq", "qr"}),
+        ("nobody", {"pq"}),
+    ],
+)
+def test_parameters_that_share_memory(function: str, meeting: set[str]) -> None:
+    found = module_aliases(parse_module(CALLS))[function]
+    pointers = [value for value in found.function.args if value.name not in "tn"]
+    assert all(found.share(value, value) for value in pointers)
+    pairs = {f"{x.name}{y.name}" for x, y in itertools.combinations(pointers, 2)}
+    assert len(pairs) == len(pointers) * (len(pointers) - 1) // 2
+    shared = {
+        f"{x.name}{y.name}" for x, y in itertools.permutations(pointers, 2) if found.share(x, y)
+    }
+    assert shared == meeting | {pair[::-1] for pair in meeting}
+
+
+def test_parameters_of_a_function_alone_may_all_meet() -> None:
+    function = parse_module(CALLS)["swapped"]
+    assert alias(function).share(*function.args)
+
+
+def test_summaries_name_what_was_passed() -> None:
+    """That two parameters meet in one call makes no other call write more."""
+    module = parse_module("""
+kernel @k(%a: ptr<f32>, %b: ptr<f32>, %v: f32) {
+  call %a, %a, %v {callee = @stores}
+  call %a, %b, %v {callee = @stores}
+  return
+}
+func noinline @stores(%p: ptr<f32>, %q: ptr<f32>, %v: f32) {
+  store %p, %v
+  return
+}
+""")
+    found = module_aliases(module)
+    assert found["k"].summary.writes.parameters == {0}
+    assert found["stores"].share(*found["stores"].function.args[:2])

@@ -1,0 +1,141 @@
+"""THREAD modules made around operations, and PTX given to NVIDIA's assembler."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cuda import pathfinder
+
+import tile.simt.ops as simt_ops
+from tile.backends.base import Options
+from tile.backends.nvptx.backend import emit
+from tile.backends.nvptx.emit.functions import Emitted
+from tile.backends.nvptx.ptx import to_ptx
+from tile.backends.nvptx.target import architecture
+from tile.ir.builder import Builder
+from tile.ir.core import Function, Module, Value
+from tile.ir.levels import Level
+from tile.ir.opdef import OpDef
+from tile.ir.ops import control, memory
+from tile.ir.parser import parse_module
+from tile.ir.types import Fragment, Pointer, Type
+from tile.ir.verifier import verify
+from tile.simt.layouts.layout import LinearLayout
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100")
+
+
+@dataclass(frozen=True)
+class Use:
+    """An operation on operands of some types."""
+
+    defn: OpDef
+    operands: tuple[Type | None, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+def around(uses: Iterable[Use]) -> Module:
+    """A kernel that loads operands, applies each operation to them and stores the results.
+
+    It has a pointer for every element type that occurs.
+    """
+    uses = list(uses)
+    types = [ty for use in uses for ty in _types(use)]
+    elements = list(dict.fromkeys(ty.element for ty in types))
+    kernel = Function(
+        "around",
+        [Pointer(e) for e in elements],
+        [f"p{i}" for i in range(len(elements))],
+        kernel=True,
+    )
+    build = Builder(kernel.body)
+    pointers = dict(zip(elements, kernel.args))
+    thread = build(simt_ops.thread.thread_id)
+    for use in uses:
+        operands = [
+            None if ty is None else build(memory.load, _address(build, pointers, thread, ty))
+            for ty in use.operands
+        ]
+        op = build.op(use.defn, *operands, **use.attributes)
+        for value in op.results:
+            build.op(memory.store, _address(build, pointers, thread, value.type), value)
+    build.op(control.return_)
+    return Module([kernel])
+
+
+def _types(use: Use) -> Sequence[Type]:
+    results = use.defn.infer(use.operands, use.defn.complete(dict(use.attributes)), ())
+    return [*(ty for ty in use.operands if ty is not None), *results]
+
+
+def _address(build: Builder, pointers: dict[Any, Value], thread: Value, ty: Type) -> Value:
+    pointer = pointers[ty.element]
+    if isinstance(ty, Fragment):
+        pointer = build(simt_ops.thread.fill, pointer, count=ty.count)
+        thread = build(simt_ops.thread.linear_index, layout=in_a_row(ty.count))
+    return build(memory.addptr, pointer, thread, stride=ty.element.itemsize)
+
+
+def in_a_row(count: int) -> LinearLayout:
+    """The registers of a thread in a row, then those of the next one; for 4 warps."""
+    bits = count.bit_length() - 1
+    register, lane, warp = range(bits), range(bits, bits + 5), range(bits + 5, bits + 7)
+    bases = {"register": register, "lane": lane, "warp": warp}
+    steps = {name: [[1 << bit] for bit in places] for name, places in bases.items()}
+    return LinearLayout.of(steps, [count << 7])
+
+
+def compiled(module: Module | str, arch: str, **options: Any) -> tuple[Emitted, str]:
+    """What is emitted for a THREAD module, and its PTX."""
+    if isinstance(module, str):
+        module = parse_module(module)
+    verify(module, Level.THREAD)
+    chosen = architecture(arch)
+    emitted = emit(module, chosen, Options(**options))
+    return emitted, to_ptx(emitted, chosen)
+
+
+@cache
+def assembler() -> str:
+    """Where ptxas is: in NVIDIA's wheels, a CUDA toolkit, or on the path."""
+    found = pathfinder.find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
+    if found is None:
+        wheels = [
+            p
+            for p in map(Path, pathfinder.__path__)
+            for p in p.parents[1].glob("nvidia/*/bin/ptxas")
+        ]
+        found = str(wheels[0]) if wheels else None
+    if found is None:
+        pytest.skip("ptxas is not installed; pip install nvidia-cuda-nvcc brings it")
+    return found
+
+
+def assemble(ptx: str, arch: str) -> str:
+    """What ptxas says of PTX, with the registers of each function; fails where it refuses."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "kernel.ptx")
+        source.write_text(ptx)
+        command = [assembler(), "-v", f"-arch={arch}", str(source), "-o", str(source) + ".cubin"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stderr}\n{ptx}"
+    return done.stderr
+
+
+def check(module: Module | str, arch: str, **options: Any) -> str:
+    """The PTX of a THREAD module, which the assembler takes."""
+    _, ptx = compiled(module, arch, **options)
+    assemble(ptx, arch)
+    return ptx
+
+
+def fragment(element: Any, count: int = 2) -> Fragment:
+    return Fragment(count, element)

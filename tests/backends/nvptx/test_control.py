@@ -1,0 +1,199 @@
+"""Branches, loops, calls, places in the source, prints and assertions."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.backends.nvptx.assembling import ARCHITECTURES, assemble, check, compiled
+
+LOOPS = """
+kernel @loops(%o: ptr<i32>, %l: {ty}, %u: {ty}, %s: {ty}, %c: i1) {{
+  %k = const {{value = {step}}} : {ty}
+  %lo = const {{value = 1}} : {ty}
+  %hi = const {{value = 100}} : {ty}
+  %zero = const {{value = 0}} : i32
+  %f = const {{value = 0.0}} : frag<2xf32>
+  %a, %x = for %i = %l to %u step %s iter(%n = %zero, %v = %f) : i32, frag<2xf32> {{
+    %m = cast %i {{to = i32}} : i32
+    %p = add %n, %m : i32
+    %w = add %v, %v : frag<2xf32>
+    yield %p, %w
+  }}
+  %b = for %i = %l to %u step %k iter(%n = %a) : i32 {{
+    %m = cast %i {{to = i32}} : i32
+    %p = if %c : i32 {{
+      %q = add %n, %m : i32
+      yield %q
+    }} else {{
+      yield %n
+    }}
+    yield %p
+  }}
+  %d = for %i = %lo to %hi step %k iter(%n = %b) : i32 {{
+    %e = for %j = %lo to %hi step %lo iter(%g = %n) : i32 {{
+      %m = cast %j {{to = i32}} : i32
+      %p = mul %g, %m : i32
+      yield %p
+    }}
+    yield %e
+  }}
+  for %i = %l to %u step %s {{
+    store %o, %d
+    yield
+  }}
+  store %o, %d
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("ty", ["i8", "u8", "i32", "u32", "i64", "u64"])
+def test_loops(ty: str, arch: str) -> None:
+    for step in (1, 3) if ty[0] == "u" else (1, 3, -1, -2):
+        check(LOOPS.format(ty=ty, step=step), arch)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_while_and_branches(arch: str) -> None:
+    text = """
+    kernel @collatz(%x: ptr<i32>, %o: ptr<i32>) {
+      %one = const {value = 1} : i32
+      %two = const {value = 2} : i32
+      %zero = const {value = 0} : i32
+      %first = load %x : i32
+      %n, %k = while iter(%v = %first, %c = %zero) : i32, i32 {
+        %more = cmp %v, %one {predicate = gt} : i1
+        condition %more
+      } do {
+        %odd = and %v, %one : i32
+        %is = cmp %odd, %one {predicate = eq} : i1
+        %next = if %is : i32 {
+          %u = add %v, %one : i32
+          yield %u
+        } else {
+          %h = div %v, %two : i32
+          yield %h
+        }
+        if %is {
+          store %o, %next
+          yield
+        } else {
+          yield
+        }
+        %count = add %c, %one : i32
+        yield %next, %count
+      }
+      store %o, %k
+      return
+    }
+    """
+    check(text, arch)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_functions_are_called(arch: str) -> None:
+    text = """
+    func noinline @scale(%x: frag<4xf16>, %c: i1, %k: i64, %p: ptr<f16>) -> (frag<4xf16>, i1, u8) {
+      %y = add %x, %x : frag<4xf16>
+      %l = not %c : i1
+      %b = cast %k {to = u8} : u8
+      return %y, %l, %b
+    }
+    func noinline @show(%p: ptr<f16>, %x: f16) {
+      store %p, %x
+      return
+    }
+    func noinline @one(%x: f8e4m3) -> (f8e4m3) {
+      return %x
+    }
+    kernel @calls(%p: ptr<f16>, %q: ptr<f8e4m3>, %c: i1, %k: i64) {
+      %v = load %p : f16
+      %f = fill %v {count = 4} : frag<4xf16>
+      %a, %m, %b = call %f, %c, %k, %p {callee = @scale} : frag<4xf16>, i1, u8
+      %e = element %a {register = 1} : f16
+      call %p, %e {callee = @show}
+      %x = load %q : f8e4m3
+      %y = call %x {callee = @one} : f8e4m3
+      %z = select %m, %x, %y : f8e4m3
+      store %q, %z
+      return
+    }
+    """
+    ptx = check(text, arch)
+    assert ptx.count("call.uni") == 3
+
+
+def test_a_kernel_takes_every_type() -> None:
+    names = "i1 i8 u8 i16 u16 i32 u32 i64 u64 f8e4m3 f8e5m2 f16 bf16 f32 f64".split()
+    parameters = ", ".join(f"%x{i}: {n}, %p{i}: ptr<{n}>" for i, n in enumerate(names))
+    stores = "\n".join(f"store %p{i}, %x{i}" for i in range(len(names)))
+    check(f"kernel @every({parameters}) {{\n{stores}\nreturn\n}}", "sm_90a")
+
+
+def test_lines_of_the_source_reach_the_assembler() -> None:
+    text = """
+    kernel @lines(%x: ptr<f32>) {
+      %v = load %x : f32
+      %w = add %v, %v : f32
+      store %x, %w
+      return
+    }
+    """
+    ptx = check(text, "sm_90a")
+    assert ".loc\t1 4 " in ptx
+    assert ", debug" not in ptx
+
+
+def test_warps_and_registers_are_promised() -> None:
+    text = "kernel @k(%x: ptr<f32>) {\nbarrier\nreturn\n}"
+    ptx = check(text, "sm_90a", num_warps=8, maxnreg=64)
+    assert ".reqntid 256" in ptx
+    assert ".maxnreg 64" in ptx
+    assert "bar.warp.sync" in check(text, "sm_90a", num_warps=1)
+
+
+def test_fusion_is_a_choice() -> None:
+    text = """
+    kernel @k(%x: ptr<f32>) {
+      %v = load %x : f32
+      %w = mul %v, %v : f32
+      %u = add %w, %v : f32
+      store %x, %u
+      return
+    }
+    """
+    assert "fma.rn.f32" in check(text, "sm_90a", enable_fp_fusion=True)
+    ptx = check(text, "sm_90a", enable_fp_fusion=False)
+    assert "mul.rn.f32" in ptx
+    assert "add.rn.f32" in ptx
+
+
+SAY = """
+kernel @say(%p: ptr<f32>, %n: i64, %c: i1) {
+  %v = load %p : f32
+  %f = fill %v {count = 2} : frag<2xf32>
+  %h = cast %f {to = f16} : frag<2xf16>
+  %b = fill %c {count = 2} : frag<2xi1>
+  thread_print %n, %v, %c {prefix = "100% \\"sure\\""}
+  thread_print {prefix = "alone"}
+  thread_print %f, %h, %b {prefix = "x", hex = true, layouts = (
+    #linear{register = [[0,1]], lane = [[1,0],[2,0],[4,0],[0,0],[0,0]], warp = [[0,0],[0,0]] -> dim0 = 8, dim1 = 2},
+    #linear{register = [[0,1]], lane = [[1,0],[2,0],[4,0],[0,0],[0,0]], warp = [[0,0],[0,0]] -> dim0 = 8, dim1 = 2},
+    #linear{register = [[1]], lane = [[2],[4],[8],[16],[32]], warp = [[64],[128]] -> dim0 = 256})}
+  device_assert %c {message = "a \\"claim\\""}
+  device_assert %b, %b {message = "another"}
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_prints_and_assertions(arch: str) -> None:
+    text = SAY.replace("(\n    #linear", "(#linear").replace(",\n    #linear", ", #linear")
+    emitted, ptx = compiled(text, arch)
+    assemble(ptx, arch)
+    assert [a.message for a in emitted.assertions] == ['a "claim"', "another"]
+    assert emitted.assertions[0].loc is not None
+    assert "vprintf" in ptx
+    assert "trap" not in ptx

@@ -1,0 +1,180 @@
+"""On a GPU: whole kernels against the interpreter, arrays in place, what kernels say.
+
+`pytest tests/conformance --backend nvptx` runs the op table there.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.simt.kernels import KERNELS, Kernel
+from tile.backends.nvptx import driver
+from tile.errors import ArgumentValueError, BackendError, DeviceAssertionError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def device() -> driver.Device:
+    try:
+        return driver.current_device()
+    except BackendError as error:
+        pytest.skip(error.message)
+
+
+def run(kernel: Kernel, target: str, **options: Any) -> list[Any]:
+    arguments = kernel.arguments()
+    kernel.compile(target, **options).executable.launch(kernel.grid, arguments)
+    return [argument for argument in arguments if isinstance(argument, np.ndarray)]
+
+
+@pytest.mark.parametrize(("warps", "stages"), [(1, 1), (4, 3), (8, 4), (16, 2)])
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_device_does_what_tiles_say(name: str, warps: int, stages: int) -> None:
+    kernel = KERNELS[name]
+    found = run(kernel, "nvptx", num_warps=warps, num_stages=stages)
+    wanted = run(kernel, "interp")
+    if name == "tickets":  # programs come in any order
+        np.testing.assert_array_equal(np.sort(found[1], 0), np.sort(wanted[1], 0))
+        return
+    for x, y in zip(found, wanted):
+        if kernel.rtol and x.dtype.kind == "f":
+            atol = kernel.rtol * np.abs(y).max()
+            np.testing.assert_allclose(x, y, rtol=kernel.rtol, atol=atol)
+        else:
+            np.testing.assert_array_equal(x, y)
+
+
+@tile.jit
+def scale(x_ptr, y_ptr, n, factor, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0)
+    tl.store(y_ptr + i, x * factor, mask=i < n)
+
+
+@tile.jit
+def claim(x_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.device_assert(tl.load(x_ptr + i, mask=i < n, other=0) >= 0, "no negative numbers")
+
+
+def test_host_arrays_views_among_them() -> None:
+    whole = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    x, y = whole[3], whole[5]
+    with tile.backend("nvptx"):
+        scale[(1,)](x, y, 60, 0.5, B=64)
+    np.testing.assert_array_equal(whole[5, :60], whole[3, :60] / 2)
+    np.testing.assert_array_equal(whole[5, 60:], np.arange(380, 384))
+
+
+def test_torch_arrays_in_place_on_the_current_stream() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.arange(100000, dtype=torch.float32, device="cuda")
+    y = torch.zeros_like(x)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(10_000_000)
+        x += 1
+        scale[(98,)](x, y, 100000, 2.0, B=1024)
+        z = y + 1
+    stream.synchronize()
+    torch.testing.assert_close(z, (torch.arange(100000, device="cuda") + 1.0) * 2 + 1)
+    assert torch.cuda.current_device() == 0
+
+
+def test_repeat_launches() -> None:
+    """Other arrays, numbers and streams, a graph, and threads in which no context is current."""
+    torch = pytest.importorskip("torch")
+    arrays = [torch.full((256,), float(k), device="cuda") for k in range(8)]
+    out = torch.zeros(8, 256, device="cuda")
+
+    def work(k: int) -> None:
+        for n in (5, 200 + k):
+            scale[(4,)](arrays[k], out[k], n, 0.5 + k, B=64)
+
+    for k in range(4):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            work(k)
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4, 8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torch.cuda.synchronize()
+    for k in range(8):
+        assert out[k].tolist() == [k * (0.5 + k)] * (200 + k) + [0.0] * (56 - k)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        scale[(4,)](arrays[7], out[0], 255, 2.0, B=64)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert out[0].tolist() == [14.0] * 255 + [0.0]
+
+
+def test_torch_bfloat16() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.randn(1000, dtype=torch.bfloat16, device="cuda")
+    y = torch.zeros_like(x)
+    scale[(1,)](x, y, 1000, 2.0, B=1024)
+    torch.testing.assert_close(y, x * 2)
+
+
+def test_graphs_are_captured() -> None:
+    torch = pytest.importorskip("torch")
+    x, y = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
+    scale[(1,)](x, y, 64, 3.0, B=64)
+    y.zero_()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        scale[(1,)](x, y, 64, 3.0, B=64)
+    x.fill_(2)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert y.tolist() == [6.0] * 64
+
+
+def test_cupy_arrays() -> None:
+    cupy = pytest.importorskip("cupy")
+    x = cupy.arange(64, dtype=cupy.float32)
+    y = cupy.zeros_like(x)
+    scale[(1,)](x, y, 64, 3.0, B=64)
+    np.testing.assert_array_equal(y.get(), np.arange(64) * 3)
+
+
+def test_arrays_on_both_sides_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones(64, device="cuda")
+    with pytest.raises(ArgumentValueError, match="different memories"):
+        scale[(1,)](x, np.zeros(64, np.float32), 64, 3.0, B=64)
+
+
+def test_an_assertion_leaves_the_device_usable() -> None:
+    x = np.arange(1000, dtype=np.int32)
+    x[777] = -1
+    with tile.backend("nvptx"):
+        for _ in range(2):
+            with pytest.raises(DeviceAssertionError, match="no negative numbers") as caught:
+                claim[(4,)](x, 1000, B=256, debug=True)
+            assert any("program (3, 0, 0)" in note for note in caught.value.notes)
+            assert caught.value.loc is not None
+        x[777] = 1
+        claim[(4,)](x, 1000, B=256, debug=True)
+        y = np.zeros(4, np.float32)
+        scale[(1,)](np.ones(4, np.float32), y, 4, 3.0, B=64)
+    assert y.tolist() == [3.0] * 4
+
+
+def test_an_assertion_of_an_earlier_launch_is_raised_by_a_later_one() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.full((256,), -1, dtype=torch.int32, device="cuda")
+    kernel = claim.warmup(x, 256, B=256, debug=True, grid=(1,))
+    kernel[(1,)](x, 256)
+    torch.cuda.synchronize()
+    with pytest.raises(DeviceAssertionError, match="no negative numbers"):
+        kernel[(1,)](x, 256)
+    gc.collect()

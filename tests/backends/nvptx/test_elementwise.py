@@ -1,0 +1,56 @@
+"""Every operation on single registers, on every type it takes, is code that ptxas assembles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, check, fragment
+from tile.ir.opdef import OPS, OpDef
+from tile.ir.ops.arith import NUMBERS, Predicate, Rounding
+from tile.ir.types import ALL, F32, I1, Pointer, Scalar
+
+
+def uses(defn: OpDef) -> Iterator[Use]:
+    """An operation on all its types, in fragments of two."""
+    if defn.name == "select":
+        for element in (*ALL, Pointer(F32)):
+            yield Use(defn, (fragment(I1), fragment(element), fragment(element)))
+    elif defn.name == "cmp":
+        for element, predicate in product(defn.accepts, Predicate):
+            yield Use(defn, (fragment(element),) * 2, {"predicate": predicate})
+    elif defn.name in ("min", "max"):
+        for element, propagate in product(defn.accepts, (False, True)):
+            yield Use(defn, (fragment(element),) * 2, {"propagate_nan": propagate})
+    elif defn.name == "bitcast":
+        for source, to in product(NUMBERS, NUMBERS):
+            if source.bits == to.bits:
+                yield Use(defn, (fragment(source),), {"to": to})
+    else:
+        for element in defn.accepts:
+            yield Use(defn, (fragment(element),) * len(defn.operands))
+
+
+ELEMENTWISE = [defn for defn in OPS if defn.elementwise and defn.name != "cast"]
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("defn", ELEMENTWISE, ids=lambda defn: defn.name)
+def test_elementwise(defn: OpDef, arch: str) -> None:
+    found = list(uses(defn))
+    assert found
+    for first in range(0, len(found), 24):
+        check(around(found[first : first + 24]), arch)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("source", ALL, ids=str)
+def test_cast(source: Scalar, arch: str) -> None:
+    cast = OPS["cast"]
+    found = [Use(cast, (fragment(source),), {"to": to}) for to in ALL]
+    for to in ALL:
+        if source.is_floating() and to.is_floating() and to.bits < source.bits:
+            found.append(Use(cast, (fragment(source),), {"to": to, "rounding": Rounding.RTZ}))
+    check(around(found), arch)

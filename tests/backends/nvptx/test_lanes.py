@@ -1,0 +1,51 @@
+"""Shuffles, registers by numbers, and where a thread is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, check, fragment
+from tile.ir.opdef import OPS
+from tile.ir.types import ALL, F16, F32, I32, Pointer
+
+TYPES = (*ALL, Pointer(F32))
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_shuffles(count: int, arch: str) -> None:
+    for mask in (1, 16):
+        uses = [Use(OPS["shuffle_xor"], (fragment(e, count),), {"mask": mask}) for e in TYPES]
+        assert "shfl.sync.bfly.b32" in check(around(uses), arch)
+    uses = [Use(OPS["shuffle"], (fragment(e, count), I32)) for e in TYPES]
+    uses += [Use(OPS["shuffle"], (e, I32)) for e in TYPES]
+    assert "shfl.sync.idx.b32" in check(around(uses), arch)
+
+
+def test_narrow_registers_share_a_shuffle() -> None:
+    ptx = check(around([Use(OPS["shuffle_xor"], (fragment(F16, 8),), {"mask": 2})]), "sm_90a")
+    assert ptx.count("shfl.sync") == 4
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_registers_by_computed_numbers(count: int) -> None:
+    uses = [Use(OPS["pick_by"], (fragment(e, count), fragment(I32, 4))) for e in TYPES]
+    assert ".local" not in check(around(uses), "sm_90a")
+
+
+def test_a_layout_is_a_few_instructions() -> None:
+    """Lanes are swizzled by warps; registers 1 and 2 share no bit with either, 4 does."""
+    text = """
+    kernel @place(%o: ptr<i32>) {
+      %i = linear_index {layout = #linear{register = [[1],[2],[4]],
+        lane = [[4],[8],[16],[32],[64]], warp = [[20],[128]] -> dim0 = 256}} : frag<8xi32>
+      %s = linear_index {layout = #linear{
+        lane = [[4],[8],[16],[32],[64]], warp = [[20],[128]] -> dim0 = 256}} : i32
+      %of = fill %o {count = 8} : frag<8xptr<i32>>
+      %p = addptr %of, %i {stride = 4} : frag<8xptr<i32>>
+      store %p, %i
+      store %o, %s
+      return
+    }
+    """
+    check(text.replace("\n        lane", " lane"), "sm_90a")

@@ -1,0 +1,23 @@
+"""Kernels all the way from Python to code that ptxas assembles, without spills."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
+from tests.simt.kernels import KERNELS
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels(name: str, arch: str) -> None:
+    said = assemble(KERNELS[name].compile(f"nvptx:{arch}").asm["ptx"], arch)
+    assert "0 bytes spill stores, 0 bytes spill loads" in said
+
+
+def test_products_of_f16_are_matrix_instructions_fed_by_copies() -> None:
+    ptx = KERNELS["matmul_f16"].compile("nvptx:sm_90a").asm["ptx"]
+    assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in ptx
+    assert "cp.async.cg.shared.global" in ptx
+    assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx
+    assert "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16" in ptx

@@ -1,0 +1,121 @@
+"""Products: every matrix instruction of every machine, and what one thread does by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, assemble, check, fragment
+from tile.backends.nvptx.target import architecture
+from tile.ir.opdef import OPS
+from tile.ir.ops.linalg import ACCUMULATORS, Precision
+from tile.ir.types import BF16, F16, F32, F64, FP8, I8, U8, Scalar
+from tile.simt.layouts.fragments import MatrixShape
+
+FACTORS: dict[int, tuple[Scalar, ...]] = {
+    8: (I8, U8, *FP8),
+    16: (F16, BF16),
+    32: (F32,),
+    64: (F64,),
+}
+
+
+def multiply(
+    shape: MatrixShape,
+    left: Scalar,
+    right: Scalar,
+    acc: Scalar,
+    repeats: tuple[int, int, int],
+    **more: object,
+) -> Use:
+    m, n, k = repeats
+    a = fragment(left, shape.m * shape.k // 32 * m * k)
+    b = fragment(right, shape.n * shape.k // 32 * n * k)
+    c = fragment(acc, shape.m * shape.n // 32 * m * n)
+    attributes = {"shape": tuple(shape), "repeats": repeats, **more}
+    return Use(OPS["matrix_multiply"], (a, b, c), attributes)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("repeats", [(1, 1, 1), (2, 4, 2)])
+def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
+    target = architecture(arch)
+    for shape in target.simt.matrix_shapes:
+        for element in FACTORS[shape.bits]:
+            if element is BF16 and target.capability < 80:
+                continue
+            for acc in ACCUMULATORS[element]:
+                more = {"input_precision": Precision.TF32} if element is F32 else {}
+                ptx = check(around([multiply(shape, element, element, acc, repeats, **more)]), arch)
+                m, n, k = repeats
+                if element in FP8 and target.capability < 89:
+                    name, k = "mma.sync.aligned.m16n8k16.row.col.f32.f16", 2 * k
+                else:
+                    name = f"mma.sync.aligned.m{shape.m}n{shape.n}k{shape.k}.row.col"
+                assert ptx.count(name) == m * n * k
+
+
+def test_factors_of_two_kinds_of_8_bit_floats() -> None:
+    shape = MatrixShape(16, 8, 32, 8)
+    ptx = check(around([multiply(shape, FP8[0], FP8[1], F32, (1, 1, 1))]), "sm_90a")
+    assert "f32.e4m3.e5m2.f32" in ptx
+
+
+@pytest.mark.parametrize(
+    ("precision", "instructions"),
+    [
+        (Precision.TF32, 1),
+        (Precision.TF32X3, 3),
+        (Precision.BF16X3, 3),
+        (Precision.BF16X6, 6),
+        (Precision.IEEE, 6),
+    ],
+)
+@pytest.mark.parametrize("shape", [MatrixShape(16, 8, 8, 32), MatrixShape(16, 8, 16, 16)], ids=str)
+def test_precisions(shape: MatrixShape, precision: Precision, instructions: int) -> None:
+    use = multiply(shape, F32, F32, F32, (1, 1, 1), input_precision=precision)
+    assert check(around([use]), "sm_80").count("mma.sync") == instructions
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_products_of_one_thread(arch: str) -> None:
+    uses = []
+    for element, accumulators in ACCUMULATORS.items():
+        for acc in accumulators:
+            sizes = (2, 2, 4, 4)
+            a, b, c = fragment(element, 16), fragment(element, 32), fragment(acc, 16)
+            uses.append(Use(OPS["thread_dot"], (a, b, c), {"sizes": sizes}))
+    for precision in Precision:
+        more = {"sizes": (1, 1, 2, 2), "input_precision": precision}
+        uses.append(
+            Use(OPS["thread_dot"], (fragment(F32, 2), fragment(F32, 4), fragment(F32)), more)
+        )
+    check(around(uses), arch)
+
+
+def test_accumulators_stay_in_registers() -> None:
+    """A loop of 64 accumulators: no moves of them, and none in memory."""
+    text = """
+    kernel @loop(%x: ptr<f16>, %o: ptr<f32>, %n: i32) {
+      %t = thread_id : i32
+      %zero = const {value = 0} : i32
+      %one = const {value = 1} : i32
+      %c = const {value = 0.0} : frag<64xf32>
+      %r = for %k = %zero to %n step %one iter(%acc = %c) : frag<64xf32> {
+        %q = addptr %x, %k {stride = 2} : ptr<f16>
+        %v = load %q : f16
+        %a = fill %v {count = 32} : frag<32xf16>
+        %b = fill %v {count = 16} : frag<16xf16>
+        %d = matrix_multiply %a, %b, %acc {shape = (16, 8, 16, 16), repeats = (4, 4, 1)} : frag<64xf32>
+        yield %d
+      }
+      %of = fill %o {count = 64} : frag<64xptr<f32>>
+      %tf = fill %t {count = 64} : frag<64xi32>
+      %p = addptr %of, %tf {stride = 4} : frag<64xptr<f32>>
+      store %p, %r
+      return
+    }
+    """
+    ptx = check(text, "sm_90a")
+    loop = ptx[ptx.index("$L__BB0_2:") :] if "$L__BB0_2:" in ptx else ptx
+    assert "nounroll" in ptx
+    assert "spill" not in assemble(ptx, "sm_90a").replace("0 bytes spill", "")

@@ -1,0 +1,124 @@
+"""Accesses to global memory: widths, masks, hints, atomics."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+
+from tests.backends.nvptx.assembling import ARCHITECTURES, check
+from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, Order, RMWKind, Scope
+from tile.ir.types import ALL, F32, Pointer, Scalar
+
+LANES = "lane = [[{0}],[{1}],[{2}],[{3}],[{4}]], warp = [[{5}],[{6}]]"
+
+
+def layout(registers: int) -> str:
+    """Registers in a row, then lanes and warps."""
+    bits = registers.bit_length() - 1
+    own = ",".join(f"[{1 << b}]" for b in range(bits))
+    lanes = LANES.format(*[1 << (bits + b) for b in range(7)])
+    return f"#linear{{register = [{own}], {lanes} -> dim0 = {registers << 7}}}"
+
+
+def copying(
+    element: Scalar | Pointer, count: int, vector: int, masked: bool, hints: str = ""
+) -> str:
+    """A kernel that copies fragments in vectors."""
+    mask = ", %m" if masked else ""
+    other = ", %m, %z" if masked else ""
+    store_hints = hints.replace(", volatile = true", "").replace("cache = ca", "cache = wb")
+    return f"""
+    kernel @copy(%x: ptr<{element}>, %o: ptr<{element}>, %n: i32) {{
+      %i = linear_index {{layout = {layout(count)}}} : frag<{count}xi32>
+      %xf = fill %x {{count = {count}}} : frag<{count}xptr<{element}>>
+      %p = addptr %xf, %i {{stride = {element.itemsize}}} : frag<{count}xptr<{element}>>
+      %nf = fill %n {{count = {count}}} : frag<{count}xi32>
+      %m = cmp %i, %nf {{predicate = lt}} : frag<{count}xi1>
+      %first = load %x : {element}
+      %z = fill %first {{count = {count}}} : frag<{count}x{element}>
+      %v = load %p{other} {{vector = {vector}{hints}}} : frag<{count}x{element}>
+      %of = fill %o {{count = {count}}} : frag<{count}xptr<{element}>>
+      %q = addptr %of, %i {{stride = {element.itemsize}}} : frag<{count}xptr<{element}>>
+      store %q, %v{mask} {{vector = {vector}{store_hints}}}
+      return
+    }}
+    """
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
+def test_vectors_of_every_width(element: Scalar | Pointer, arch: str) -> None:
+    for vector, masked in product((1, 2, 4, 8, 16), (False, True)):
+        if vector * element.itemsize > 16:
+            continue
+        ptx = check(copying(element, 16, vector, masked), arch)
+        size = vector * element.itemsize
+        if size == 16:
+            assert re.search(r"ld.global.(v4.b32|v2.b64)", ptx)
+            assert re.search(r"st.global.(v4.b32|v2.b64)", ptx)
+        assert ("@%p1 ld.global" in ptx) == masked
+
+
+def test_a_masked_load_keeps_the_other_value() -> None:
+    ptx = check(copying(F32, 4, 4, True), "sm_90a")
+    assert "bra" not in ptx
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    "hints",
+    [
+        *[f", cache = {name}" for name in ("ca", "cg", "cs")],
+        *[f", eviction = {name}" for name in ("evict_first", "evict_last")],
+        ", volatile = true",
+    ],
+)
+def test_hints(hints: str, masked: bool, arch: str) -> None:
+    ptx = check(copying(F32, 4, 4, masked, hints), arch)
+    word = hints.split("=")[1].strip().replace("true", "volatile")
+    assert word in ptx
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("kind", RMWKind)
+def test_atomics(kind: RMWKind, arch: str) -> None:
+    for element, masked in product(RMW_ELEMENTS[kind], (False, True)):
+        check(atomic(f"atomic_rmw %p, %v{{}} {{{{kind = {kind}}}}}", element, masked), arch)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_compare_and_swap(arch: str) -> None:
+    for element, masked in product(CAS_ELEMENTS, (False, True)):
+        check(atomic("atomic_cas %p, %v, %v{}", element, masked), arch)
+
+
+@pytest.mark.parametrize(("order", "scope"), list(product(Order, Scope)))
+def test_order_and_scope_reach_the_instruction(order: Order, scope: Scope) -> None:
+    attributes = f"kind = add, order = {order}, scope = {scope}"
+    text = atomic(f"atomic_rmw %p, %v{{}} {{{{{attributes}}}}}", F32, True)
+    assert f"atom.{order}.{scope}.global.add.f32" in check(text, "sm_90a")
+
+
+def atomic(operation: str, element: Scalar, masked: bool) -> str:
+    """A kernel that does an atomic operation on two registers and on a scalar."""
+    scalar = operation.replace("%p", "%x").replace("%v", "%s")
+    return f"""
+    kernel @atomic(%x: ptr<{element}>, %o: ptr<{element}>, %c: i1) {{
+      %i = linear_index {{layout = {layout(2)}}} : frag<2xi32>
+      %xf = fill %x {{count = 2}} : frag<2xptr<{element}>>
+      %p = addptr %xf, %i {{stride = {element.itemsize}}} : frag<2xptr<{element}>>
+      %of = fill %o {{count = 2}} : frag<2xptr<{element}>>
+      %q = addptr %of, %i {{stride = {element.itemsize}}} : frag<2xptr<{element}>>
+      %v = load %p : frag<2x{element}>
+      %m = fill %c {{count = 2}} : frag<2xi1>
+      %r = {operation.format(", %m" if masked else "")} : frag<2x{element}>
+      %s = load %x : {element}
+      %t = {scalar.format(", %c" if masked else "")} : {element}
+      store %q, %r
+      store %o, %t
+      return
+    }}
+    """

@@ -1,0 +1,192 @@
+"""Launches that repeat an earlier one, with the driver's functions posed by Python's."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.runtime.fake_torch import Tensor, aligned, install
+from tile.backends.nvptx import driver, launch
+from tile.errors import ExecutionError
+
+CONTEXT, FUNCTION = 77, 0x7FFF_0000_1234
+ADDRESS = ctypes.c_void_p
+
+
+@tile.jit
+def scale(x_ptr, n, m, factor, wide, flag, B: tl.constexpr):
+    i = tl.arange(0, B)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0)
+    tl.store(x_ptr + i, x * factor + m, mask=(i < wide) & flag)
+
+
+@tile.jit
+def claim(x_ptr, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.device_assert(tl.load(x_ptr + i, mask=i < n, other=0.0) >= 0, "no negative numbers")
+
+
+def load(loaded: driver.Loaded, ptx: str, kernel: str, shared: int, **options: Any) -> None:
+    """In place of `Loaded.__init__`."""
+    loaded.kernel, loaded.shared_bytes, loaded.function = kernel, shared, FUNCTION
+
+
+class Posing:
+    """A driver with one device. It notes launches: the grid, the stream, parameters' slots."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.status = 0
+        self.context = CONTEXT
+        self.ordinary: list[Any] = []
+        self.repeats: list[Any] = []
+        self.during: Any = None  # called in the midst of a launch
+        get = ctypes.CFUNCTYPE(ctypes.c_int, ADDRESS)(self.get_context)
+        start = ctypes.CFUNCTYPE(ctypes.c_int, *[ADDRESS] * 4)(self.start)
+        self.functions = {"cuCtxGetCurrent": get, "cuLaunchKernelEx": start}
+        where = SimpleNamespace(
+            ordinal=0, context=CONTEXT, shared_bytes=1 << 17, current=nullcontext
+        )
+        monkeypatch.setattr(driver, "device", lambda ordinal: where)
+        monkeypatch.setattr(driver, "direct", lambda name, waits: self.functions.get(name))
+        monkeypatch.setattr(driver.Loaded, "__init__", load)
+        monkeypatch.setattr(driver.Loaded, "launch", lambda loaded, *given: self.launch(*given))
+        monkeypatch.setattr(launch, "FaultRecord", lambda loaded, emitted: self)
+
+    def check(self) -> None:
+        """As a `FaultRecord` has it."""
+
+    def launch(self, grid: Any, threads: int, stream: int, parameters: int) -> None:
+        self.ordinary.append((grid, stream))
+
+    def get_context(self, place: int) -> int:
+        ctypes.c_size_t.from_address(place).value = self.context
+        return 0
+
+    def start(self, config: int, function: int, parameters: int, extra: int | None) -> int:
+        during, self.during = self.during, None
+        if during is not None:
+            during()
+        found = struct.unpack("=7I4xQQI4x", ctypes.string_at(config, 56))
+        grid, block, shared, (stream, *attributes) = found[:3], found[3:6], found[6], found[7:]
+        assert function == FUNCTION and extra is None
+        assert block == (128, 1, 1) and attributes == [0, 0] and shared == 0
+        slots = [ctypes.string_at(at, 8) for at in (ADDRESS * self.count).from_address(parameters)]
+        self.repeats.append((grid, stream, slots))
+        return self.status
+
+    count = 6
+
+
+@pytest.fixture
+def posing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posing]:
+    monkeypatch.setenv("TILE_BACKEND", "nvptx:sm_90a")
+    posing = Posing(monkeypatch)
+    install(monkeypatch).streams[0] = 0xABC0_0000_0001
+    yield posing
+    scale.cache.clear()
+    claim.cache.clear()
+
+
+def test_every_parameter_in_its_slot(posing: Posing) -> None:
+    x, y = Tensor(aligned(64)), Tensor(aligned(64))
+    scale[3, 2](x, 5, -7, 0.1, 2**40 + 1, True, B=64)
+    assert posing.ordinary == [((3, 2, 1), 0xABC0_0000_0001)]
+    scale[4, 2, 5](y, 9, -9, -0.7, 2**41 + 1, False, B=64)
+    ((grid, stream, slots),) = posing.repeats
+    assert (grid, stream) == ((4, 2, 5), 0xABC0_0000_0001)
+    values = [y.data_ptr(), np.int32(9), np.int32(-9), np.float32(-0.7), np.int64(2**41 + 1)]
+    wanted = [np.asarray(value).tobytes() for value in [*values, np.bool_(False)]]
+    assert [slot[: len(w)] for slot, w in zip(slots, wanted, strict=True)] == wanted
+
+
+def test_constants_have_no_parameter(posing: Posing) -> None:
+    posing.count = 5
+    x = Tensor(aligned(64))
+    for factor in (2.0, 3.0):
+        scale[(1,)](x, 1, 7, factor, 9, True, B=64)
+    ((_, _, slots),) = posing.repeats
+    assert struct.unpack("=Q i4x f4x i4x ?7x", b"".join(slots)) == (x.data_ptr(), 7, 3, 9, True)
+
+
+def test_the_current_stream_is_asked_for_each_time(posing: Posing, monkeypatch) -> None:
+    torch = install(monkeypatch)
+    x = Tensor(aligned(64))
+    for stream in (1, 2, 3):
+        torch.streams[0] = stream
+        scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
+    assert [stream for _, stream, _ in posing.repeats] == [2, 3]
+
+
+def test_another_context_takes_an_ordinary_launch(posing: Posing) -> None:
+    x = Tensor(aligned(64))
+    for context in (CONTEXT, 0, 78, CONTEXT):
+        posing.context = context
+        scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
+    assert (len(posing.ordinary), len(posing.repeats)) == (3, 1)
+
+
+def test_a_float_that_is_infinite_in_32_bits(posing: Posing) -> None:
+    x = Tensor(aligned(64))
+    for factor in (2.0, 1e300, float("inf")):
+        scale[(1,)](x, 2, 7, factor, 9, True, B=64)
+    assert (len(posing.ordinary), len(posing.repeats)) == (2, 1)
+
+
+def test_an_integer_that_no_type_holds(posing: Posing) -> None:
+    x = Tensor(aligned(64))
+    scale[(1,)](x, 2, 7, 2.0, 2**63 + 1, True, B=64)
+    with pytest.raises(tile.errors.ArgumentValueError, match="no integer type holds"):
+        scale[(1,)](x, 2, 7, 2.0, 2**64 + 1, True, B=64)
+
+
+def test_a_refused_launch(posing: Posing, monkeypatch) -> None:
+    monkeypatch.setattr(driver.cuda, "cuGetErrorString", lambda status: (0, b"in words"))
+    x = Tensor(aligned(64))
+    scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
+    posing.status = int(driver.cuda.CUresult.CUDA_ERROR_INVALID_VALUE)
+    message = r"launching `scale.*` on a grid of \(7, 1, 1\) with 128 threads failed: in words"
+    for _ in range(2):
+        with pytest.raises(ExecutionError, match=message):
+            scale[(7,)](x, 2, 7, 2.0, 9, True, B=64)
+    posing.status = 0
+    scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
+
+
+def test_a_launch_amid_another(posing: Posing) -> None:
+    """As a finaliser may start one: each has its own block."""
+    x, y = Tensor(aligned(64)), Tensor(aligned(64))
+    scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
+    posing.during = lambda: scale[(2,)](y, 3, 7, 2.0, 9, True, B=64)
+    scale[(3,)](x, 4, 7, 2.0, 9, True, B=64)
+    assert [(grid[0], slots[1][0]) for grid, _, slots in posing.repeats] == [(2, 3), (3, 4)]
+
+
+def test_kernels_that_assert_go_the_longer_way(posing: Posing) -> None:
+    x = Tensor(aligned(64))
+    for _ in range(3):
+        claim[(1,)](x, 60, B=64, debug=True)
+    assert (len(posing.ordinary), posing.repeats) == (3, [])
+
+
+def test_programs_that_run_together_go_the_longer_way(posing: Posing) -> None:
+    x = Tensor(aligned(64))
+    for _ in range(3):
+        scale[(1,)](x, 2, 7, 2.0, 9, True, B=64, launch_cooperative_grid=True)
+    assert (len(posing.ordinary), posing.repeats) == (3, [])
+
+
+def test_an_old_driver_goes_the_longer_way(posing: Posing) -> None:
+    del posing.functions["cuLaunchKernelEx"]
+    x = Tensor(aligned(64))
+    for _ in range(3):
+        scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
+    assert (len(posing.ordinary), posing.repeats) == (3, [])

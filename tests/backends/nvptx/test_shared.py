@@ -1,0 +1,183 @@
+"""Shared memory: places, vectors, counts, asynchronous copies, barriers, stages."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from tests.backends.nvptx.assembling import ARCHITECTURES, check, compiled
+from tests.backends.nvptx.test_memory import layout
+from tile.backends.base import Options
+from tile.errors import OutOfResourcesError
+from tile.ir.types import ALL, F16, F32, I8, Pointer, Scalar
+
+
+def offsets(count: int) -> str:
+    bits = ",".join(f"[{1 << b}]" for b in range(count.bit_length() - 1))
+    return f"#linear{{offset = [{bits}] -> dim0 = {count}}}"
+
+
+def exchanging(element: Scalar | Pointer, vector: int, masked: bool) -> str:
+    """A kernel that sends a fragment of 16 through shared memory."""
+    mask = ", %m" if masked else ""
+    vectors = 16 // vector
+    return f"""
+    kernel @exchange(%x: ptr<{element}>, %o: ptr<{element}>, %n: i32) {{
+      %i = linear_index {{layout = {layout(16)}}} : frag<16xi32>
+      %xf = fill %x {{count = 16}} : frag<16xptr<{element}>>
+      %p = addptr %xf, %i {{stride = {element.itemsize}}} : frag<16xptr<{element}>>
+      %v = load %p : frag<16x{element}>
+      %m0 = alloc {{at = 1024}} : shared<2048x{element}, {offsets(2048)}>
+      %s = pick %i {{registers = ({", ".join(str(v * vector) for v in range(vectors))}{"," if vectors == 1 else ""})}} : frag<{vectors}xi32>
+      %nf = fill %n {{count = {vectors}}} : frag<{vectors}xi32>
+      %m = cmp %s, %nf {{predicate = lt}} : frag<{vectors}xi1>
+      shared_store %m0, %s, %v{mask} {{vector = {vector}}}
+      barrier
+      %w = shared_load %m0, %s {{vector = {vector}}} : frag<16x{element}>
+      %of = fill %o {{count = 16}} : frag<16xptr<{element}>>
+      %q = addptr %of, %i {{stride = {element.itemsize}}} : frag<16xptr<{element}>>
+      store %q, %w
+      return
+    }}
+    """
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
+def test_vectors(element: Scalar | Pointer, arch: str) -> None:
+    for vector, masked in product((1, 2, 4, 8, 16), (False, True)):
+        if vector * element.itemsize <= 16:
+            ptx = check(exchanging(element, vector, masked), arch)
+            assert "bar.sync" in ptx or "barrier.sync" in ptx
+
+
+def test_registers_are_offsets_of_one_address() -> None:
+    ptx = check(exchanging(F32, 4, False), "sm_90a")
+    for at in (1024, 1040, 1056, 1072):
+        assert f"+{at}]" in ptx
+
+
+COPY = """
+kernel @copy(%x: ptr<f32>, %o: ptr<f32>, %n: i32) {{
+  %i = linear_index {{layout = {layout}}} : frag<4xi32>
+  %xf = fill %x {{count = 4}} : frag<4xptr<f32>>
+  %p = addptr %xf, %i {{stride = 4}} : frag<4xptr<f32>>
+  %m0 = alloc {{at = 0}} : shared<512xf32, {offsets}, stages = 3>
+  %s = pick %i {{registers = ({picked})}} : frag<{vectors}xi32>
+  %nf = fill %n {{count = {vectors}}} : frag<{vectors}xi32>
+  %m = cmp %s, %nf {{predicate = lt}} : frag<{vectors}xi1>
+  %zero = const {{value = 0}} : i32
+  %one = const {{value = 1}} : i32
+  %first = slot %m0, %zero {{shift = 4}} : shared<512xf32, {offsets}>
+  shared_copy %first, %s, %p, %m {{vector = {vector}}}
+  copy_commit
+  %end = for %k = %zero to %n step %one iter(%turn = %zero) : i32 {{
+    %next = slot %m0, %turn {{shift = 1}} : shared<512xf32, {offsets}>
+    shared_copy %next, %s, %p {{vector = {vector}}}
+    copy_commit
+    copy_wait {{pending = 1}}
+    barrier
+    %this = slot %m0, %turn : shared<512xf32, {offsets}>
+    %w = shared_load %this, %s {{vector = {vector}}} : frag<4xf32>
+    %of = fill %o {{count = 4}} : frag<4xptr<f32>>
+    %q = addptr %of, %i {{stride = 4}} : frag<4xptr<f32>>
+    store %q, %w
+    barrier
+    %t = add %turn, %one : i32
+    yield %t
+  }}
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES[1:])
+@pytest.mark.parametrize("vector", [1, 2, 4])
+def test_asynchronous_copies(vector: int, arch: str) -> None:
+    picked = "0, 1, 2, 3" if vector == 1 else "0, 2" if vector == 2 else "0,"
+    text = COPY.format(
+        layout=layout(4), offsets=offsets(512), picked=picked, vector=vector, vectors=4 // vector
+    )
+    ptx = check(text, arch)
+    cache = "cg" if vector == 4 else "ca"
+    assert f"cp.async.{cache}.shared.global" in ptx
+    assert "cp.async.commit_group" in ptx
+    assert "cp.async.wait_group 1" in ptx
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_counts(arch: str) -> None:
+    text = f"""
+    kernel @count(%x: ptr<i32>, %c: i1) {{
+      %m = alloc {{at = 0}} : shared<512xi32, {offsets(512)}>
+      %i = linear_index {{layout = {layout(4)}}} : frag<4xi32>
+      %b = fill %c {{count = 4}} : frag<4xi1>
+      shared_count %m, %i
+      shared_count %m, %i, %b
+      return
+    }}
+    """
+    assert "red.shared.add.u32" in check(text, arch)
+
+
+def test_the_launch_gives_what_the_buffers_take() -> None:
+    text = f"""
+    kernel @use(%x: ptr<f32>) {{
+      %m = alloc {{at = 256}} : shared<512xf32, {offsets(512)}, stages = 2>
+      return
+    }}
+    """
+    emitted, _ = compiled(text, "sm_80")
+    assert emitted.shared_bytes == 256 + 4096
+
+
+def test_more_than_the_machine_has_is_refused() -> None:
+    text = f"""
+    kernel @use(%x: ptr<f32>) {{
+      %m = alloc {{at = 0}} : shared<16384xf32, {offsets(16384)}, stages = 2>
+      return
+    }}
+    """
+    with pytest.raises(OutOfResourcesError, match=r"131072 bytes.*sm_75 has 65536"):
+        compiled(text, "sm_75", num_stages=Options().num_stages)
+    compiled(text, "sm_80")
+
+
+MATRICES = """
+kernel @load(%x: ptr<ELEMENT>, %o: ptr<ELEMENT>) {
+  %m = alloc {at = 1024} : shared<4096xELEMENT, FLAT>
+  %s = linear_index {layout = ROWS} : frag<2xi32>
+  %w = shared_matrix_load %m, %s {matrices = COUNT, transposed = FLIPPED} : frag<RESULTxELEMENT>
+  %i = linear_index {layout = PLACES} : frag<RESULTxi32>
+  %of = fill %o {count = RESULT} : frag<RESULTxptr<ELEMENT>>
+  %q = addptr %of, %i {stride = SIZE} : frag<RESULTxptr<ELEMENT>>
+  store %q, %w
+  return
+}
+"""
+
+ROWS = (
+    "#linear{register = [[2048]], lane = [[16],[32],[64],[128],[256]], warp = [[512],[1024]] "
+    "-> dim0 = 4096}"
+)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("matrices", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("element", "transposed"), [(F16, False), (F16, True), (F32, False), (I8, False)], ids=str
+)
+def test_matrices(element: Scalar, transposed: bool, matrices: int, arch: str) -> None:
+    result = 2 * matrices * (4 // element.itemsize)
+    words = {
+        "ELEMENT": element, "FLAT": offsets(4096), "ROWS": ROWS, "COUNT": matrices,
+        "FLIPPED": str(transposed).lower(), "RESULT": result, "PLACES": layout(result),
+        "SIZE": element.itemsize,
+    }  # fmt: skip
+    text = MATRICES
+    for word, meaning in words.items():
+        text = text.replace(word, str(meaning))
+    ptx = check(text, arch)
+    flipped = ".trans" if transposed else ""
+    assert ptx.count(f"ldmatrix.sync.aligned.m8n8.x{matrices}{flipped}.shared.b16") == 2

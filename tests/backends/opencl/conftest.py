@@ -1,0 +1,23 @@
+"""What the tests of the OpenCL backend share: they are skipped where no runtime is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tile.errors import BackendError
+
+try:
+    from tile.backends.opencl import devices
+
+    REASON = "" if devices.all_devices() else "there is no OpenCL device"
+except ModuleNotFoundError as missing:
+    REASON = f"{missing.name} is not installed"
+except BackendError as error:
+    REASON = error.message
+
+
+@pytest.fixture
+def runtime() -> None:
+    """Skip where no OpenCL device is there."""
+    if REASON:
+        pytest.skip(REASON)

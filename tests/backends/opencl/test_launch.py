@@ -1,0 +1,99 @@
+"""Launches: arrays of the host, what is refused, and what a runtime says of a wrong program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyopencl")
+
+from tile.backends.base import Options, Target
+from tile.backends.opencl import BACKEND, devices
+from tile.backends.opencl.programs import Programs
+from tile.backends.opencl.staging import Staging
+from tile.config import config
+from tile.errors import ArgumentValueError, BackendError
+from tile.ir.parser import parse_module
+
+COPY = """
+kernel @copy(%x: ptr<f32>, %o: ptr<f32>, %n: i32) {
+  %pid = program_id {axis = 0} : i32
+  %p = addptr %x, %pid {stride = 4} : ptr<f32>
+  %q = addptr %o, %pid {stride = 4} : ptr<f32>
+  %v = load %p : f32
+  %s = cast %n {to = f32} : f32
+  %w = mul %v, %s : f32
+  store %q, %w
+  return
+}
+"""
+
+pytestmark = pytest.mark.usefixtures("runtime")
+
+
+def load():
+    artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options(num_warps=1))
+    return BACKEND.load(artifact)
+
+
+def test_views_and_overlaps_are_accessed_in_place() -> None:
+    base = np.arange(64, dtype=np.float32)
+    expected = base.copy()
+    load().launch((16, 1, 1), [base[1:], base[32:], np.int32(-3)])
+    expected[32:48] = -3 * expected[1:17]
+    np.testing.assert_array_equal(base, expected)
+
+
+def test_a_grid_without_programs() -> None:
+    out = np.ones(4, np.float32)
+    load().launch((0, 1, 1), [out, out, np.int32(2)])
+    assert (out == 1).all()
+
+
+def test_copies_keep_overlaps_together() -> None:
+    """What devices without the host's memory do."""
+    device = devices.chosen()
+    base = np.arange(1024, dtype=np.float32)
+    other = np.zeros(8, np.float32)
+    staging = Staging(device)
+    staging.stage([base[:512], base[256:], other], [False, True, False])
+    assert [
+        (piece.high - piece.low, piece.written)
+        for piece in sorted(staging.pieces, key=lambda piece: piece.low != base.ctypes.data)
+    ] == [(4096, True), (32, False)]
+    assert staging.argument(base[:512], "x").size == 4096
+    assert staging.argument(base[256:], "y").size == 3072
+    assert staging.argument(base[:0], "z") is None
+    with pytest.raises(ArgumentValueError, match="argument 'w' is a view that begins 4 bytes"):
+        staging.argument(base[1:], "w")
+    device.queue.finish()
+    expected = base.copy()
+    base[:] = 0
+    staging.fetch()
+    np.testing.assert_array_equal(base, expected)
+
+
+def test_a_program_that_the_runtime_refuses() -> None:
+    artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options())
+    wrong = replace(
+        artifact.emitted, numbered='#line 7 "kernel.py"\nint f(void) { return undefined; }\n'
+    )
+    with pytest.raises(BackendError, match=r"(?s)refuses the program of `copy`.*kernel\.py:7"):
+        Programs().kernel(devices.chosen(), wrong)
+
+
+def test_devices_by_index_and_name() -> None:
+    name = devices.describe(devices.all_devices()[0])
+    with config.scope(opencl_device="0"):
+        assert devices.chosen().name == name
+    with config.scope(opencl_device=name[:6].upper()):
+        assert devices.chosen().name.lower().find(name[:6].lower()) >= 0
+    with (
+        config.scope(opencl_device="99"),
+        pytest.raises(BackendError, match="is 99, and there are"),
+    ):
+        devices.chosen()
+    with config.scope(opencl_device="no such"), pytest.raises(BackendError, match="there are 0: "):
+        devices.chosen()

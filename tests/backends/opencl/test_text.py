@@ -1,0 +1,97 @@
+"""The text of programs, which needs a package but no device."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyopencl")
+
+from tests.simt.kernels import KERNELS
+from tile.backends.base import Options, Target
+from tile.backends.opencl import BACKEND
+from tile.backends.opencl.capabilities import NAMED
+from tile.backends.opencl.emit.names import Names
+from tile.errors import BackendError, OutOfResourcesError, UnsupportedError
+from tile.ir.parser import parse_module
+
+
+def emitted(text: str, target: str = "opencl:generic", **options: int) -> str:
+    """The OpenCL C of a TILE module in text."""
+    artifact = BACKEND.compile(parse_module(text), Target.parse(target), Options(**options))
+    source = artifact.stages["opencl"]
+    assert isinstance(source, str)
+    return source
+
+
+SCALE = """
+kernel @scale(%x: ptr<{0}>, %n: i32) {{
+  %pid = program_id {{axis = 0}} : i32
+  %p = addptr %x, %pid {{stride = {1}}} : ptr<{0}>
+  %v = load %p : {0}
+  %w = add %v, %v : {0}
+  store %p, %w
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("kernel", ["softmax", "matmul_f16", "sorting"])
+def test_every_class_of_devices_has_a_text(kernel: str, name: str) -> None:
+    compiled = KERNELS[kernel].compile(f"opencl:{name}", num_warps=4)
+    source = compiled.asm["opencl"]
+    assert isinstance(source, str)
+    size = NAMED[name].warp * 4
+    assert f"reqd_work_group_size({size}, 1, 1)" in source
+    assert ("sub_group_shuffle" in source) == (NAMED[name].shuffles and kernel != "matmul_f16")
+    assert ("half" in source.replace("_half", "").replace("(half *)", "")) <= NAMED[name].fp16 or (
+        kernel == "matmul_f16"
+    )
+
+
+def test_statements_stand_beside_the_python_line() -> None:
+    source = KERNELS["softmax"].compile("opencl:generic").asm["opencl"]
+    assert isinstance(source, str)
+    assert "// kernels.py" in source
+    assert "powers = tl.exp(x - tl.max(x, axis=0))" in source
+    assert "powers_0 = exp(" in source
+
+
+def test_narrow_floats_are_bits_where_the_device_has_no_half() -> None:
+    without, native = (emitted(SCALE.format("f16", 2), f"opencl:{n}") for n in ("generic", "amd"))
+    assert "f32_to_f16(f16_to_f32(v) + f16_to_f32(v))" in without
+    assert "cl_khr_fp16" not in without
+    assert "half w = v + v;" in native
+
+
+def test_what_a_device_lacks_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match="'apple' has no numbers of type f64"):
+        emitted(SCALE.format("f64", 8), "opencl:apple")
+    atomic = SCALE.replace("%w = add %v, %v", "%w = atomic_rmw %p, %v {{kind = add}}")
+    assert "atom_add" in emitted(atomic.format("i64", 8))
+    with pytest.raises(UnsupportedError, match="no atomic operations on 64 bits"):
+        emitted(atomic.format("i64", 8), "opencl:apple")
+
+
+def test_more_work_items_than_a_work_group_has() -> None:
+    with pytest.raises(OutOfResourcesError, match="num_warps of up to 8 fits"):
+        emitted(SCALE.format("f32", 4), "opencl:apple", num_warps=16)
+
+
+def test_unknown_classes_of_devices() -> None:
+    with pytest.raises(BackendError, match="there are generic, amd, intel, arm, apple"):
+        emitted(SCALE.format("f32", 4), "opencl:vax")
+
+
+def test_names_never_collide() -> None:
+    names = Names()
+    assert names.new("x") == "x"
+    assert names.registers("x", 2) == ["x1_0", "x1_1"]
+    assert names.new("x1_0") == "x1_01"
+    assert names.registers("x", 2) == ["x2_0", "x2_1"]
+    taken = [
+        names.new(hint) for hint in ("float4", "half", "exp", "if", "3d", "", "é", "f32_to_f16")
+    ]
+    assert len(set(taken)) == len(taken)
+    assert not {"float4", "half", "exp", "if", "f32_to_f16"} & set(taken)
+    assert all(name.isidentifier() and name.isascii() for name in taken)

@@ -1,0 +1,106 @@
+"""Random kernels lowered to threads for random machines, against the tile-level interpreter."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+import tile
+from tests.fuzz.generate import LARGE, SMALL, Case, Sizes, make, modules
+from tests.fuzz.loops import LOOPS, ROUNDS, SIGNATURE, Loop, arguments, varied
+from tests.fuzz.running import assert_same
+from tile.backends import registry
+from tile.backends.base import Options, Target
+from tile.config import config
+from tile.errors import OutOfResourcesError
+
+EXAMPLES = settings(
+    max_examples=16,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A machine, and how a kernel is to use it."""
+
+    machine: str
+    num_warps: int
+    num_stages: int
+
+
+CONFIGURATIONS = st.builds(
+    Configuration,
+    st.sampled_from(["generic", "plain", "async", "matrix", "wide"]),
+    st.sampled_from([1, 2, 4, 8]),
+    st.integers(1, 4),
+)
+
+
+def run(case: Case, target: str, options: Options) -> Sequence[Any]:
+    """The arguments after a run of the kernel, compiled for a target."""
+    backend = registry.get("interp")
+    arguments = case.arguments()
+    artifact = backend.compile(case.module.clone(), Target.parse(target), options)
+    with config.scope(interp_races=True):
+        backend.load(artifact).launch(case.grid, arguments)
+    return arguments
+
+
+def check(case: Case, where: Configuration) -> None:
+    options = Options(num_warps=where.num_warps, num_stages=where.num_stages)
+    wanted = run(case, "interp", options)
+    try:
+        found = run(case, f"interp:{where.machine}", options)
+    except OutOfResourcesError:
+        reject()  # nothing says that all tiles fit the shared memory of each machine
+    assert_same(case, found, wanted)
+
+
+@EXAMPLES
+@given(case=modules(sizes=SMALL), where=CONFIGURATIONS)
+def test_small_tiles(case: Case, where: Configuration) -> None:
+    """Fewer elements than threads: most of them hold copies, or nothing to store."""
+    check(case, where)
+
+
+@EXAMPLES
+@given(case=modules(sizes=LARGE), where=CONFIGURATIONS)
+def test_tiles_that_warps_share(case: Case, where: Configuration) -> None:
+    check(case, where)
+
+
+@EXAMPLES
+@given(
+    seed=st.integers(0, (1 << 32) - 1), sizes=st.sampled_from([LARGE, SMALL]), where=CONFIGURATIONS
+)
+def test_kernels_by_dice(seed: int, sizes: Sizes, where: Configuration) -> None:
+    """Hypothesis prefers simple kernels; dice do not, but what they make does not shrink."""
+    dice = random.Random(seed)
+    check(make(dice.randrange, sizes=sizes), where)
+
+
+@EXAMPLES
+@given(
+    loop=LOOPS,
+    rounds=st.integers(0, ROUNDS),
+    where=CONFIGURATIONS,
+)
+def test_loops_of_products(loop: Loop, rounds: int, where: Configuration) -> None:
+    results = []
+    for target in ("interp", f"interp:{where.machine}"):
+        options = {"num_warps": where.num_warps, "num_stages": where.num_stages}
+        compiled = tile.compile(varied, SIGNATURE, loop.constants(), options, target)
+        values = arguments(rounds)
+        with config.scope(interp_races=True):
+            registry.get("interp").load(compiled.artifact).launch((1, 1, 1), values)
+        results.append(values)
+    for found, wanted in zip(*results, strict=True):
+        np.testing.assert_array_equal(found, wanted)

@@ -1,0 +1,73 @@
+"""A stand-in for torch with tensors on CUDA devices, whose memory is the host's."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+
+class Device(NamedTuple):
+    type: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.index}"
+
+
+class DType(NamedTuple):
+    name: str
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+class Tensor:
+    """A tensor; only what launches look at."""
+
+    layout = "torch.strided"
+
+    def __init__(self, array: np.ndarray, device: int = 0) -> None:
+        self.array = array
+        self.device = Device("cuda", device)
+        self.dtype = DType(array.dtype.name)
+        self.shape = array.shape
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data
+
+    def detach(self) -> Tensor:
+        return self
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(step // self.array.itemsize for step in self.array.strides)
+
+
+class Parameter(Tensor):
+    pass
+
+
+for kind in (Tensor, Parameter, Device, DType):
+    kind.__module__ = "torch"
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Put it in torch's place. `streams` of the result is the current stream of each device."""
+    torch: Any = ModuleType("torch")
+    torch.Tensor = Tensor
+    torch.nn = SimpleNamespace(Parameter=Parameter)
+    torch.cuda = SimpleNamespace(is_initialized=lambda: True)
+    torch.streams = {}
+    torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda at: torch.streams.get(at, 0))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    return torch
+
+
+def aligned(size: int, dtype: Any = np.float32, shift: int = 0) -> np.ndarray:
+    """Zeros at an address that is `shift` elements after one divisible by 16."""
+    raw = np.zeros(size * 8 + 256, np.uint8)
+    start = -raw.ctypes.data % 16 + shift * np.dtype(dtype).itemsize
+    return raw[start : start + size * np.dtype(dtype).itemsize].view(dtype)

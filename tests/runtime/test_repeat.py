@@ -1,0 +1,306 @@
+"""Launches that repeat an earlier one, on a backend that notes what it is asked to do."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.runtime.fake_torch import Parameter, Tensor, aligned, install
+from tests.runtime.kernels import add
+from tile.backends import registry
+from tile.backends.base import Artifact, Options, Target
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.ir.core import Module
+
+
+class Noting:
+    """A backend for CUDA devices that runs nothing."""
+
+    name = "nvptx"
+    devices = frozenset({"cuda"})
+
+    def __init__(self) -> None:
+        self.launches: list[Any] = []  # ordinary ones: grid and arguments
+        self.repeats: list[Any] = []  # grid and values
+        self.bound: list[Any] = []
+        self.ready = True  # whether repeats go well
+        self._interp = registry.get("interp")
+
+    def compile(self, module: Module, target: Target, options: Options) -> Artifact:
+        return self._interp.compile(module, Target("interp"), options)
+
+    def load(self, artifact: Any) -> Noting:
+        return self
+
+    def launch(self, grid: Any, arguments: Any) -> None:
+        self.launches.append((grid, list(arguments)))
+
+    def bind(self, arguments: Any) -> Any:
+        self.bound.append(list(arguments))
+
+        def repeat(grid: Any, values: tuple[Any, ...]) -> bool:
+            if self.ready:
+                self.repeats.append((grid, values))
+            return self.ready
+
+        return repeat
+
+
+@pytest.fixture
+def noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
+    monkeypatch.delenv("TILE_BACKEND", raising=False)
+    install(monkeypatch)
+    backend, real = Noting(), registry.get
+    monkeypatch.setattr(registry, "get", lambda name: backend if name == "nvptx" else real(name))
+    return backend
+
+
+def three(dtype: Any = np.float32, **where: Any) -> list[Tensor]:
+    return [Tensor(aligned(64, dtype), **where) for _ in "xyz"]
+
+
+def fresh(**options: Any) -> Any:
+    return tile.jit(**options)(add.fn)
+
+
+def addresses(tensors: list[Tensor]) -> tuple[int, ...]:
+    return tuple(t.data_ptr() for t in tensors)
+
+
+def test_the_second_launch_is_a_repeat(noting: Noting) -> None:
+    kernel, first, second = fresh(), three(), three()
+    compiled = kernel[4,](*first, 100, BLOCK=32)
+    assert (len(noting.launches), noting.repeats) == (1, [])
+    assert kernel[2, 3](*second, 99, BLOCK=32) is compiled
+    assert kernel.run(*first, 7, grid=5, BLOCK=32) is compiled
+    assert len(noting.launches) == 1
+    assert noting.repeats == [
+        ((2, 3, 1), (*addresses(second), 99)),
+        ((5, 1, 1), (*addresses(first), 7)),
+    ]
+
+
+def test_what_selects_another_kernel_is_no_repeat(noting: Noting) -> None:
+    kernel = fresh()
+    x, y, out = three()
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((x, y, out, 100), {"BLOCK": 32}),
+        ((x, y, out, 96), {"BLOCK": 32}),
+        ((x, y, out, 1), {"BLOCK": 32}),
+        ((x, y, out, 2**40 + 1), {"BLOCK": 32}),
+        ((x, y, out, 2**40), {"BLOCK": 32}),
+        ((x, y, out, 2**64 - 1), {"BLOCK": 32}),
+        ((x, y, out, 2.0), {"BLOCK": 32}),
+        ((x, y, out, True), {"BLOCK": 32}),
+        ((x, y, out, 100), {"BLOCK": 64}),
+        ((x, y, out, 100), {"BLOCK": 32, "num_warps": 8}),
+        ((Tensor(aligned(64, shift=1)), y, out, 100), {"BLOCK": 32}),
+        ((x, Tensor(aligned(64, shift=1)), out, 100), {"BLOCK": 32}),
+        ((*three(np.int32), 100), {"BLOCK": 32}),
+    ]
+    kernels = [kernel[1,](*args, **options) for args, options in calls]
+    assert noting.repeats == []
+    assert len(set(map(id, kernels))) == len(kernel.cache) == len(calls)
+    assert [kernel[1,](*args, **options) for args, options in calls] == kernels
+    assert len(noting.repeats) == len(calls)
+
+
+def test_constants_of_equal_value_and_other_type(noting: Noting) -> None:
+    @tile.jit
+    def fill(x, VALUE: tl.constexpr):
+        tl.store(x, VALUE)
+
+    x = Tensor(aligned(1))
+    values = [1, 1.0, True, 0.0, -0.0]
+    kernels = [fill[1,](x, value) for value in values]
+    assert len(set(map(id, kernels))) == len(values)
+    assert [fill[1,](x, value) for value in values] == kernels
+    assert len(noting.repeats) == len(values)
+
+
+def test_a_number_that_is_compiled_in_has_a_place_all_the_same(noting: Noting) -> None:
+    kernel, arrays = fresh(), three()
+    for _ in range(2):
+        kernel[1,](*arrays, 1, BLOCK=32)
+    assert noting.bound[0][3] is None
+    assert noting.repeats == [((1, 1, 1), (*addresses(arrays), 1))]
+
+
+def test_by_name_with_defaults_and_without(noting: Noting) -> None:
+    @tile.jit
+    def scale(x, n, factor=2.0, *, B: tl.constexpr = 16):
+        i = tl.arange(0, B)
+        tl.store(x + i, tl.load(x + i) * factor, mask=i < n)
+
+    x = Tensor(aligned(16))
+    seen = []
+
+    def grid(meta: dict[str, Any]) -> tuple[int, ...]:
+        seen.append(meta)
+        return (meta["n"],)
+
+    for n in (5, 7):
+        scale[grid](n=n, x=x)
+    for n in (5, 7):
+        scale[grid](x, n, B=32, factor=3.0, num_warps=8)
+    at = x.data_ptr()
+    assert noting.repeats == [((7, 1, 1), (at, 7, 2.0)), ((7, 1, 1), (at, 7, 3.0))]
+    assert seen[1] == {**seen[0], "n": 7} and seen[3] == {**seen[2], "n": 7}
+    assert seen[3]["x"] is x and (seen[3]["B"], seen[3]["num_warps"]) == (32, 8)
+
+
+def test_parameters_of_modules_and_no_other_subclasses(noting: Noting) -> None:
+    class Wrapped(Tensor):
+        pass
+
+    Wrapped.__module__ = "torch"
+    kernel = fresh()
+    x, y, out = three()
+    for kind, repeats in ((Parameter, 1), (Wrapped, 1)):
+        for _ in range(2):
+            kernel[1,](kind(x.array), y, out, 100, BLOCK=32)
+        assert len(noting.repeats) == repeats
+
+
+def test_tensors_without_memory_are_refused_as_ever(noting: Noting, monkeypatch) -> None:
+    kernel, arrays = fresh(), three()
+    kernel[1,](*arrays, 100, BLOCK=32)
+
+    def no_memory(self: Tensor) -> int:
+        raise RuntimeError("no storage")
+
+    monkeypatch.setattr(Tensor, "data_ptr", no_memory)
+    monkeypatch.setattr(Tensor, "layout", "torch.sparse_coo")
+    with pytest.raises(ArgumentTypeError, match=r"torch\.sparse_coo"):
+        kernel[1,](*arrays, 100, BLOCK=32)
+
+
+def test_another_device_is_no_repeat(noting: Noting) -> None:
+    kernel = fresh()
+    for device in (0, 1, 0, 1):
+        kernel[1,](*three(device=device), 100, BLOCK=32)
+    assert (len(noting.bound), len(noting.repeats)) == (2, 2)
+
+
+def test_what_the_backend_cannot_repeat_is_launched(noting: Noting, monkeypatch) -> None:
+    kernel, arrays = fresh(), three()
+    kernel[1,](*arrays, 100, BLOCK=32)
+    noting.ready = False
+    kernel[1,](*arrays, 100, BLOCK=32)
+    assert (len(noting.launches), len(noting.bound), noting.repeats) == (2, 1, [])
+    monkeypatch.setattr(noting, "bind", lambda arguments: None)
+    for _ in range(2):
+        kernel[1,](*arrays, 96, BLOCK=32)
+    assert (len(noting.launches), noting.repeats) == (4, [])
+
+
+def test_grids_are_checked(noting: Noting) -> None:
+    kernel, arrays = fresh(), three()
+    for _ in range(2):
+        with pytest.raises(ArgumentValueError, match="at least 1"):
+            kernel[0,](*arrays, 100, BLOCK=32)
+        kernel[1,](*arrays, 100, BLOCK=32)
+    assert len(noting.repeats) == 1
+
+
+def test_hooks_are_called(noting: Noting) -> None:
+    kernel, arrays, calls = fresh(), three(), []
+    kernel[1,](*arrays, 100, BLOCK=32)
+    kernel.add_pre_run_hook(lambda *args, **kwargs: calls.append((args, kwargs)))
+    kernel[1,](*arrays, 100, BLOCK=32)
+    assert calls == [((*arrays, 100), {"BLOCK": 32})]
+
+
+def test_settings_are_looked_at(noting: Noting, monkeypatch) -> None:
+    kernel, arrays = fresh(), three()
+    kernel[1,](*arrays, 100, BLOCK=32)
+    monkeypatch.setenv("TILE_BACKEND", "nvptx:sm_80")
+    kernel[1,](*arrays, 100, BLOCK=32)
+    assert [key[0] for key in kernel.cache] == ["nvptx", "nvptx:sm_80"]
+    with tile.backend("nvptx"):
+        kernel[1,](*arrays, 100, BLOCK=32)
+    assert (len(noting.launches), len(noting.repeats)) == (3, 0)
+    kernel[1,](*arrays, 100, BLOCK=32)
+    monkeypatch.delenv("TILE_BACKEND")
+    kernel[1,](*arrays, 100, BLOCK=32)
+    assert (len(noting.launches), len(noting.repeats)) == (3, 2)
+
+
+FACTOR = tl.constexpr(2)
+
+
+@tile.jit
+def factored(x):
+    tl.store(x, FACTOR)
+
+
+def test_a_global_that_changes(noting: Noting, monkeypatch) -> None:
+    x = Tensor(aligned(1))
+    first = factored[1,](x)
+    assert factored[1,](x) is first
+    monkeypatch.setitem(globals(), "FACTOR", tl.constexpr(3))
+    second = factored[1,](x)
+    assert second is not first
+    assert factored[1,](x) is second
+    assert len(noting.repeats) == 2
+
+
+def test_an_emptied_cache_compiles_anew(noting: Noting) -> None:
+    kernel, arrays = fresh(), three()
+    first = kernel[1,](*arrays, 100, BLOCK=32)
+    kernel.cache.clear()
+    second = kernel[1,](*arrays, 100, BLOCK=32)
+    assert second is not first
+    assert kernel[1,](*arrays, 100, BLOCK=32) is second
+
+
+def test_warmup_launches_nothing(noting: Noting) -> None:
+    kernel, arrays = fresh(), three()
+    compiled = kernel[1,](*arrays, 100, BLOCK=32)
+    assert kernel[1,](*arrays, 100, BLOCK=32, warmup=True) is compiled
+    assert kernel.warmup(*arrays, 100, BLOCK=32) is compiled
+    assert (len(noting.launches), noting.repeats) == (1, [])
+
+
+def test_no_tensor_is_kept(noting: Noting) -> None:
+    kernel, arrays = fresh(), three()
+    kernel[1,](*arrays, 100, BLOCK=32)
+    kernel[1,](*arrays, 100, BLOCK=32)
+    alive = weakref.ref(arrays[0])
+    noting.launches.clear()
+    noting.bound.clear()
+    del arrays
+    gc.collect()
+    assert alive() is None
+
+
+def test_threads(noting: Noting) -> None:
+    kernel = fresh()
+
+    def work(n: int) -> None:
+        arrays = three()
+        for _ in range(50):
+            kernel[n,](*arrays, n, BLOCK=32)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (3, 5, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(noting.launches) + len(noting.repeats) == 150
+    assert all(grid[0] == values[3] for grid, values in noting.repeats)
+
+
+def test_arrays_of_the_host_are_launched_as_ever() -> None:
+    kernel = fresh()
+    x, y, out = np.arange(8.0), np.ones(8), np.zeros(8)
+    for _ in range(3):
+        kernel[1,](x, y, out, 8, BLOCK=8)
+    np.testing.assert_array_equal(out, x + 1)

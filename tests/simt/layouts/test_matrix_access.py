@@ -1,0 +1,126 @@
+"""Loads of matrices: what arrives is what the layout says, from rows in one piece."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tile.simt.layouts.blocked import blocked
+from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.matrix_access import matrix_access
+from tile.simt.layouts.shared_conversion import by_matrices, through_shared
+from tile.simt.layouts.swizzle import swizzled
+
+F16 = MatrixShape(16, 8, 16, 16)
+I8 = MatrixShape(16, 8, 32, 8)
+TF32 = MatrixShape(16, 8, 8, 32)
+
+ROWS, COLUMNS = [1, 0], [0, 1]  # which axis is in one piece in memory
+
+FACTORS = [
+    (F16, Operand.LEFT, ROWS, False),
+    (F16, Operand.LEFT, COLUMNS, True),
+    (F16, Operand.RIGHT, ROWS, True),
+    (F16, Operand.RIGHT, COLUMNS, False),
+    (I8, Operand.LEFT, ROWS, False),
+    (I8, Operand.RIGHT, COLUMNS, False),
+    (TF32, Operand.LEFT, ROWS, False),
+]
+
+
+def placed(tile: Any, shared: LinearLayout) -> Any:
+    """A tile's elements by their offsets in shared memory."""
+    found = shared.table()
+    return tile[found["dim0"], found["dim1"]]
+
+
+def arrives(memory: Any, access: Any, bits: int) -> Any:
+    """What each (register, lane, warp) gets of loads of matrices, as the instruction is defined."""
+    offsets = access.rows.table()["offset"]  # axes: register, lane, warp
+    row, part = 128 // bits, 32 // bits
+    loads, lanes, warps = offsets.shape
+    got = np.empty((loads, access.matrices, part, lanes, warps), memory.dtype)
+    for load, matrix, lane, warp in np.ndindex(loads, access.matrices, lanes, warps):
+        first = offsets[load, 8 * matrix : 8 * matrix + 8, warp]
+        assert not np.any(first % row)
+        held = memory[first[:, None] + np.arange(row)]
+        if access.transposed:
+            held = held.T
+        got[load, matrix, :, lane, warp] = held[lane // 4, part * (lane % 4) :][:part]
+    return got.reshape(-1, lanes, warps)
+
+
+@pytest.mark.parametrize(("shape", "operand", "order", "transposed"), FACTORS, ids=str)
+@pytest.mark.parametrize("warps", [(2, 2), (4, 1)])
+def test_factors_of_products(
+    shape: MatrixShape,
+    operand: Operand,
+    order: list[int],
+    transposed: bool,
+    warps: tuple[int, int],
+) -> None:
+    tile = np.arange(64 * 64).reshape(64, 64)
+    layout = matrix_layout(tile.shape, shape, operand, warps)
+    shared = swizzled(tile.shape, 128 // shape.bits, 1, 4, order)
+    access = matrix_access(layout, shared, shape.bits)
+    assert access is not None
+    assert (access.matrices, access.transposed) == (4, transposed)
+    found = arrives(placed(tile, shared), access, shape.bits)
+    wanted = layout.table()
+    assert np.array_equal(found, tile[wanted["dim0"], wanted["dim1"]])
+
+
+def test_small_tiles_take_fewer_matrices() -> None:
+    for extents, operand, count in (([8, 8], Operand.RIGHT, 1), ([16, 8], Operand.LEFT, 2)):
+        layout = matrix_layout(extents, MatrixShape(16, 8, 8, 16), operand, (1, 1))
+        order = ROWS if operand is Operand.LEFT else COLUMNS
+        access = matrix_access(layout, swizzled(extents, 8, 1, 1, order), 16)
+        assert access is not None
+        assert (access.matrices, access.transposed) == (count, False)
+
+
+def test_what_is_no_fragment_or_in_no_piece() -> None:
+    left = matrix_layout([64, 64], F16, Operand.LEFT, (2, 2))
+    assert matrix_access(left, swizzled([64, 64], 4, 1, 4), 16) is None  # pieces of 8 bytes
+    rows = swizzled([64, 64], 8, 1, 8)
+    assert matrix_access(blocked([64, 64], [1, 8], [4, 8], [4, 1]), rows, 16) is None
+    columns = swizzled([64, 64], 2, 1, 1, COLUMNS)
+    wide = matrix_layout([64, 64], MatrixShape(8, 8, 4, 64), Operand.LEFT, (2, 2))
+    assert matrix_access(wide, rows, 64) is None
+    eights = matrix_layout([64, 64], I8, Operand.RIGHT, (2, 2))
+    assert matrix_access(eights, rows, 8) is None  # would have to be transposed
+    assert matrix_access(eights, columns, 8) is not None
+    more_lanes = blocked([64, 64], [1, 2], [8, 8], [4, 1])
+    assert matrix_access(more_lanes, rows, 16) is None
+
+
+@pytest.mark.parametrize(("shape", "operand", "order", "transposed"), FACTORS, ids=str)
+def test_conversions_by_matrices_have_no_conflicts(
+    shape: MatrixShape, operand: Operand, order: list[int], transposed: bool
+) -> None:
+    bits = shape.bits
+    layout = matrix_layout([64, 64], shape, operand, (2, 2))
+    vector = [1, 128 // bits] if order == ROWS else [128 // bits, 1]
+    lanes = [4, 8] if order == ROWS else [8, 4]
+    source = blocked([64, 64], vector, lanes, [2, 2], order)
+    head = source.images("register")[: (128 // bits).bit_length() - 1]
+    plan = by_matrices(source, layout, bits, head=head)
+    assert plan is not None
+    access = matrix_access(layout, plan.layout, bits)
+    assert access is not None
+    assert access.transposed == transposed
+    assert plan.store.vector == plan.load.vector == 128 // bits
+    assert plan.store.conflicts(bits) == plan.load.conflicts(bits) == 0
+    assert through_shared(source, layout, bits, head=head, matrix_loads=True) == plan
+    assert through_shared(source, layout, bits, head=head).instructions > plan.instructions
+
+
+def test_what_threads_load_in_wide_vectors_stays() -> None:
+    left = matrix_layout([64, 64], F16, Operand.ACCUMULATOR, (2, 2))
+    rows = blocked([64, 64], [1, 8], [4, 8], [4, 1])
+    plan = through_shared(left, rows, 16, matrix_loads=True)
+    assert plan.layout == through_shared(left, rows, 16).layout
+    assert plan.load.vector == 8

@@ -1,0 +1,21 @@
+"""Kernels on NVIDIA's GPUs: THREAD IR as LLVM IR, as PTX, run by the driver.
+
+target      what each architecture can do
+emit        from THREAD IR to the text of an LLVM module
+ptx         from that text to PTX, by llvmlite
+libdevice   functions of real numbers, from NVIDIA's library
+backend     compiling
+driver      the CUDA driver: devices, modules, memory, launches
+staging     arrays of the host, copied to the device and back
+launch      a loaded kernel
+repeat      the same launch again, with other addresses and numbers
+streams     the stream that the arrays' library works on
+faults      what a kernel says when an assertion is false
+"""
+
+from __future__ import annotations
+
+from tile.backends.base import Backend
+from tile.backends.nvptx.backend import NvptxBackend
+
+BACKEND: Backend = NvptxBackend()

@@ -1,0 +1,293 @@
+"""The CUDA driver: devices, modules, memory, launches. Opened at the first use.
+
+Every call is checked here, and what fails is one of this package's errors, in words. Contexts are
+the primary ones, which torch, CuPy and the CUDA runtime use too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cuda.bindings import driver as cuda
+
+from tile.backends.nvptx.target import native
+from tile.errors import BackendError, ExecutionError, OutOfResourcesError, TileError
+
+SUCCESS = cuda.CUresult.CUDA_SUCCESS
+_OUT_OF_RESOURCES = frozenset(
+    {
+        cuda.CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        cuda.CUresult.CUDA_ERROR_OUT_OF_MEMORY,
+    }
+)
+_LOG_BYTES = 1 << 14
+_Attribute = cuda.CUdevice_attribute
+
+
+def check(returned: Any, doing: str) -> Any:
+    """What a call of the driver returned besides its status, which must be success.
+
+    Raises `OutOfResourcesError`, or `ExecutionError` that says what `doing` failed how.
+    """
+    status, *values = returned
+    if status != SUCCESS:
+        raise _error(status, doing)
+    if len(values) < 2:
+        return values[0] if values else None
+    return tuple(values)
+
+
+def _error(status: Any, doing: str) -> TileError:
+    _, text = cuda.cuGetErrorString(status)
+    spelled = text.decode() if isinstance(text, bytes) else str(text)
+    code = getattr(status, "name", str(status))
+    message = f"{doing} failed: {spelled} ({code})"
+    if status in _OUT_OF_RESOURCES:
+        return OutOfResourcesError(message)
+    return ExecutionError(message)
+
+
+@functools.cache
+def _open() -> int:
+    """Start the driver; how many devices there are. Raises `BackendError` where there are none."""
+    try:
+        (status,) = cuda.cuInit(0)
+    except (RuntimeError, ImportError, OSError) as error:
+        raise BackendError(
+            "there is no NVIDIA driver on this machine, so the nvptx backend cannot run kernels "
+            "here; with an architecture, as in `nvptx:sm_90a`, it compiles them anyway"
+        ) from error
+    if status != SUCCESS:
+        raise BackendError(_error(status, "starting the NVIDIA driver").message)
+    count = int(check(cuda.cuDeviceGetCount(), "counting devices"))
+    if not count:
+        raise BackendError("the NVIDIA driver finds no device")
+    return count
+
+
+class Device:
+    """A GPU and its primary context."""
+
+    def __init__(self, ordinal: int) -> None:
+        count = _open()
+        if not 0 <= ordinal < count:
+            raise BackendError(f"there is no device {ordinal}; there are {count}, from 0")
+        self.ordinal = ordinal
+        self._device = check(cuda.cuDeviceGet(ordinal), f"opening device {ordinal}")
+        self._context = check(
+            cuda.cuDevicePrimaryCtxRetain(self._device), f"opening device {ordinal}"
+        )
+        self.major = self._attribute(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+        self.minor = self._attribute(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+        self.shared_bytes = self._attribute(
+            _Attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        )
+
+    def _attribute(self, attribute: Any) -> int:
+        return int(
+            check(cuda.cuDeviceGetAttribute(attribute, self._device), "asking about a device")
+        )
+
+    @property
+    def context(self) -> int:
+        """The handle of its context."""
+        return int(self._context)
+
+    @property
+    def architecture(self) -> str:
+        """The name of its architecture."""
+        return native(self.major, self.minor)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make its context that of this thread; the one before comes back afterwards."""
+        before = check(cuda.cuCtxGetCurrent(), "asking for the current device")
+        if int(before) == int(self._context):
+            yield
+            return
+        check(cuda.cuCtxPushCurrent(self._context), "choosing a device")
+        try:
+            yield
+        finally:
+            check(cuda.cuCtxPopCurrent(), "leaving a device")
+
+
+_DEVICES: dict[int, Device] = {}
+_LOCK = threading.Lock()
+
+
+def device(ordinal: int) -> Device:
+    """A device by number."""
+    with _LOCK:
+        if ordinal not in _DEVICES:
+            _DEVICES[ordinal] = Device(ordinal)
+        return _DEVICES[ordinal]
+
+
+def current_device() -> Device:
+    """The device that this thread works on: the first one unless somebody chose another."""
+    _open()
+    context = check(cuda.cuCtxGetCurrent(), "asking for the current device")
+    if not int(context):
+        return device(0)
+    return device(int(check(cuda.cuCtxGetDevice(), "asking for the current device")))
+
+
+def current_architecture() -> str:
+    """The architecture of the current device. Raises `BackendError` where there is none."""
+    return current_device().architecture
+
+
+def ordinal_of(address: int) -> int:
+    """The device in whose memory an address lies."""
+    attribute = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    return int(check(cuda.cuPointerGetAttribute(attribute, address), "finding an array's device"))
+
+
+# -- calls that repeat launches make, without the wrappers of cuda.bindings
+
+
+@functools.cache
+def direct(name: str, *, waits: bool) -> Any:
+    """A function of the driver by its name in C, which returns its status; None if it has none.
+
+    Python's other threads run meanwhile if it may wait, as launches do where many are under way.
+    """
+    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        return getattr((ctypes.CDLL if waits else ctypes.PyDLL)(library), name, None)
+    except OSError:
+        return None
+
+
+# -- modules
+
+
+class Loaded:
+    """A function of a module on the current device."""
+
+    def __init__(
+        self, ptx: str, kernel: str, shared_bytes: int, *, cooperative: bool = False
+    ) -> None:
+        """Load it; a `cooperative` kernel's programs all run at once, or the launch is refused."""
+        self._start = cuda.cuLaunchCooperativeKernel if cooperative else cuda.cuLaunchKernel
+        self._last = () if cooperative else (0,)  # what only a plain launch takes: no `extra`
+        self.module = _load(ptx, kernel)
+        self.function = check(
+            cuda.cuModuleGetFunction(self.module, kernel.encode()), f"finding `{kernel}`"
+        )
+        self.kernel = kernel
+        self.shared_bytes = shared_bytes
+        if shared_bytes:
+            attribute = cuda.CUfunction_attribute
+            check(
+                cuda.cuFuncSetAttribute(
+                    self.function,
+                    attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    shared_bytes,
+                ),
+                f"giving `{kernel}` {shared_bytes} bytes of shared memory",
+            )
+
+    def global_address(self, name: str) -> int:
+        """Where a global variable of the module is."""
+        address, _ = check(cuda.cuModuleGetGlobal(self.module, name.encode()), f"finding `{name}`")
+        return int(address)
+
+    def launch(
+        self, grid: tuple[int, int, int], threads: int, stream: int, parameters: int
+    ) -> None:
+        """Start the kernel; `parameters` is the address of an array of addresses of values."""
+        (status,) = self._start(
+            self.function, *grid, threads, 1, 1, self.shared_bytes, stream, parameters, *self._last
+        )
+        if status != SUCCESS:
+            raise self.refused(status, grid, threads)
+
+    def refused(self, status: Any, grid: tuple[int, int, int], threads: int) -> TileError:
+        """The error for a launch that returned this status."""
+        return _error(
+            status, f"launching `{self.kernel}` on a grid of {grid} with {threads} threads"
+        )
+
+    def attribute(self, name: str) -> int:
+        """A fact of the function, such as `NUM_REGS` or `LOCAL_SIZE_BYTES`."""
+        attribute = getattr(cuda.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        return int(check(cuda.cuFuncGetAttribute(attribute, self.function), f"asking for {name}"))
+
+
+def _load(ptx: str, kernel: str) -> Any:
+    """Compile PTX for the current device, with places in the source."""
+    errors = bytearray(_LOG_BYTES)
+    options = cuda.CUjit_option
+    chosen: dict[Any, Any] = {
+        options.CU_JIT_ERROR_LOG_BUFFER: errors,
+        options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: _LOG_BYTES,
+        options.CU_JIT_GENERATE_LINE_INFO: 1,
+    }
+    status, module = cuda.cuModuleLoadDataEx(
+        ptx.encode() + b"\0", len(chosen), list(chosen), list(chosen.values())
+    )
+    if status != SUCCESS:
+        error = _error(status, f"compiling `{kernel}` from PTX")
+        if isinstance(error, ExecutionError):  # what else it may be says what to do
+            said = bytes(errors).partition(b"\0")[0].decode(errors="replace")
+            error.notes.extend(said.splitlines()[:8])
+        raise error
+    return module
+
+
+# -- memory and waiting
+
+
+def allocate(size: int) -> int:
+    """Memory of the current device."""
+    return int(check(cuda.cuMemAlloc(size), f"allocating {size} bytes on the device"))
+
+
+def free(address: int) -> None:
+    """Give memory back."""
+    cuda.cuMemFree(address)
+
+
+def to_device(address: int, host: int, size: int, stream: int) -> None:
+    """Copy from the host, in the order of a stream."""
+    check(cuda.cuMemcpyHtoDAsync(address, host, size, stream), "copying an array to the device")
+
+
+def to_host(host: int, address: int, size: int, stream: int) -> None:
+    """Copy to the host, in the order of a stream."""
+    check(cuda.cuMemcpyDtoHAsync(host, address, size, stream), "copying an array from the device")
+
+
+def write_word(address: int, value: int, bits: int) -> None:
+    """Set a variable of 32 or 64 bits in the current device's memory."""
+    data = ctypes.c_uint64(value)
+    check(cuda.cuMemcpyHtoD(address, ctypes.addressof(data), bits // 8), "setting a variable")
+
+
+def wait(stream: int, doing: str) -> None:
+    """Wait for all that was put in a stream."""
+    (status,) = cuda.cuStreamSynchronize(stream)
+    if status != SUCCESS:
+        error = _error(status, doing)
+        if isinstance(error, ExecutionError):
+            error.notes.append(
+                "this or an earlier kernel failed on the device; after some failures, such as an "
+                "access outside all memory, the process cannot use the device any more"
+            )
+        raise error
+
+
+def shared_with_host(size: int) -> tuple[int, int]:
+    """Zeroed memory that host and device both see: its address on either side."""
+    flags = cuda.CU_MEMHOSTALLOC_PORTABLE | cuda.CU_MEMHOSTALLOC_DEVICEMAP
+    host = int(check(cuda.cuMemHostAlloc(size, flags), "allocating memory on the host"))
+    ctypes.memset(host, 0, size)
+    return host, int(check(cuda.cuMemHostGetDevicePointer(host, 0), "sharing memory"))

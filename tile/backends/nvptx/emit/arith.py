@@ -1,0 +1,306 @@
+"""Arithmetic, comparison and selection; see `tile/ir/numerics` for what each must give."""
+
+from __future__ import annotations
+
+from tile.backends.nvptx.emit.assembler import assemble
+from tile.backends.nvptx.emit.body import Body, Rule
+from tile.backends.nvptx.emit.elementwise import each, function, instruction
+from tile.backends.nvptx.emit.narrow import narrow, wide, widened
+from tile.backends.nvptx.emit.types import (
+    count_of,
+    is_integer,
+    is_literal,
+    is_signed,
+    literal,
+    llvm_type,
+    number_of,
+)
+from tile.ir.core import Operation
+from tile.ir.opdef import OpDef
+from tile.ir.ops import arith
+from tile.ir.ops.arith import Predicate
+from tile.ir.types import BF16, F16, F32, F64, I1, Scalar
+
+NAN = {F16: "0xH7E00", BF16: "0xR7FC0", F32: "0x7FF8000000000000", F64: "0x7FF8000000000000"}
+
+
+def element_of(op: Operation) -> Scalar:
+    """The element of an operation's first operand, which is a number."""
+    return number_of(op.inputs[0].type)
+
+
+# -- constants
+
+
+def const(body: Body, op: Operation) -> None:
+    """A constant is an operand of LLVM's, not an instruction."""
+    ty = op.result.type
+    body.set(op, [literal(op["value"], ty.element)] * count_of(ty))
+
+
+def poison(body: Body, op: Operation) -> None:
+    """Zero: LLVM's own `poison` would let it do more than give any value."""
+    ty = op.result.type
+    body.set(op, [literal(0, ty.element)] * count_of(ty))
+
+
+def same(body: Body, op: Operation) -> None:
+    """A hint says something of its operand, and is that."""
+    body.set(op, body.of(op.inputs[0]))
+
+
+# -- operations of two numbers
+
+_I1 = {arith.add: "xor i1", arith.sub: "xor i1", arith.mul: "and i1"}
+
+
+def arithmetic(body: Body, op: Operation) -> None:
+    """`add`, `sub` and `mul`: integers wrap, floats may be fused if the launch allows it."""
+    element = element_of(op)
+    if element is I1:
+        return instruction(body, op, _I1[op.defn])
+    ty = llvm_type(element)
+    if is_integer(element):
+        return instruction(body, op, f"{op.name} {ty}")
+    flags = body.module.fused
+    if element is BF16 and body.module.arch.capability < 90:
+        return widened(body, op, f"f{op.name} float")
+    return instruction(body, op, f"f{op.name} {flags}{ty}")
+
+
+def division(body: Body, op: Operation) -> None:
+    """Integers towards zero; f32 within 2 units in the last place, as `div` allows."""
+    element = element_of(op)
+    if is_integer(element):
+        return _integer_division(body, op, element)
+    if element is F64:
+        return instruction(body, op, "fdiv double")
+
+    def divide(x: str, y: str) -> str:
+        x, y = wide(body, element, x), wide(body, element, y)
+        operands = [("float", x), ("float", y)]
+        return narrow(
+            body, element, assemble(body, "div.full.f32 $0, $1, $2;", ["float"], operands)[0]
+        )
+
+    return each(body, op, divide)
+
+
+def division_rn(body: Body, op: Operation) -> None:
+    """Rounded to nearest. Of narrow floats the rounded quotient in f32, rounded, is as good."""
+    element = element_of(op)
+    if element in (F32, F64):
+        return instruction(body, op, f"fdiv {llvm_type(element)}")
+    return widened(body, op, "fdiv float")
+
+
+def _integer_division(body: Body, op: Operation, element: Scalar) -> None:
+    """In 32 bits at least, where the least integer divided by -1 does not fit the type."""
+    kind = ("s" if is_signed(element) else "u") + op.name
+    ty = llvm_type(element)
+    if element.bits >= 32:
+        return instruction(body, op, f"{kind} {ty}")
+    extend = "sext" if is_signed(element) else "zext"
+
+    def divide(x: str, y: str) -> str:
+        x, y = (body.new(f"{extend} {ty} {value} to i32") for value in (x, y))
+        return body.new(f"trunc i32 {body.new(f'{kind} i32 {x}, {y}')} to {ty}")
+
+    return each(body, op, divide)
+
+
+def remainder(body: Body, op: Operation) -> None:
+    """Of floats by libdevice, which gives the exact remainder."""
+    element = element_of(op)
+    if is_integer(element):
+        return _integer_division(body, op, element)
+    name, ty = ("__nv_fmod", "double") if element is F64 else ("__nv_fmodf", "float")
+    body.module.libraries.add(name)
+
+    def compute(x: str, y: str) -> str:
+        x, y = wide(body, element, x), wide(body, element, y)
+        return narrow(body, element, body.call(f"@{name}", ty, (ty, x), (ty, y)))
+
+    return each(body, op, compute)
+
+
+def fma(body: Body, op: Operation) -> None:
+    """Rounded once, but for bf16 where there is no such instruction."""
+    element = element_of(op)
+    ty = llvm_type(element)
+    if element is not BF16 or body.module.arch.capability >= 80:
+        return function(body, op, f"@llvm.fma.{_suffix(element)}", ty)
+
+    def compute(*registers: str) -> str:
+        operands = [("float", wide(body, element, register)) for register in registers]
+        return narrow(body, element, body.call("@llvm.fma.f32", "float", *operands))
+
+    return each(body, op, compute)
+
+
+def _suffix(element: Scalar) -> str:
+    """The name of a type in the names of LLVM's intrinsics."""
+    return element.name if not is_integer(element) else f"i{element.bits}"
+
+
+# -- bits
+
+
+def bitwise(body: Body, op: Operation) -> None:
+    """`and`, `or`, `xor`."""
+    instruction(body, op, f"{op.name} {llvm_type(element_of(op))}")
+
+
+def complement(body: Body, op: Operation) -> None:
+    """All bits but those that are set."""
+    element = element_of(op)
+    ty = llvm_type(element)
+    ones = "true" if element is I1 else "-1"
+    each(body, op, lambda x: body.new(f"xor {ty} {x}, {ones}"))
+
+
+def negate(body: Body, op: Operation) -> None:
+    """Integers wrap; of floats the sign changes, of NaNs too."""
+    element = element_of(op)
+    ty = llvm_type(element)
+    text = f"sub {ty} 0," if is_integer(element) else f"fneg {ty}"
+    each(body, op, lambda x: body.new(f"{text} {x}"))
+
+
+def shift(body: Body, op: Operation) -> None:
+    """A count outside the width is taken as the width, which LLVM's own shifts leave open."""
+    element = element_of(op)
+    ty, bits = llvm_type(element), element.bits
+    signed = op.defn is arith.shr and is_signed(element)
+    kind = "shl" if op.defn is arith.shl else "ashr" if signed else "lshr"
+
+    def compute(x: str, count: str) -> str:
+        if is_literal(count) and 0 <= int(count) < bits:
+            return body.new(f"{kind} {ty} {x}, {count}")
+        if signed:
+            operands = ((ty, count), (ty, str(bits - 1)))
+            count = body.call(f"@llvm.umin.{ty}", ty, *operands)
+            return body.new(f"ashr {ty} {x}, {count}")
+        inside = body.new(f"icmp ult {ty} {count}, {bits}")
+        shifted = body.new(f"{kind} {ty} {x}, {count}")
+        return body.new(f"select i1 {inside}, {ty} {shifted}, {ty} 0")
+
+    each(body, op, compute)
+
+
+_HIGH = {(32, True): "i", (32, False): "ui", (64, True): "ll", (64, False): "ull"}
+
+
+def high_half(body: Body, op: Operation) -> None:
+    """The high half of a product."""
+    element = element_of(op)
+    name = f"@llvm.nvvm.mulhi.{_HIGH[element.bits, is_signed(element)]}"
+    function(body, op, name, llvm_type(element))
+
+
+# -- comparison and selection
+
+_UNORDERED = {Predicate.NE: "une"}
+
+
+def extremum(body: Body, op: Operation) -> None:
+    """`min` and `max`; of a number and a NaN the number, or with `propagate_nan` the NaN."""
+    element = element_of(op)
+    ty = llvm_type(element)
+    if is_integer(element):
+        sign = "s" if is_signed(element) else "u"
+        return function(body, op, f"@llvm.{sign}{op.name}.{ty}", ty)
+    narrowly = element.bits == 16 and body.module.arch.capability >= 80
+    used = element if element.bits > 16 or narrowly else F32
+    used_ty = llvm_type(used)
+    propagate = op["propagate_nan"]
+    direct = propagate and used is not F64 and body.module.arch.capability >= 80
+    name = f"@llvm.{op.name}{'imum' if direct else 'num'}.{_suffix(used)}"
+
+    def compute(x: str, y: str) -> str:
+        if used is not element:
+            x, y = wide(body, element, x), wide(body, element, y)
+        found = body.call(name, used_ty, (used_ty, x), (used_ty, y))
+        if propagate and not direct:
+            missing = body.new(f"fcmp uno {used_ty} {x}, {y}")
+            found = body.new(f"select i1 {missing}, {used_ty} {NAN[used]}, {used_ty} {found}")
+        return found if used is element else narrow(body, element, found)
+
+    return each(body, op, compute)
+
+
+def compare(body: Body, op: Operation) -> None:
+    """A comparison with a NaN is false, but for `ne`."""
+    element = op.inputs[0].type.element
+    predicate = op["predicate"]
+    ty = llvm_type(element)
+    if element is BF16 and body.module.arch.capability < 90:
+        kind = _UNORDERED.get(predicate, f"o{predicate}")
+        return each(
+            body,
+            op,
+            lambda x, y: body.new(
+                f"fcmp {kind} float {wide(body, BF16, x)}, {wide(body, BF16, y)}"
+            ),
+        )
+    if not is_integer(element):
+        kind = _UNORDERED.get(predicate, f"o{predicate}")
+        return instruction(body, op, f"fcmp {kind} {ty}")
+    sign = "" if predicate in (Predicate.EQ, Predicate.NE) else "s" if is_signed(element) else "u"
+    return instruction(body, op, f"icmp {sign}{predicate} {ty}")
+
+
+def select(body: Body, op: Operation) -> None:
+    """One of two, which are both there."""
+    ty = llvm_type(op.result.type.element)
+
+    def choose(condition: str, x: str, y: str) -> str:
+        if x == y:
+            return x
+        return body.new(f"select i1 {condition}, {ty} {x}, {ty} {y}")
+
+    each(body, op, choose)
+
+
+def magnitude(body: Body, op: Operation) -> None:
+    """Without the sign; the least integer stays."""
+    element = element_of(op)
+    ty = llvm_type(element)
+    if is_integer(element):
+        if not is_signed(element):
+            return same(body, op)
+        return each(body, op, lambda x: body.call(f"@llvm.abs.{ty}", ty, (ty, x), ("i1", "false")))
+    if element is not BF16:
+        return function(body, op, f"@llvm.fabs.{_suffix(element)}", ty)
+
+    def clear(x: str) -> str:
+        bits = body.new(f"bitcast bfloat {x} to i16")
+        return body.new(f"bitcast i16 {body.new(f'and i16 {bits}, 32767')} to bfloat")
+
+    return each(body, op, clear)
+
+
+RULES: dict[OpDef, Rule] = {
+    arith.const: const,
+    arith.poison: poison,
+    arith.hint: same,
+    arith.add: arithmetic,
+    arith.sub: arithmetic,
+    arith.mul: arithmetic,
+    arith.div: division,
+    arith.div_rn: division_rn,
+    arith.rem: remainder,
+    arith.fma: fma,
+    arith.and_: bitwise,
+    arith.or_: bitwise,
+    arith.xor: bitwise,
+    arith.not_: complement,
+    arith.neg: negate,
+    arith.shl: shift,
+    arith.shr: shift,
+    arith.mulhi: high_half,
+    arith.min_: extremum,
+    arith.max_: extremum,
+    arith.cmp: compare,
+    arith.select: select,
+}

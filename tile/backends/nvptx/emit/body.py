@@ -1,0 +1,173 @@
+"""A function under construction: its lines, and what became of the values of the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tile.backends.nvptx.emit.module import ModuleText
+from tile.backends.nvptx.emit.types import llvm_type
+from tile.errors import UnsupportedError, stamp
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.opdef import OpDef
+
+Registers = list[str]
+Rule = Callable[["Body", Operation], None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a buffer is in shared memory: `moving`, an operand of i32, plus `at` bytes."""
+
+    moving: str
+    at: int
+
+
+class Body:
+    """Writes the lines of one function.
+
+    A value of the IR is a list of operands of LLVM, one for each register: names such as `%v7`, or
+    constants. A buffer is a `Place`.
+    """
+
+    def __init__(self, module: ModuleText, function: Function, rules: dict[OpDef, Rule]) -> None:
+        self.module = module
+        self.function = function
+        self.rules = rules
+        self.lines: list[str] = []
+        self.values: dict[Value, Registers] = {}
+        self.buffers: dict[Value, Place] = {}
+        self.sums: dict[str, tuple[str, int]] = {}  # names that are another and a constant
+        self._known: dict[str, str] = {}  # what was computed, by its text
+        self._order: list[str] = []  # the same in order, so that it can be forgotten
+        self.top: list[str] = []  # lines at the start of the function
+        self.block = "entry"  # the label of the block that lines go to
+        self.scope: int | None = None
+        self._home = function.loc.file if function.loc else ""
+        self._at = ""
+        self._count = 0
+
+    # -- values
+
+    def of(self, value: Value) -> Registers:
+        """The registers of a value."""
+        return self.values[value]
+
+    def scalar(self, value: Value) -> str:
+        """The only register of a value."""
+        return self.values[value][0]
+
+    def set(self, op: Operation, registers: Registers) -> None:
+        """Say what an operation's only result is."""
+        self.values[op.results[0]] = registers
+
+    # -- lines
+
+    def name(self) -> str:
+        """A name that is not taken."""
+        self._count += 1
+        return f"%v{self._count}"
+
+    def new(self, text: str) -> str:
+        """An instruction that computes its result from its operands alone.
+
+        Where the same was computed before, on every way that leads here, that is the result.
+        """
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = self.fresh(text)
+            self._order.append(text)
+        return found
+
+    def fresh(self, text: str) -> str:
+        """An instruction with a result that depends on more than its operands."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self.lines.append(f"  {name} = {text}{self._at}")
+        return name
+
+    def do(self, text: str) -> None:
+        """An instruction without a result."""
+        self.lines.append(f"  {text}{self._at}")
+
+    def label(self, what: str) -> str:
+        """A label that is not taken."""
+        self._count += 1
+        return f"{what}{self._count}"
+
+    def start(self, label: str) -> None:
+        """Begin a block of LLVM's."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        """End a block."""
+        self.do(f"br label %{label}")
+
+    def branch(self, condition: str, then: str, orelse: str, suffix: str = "") -> None:
+        """End a block by a condition."""
+        self.do(f"br i1 {condition}, label %{then}, label %{orelse}{suffix}")
+
+    def phi(self, ty: str, incoming: Iterable[tuple[str, str]]) -> str:
+        """A value that depends on the block that control comes from."""
+        choices = ", ".join(f"[ {value}, %{label} ]" for value, label in incoming)
+        return self.fresh(f"phi {ty} {choices}")
+
+    def call(self, name: str, result: str, *operands: tuple[str, str], pure: bool = True) -> str:
+        """Call a function outside the module, which is declared unless it is known.
+
+        It is `pure` if it computes its result from its operands alone.
+        """
+        types = ", ".join([ty for ty, _ in operands])
+        self.module.declare(name, f"declare {result} {name}({types})")
+        given = ", ".join([f"{ty} {value}" for ty, value in operands])
+        text = f"call {result} {name}({given})"
+        if result == "void":
+            self.do(text)
+            return ""
+        return self.new(text) if pure else self.fresh(text)
+
+    # -- operations
+
+    def emit(self, block: Block) -> None:
+        """Write the operations of a block, all but what ends it."""
+        for op in block:
+            if op.defn.terminator:
+                self.locate(op)
+                return
+            self.operation(op)
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Lines that not every way leads through: what they compute is not known outside."""
+        before = len(self._order)
+        yield
+        for text in self._order[before:]:
+            del self._known[text]
+        del self._order[before:]
+
+    def operation(self, op: Operation) -> None:
+        """Write one operation."""
+        self.locate(op)
+        rule = self.rules.get(op.defn)
+        if rule is None:
+            raise UnsupportedError(f"the nvptx backend has no code for `{op.name}`", loc=op.loc)
+        with stamp(op.loc):
+            rule(self, op)
+
+    def locate(self, op: Operation) -> None:
+        """Lines from here on are of this operation."""
+        loc = op.loc or self.function.loc
+        if self.scope is None or loc is None:
+            return
+        self._at = f", !dbg !{self.module.place(loc, self.scope, self._home)}"
+
+
+def types_of(values: Sequence[Value]) -> list[str]:
+    """The LLVM type of every register of some values, in order."""
+    types: list[str] = []
+    for value in values:
+        element = llvm_type(value.type.element)
+        types += [element] * getattr(value.type, "count", 1)
+    return types

@@ -1,0 +1,156 @@
+"""Fragments as lists of registers, and where a thread is in its program: no moves at all."""
+
+from __future__ import annotations
+
+from tile.backends.nvptx.emit.body import Body, Rule
+from tile.backends.nvptx.emit.types import is_literal, llvm_type
+from tile.ir.core import Operation
+from tile.ir.opdef import OpDef
+from tile.ir.ops import program
+from tile.simt import ops
+from tile.simt.layouts.dims import LANE, REGISTER, WARP
+from tile.simt.layouts.layout import LinearLayout
+
+THREAD = "%thread"
+
+_AXES = "xyz"
+
+
+def program_id(body: Body, op: Operation) -> None:
+    """The number of a block of threads."""
+    body.set(op, [special(body, f"ctaid.{_AXES[op['axis']]}")])
+
+
+def num_programs(body: Body, op: Operation) -> None:
+    """How many blocks of threads there are."""
+    body.set(op, [special(body, f"nctaid.{_AXES[op['axis']]}")])
+
+
+def special(body: Body, name: str) -> str:
+    """A special register."""
+    return body.call(f"@llvm.nvvm.read.ptx.sreg.{name}", "i32")
+
+
+def thread_id(body: Body, op: Operation) -> None:
+    """The number of the thread, which every function reads at its top."""
+    body.set(op, [THREAD])
+
+
+def fill(body: Body, op: Operation) -> None:
+    """One scalar in all registers."""
+    body.set(op, body.of(op.inputs[0]) * op["count"])
+
+
+def pick(body: Body, op: Operation) -> None:
+    """Registers by numbers that are known."""
+    every = [register for value in op.inputs for register in body.of(value)]
+    body.set(op, [every[number] for number in op["registers"]])
+
+
+def element(body: Body, op: Operation) -> None:
+    """One register."""
+    body.set(op, [body.of(op.inputs[0])[op["register"]]])
+
+
+def pick_by(body: Body, op: Operation) -> None:
+    """Registers by numbers that are computed: halved by one bit of the number after the other."""
+    x, index = op.inputs
+    ty = llvm_type(x.type.element)
+    registers = body.of(x)
+    results: dict[str, str] = {}
+    for number in body.of(index):
+        if number not in results:
+            results[number] = _picked(body, ty, registers, number)
+    body.set(op, [results[number] for number in body.of(index)])
+
+
+def _picked(body: Body, ty: str, registers: list[str], number: str) -> str:
+    bit = 1
+    while len(registers) > 1:
+        odd = body.new(f"icmp ne i32 {body.new(f'and i32 {number}, {bit}')}, 0")
+        pairs = zip(registers[::2], [*registers[1::2], registers[-1]], strict=False)
+        registers = [
+            x if x == y else body.new(f"select i1 {odd}, {ty} {y}, {ty} {x}") for x, y in pairs
+        ]
+        bit <<= 1
+    return registers[0]
+
+
+# -- layouts
+
+
+def linear_index(body: Body, op: Operation) -> None:
+    """What the thread's number contributes, once, and then the registers'.
+
+    Where no bit is in both, their XOR is a sum that cannot wrap, so that the registers' parts
+    become offsets of one address.
+    """
+    layout: LinearLayout = op["layout"]
+    body.set(op, linear_index_of(body, layout))
+
+
+def linear_index_of(body: Body, layout: LinearLayout) -> list[str]:
+    """Where a layout leads from this thread, for each register."""
+    threads = (*layout.images(LANE), *layout.images(WARP))
+    base = of_thread(body, threads)
+    reached = 0
+    for image in threads:
+        reached |= image
+    registers = [0]
+    for image in layout.images(REGISTER) if REGISTER in layout.in_dims else ():
+        registers += [number ^ image for number in registers]
+    moved = {0: base}  # the base XORed with those of a register's bits that it may have, too
+    return [_moved(body, moved, reached, number) for number in registers]
+
+
+def _moved(body: Body, moved: dict[int, str], reached: int, by: int) -> str:
+    """A number with bits among `reached`, XORed with a constant."""
+    base = moved[0]
+    if is_literal(base):
+        return str(int(base) ^ by)
+    crossed, apart = by & reached, by & ~reached
+    if crossed not in moved:
+        moved[crossed] = body.new(f"xor i32 {base}, {crossed}")
+    if not apart:
+        return moved[crossed]
+    total = body.new(f"or disjoint i32 {moved[crossed]}, {apart}")
+    body.sums[total] = moved[crossed], apart
+    return total
+
+
+def of_thread(body: Body, images: tuple[int, ...]) -> str:
+    """The XOR of the images of the bits that are set in the thread's number.
+
+    Bits that move equally far do so together.
+    """
+    moved: dict[int, int] = {}
+    for bit, image in enumerate(images):
+        for place in range(image.bit_length()):
+            if image >> place & 1:
+                moved[place - bit] = moved.get(place - bit, 0) | 1 << bit
+    whole = (1 << len(images)) - 1
+    total, reached = "0", 0
+    for by, bits in sorted(moved.items()):
+        part = THREAD if bits == whole else body.new(f"and i32 {THREAD}, {bits}")
+        if by:
+            part = body.new(f"{'shl' if by > 0 else 'lshr'} i32 {part}, {abs(by)}")
+        bits = bits << by if by > 0 else bits >> -by
+        if total == "0":
+            total = part
+        else:
+            kind = "xor" if reached & bits else "or disjoint"
+            total = body.new(f"{kind} i32 {total}, {part}")
+        reached |= bits
+    return total
+
+
+RULES: dict[OpDef, Rule] = {
+    program.program_id: program_id,
+    program.num_programs: num_programs,
+    ops.thread.thread_id: thread_id,
+    ops.thread.fill: fill,
+    ops.thread.pick: pick,
+    ops.thread.element: element,
+    ops.thread.pick_by: pick_by,
+    ops.thread.linear_index: linear_index,
+}

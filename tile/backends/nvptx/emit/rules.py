@@ -1,0 +1,37 @@
+"""The table of what is emitted for each operation."""
+
+from __future__ import annotations
+
+from tile.backends.nvptx.emit import (
+    arith,
+    atomics,
+    control,
+    convert,
+    debug,
+    lanes,
+    math,
+    matrix,
+    memory,
+    registers,
+    shared,
+)
+from tile.backends.nvptx.emit.body import Rule
+from tile.ir.opdef import OpDef
+
+_FAMILIES = (
+    arith,
+    atomics,
+    control,
+    convert,
+    debug,
+    lanes,
+    math,
+    matrix,
+    memory,
+    registers,
+    shared,
+)
+
+RULES: dict[OpDef, Rule] = {
+    defn: rule for family in _FAMILIES for defn, rule in family.RULES.items()
+}

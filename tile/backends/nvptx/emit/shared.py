@@ -1,0 +1,197 @@
+"""Shared memory of a program: one array whose size the launch gives, and places in it."""
+
+from __future__ import annotations
+
+from tile.backends.nvptx.emit.assembler import assemble, braces
+from tile.backends.nvptx.emit.body import Body, Place, Registers, Rule
+from tile.backends.nvptx.emit.memory import SHARED, guarded_store, plain_load, plain_store
+from tile.backends.nvptx.emit.types import is_literal, llvm_type
+from tile.backends.nvptx.emit.words import Element, unpack
+from tile.errors import CompilationError
+from tile.ir.core import Operation, Value
+from tile.ir.opdef import OpDef
+from tile.ir.types import Shared
+from tile.simt import ops
+
+MEMORY = "@tile_shared_memory"
+DECLARATION = f"{MEMORY} = external addrspace(3) global [0 x i8], align 1024"
+
+
+def alloc(body: Body, op: Operation) -> None:
+    """A buffer is where planning has put it."""
+    if op["at"] < 0:
+        raise CompilationError("a buffer has no place in shared memory: plan-shared was not run")
+    body.module.declare(MEMORY, DECLARATION)
+    body.buffers[op.result] = Place("0", op["at"])
+
+
+def slot(body: Body, op: Operation) -> None:
+    """A stage by number: a constant moves the place, anything else is added to the address."""
+    mem, turn = op.inputs
+    held = mem.type
+    assert isinstance(held, Shared)
+    place = body.buffers[mem]
+    step = held.bytes // held.stages
+    number, shift = body.scalar(turn), op["shift"]
+    if held.stages == 1:
+        body.buffers[op.result] = place
+        return
+    if is_literal(number):
+        at = place.at + (int(number) + shift) % held.stages * step
+        body.buffers[op.result] = Place(place.moving, at)
+        return
+    if shift:
+        number = body.new(f"add i32 {number}, {shift}")
+    stage = body.new(f"urem i32 {number}, {held.stages}")
+    moving = body.new(f"mul nuw nsw i32 {stage}, {step}")
+    if place.moving != "0":
+        moving = body.new(f"add i32 {moving}, {place.moving}")
+    body.buffers[op.result] = Place(moving, place.at)
+
+
+class Addresses:
+    """The addresses of elements of a buffer, by offsets that count elements."""
+
+    def __init__(self, body: Body, mem: Value) -> None:
+        assert isinstance(mem.type, Shared)
+        self.body = body
+        self.place = body.buffers[mem]
+        self.size = mem.type.of.itemsize
+        self._start = MEMORY
+        if self.place.moving != "0":
+            self._start = self._moved(MEMORY, self.place.moving)
+        self._known: dict[str, str] = {}
+
+    def of(self, offset: str) -> str:
+        """The pointer to an element. What is constant comes last: part of the instruction."""
+        return self._constant(*self.parts(offset))
+
+    def parts(self, offset: str) -> tuple[str, int]:
+        """The pointer to an element as another one and a number of bytes from there."""
+        if is_literal(offset):
+            return self._start, self.place.at + int(offset) * self.size
+        base, constant = self.body.sums.get(offset, (offset, 0))
+        if base not in self._known:
+            shift = self.size.bit_length() - 1
+            moved = self.body.new(f"shl i32 {base}, {shift}") if shift else base
+            self._known[base] = self._moved(self._start, moved)
+        return self._known[base], self.place.at + constant * self.size
+
+    def _moved(self, pointer: str, by: str) -> str:
+        return self.body.new(f"getelementptr i8, {SHARED} {pointer}, i32 {by}")
+
+    def _constant(self, pointer: str, by: int) -> str:
+        return self._moved(pointer, str(by)) if by else pointer
+
+
+def shared_load(body: Body, op: Operation) -> None:
+    """Vectors, aligned to their size."""
+    mem = op.inputs[0]
+    addresses = Addresses(body, mem)
+    results: Registers = []
+    for offset in body.of(op.inputs[1]):
+        pointer = addresses.of(offset)
+        results += plain_load(body, mem.type.element, pointer, op["vector"], SHARED)
+    body.set(op, results)
+
+
+def shared_matrix_load(body: Body, op: Operation) -> None:
+    """An instruction for each offset; it gives each lane a word of each matrix."""
+    mem, matrices = op.inputs[0], op["matrices"]
+    addresses = Addresses(body, mem)
+    flipped = ".trans" if op["transposed"] else ""
+    many = braces(0, matrices) if matrices > 1 else "{$0}"
+    name = f"ldmatrix.sync.aligned.m8n8.x{matrices}{flipped}.shared.b16"
+    words: list[str] = []
+    for offset in body.of(op.inputs[1]):
+        pointer, moved = addresses.parts(offset)
+        text = f"{name} {many}, [${matrices}+{moved}];"
+        operands = [(SHARED, pointer)]
+        words += assemble(body, text, ["i32"] * matrices, operands, memory=True, convergent=True)
+    body.set(op, [x for word in words for x in from_word(body, mem.type.element, word)])
+
+
+def from_word(body: Body, element: Element, word: str) -> Registers:
+    """The elements in a word of 32 bits."""
+    if element.itemsize == 4:
+        ty = llvm_type(element)
+        return [word if ty == "i32" else body.new(f"bitcast i32 {word} to {ty}")]
+    return unpack(body, element, [word])
+
+
+def shared_store(body: Body, op: Operation) -> None:
+    """Vectors, each under its mask."""
+    mem, offsets, values, *_ = op.inputs
+    addresses = Addresses(body, mem)
+    element, step = mem.type.element, op["vector"]
+    registers = body.of(values)
+    masks = masks_of(body, op, len(body.of(offsets)))
+    for number, (offset, mask) in enumerate(zip(body.of(offsets), masks, strict=True)):
+        pointer = addresses.of(offset)
+        stored = registers[number * step : (number + 1) * step]
+        if mask == "true":
+            plain_store(body, element, pointer, stored, SHARED)
+        else:
+            guarded_store(body, element, "st.shared", (SHARED, pointer), stored, mask)
+
+
+def masks_of(body: Body, op: Operation, count: int) -> Registers:
+    """The masks of vectors; all true where there are none."""
+    mask = op["mask"]
+    return ["true"] * count if mask is None else body.of(mask)
+
+
+def shared_count(body: Body, op: Operation) -> None:
+    """Add 1 in one step."""
+    addresses = Addresses(body, op.inputs[0])
+    offsets = body.of(op.inputs[1])
+    for offset, mask in zip(offsets, masks_of(body, op, len(offsets)), strict=True):
+        guard = "" if mask == "true" else "@$1 "
+        operands = [(SHARED, addresses.of(offset))] + ([("i1", mask)] if guard else [])
+        assemble(body, f"{guard}red.shared.add.u32 [$0], 1;", [], operands, memory=True)
+
+
+# -- asynchronous copies
+
+
+def shared_copy(body: Body, op: Operation) -> None:
+    """A vector at a time; 16 bytes pass by the first cache."""
+    mem, offsets, pointers, *_ = op.inputs
+    addresses = Addresses(body, mem)
+    step = op["vector"]
+    size = step * addresses.size
+    kind = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
+    sources = body.of(pointers)[::step]
+    places = body.of(offsets)
+    masks = masks_of(body, op, len(places))
+    for offset, source, mask in zip(places, sources, masks, strict=True):
+        pointer, moved = addresses.parts(offset)
+        operands = [(SHARED, pointer), ("i64", source)]
+        text = f"{kind} [$0+{moved}], [$1], {size};"
+        if mask != "true":
+            text = f"{kind} [$0+{moved}], [$1], {size}, $2;"
+            operands.append(("i32", body.new(f"select i1 {mask}, i32 {size}, i32 0")))
+        assemble(body, text, [], operands, memory=True)
+
+
+def copy_commit(body: Body, op: Operation) -> None:
+    """Close a group."""
+    assemble(body, "cp.async.commit_group;", [], [], memory=True)
+
+
+def copy_wait(body: Body, op: Operation) -> None:
+    """Wait for all groups but the last ones."""
+    assemble(body, f"cp.async.wait_group {op['pending']};", [], [], memory=True)
+
+
+RULES: dict[OpDef, Rule] = {
+    ops.shared.alloc: alloc,
+    ops.shared.slot: slot,
+    ops.shared.copy_commit: copy_commit,
+    ops.shared.copy_wait: copy_wait,
+    ops.thread.shared_load: shared_load,
+    ops.thread.shared_matrix_load: shared_matrix_load,
+    ops.thread.shared_store: shared_store,
+    ops.thread.shared_count: shared_count,
+    ops.thread.shared_copy: shared_copy,
+}

@@ -1,0 +1,118 @@
+"""Registers of narrow elements packed into words, as vector instructions take them, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.backends.nvptx.emit.body import Body, Registers
+from tile.backends.nvptx.emit.types import llvm_type, memory_type
+from tile.ir.types import I1, Pointer, Scalar
+
+Element = Scalar | Pointer
+
+
+def to_memory(body: Body, element: Element, registers: Sequence[str]) -> Registers:
+    """Registers as memory holds them: an i1 is a byte of 0 or 1."""
+    if element is not I1:
+        return list(registers)
+    return [body.new(f"zext i1 {register} to i8") for register in registers]
+
+
+def from_memory(body: Body, element: Element, registers: Sequence[str]) -> Registers:
+    """What memory holds as registers: an i1 is true unless its byte is 0."""
+    if element is not I1:
+        return list(registers)
+    return [body.new(f"icmp ne i8 {register}, 0") for register in registers]
+
+
+def vector(body: Body, ty: str, registers: Sequence[str]) -> tuple[str, str]:
+    """Type and name of a vector of LLVM's with these elements; of one element, that itself."""
+    count = len(registers)
+    if count == 1:
+        return ty, registers[0]
+    whole = f"<{count} x {ty}>"
+    value = "poison"
+    for index, register in enumerate(registers):
+        value = body.new(f"insertelement {whole} {value}, {ty} {register}, i32 {index}")
+    return whole, value
+
+
+def elements(body: Body, ty: str, value: str, count: int) -> Registers:
+    """The elements of a vector."""
+    if count == 1:
+        return [value]
+    whole = f"<{count} x {ty}>"
+    return [body.new(f"extractelement {whole} {value}, i32 {i}") for i in range(count)]
+
+
+def pack(
+    body: Body, element: Element, registers: Sequence[str], bits: int = 32
+) -> list[tuple[str, str]]:
+    """Registers in words of `bits` bits, the first in the lowest: types and values.
+
+    Elements that fill a word or more stay as they are. Their number is a multiple of those in a
+    word.
+    """
+    ty = memory_type(element)
+    together = bits // (8 * element.itemsize)
+    registers = to_memory(body, element, registers)
+    if together <= 1:
+        return [(ty, register) for register in registers]
+    words = []
+    for first in range(0, len(registers), together):
+        whole, value = vector(body, ty, registers[first : first + together])
+        words.append((f"i{bits}", body.new(f"bitcast {whole} {value} to i{bits}")))
+    return words
+
+
+def word_types(element: Element, count: int, bits: int = 32) -> list[str]:
+    """The types of the words that `pack` makes of `count` registers."""
+    together = bits // (8 * element.itemsize)
+    if together <= 1:
+        return [memory_type(element)] * count
+    return [f"i{bits}"] * (count // together)
+
+
+def unpack(body: Body, element: Element, words: Sequence[str], bits: int = 32) -> Registers:
+    """The registers that are packed in words."""
+    ty = memory_type(element)
+    together = bits // (8 * element.itemsize)
+    if together <= 1:
+        return from_memory(body, element, words)
+    registers: Registers = []
+    for word in words:
+        whole = body.new(f"bitcast i{bits} {word} to <{together} x {ty}>")
+        registers += elements(body, ty, whole, together)
+    return from_memory(body, element, registers)
+
+
+def word_of(element: Element, count: int) -> int:
+    """The bits of the words in which `count` elements are moved: 32, or fewer for fewer."""
+    return min(32, 8 * element.itemsize * count)
+
+
+def as_integers(body: Body, element: Element, register: str) -> Registers:
+    """One register as integers of 32 bits, the lower half first."""
+    ty = llvm_type(element)
+    if element.bits == 64:
+        pair = body.new(f"bitcast {ty} {register} to <2 x i32>")
+        return elements(body, "i32", pair, 2)
+    if element.bits == 32:
+        return [register if ty == "i32" else body.new(f"bitcast {ty} {register} to i32")]
+    if ty in ("half", "bfloat"):
+        register, ty = body.new(f"bitcast {ty} {register} to i16"), "i16"
+    return [body.new(f"zext {ty} {register} to i32")]
+
+
+def from_integers(body: Body, element: Element, words: Sequence[str]) -> str:
+    """What `as_integers` took apart."""
+    ty = llvm_type(element)
+    if element.bits == 64:
+        _, pair = vector(body, "i32", words)
+        return body.new(f"bitcast <2 x i32> {pair} to {ty}")
+    (word,) = words
+    if element.bits == 32:
+        return word if ty == "i32" else body.new(f"bitcast i32 {word} to {ty}")
+    if ty in ("half", "bfloat"):
+        return body.new(f"bitcast i16 {body.new(f'trunc i32 {word} to i16')} to {ty}")
+    return body.new(f"trunc i32 {word} to {ty}")

@@ -1,0 +1,174 @@
+"""A kernel that was compiled, on whatever devices its arguments lie."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tile.backends.base import Grid, LaunchArgument, Repeat
+from tile.backends.nvptx import driver
+from tile.backends.nvptx.emit.functions import Emitted
+from tile.backends.nvptx.faults import FaultRecord
+from tile.backends.nvptx.repeat import FORMATS, repeat_launch
+from tile.backends.nvptx.staging import Staging
+from tile.backends.nvptx.streams import current_stream, stream_reader
+from tile.errors import ArgumentValueError, OutOfResourcesError
+
+_SLOT = 8  # bytes that each parameter is given; no type needs more
+
+
+@dataclass(frozen=True)
+class _OnDevice:
+    """The kernel on one device."""
+
+    loaded: driver.Loaded
+    faults: FaultRecord | None
+
+
+class LoadedKernel:
+    """A kernel ready to run; it is loaded on a device at the first launch there.
+
+    Arrays in a device's memory are accessed in place, on the current stream, and the launch does
+    not wait. Arrays of the host are copied there and back, and the launch waits.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ptx: str,
+        emitted: Emitted,
+        parameters: Sequence[str],
+        written: Sequence[bool],
+        *,
+        cooperative: bool = False,
+    ) -> None:
+        self.name = name
+        self.ptx = ptx
+        self.emitted = emitted
+        self._parameters = list(parameters)
+        self._written = list(written)
+        self._cooperative = cooperative
+        self._on: dict[int, _OnDevice] = {}
+
+    def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
+        """Run over the grid.
+
+        Raises `ArgumentValueError` for arrays on several devices, or on a device and on the host,
+        `OutOfResourcesError`, `DeviceAssertionError` (of this launch, or, where launches do not
+        wait, of an earlier one of this kernel), and `ExecutionError`.
+        """
+        where = self._device_of(arguments)
+        with where.current():
+            here = self._on.get(where.ordinal) or self._load(where)
+            if here.faults is not None:
+                here.faults.check()
+            sources = [getattr(value, "source", None) for value in arguments]
+            stream = current_stream(sources, where.ordinal)
+            hosts = [i for i, value in enumerate(arguments) if isinstance(value, np.ndarray)]
+            if hosts:
+                self._staged(here, grid, list(arguments), hosts, stream)
+            else:
+                self._start(here, grid, [_value(value) for value in arguments], stream)
+
+    def bind(self, arguments: Sequence[LaunchArgument | None]) -> Repeat | None:
+        """How to repeat a launch: of arrays in one device's memory, that a stream is known for.
+
+        Kernels that report false assertions, or whose programs run together, go the longer way.
+        """
+        given = [value for value in arguments if value is not None]
+        arrays = [value for value in given if not isinstance(value, np.generic)]
+        if self._cooperative or not arrays or any(isinstance(a, np.ndarray) for a in arrays):
+            return None
+        where = self._device_of(given)
+        here = self._on.get(where.ordinal)
+        stream = stream_reader([getattr(a, "source", None) for a in arrays], where.ordinal)
+        formats = [form for form in map(_format, arguments) if form is not None]
+        if here is None or here.faults is not None or stream is None:
+            return None
+        if len(formats) < len(arguments):
+            return None
+        taken = [value is not None for value in arguments]
+        return repeat_launch(here.loaded, where, self.emitted.threads, stream, formats, taken)
+
+    def _device_of(self, arguments: Sequence[LaunchArgument]) -> driver.Device:
+        found: dict[str, str] = {}  # devices, and a parameter that lies there
+        ordinal = -1
+        for name, value in zip(self._parameters, arguments, strict=True):
+            if isinstance(value, np.ndarray):
+                found.setdefault("the host", name)
+            elif not isinstance(value, np.generic):
+                kind, _, number = value.device.partition(":")
+                ordinal = int(number) if number else driver.ordinal_of(value.address)
+                found.setdefault(f"{kind}:{ordinal}", name)
+        if len(found) > 1:
+            places = ", ".join(f"`{name}` on {place}" for place, name in found.items())
+            raise ArgumentValueError(
+                f"the arrays of a launch of `{self.name}` lie in different memories: {places}"
+            )
+        return driver.device(ordinal) if ordinal >= 0 else driver.current_device()
+
+    def _load(self, where: driver.Device) -> _OnDevice:
+        emitted = self.emitted
+        if emitted.shared_bytes > where.shared_bytes:
+            raise OutOfResourcesError(
+                f"`{self.name}` takes {emitted.shared_bytes} bytes of shared memory, and device "
+                f"{where.ordinal} has {where.shared_bytes} for a program"
+            )
+        loaded = driver.Loaded(
+            self.ptx, emitted.kernel, emitted.shared_bytes, cooperative=self._cooperative
+        )
+        faults = FaultRecord(loaded, emitted) if emitted.assertions else None
+        here = self._on[where.ordinal] = _OnDevice(loaded, faults)
+        return here
+
+    def _start(self, here: _OnDevice, grid: Grid, values: list[bytes], stream: int) -> None:
+        """Put the launch in the stream. The driver has read the parameters when it returns."""
+        count = len(values)
+        data = ctypes.create_string_buffer(b"".join([value.ljust(_SLOT) for value in values]))
+        start = ctypes.addressof(data)
+        pointers = (ctypes.c_void_p * max(1, count))(
+            *[start + _SLOT * number for number in range(count)]
+        )
+        here.loaded.launch(grid, self.emitted.threads, stream, ctypes.addressof(pointers))
+
+    def _staged(
+        self,
+        here: _OnDevice,
+        grid: Grid,
+        arguments: list[Any],
+        hosts: list[int],
+        stream: int,
+    ) -> None:
+        """Launch on copies of the host's arrays, and wait."""
+        staging = Staging(stream)
+        try:
+            staging.stage([arguments[i] for i in hosts], [self._written[i] for i in hosts])
+            for i in hosts:
+                arguments[i] = np.uint64(staging.address(arguments[i]))
+            self._start(here, grid, [_value(value) for value in arguments], stream)
+            driver.wait(stream, f"running `{self.name}`")
+            staging.fetch()
+            driver.wait(stream, "copying results back")
+        finally:
+            staging.close()
+        if here.faults is not None:
+            here.faults.check()
+
+
+def _value(value: Any) -> bytes:
+    """A parameter as the kernel reads it."""
+    if isinstance(value, np.generic):
+        return value.tobytes()
+    address: int = value.address
+    return address.to_bytes(8, "little")
+
+
+def _format(value: Any) -> str | None:
+    """How a number in this argument's place is packed, if there is a way; see `Repeatable.bind`."""
+    if value is None:
+        return FORMATS["int64"]
+    return FORMATS.get(value.dtype.name if isinstance(value, np.generic) else "uint64")

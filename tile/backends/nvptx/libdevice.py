@@ -1,0 +1,61 @@
+"""NVIDIA's library of mathematical functions, which comes as LLVM bitcode.
+
+It is large. The functions that kernels call are cut out of it once a process, in a few
+milliseconds, and what is linked to a kernel is these alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+
+from cuda import pathfinder
+from llvmlite import binding as llvm
+
+from tile.backends.nvptx.emit.module import DATA_LAYOUT, TRIPLE
+from tile.errors import BackendError
+
+
+@functools.cache
+def _path() -> Path:
+    """Where the library is: in an installed CUDA toolkit, or in the wheel `nvidia-nvvm`."""
+    try:
+        return Path(pathfinder.find_bitcode_lib("device"))
+    except pathfinder.BitcodeLibNotFoundError as error:
+        raise BackendError(
+            "libdevice.10.bc, in which exp, log, sin and others are, was not found; "
+            "pip install nvidia-nvvm brings it"
+        ) from error
+
+
+def functions(names: Iterable[str]) -> llvm.ModuleRef:
+    """A new module with these functions and what they call, to be linked to another."""
+    return llvm.parse_bitcode(_cut_out(frozenset(names)))
+
+
+@functools.cache
+def _library() -> llvm.ModuleRef:
+    library = llvm.parse_bitcode(_path().read_bytes())
+    library.triple = TRIPLE
+    library.data_layout = DATA_LAYOUT
+    return library
+
+
+@functools.cache
+def _cut_out(names: frozenset[str]) -> bytes:
+    module = _library().clone()
+    for function in module.functions:
+        if not function.is_declaration and function.name not in names:
+            function.linkage = llvm.Linkage.internal
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu="sm_70")
+    builder = llvm.create_pass_builder(machine, options)
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, builder)
+    for function in module.functions:
+        if function.name in names:
+            function.linkage = llvm.Linkage.linkonce_odr
+    bitcode: bytes = module.as_bitcode()
+    return bitcode

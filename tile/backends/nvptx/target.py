@@ -1,0 +1,107 @@
+"""NVIDIA's architectures: what each can do, as the lowering and the emitter ask for it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from tile.errors import BackendError
+from tile.simt.layouts.fragments import MatrixShape
+from tile.simt.target import SimtTarget
+
+WARP = 32
+MAX_THREADS = 1024
+REGISTERS = 255
+
+# Shared memory that a program can have, in KiB, by compute capability.
+_SHARED_KIB = {
+    70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 163, 89: 99, 90: 227, 100: 227,
+    101: 227, 103: 227, 110: 227, 120: 99, 121: 99,
+}  # fmt: skip
+
+# The first version of PTX that knows an architecture, where that is after `_PTX`.
+_PTX_SINCE = {88: 90, 100: 86, 101: 86, 103: 88, 110: 90, 120: 87, 121: 88}
+_PTX = 84
+
+# Matrix instructions, by the capability from which they are there.
+_MATRIX: tuple[tuple[int, MatrixShape], ...] = (
+    (75, MatrixShape(16, 8, 8, 16)),
+    (80, MatrixShape(16, 8, 16, 16)),
+    (80, MatrixShape(16, 8, 8, 32)),
+    (80, MatrixShape(16, 8, 32, 8)),
+    (80, MatrixShape(8, 8, 4, 64)),
+)
+
+_NAME = re.compile(r"sm_(\d{2,3})([af]?)")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One of NVIDIA's architectures.
+
+    `name` is as the assembler has it, `capability` its number: 90 for `sm_90a`.
+    """
+
+    name: str
+    capability: int
+
+    @property
+    def features(self) -> str:
+        """What the code generator is told besides the name: the version of PTX."""
+        return f"+ptx{_PTX_SINCE.get(self.capability, _PTX)}"
+
+    @property
+    def copies(self) -> bool:
+        """Whether threads can copy to shared memory asynchronously."""
+        return self.capability >= 80
+
+    @property
+    def fp8(self) -> bool:
+        """Whether there are instructions that convert and multiply 8-bit floats."""
+        return self.capability >= 89
+
+    @property
+    def simt(self) -> SimtTarget:
+        """The machine as the lowering sees it."""
+        return _simt(self)
+
+
+@functools.cache
+def architecture(name: str) -> Architecture:
+    """The architecture of that name. Raises `BackendError` for one that is not known."""
+    match = _NAME.fullmatch(name)
+    capability = int(match[1]) if match else 0
+    if match is None or capability not in _SHARED_KIB:
+        known = ", ".join(f"sm_{number}" for number in _SHARED_KIB)
+        raise BackendError(
+            f"the nvptx backend has no architecture {name!r}; there are {known}, "
+            "and from sm_90 on those with an `a`, as in sm_90a"
+        )
+    if match[2] and capability < 90:
+        raise BackendError(f"architecture {name!r} does not exist; it is sm_{capability}")
+    return Architecture(name, capability)
+
+
+def native(major: int, minor: int) -> str:
+    """The name of the architecture of a device, with the instructions that only it has."""
+    capability = major * 10 + minor
+    return f"sm_{capability}{'a' if capability >= 90 else ''}"
+
+
+@functools.cache
+def _simt(arch: Architecture) -> SimtTarget:
+    shapes = [shape for since, shape in _MATRIX if arch.capability >= since]
+    if arch.capability >= 80:
+        shapes.remove(MatrixShape(16, 8, 8, 16))
+    return SimtTarget(
+        name=arch.name,
+        warp_size=WARP,
+        shared_bytes=_SHARED_KIB[arch.capability] << 10,
+        registers=REGISTERS,
+        max_threads=MAX_THREADS,
+        shuffles=True,
+        copy_bytes=(4, 8, 16) if arch.copies else (),
+        matrix_shapes=tuple(shapes),
+        matrix_loads=arch.capability >= 75,
+    )

@@ -1,0 +1,18 @@
+"""Kernels on OpenCL devices: THREAD IR as OpenCL C, built and run by the device's own runtime.
+
+capabilities  what devices can do, and classes of them by name
+emit          from THREAD IR to the text of a program
+backend       compiling
+runtimes      runtimes that were installed by pip, and the system's own
+devices       the devices that are there, the one that is chosen, and what it can do
+programs      building programs, and where build errors come from
+staging       arrays of the host, in place or copied to the device and back
+launch        a loaded kernel
+"""
+
+from __future__ import annotations
+
+from tile.backends.base import Backend
+from tile.backends.opencl.backend import OpenclBackend
+
+BACKEND: Backend = OpenclBackend()

@@ -1,0 +1,108 @@
+"""What an OpenCL device can do, as the lowering and the emitter ask for it.
+
+It is read from a device (`device.py`), or given by name, so that text for a class of devices can be
+produced where there is none:
+
+    generic   OpenCL C 1.2 and no extension but doubles and 64-bit integers
+    amd       a GPU with wavefronts of 64
+    intel     a GPU with sub-groups of 16 and their shuffles
+    arm       a GPU with half precision and without doubles
+    apple     a GPU with neither
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tile.errors import BackendError
+from tile.simt.target import SimtTarget
+
+WARP = 32
+REGISTERS = 255
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """A device. Sizes are in bytes."""
+
+    name: str
+    local_bytes: int = 32 << 10
+    max_threads: int = 256  # work-items of a work-group
+    fp16: bool = False  # arithmetic on half (cl_khr_fp16)
+    fp64: bool = True
+    atomics64: bool = False  # cl_khr_int64_base_atomics and _extended_atomics
+    fences: bool = False  # atomic_work_item_fence with order and scope
+    exact_division: bool = False  # -cl-fp32-correctly-rounded-divide-sqrt
+    warp: int = WARP  # the size of sub-groups where there are shuffles
+    shuffles: bool = False  # cl_khr_subgroup_shuffle
+    fixed_subgroups: bool = False  # intel_reqd_sub_group_size
+    c_version: tuple[int, int] = (1, 2)
+
+    @property
+    def standard(self) -> str:
+        """The `-cl-std` that programs are built for: the portable one, if it does."""
+        if self.fences or self.shuffles:
+            return f"CL{max(self.c_version[0], 2)}.0"
+        return "CL1.2"
+
+    @property
+    def build_options(self) -> tuple[str, ...]:
+        """What programs are built with."""
+        exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if self.exact_division else ()
+        return (f"-cl-std={self.standard}", *exact)
+
+    @property
+    def simt(self) -> SimtTarget:
+        """The machine as the lowering sees it."""
+        return SimtTarget(
+            name=self.name,
+            warp_size=self.warp,
+            shared_bytes=self.local_bytes,
+            registers=REGISTERS,
+            max_threads=self.max_threads,
+            shuffles=self.shuffles,
+        )
+
+
+NAMED = {
+    c.name: c
+    for c in (
+        Capabilities("generic", local_bytes=32 << 10, max_threads=1024, atomics64=True),
+        Capabilities(
+            "amd",
+            local_bytes=64 << 10,
+            max_threads=1024,
+            fp16=True,
+            atomics64=True,
+            fences=True,
+            exact_division=True,
+            warp=64,
+            c_version=(2, 0),
+        ),
+        Capabilities(
+            "intel",
+            local_bytes=64 << 10,
+            max_threads=512,
+            fp16=True,
+            atomics64=True,
+            fences=True,
+            exact_division=True,
+            warp=16,
+            shuffles=True,
+            fixed_subgroups=True,
+            c_version=(3, 0),
+        ),
+        Capabilities("arm", max_threads=512, fp16=True, fp64=False, atomics64=True),
+        Capabilities("apple", max_threads=256, fp64=False),
+    )
+}
+
+
+def named(name: str) -> Capabilities:
+    """The capabilities of a class of devices. Raises `BackendError` for one that is not known."""
+    if name not in NAMED:
+        raise BackendError(
+            f"the opencl backend has no description {name!r}; there are {', '.join(NAMED)}, and "
+            "without a name the device itself is asked"
+        )
+    return NAMED[name]

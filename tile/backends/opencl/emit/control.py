@@ -1,0 +1,214 @@
+"""Structured control flow, kept as it is; what a loop carries are variables that change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.backends.opencl.emit.body import Body, Registers, Rule
+from tile.backends.opencl.emit.types import (
+    count_of,
+    is_literal,
+    is_signed,
+    natural,
+    stored,
+    unsigned,
+    value_of,
+)
+from tile.ir.core import Block, Operation, Value
+from tile.ir.opdef import OpDef
+from tile.ir.ops import control
+from tile.ir.types import Scalar
+
+
+def flat(body: Body, values: Sequence[Value]) -> Registers:
+    """The registers of values, in order."""
+    return [register for value in values for register in body.of(value)]
+
+
+def ending(block: Block) -> Operation:
+    """What ends a block."""
+    assert block.last is not None
+    return block.last
+
+
+def types_of(body: Body, values: Sequence[Value]) -> list[str]:
+    """The C type of every register of some values, in order."""
+    return [body.carrier(value) for value in values for _ in range(count_of(value.type))]
+
+
+def _declared(
+    body: Body, args: Sequence[Value], results: Sequence[Value], inits: Sequence[Value] | None
+) -> Registers:
+    """Variables for what a region carries, under the results' names or the arguments'."""
+    names: Registers = []
+    for number, (value, result) in enumerate(zip(args, results, strict=True)):
+        own = body.named(value.name or result.name or "v", value.type)
+        first = None if inits is None else body.of(inits[number])
+        body.declare(body.carrier(value), own, first)
+        names += own
+    return names
+
+
+def assign(body: Body, values: Sequence[Value], registers: Registers) -> None:
+    """Say which registers the values have."""
+    at = 0
+    for value in values:
+        count = count_of(value.type)
+        body.values[value] = registers[at : at + count]
+        at += count
+
+
+def _move(body: Body, types: Sequence[str], targets: Registers, sources: Registers) -> None:
+    """Assign to all targets at once: what is overwritten before it is read goes through another."""
+    statements = []
+    overwritten: set[str] = set()
+    moves = [move for move in zip(types, targets, sources, strict=True) if move[1] != move[2]]
+    changed = {target for _, target, _ in moves}
+    saved: dict[str, str] = {}
+    for ty, target, source in moves:
+        if source in overwritten and source not in saved:
+            saved[source] = body.temporary(ty, source, "old")
+        overwritten.add(target)
+        statements.append(f"{target} = {saved.get(source, source)};")
+    assert changed >= set(saved)
+    body.joined("", statements, " ", "")
+
+
+def if_(body: Body, op: Operation) -> None:
+    """Results are variables that both branches assign."""
+    then, orelse = op.regions
+    names: Registers = []
+    for result in op.results:
+        own = body.fresh(result)
+        body.declare(body.carrier(result), own, None)
+        names += own
+    types = types_of(body, op.results)
+    body.open(f"if ({body.scalar(op.inputs[0])})")
+    body.emit(then)
+    _move(body, types, names, flat(body, ending(then).inputs))
+    if names or ending(orelse).prev is not None:
+        body.otherwise()
+        body.emit(orelse)
+        _move(body, types, names, flat(body, ending(orelse).inputs))
+    body.close()
+    assign(body, op.results, names)
+
+
+def for_(body: Body, op: Operation) -> None:
+    """The count never passes the end, where it might wrap."""
+    lower, upper, step = (body.scalar(value) for value in op.inputs[:3])
+    region = op.regions[0]
+    count, *args = region.args
+    ty = count.type.element
+    assert isinstance(ty, Scalar)
+    names = _declared(body, args, op.results, op.inputs[3:])
+    assign(body, args, names)
+    variable = body.names.new(count.name or "i")
+    body.open(_header(ty, variable, lower, upper, step))
+    if ty.bits >= 32:
+        body.values[count] = [variable]
+    else:
+        inner = body.temporary(unsigned(ty.bits), f"({unsigned(ty.bits)}){variable}", variable)
+        body.values[count] = [inner]
+    body.emit(region)
+    _move(body, types_of(body, args), names, flat(body, ending(region).inputs))
+    body.close()
+    assign(body, op.results, names)
+
+
+def _header(ty: Scalar, i: str, lower: str, upper: str, step: str) -> str:
+    if ty.bits < 32:  # counted in 32 bits, where nothing wraps
+        lower, upper, step = (natural(ty, x) for x in (lower, upper, step))
+        if is_literal(step):
+            before = "<" if value_of(step) > 0 else ">"
+            return f"for (int {i} = {lower}; {i} {before} {upper}; {i} += {step})"
+        test = f"{step} > 0 ? {i} < {upper} : {i} > {upper}"
+        return f"for (int {i} = {lower}; {test}; {i} += {step})"
+    kind = unsigned(ty.bits)
+    below = f"{natural(ty, i)} < {natural(ty, upper)}"
+    above = f"{natural(ty, i)} > {natural(ty, upper)}"
+    start = f"for ({kind} {i} = {lower}"
+    if is_literal(step):
+        number = value_of(step)
+        if number > 0:
+            return f"{start}; {below}; {i} += {_up(ty, i, upper, number)})"
+        return f"{start}; {above}; {i} -= {_down(ty, i, upper, -number)})"
+    up = f"min(({kind}){step}, ({kind})({upper} - {i}))"
+    if not is_signed(ty):
+        return f"{start}; {below}; {i} += {up})"
+    down = f"min(({kind})(0 - {step}), ({kind})({i} - {upper}))"
+    forward = f"({stored(ty, True)}){step} > 0"
+    return f"{start}; {forward} ? {below} : {above}; {i} += {forward} ? {up} : 0 - {down})"
+
+
+def _up(ty: Scalar, i: str, upper: str, step: int) -> str:
+    if step == 1 or (is_literal(upper) and value_of(upper) + step <= ty.max_value):
+        return str(step)
+    kind = unsigned(ty.bits)
+    return f"min(({kind}){step}, {upper} - {i})"
+
+
+def _down(ty: Scalar, i: str, upper: str, step: int) -> str:
+    if step == 1 or (is_literal(upper) and value_of(upper) - step >= ty.min_value):
+        return str(step)
+    kind = unsigned(ty.bits)
+    return f"min(({kind}){step}, {i} - {upper})"
+
+
+def while_(body: Body, op: Operation) -> None:
+    """An endless loop that the test leaves."""
+    test, region = op.regions
+    names = _declared(body, region.args, op.results, op.inputs)
+    assign(body, test.args, names)
+    assign(body, region.args, names)
+    body.open("while (true)")
+    body.emit(test)
+    body.line(f"if (!{body.scalar(ending(test).inputs[0])}) break;")
+    body.emit(region)
+    _move(body, types_of(body, region.args), names, flat(body, ending(region).inputs))
+    body.close()
+    assign(body, op.results, names)
+
+
+def call(body: Body, op: Operation) -> None:
+    """Several results come in a structure."""
+    name = body.source.symbol(op["callee"])
+    given = ", ".join([*flat(body, op.inputs), *hidden(body)])
+    types = types_of(body, op.results)
+    if not types:
+        body.line(f"{name}({given});")
+    elif len(types) == 1:
+        names = body.fresh(op.results[0])
+        body.declare(types[0], names, [f"{name}({given})"])
+        assign(body, op.results, names)
+    else:
+        held = body.temporary(body.source.structure(types), f"{name}({given})", "results")
+        assign(body, op.results, [f"{held}.r{number}" for number in range(len(types))])
+
+
+def hidden(body: Body) -> list[str]:
+    """What every function but the kernel is given besides its arguments."""
+    shared = ["shared"] if body.source.shared_bytes else []
+    return shared + (["faults"] if body.source.reports else [])
+
+
+def return_(body: Body, op: Operation) -> None:
+    """The end of a function."""
+    registers = flat(body, op.inputs)
+    if not registers:
+        return
+    if len(registers) == 1:
+        body.line(f"return {registers[0]};")
+        return
+    structure = body.source.structure(types_of(body, op.inputs))
+    name = body.names.new("results")
+    body.line(f"{structure} {name} = {{{', '.join(registers)}}};")
+    body.line(f"return {name};")
+
+
+RULES: dict[OpDef, Rule] = {
+    control.for_: for_,
+    control.while_: while_,
+    control.if_: if_,
+    control.call: call,
+}

@@ -1,0 +1,170 @@
+"""Whole functions and programs."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile.backends.base import Options
+from tile.backends.opencl.capabilities import Capabilities
+from tile.backends.opencl.emit.body import Body
+from tile.backends.opencl.emit.control import ending, return_, types_of
+from tile.backends.opencl.emit.rules import RULES
+from tile.backends.opencl.emit.source import Assertion, Line, Source
+from tile.backends.opencl.emit.types import is_signed, stored
+from tile.errors import Loc
+from tile.ir.core import Function, Module, Value
+from tile.ir.ops import debug
+from tile.ir.types import I1, Shared
+
+ALIGNMENT = 128  # of the array in local memory, in bytes
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """A program in OpenCL C, and what the host must know of it."""
+
+    text: str  # to be read: with the Python lines as comments
+    numbered: str  # to be built: every line under the number of its Python line
+    kernel: str
+    threads: int
+    shared_bytes: int
+    reports: bool  # whether the last parameter is the record of assertions
+    assertions: tuple[Assertion, ...]
+    build_options: tuple[str, ...]
+
+
+def emit_module(module: Module, device: Capabilities, options: Options) -> Emitted:
+    """The functions of a THREAD module, whose only kernel is launched."""
+    reports = any(op.defn is debug.device_assert for op in module.walk())
+    source = Source(device, options, shared_bytes(module), reports)
+    for function in module:
+        source.name_function(function)
+    for function in sorted(module, key=lambda f: f.kernel):
+        emit_function(source, function)
+    lines = source.lines()
+    return Emitted(
+        text="\n".join(_commented(lines)) + "\n",
+        numbered="\n".join(_numbered(lines)) + "\n",
+        kernel=source.symbol(module.kernel.name),
+        threads=source.threads,
+        shared_bytes=source.shared_bytes,
+        reports=reports,
+        assertions=tuple(source.assertions),
+        build_options=device.build_options,
+    )
+
+
+def shared_bytes(module: Module) -> int:
+    """The end of the last buffer."""
+    ends = [0]
+    for op in module.walk():
+        for value in op.results:
+            if isinstance(value.type, Shared) and "at" in op.attributes:
+                ends.append(op["at"] + value.type.bytes)
+    return max(ends)
+
+
+def emit_function(source: Source, function: Function) -> None:
+    """Add a function to a program."""
+    body = Body(source, function, RULES)
+    parameters = []
+    for value in function.args:
+        names = body.named(value.name or "v", value.type)
+        parameters += [_parameter(body, function, value, name) for name in names]
+        body.values[value] = names
+        if function.kernel and is_signed(value.type.element):
+            body.values[value] = [f"({source.carrier(value.type.element)}){names[0]}"]
+    if function.kernel and source.shared_bytes:
+        size = f"char shared[{source.shared_bytes}]"
+        body.line(f"__local {size} __attribute__((aligned({ALIGNMENT})));")
+    body.line(f"uint thread = {_thread(source)};")
+    for value in function.args:
+        if function.kernel and value.type is I1:
+            body.values[value] = [body.temporary("bool", f"{body.scalar(value)} != 0", value.name)]
+    body.emit(function.body)
+    return_(body, ending(function.body))
+    head = _head(body, function, parameters)
+    source.functions.append([*head, *body.lines, Line("}")])
+
+
+def _parameter(body: Body, function: Function, value: Value, name: str) -> str:
+    """A kernel's parameters have the types of memory."""
+    ty = value.type.element
+    held = body.carrier(value)
+    if function.kernel and not held.endswith("*"):
+        held = stored(ty, body.source.device.fp16)
+    return f"{held}{name}" if held.endswith("*") else f"{held} {name}"
+
+
+def _thread(source: Source) -> str:
+    """The number of a work-item in its work-group: sub-groups are warps where they matter."""
+    if not source.device.shuffles:
+        return "get_local_id(0)"
+    source.extensions.add("cl_khr_subgroups")
+    return f"get_sub_group_id() * {source.device.warp} + get_sub_group_local_id()"
+
+
+def _head(body: Body, function: Function, parameters: list[str]) -> list[Line]:
+    """The signature, and what the launch promises."""
+    source, symbol = body.source, body.source.symbol(function.name)
+    hidden = ["__local char *shared"] if source.shared_bytes and not function.kernel else []
+    if source.reports:
+        hidden.append("__global int *faults")
+    given = ", ".join([*parameters, *hidden])
+    if function.kernel:
+        lines = [Line("__kernel", function.loc)]
+        if source.device.shuffles and source.device.fixed_subgroups:
+            size = source.device.warp
+            lines.append(Line(f"__attribute__((intel_reqd_sub_group_size({size})))", function.loc))
+        size = source.threads
+        lines.append(Line(f"__attribute__((reqd_work_group_size({size}, 1, 1)))", function.loc))
+        return [*lines, Line(f"void {symbol}({given}) {{", function.loc)]
+    types = types_of(body, ending(function.body).inputs)
+    result = "void" if not types else types[0] if len(types) == 1 else source.structure(types)
+    signature = f"{result} {symbol}({given})"
+    source.prototypes.append(f"{signature};")
+    attribute = "__attribute__((noinline))"
+    return [Line(attribute, function.loc), Line(f"{signature} {{", function.loc)]
+
+
+# -- places in Python
+
+
+def _commented(lines: list[Line]) -> list[str]:
+    """The Python line above the statements that come of it."""
+    texts: list[str] = []
+    last: tuple[str, int] | None = None
+    for line in lines:
+        loc = line.loc
+        if loc is None:
+            last = None
+        elif (loc.file, loc.line) != last:
+            last = (loc.file, loc.line)
+            comment = _comment(loc)
+            if comment:
+                indent = " " * (len(line.text) - len(line.text.lstrip()))
+                texts.append(f"{indent}{comment}")
+        texts.append(line.text)
+    return texts
+
+
+def _comment(loc: Loc) -> str:
+    text = linecache.getline(loc.file, loc.line).strip()
+    text = text.rstrip("\\")  # which would join the next line to the comment
+    return f"// {Path(loc.file).name}:{loc.line}: {text}" if text else ""
+
+
+def _numbered(lines: list[Line]) -> list[str]:
+    """The text with `#line` wherever the compiler would count to another place."""
+    texts: list[str] = []
+    at: tuple[str, int] | None = None
+    for number, line in enumerate(lines, 1):
+        place = (line.loc.file, line.loc.line) if line.loc is not None else ("program.cl", number)
+        if place != at:
+            file = place[0].replace("\\", "\\\\").replace('"', '\\"')
+            texts.append(f'#line {place[1]} "{file}"')
+        texts.append(line.text)
+        at = (place[0], place[1] + 1)
+    return texts

@@ -1,0 +1,299 @@
+"""Functions in OpenCL C that programs call, each with what it calls itself.
+
+Floats without arithmetic on the device are bits: `ushort` for f16 and bf16, `uchar` for f8. All
+roundings are to nearest even, and 8-bit floats saturate, as `tile/ir/numerics` defines it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function's text, and the functions that it needs."""
+
+    text: str
+    needs: tuple[str, ...] = ()
+
+
+_ENTRIES: dict[str, Entry] = {}
+
+
+def _add(name: str, text: str, *needs: str) -> None:
+    _ENTRIES[name] = Entry(text.strip("\n"), needs)
+
+
+def entry(name: str) -> Entry:
+    """The function of that name."""
+    return _ENTRIES[name]
+
+
+# -- narrow floats
+
+_add(
+    "f16_to_f32",
+    """
+float f16_to_f32(ushort x) {
+  return vload_half(0, (const half *)&x);
+}
+""",
+)
+_add(
+    "f32_to_f16",
+    """
+ushort f32_to_f16(float x) {
+  ushort bits;
+  vstore_half_rte(x, 0, (half *)&bits);
+  return bits;
+}
+""",
+)
+_add(
+    "f32_to_f16_rtz",
+    """
+ushort f32_to_f16_rtz(float x) {
+  ushort bits;
+  vstore_half_rtz(x, 0, (half *)&bits);
+  return bits;
+}
+""",
+)
+_add(
+    "bf16_to_f32",
+    """
+float bf16_to_f32(ushort x) {
+  return as_float((uint)x << 16);
+}
+""",
+)
+_add(
+    "f32_to_bf16",
+    """
+ushort f32_to_bf16(float x) {
+  uint bits = as_uint(x);
+  if (x != x) return (ushort)(bits >> 16 | 0x40);
+  return (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+""",
+)
+_add(
+    "f32_to_bf16_rtz",
+    """
+ushort f32_to_bf16_rtz(float x) {
+  return (ushort)(as_uint(x) >> 16 | (x != x ? 0x40 : 0));
+}
+""",
+)
+_add(
+    "f8e4m3_to_f32",
+    """
+float f8e4m3_to_f32(uchar x) {
+  uint magnitude = x & 0x7f, sign = (uint)(x & 0x80) << 24;
+  if (magnitude == 0x7f) return as_float(sign | 0x7fc00000);
+  float small = (float)magnitude * 0x1p-9f;
+  float large = as_float((magnitude << 20) + (120u << 23));
+  return as_float(sign | as_uint(magnitude < 8 ? small : large));
+}
+""",
+)
+_add(
+    "f8e5m2_to_f32",
+    """
+float f8e5m2_to_f32(uchar x) {
+  ushort bits = (ushort)((uint)x << 8);
+  return vload_half(0, (const half *)&bits);
+}
+""",
+)
+_add(
+    "f32_to_f8e4m3",
+    """
+uchar f32_to_f8e4m3(float x) {
+  uint sign = as_uint(x) >> 24 & 0x80;
+  if (x != x) return (uchar)(sign | 0x7f);
+  float size = fmin(fabs(x), 448.0f);
+  if (size < 0x1p-6f) return (uchar)(sign | (uint)rint(size * 0x1p9f));
+  uint bits = as_uint(size);
+  bits += 0x7ffff + (bits >> 20 & 1);
+  return (uchar)(sign | ((bits >> 20) - (120u << 3)));
+}
+""",
+)
+_add(
+    "f32_to_f8e5m2",
+    """
+uchar f32_to_f8e5m2(float x) {
+  uint sign = as_uint(x) >> 24 & 0x80;
+  if (x != x) return (uchar)(sign | 0x7f);
+  float size = fmin(fabs(x), 57344.0f);
+  if (size < 0x1p-14f) return (uchar)(sign | (uint)rint(size * 0x1p16f));
+  uint bits = as_uint(size);
+  bits += 0xfffff + (bits >> 21 & 1);
+  return (uchar)(sign | ((bits >> 21) - (112u << 2)));
+}
+""",
+)
+for _name in ("f8e4m3", "f8e5m2"):
+    _add(
+        f"f32_to_{_name}_rtz",
+        f"""
+uchar f32_to_{_name}_rtz(float x) {{
+  uchar nearest = f32_to_{_name}(x);
+  return (uchar)(nearest - (fabs({_name}_to_f32(nearest)) > fabs(x)));
+}}
+""",
+        f"f32_to_{_name}",
+        f"{_name}_to_f32",
+    )
+
+# -- rounding to odd, from which a narrower float rounds as from the number itself
+
+_add(
+    "f64_to_odd",
+    """
+float f64_to_odd(double x) {
+  float cut = convert_float_rtz(x);
+  return as_float(as_uint(cut) | ((double)cut != x));
+}
+""",
+)
+for _kind in ("int", "uint", "long", "ulong"):
+    _size = "uint" if "int" in _kind else "ulong"
+    _add(
+        f"{_kind}_to_odd",
+        f"""
+float {_kind}_to_odd({_kind} x) {{
+  float cut = convert_float_rtz(x);
+  return as_float(as_uint(cut) | (convert_{_kind}_sat(cut) != x));
+}}
+""",
+    )
+
+# -- integers
+
+for _kind, _bits in (("char", 8), ("short", 16), ("int", 32), ("long", 64)):
+    _add(
+        f"div_i{_bits}",
+        f"""
+u{_kind} div_i{_bits}({_kind} x, {_kind} y) {{
+  return y == -1 ? -(u{_kind})x : (u{_kind})(x / y);
+}}
+""",
+    )
+    _add(
+        f"rem_i{_bits}",
+        f"""
+u{_kind} rem_i{_bits}({_kind} x, {_kind} y) {{
+  return y == -1 ? 0 : (u{_kind})(x % y);
+}}
+""",
+    )
+
+# -- floats
+
+for _kind, _bits in (("float", 32), ("double", 64)):
+    for _which in ("min", "max"):
+        _add(
+            f"nan_{_which}_f{_bits}",
+            f"""
+{_kind} nan_{_which}_f{_bits}({_kind} x, {_kind} y) {{
+  return x != x ? x : y != y ? y : f{_which}(x, y);
+}}
+""",
+        )
+    _add(
+        f"dot_f{_bits}",
+        f"""
+{_kind} dot_f{_bits}({_kind} x, {_kind} y, {_kind} sum) {{
+  #pragma OPENCL FP_CONTRACT ON
+  return x * y + sum;
+}}
+""",
+    )
+_add(
+    "exact_div_f32",
+    """
+float exact_div_f32(float x, float y) {
+  return (float)((double)x / (double)y);
+}
+""",
+)
+_add(
+    "exact_sqrt_f32",
+    """
+float exact_sqrt_f32(float x) {
+  return (float)sqrt((double)x);
+}
+""",
+)
+_add(
+    "round_tf32",
+    """
+float round_tf32(float x) {
+  return x != x ? x : as_float((as_uint(x) + 0x1000) & 0xffffe000);
+}
+""",
+)
+
+# -- atomic operations by compare-and-swap
+
+for _float, _int, _prefix, _bits in (
+    ("float", "uint", "atomic", 32),
+    ("double", "ulong", "atom", 64),
+):
+    for _which, _combined in (
+        ("add", f"as_{_float}(before) + value"),
+        ("min", f"fmin(as_{_float}(before), value)"),
+        ("max", f"fmax(as_{_float}(before), value)"),
+    ):
+        _read = "atomic_or(word, 0u)" if _bits == 32 else "atom_cmpxchg(word, 0UL, 0UL)"
+        _add(
+            f"atomic_{_which}_f{_bits}",
+            f"""
+{_float} atomic_{_which}_f{_bits}(volatile __global {_float} *p, {_float} value) {{
+  volatile __global {_int} *word = (volatile __global {_int} *)p;
+  {_int} seen = {_read}, before;
+  do {{
+    before = seen;
+    seen = {_prefix}_cmpxchg(word, before, as_{_int}({_combined}));
+  }} while (seen != before);
+  return as_{_float}(before);
+}}
+""",
+        )
+for _name in ("f16", "bf16"):
+    _add(
+        f"atomic_add_{_name}",
+        f"""
+ushort atomic_add_{_name}(volatile __global void *p, ushort value) {{
+  volatile __global uint *word = (volatile __global uint *)((size_t)p & ~(size_t)3);
+  uint shift = (uint)((size_t)p & 2) * 8;
+  uint seen = atomic_or(word, 0u), before;
+  do {{
+    before = seen;
+    float sum = {_name}_to_f32((ushort)(before >> shift)) + {_name}_to_f32(value);
+    uint rest = before & ~(0xffffu << shift);
+    seen = atomic_cmpxchg(word, before, rest | (uint)f32_to_{_name}(sum) << shift);
+  }} while (seen != before);
+  return (ushort)(before >> shift);
+}}
+""",
+        f"{_name}_to_f32",
+        f"f32_to_{_name}",
+    )
+
+# -- assertions
+
+_add(
+    "report",
+    """
+void report(__global int *faults, int number, int thread) {
+  if (atomic_cmpxchg(faults, 0, number) != 0) return;
+  faults[1] = (int)get_group_id(0);
+  faults[2] = (int)get_group_id(1);
+  faults[3] = (int)get_group_id(2);
+  faults[4] = thread;
+}
+""",
+)

@@ -1,0 +1,163 @@
+"""Loads and stores of global memory, in vectors, each under its mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.backends.opencl.emit.arith import Element
+from tile.backends.opencl.emit.body import Body, Registers, Rule, each
+from tile.backends.opencl.emit.types import constant, is_signed, natural
+from tile.ir.core import Operation
+from tile.ir.opdef import OpDef
+from tile.ir.ops import memory
+from tile.ir.types import I1, Pointer
+
+GLOBAL = "__global"
+LOCAL = "__local"
+_PARTS = "0123456789abcdef"
+
+
+def addptr(body: Body, op: Operation) -> None:
+    """The offset is extended by its own sign."""
+    ty = op.inputs[1].type.element
+    wide = "long" if is_signed(ty) else "ulong"
+
+    def moved(pointer: str, by: str) -> str:
+        if by in ("0", "0L", "0UL"):
+            return pointer
+        return (
+            f"{pointer} + ({wide}){natural(ty, by)}"
+            if ty.bits < 64
+            else f"{pointer} + ({wide}){by}"
+        )
+
+    each(body, op, moved)
+
+
+def barrier(body: Body, op: Operation) -> None:
+    """All threads of the program."""
+    body.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+
+
+# -- single elements and vectors
+
+
+def from_memory(body: Body, ty: Element, x: str) -> str:
+    """A register of what memory holds."""
+    if ty is I1:
+        return f"{x} != 0"
+    if isinstance(ty, Pointer):
+        return f"({body.source.carrier(ty)}){x}"
+    return x
+
+
+def to_memory(body: Body, ty: Element, x: str) -> str:
+    """What memory holds of a register."""
+    if ty is I1 or isinstance(ty, Pointer):
+        return f"({body.source.stored(ty)}){x}"
+    return x
+
+
+def read(body: Body, ty: Element, pointer: str) -> str:
+    """One element behind a pointer, as an expression."""
+    return from_memory(body, ty, f"*{pointer}")
+
+
+def read_vector(
+    body: Body,
+    ty: Element,
+    space: str,
+    pointer: str,
+    count: int,
+    mask: str = "true",
+    other: Sequence[str] | None = None,
+) -> list[str]:
+    """The elements of a vector behind a pointer, as expressions."""
+    kind = f"{body.source.stored(ty)}{count}"
+    name = body.names.new("vector")
+    text = f"*(const {space} {kind} *)({pointer})"
+    if mask == "true":
+        body.line(f"{kind} {name} = {text};")
+    else:
+        first = "0" if other is None else ", ".join(to_memory(body, ty, x) for x in other)
+        body.line(f"{kind} {name} = ({kind})({first});")
+        body.line(f"if ({mask}) {name} = {text};")
+    return [from_memory(body, ty, f"{name}.s{_PARTS[i]}") for i in range(count)]
+
+
+def vector_of(body: Body, ty: Element, registers: Sequence[str]) -> str:
+    """A vector of registers."""
+    kind = f"{body.source.stored(ty)}{len(registers)}"
+    return f"({kind})({', '.join(to_memory(body, ty, x) for x in registers)})"
+
+
+# -- operations
+
+
+def load(body: Body, op: Operation) -> None:
+    """Where the mask is false, `other`, or 0."""
+    element = op.result.type.element
+    pointers = body.of(op.inputs[0])
+    mask = None if op["mask"] is None else body.of(op["mask"])
+    other = None if op["other"] is None else body.of(op["other"])
+    step = op["vector"]
+    if step == 1:
+        texts = []
+        for number, pointer in enumerate(pointers):
+            allowed = "true" if mask is None else mask[number]
+            instead = None if other is None else other[number]
+            texts.append(_guarded(body, op, element, pointer, allowed, instead))
+        body.let(op, texts)
+        return
+    results: Registers = []
+    for first in range(0, len(pointers), step):
+        allowed = "true" if mask is None else mask[first]
+        rest = None if other is None else other[first : first + step]
+        results += read_vector(body, element, GLOBAL, pointers[first], step, allowed, rest)
+    body.let(op, results)
+
+
+def _guarded(
+    body: Body, op: Operation, element: Element, pointer: str, mask: str, other: str | None
+) -> str:
+    if op["volatile"]:
+        pointer = f"(volatile __global {body.source.stored(element)} *){pointer}"
+    text = read(body, element, pointer)
+    if mask == "true":
+        return text
+    if other is None:
+        other = constant(0, element, body.source.device.fp16)
+    if body.source.carrier(element) == "half":
+        text, other = f"(half){text}", f"(half){other}"
+    return other if mask == "false" else f"{mask} ? {text} : {other}"
+
+
+def store(body: Body, op: Operation) -> None:
+    """A statement for each vector."""
+    pointers, values = (body.of(value) for value in op.inputs[:2])
+    element = op.inputs[1].type.element
+    masks = ["true"] * len(pointers) if op["mask"] is None else body.of(op["mask"])
+    step = op["vector"]
+    for first in range(0, len(pointers), step):
+        write(body, element, GLOBAL, pointers[first], values[first : first + step], masks[first])
+
+
+def write(
+    body: Body, ty: Element, space: str, pointer: str, registers: Sequence[str], mask: str
+) -> None:
+    """Write a vector, or one element."""
+    if len(registers) == 1:
+        pointer = pointer if pointer.isidentifier() else f"({pointer})"
+        body.when(mask, f"*{pointer} = {to_memory(body, ty, registers[0])};")
+        return
+    kind = f"{body.source.stored(ty)}{len(registers)}"
+    text = vector_of(body, ty, registers)
+    body.when(mask, f"*({space} {kind} *)({pointer}) = {text};")
+
+
+RULES: dict[OpDef, Rule] = {
+    memory.addptr: addptr,
+    memory.load: load,
+    memory.store: store,
+    memory.barrier: barrier,
+}

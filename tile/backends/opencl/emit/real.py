@@ -1,0 +1,46 @@
+"""Functions of real numbers, by the built-in functions of OpenCL C.
+
+Their accuracy is what the device states; the specification's bounds for `exp`, `log`, `sin` and
+others are within those that `OpDef.ulp` asks for, or the device's own are.
+"""
+
+from __future__ import annotations
+
+from tile.backends.opencl.emit.arith import absolute, element_of
+from tile.backends.opencl.emit.body import Body, Rule, each
+from tile.ir.core import Operation
+from tile.ir.opdef import OpDef
+from tile.ir.ops import math
+from tile.ir.types import F32
+
+
+def _function(name: str) -> Rule:
+    def rule(body: Body, op: Operation) -> None:
+        each(body, op, lambda x: f"{name}({x})")
+
+    return rule
+
+
+def sqrt_rn(body: Body, op: Operation) -> None:
+    """Rounded to nearest everywhere."""
+    exact = element_of(op) is not F32 or body.source.device.exact_division
+    name = "sqrt" if exact else body.use("exact_sqrt_f32")
+    each(body, op, lambda x: f"{name}({x})")
+
+
+RULES: dict[OpDef, Rule] = {
+    math.exp: _function("exp"),
+    math.exp2: _function("exp2"),
+    math.log: _function("log"),
+    math.log2: _function("log2"),
+    math.sin: _function("sin"),
+    math.cos: _function("cos"),
+    math.tanh: _function("tanh"),
+    math.erf: _function("erf"),
+    math.sqrt: _function("sqrt"),
+    math.sqrt_rn: sqrt_rn,
+    math.rsqrt: _function("rsqrt"),
+    math.floor: _function("floor"),
+    math.ceil: _function("ceil"),
+    math.abs_: absolute,
+}

@@ -1,0 +1,90 @@
+"""Shared memory of a program: one array in local memory, and typed pointers into it."""
+
+from __future__ import annotations
+
+from tile.backends.opencl.emit.body import Body, Registers, Rule
+from tile.backends.opencl.emit.memory import LOCAL, from_memory, read_vector, write
+from tile.backends.opencl.emit.types import is_literal, value_of
+from tile.errors import CompilationError
+from tile.ir.core import Operation
+from tile.ir.opdef import OpDef
+from tile.ir.types import Shared
+from tile.simt import ops
+
+SHARED = "shared"
+
+
+def alloc(body: Body, op: Operation) -> None:
+    """A buffer is where planning has put it."""
+    if op["at"] < 0:
+        raise CompilationError("a buffer has no place in shared memory: plan-shared was not run")
+    kind = body.source.stored(op.result.type.element)
+    name = body.names.new(op.result.name or "buffer")
+    at = f"({SHARED} + {op['at']})" if op["at"] else SHARED
+    body.line(f"{LOCAL} {kind} *{name} = ({LOCAL} {kind} *){at};")
+    body.set(op, [name])
+
+
+def slot(body: Body, op: Operation) -> None:
+    """A stage by number."""
+    mem, turn = op.inputs
+    held = mem.type
+    assert isinstance(held, Shared)
+    if held.stages == 1:
+        body.set(op, body.of(mem))
+        return
+    number, shift = body.scalar(turn), op["shift"]
+    if is_literal(number):
+        stage = str((value_of(number) + shift) % held.stages)
+    else:
+        stage = f"({number} + {shift}) % {held.stages}" if shift else f"{number} % {held.stages}"
+    kind = body.source.stored(held.of)
+    name = body.names.new(op.result.name or "stage")
+    body.line(f"{LOCAL} {kind} *{name} = {body.scalar(mem)} + {stage} * {held.numel};")
+    body.set(op, [name])
+
+
+def shared_load(body: Body, op: Operation) -> None:
+    """Vectors, aligned to their size."""
+    mem = op.inputs[0]
+    buffer, ty, step = body.scalar(mem), mem.type.element, op["vector"]
+    results: Registers = []
+    for offset in body.of(op.inputs[1]):
+        if step == 1:
+            results.append(from_memory(body, ty, f"{buffer}[{offset}]"))
+        else:
+            results += read_vector(body, ty, LOCAL, f"{buffer} + {offset}", step)
+    body.let(op, results)
+
+
+def shared_store(body: Body, op: Operation) -> None:
+    """Vectors, each under its mask."""
+    mem, offsets, values, *_ = op.inputs
+    buffer, ty, step = body.scalar(mem), mem.type.element, op["vector"]
+    registers = body.of(values)
+    masks = masks_of(body, op, len(body.of(offsets)))
+    for number, (offset, mask) in enumerate(zip(body.of(offsets), masks, strict=True)):
+        stored = registers[number * step : (number + 1) * step]
+        write(body, ty, LOCAL, f"{buffer} + {offset}", stored, mask)
+
+
+def masks_of(body: Body, op: Operation, count: int) -> Registers:
+    """The masks of vectors; all true where there are none."""
+    mask = op["mask"]
+    return ["true"] * count if mask is None else body.of(mask)
+
+
+def shared_count(body: Body, op: Operation) -> None:
+    """Add 1 in one step."""
+    buffer, offsets = body.scalar(op.inputs[0]), body.of(op.inputs[1])
+    for offset, mask in zip(offsets, masks_of(body, op, len(offsets)), strict=True):
+        body.when(mask, f"atomic_inc({buffer} + {offset});")
+
+
+RULES: dict[OpDef, Rule] = {
+    ops.shared.alloc: alloc,
+    ops.shared.slot: slot,
+    ops.thread.shared_load: shared_load,
+    ops.thread.shared_store: shared_store,
+    ops.thread.shared_count: shared_count,
+}

@@ -1,0 +1,120 @@
+"""A program under construction: what is around its functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tile.backends.base import Options
+from tile.backends.opencl.capabilities import Capabilities
+from tile.backends.opencl.emit.library import entry
+from tile.backends.opencl.emit.names import Names
+from tile.backends.opencl.emit.types import carrier, stored
+from tile.errors import Loc, UnsupportedError
+from tile.ir.core import Function
+from tile.ir.types import F64, Pointer, Scalar
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text, and the place in Python that it comes from."""
+
+    text: str
+    loc: Loc | None = None
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """A `device_assert`, by whose number a kernel reports it."""
+
+    message: str
+    loc: Loc | None
+
+
+@dataclass
+class Source:
+    """The text of a program."""
+
+    device: Capabilities
+    options: Options
+    shared_bytes: int
+    reports: bool  # whether any function has assertions
+    functions: list[list[Line]] = field(default_factory=list)
+    prototypes: list[str] = field(default_factory=list)
+    structures: dict[tuple[str, ...], str] = field(default_factory=dict)
+    assertions: list[Assertion] = field(default_factory=list)
+    extensions: set[str] = field(default_factory=set)
+    _names: Names = field(default_factory=Names)
+    _symbols: dict[str, str] = field(default_factory=dict)
+    _library: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        """Work-items of a work-group."""
+        return self.device.warp * self.options.num_warps
+
+    def carrier(self, ty: Scalar | Pointer) -> str:
+        """The type of a variable. Raises `UnsupportedError` for one that the device lacks."""
+        self.check(ty)
+        return carrier(ty, self.device.fp16)
+
+    def stored(self, ty: Scalar | Pointer) -> str:
+        """The type of an element in memory."""
+        self.check(ty)
+        return stored(ty, self.device.fp16)
+
+    def check(self, ty: Scalar | Pointer) -> None:
+        """Refuse a type that the device has no arithmetic on."""
+        if ty is F64:
+            if not self.device.fp64:
+                raise UnsupportedError(f"device {self.device.name!r} has no numbers of type f64")
+            self.extensions.add("cl_khr_fp64")
+
+    def use(self, name: str) -> str:
+        """Make a function of the library part of the program; its name."""
+        if name not in self._library:
+            found = entry(name)
+            for needed in found.needs:
+                self.use(needed)
+            if "double" in found.text:
+                self.check(F64)
+            self._library[name] = found.text
+        return name
+
+    def symbol(self, name: str) -> str:
+        """What a function of the module is called."""
+        return self._symbols[name]
+
+    def name_function(self, function: Function) -> None:
+        """Give a function an identifier."""
+        hint = function.name.rpartition(".")[2]
+        self._symbols[function.name] = self._names.new(f"{hint}")
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The identifiers of all functions."""
+        return frozenset(self._symbols.values())
+
+    def structure(self, types: list[str]) -> str:
+        """A structure of several registers, as functions return it."""
+        key = tuple(types)
+        if key not in self.structures:
+            self.structures[key] = f"results{len(self.structures)}"
+        return self.structures[key]
+
+    def lines(self) -> list[Line]:
+        """The whole program."""
+        head = [Line("#pragma OPENCL FP_CONTRACT OFF")]
+        extensions = set(self.extensions)
+        if self.device.fp16:
+            extensions.add("cl_khr_fp16")
+        head += [Line(f"#pragma OPENCL EXTENSION {name} : enable") for name in sorted(extensions)]
+        for types, name in self.structures.items():
+            fields = " ".join(f"{ty} r{number};" for number, ty in enumerate(types))
+            head += [Line(""), Line(f"typedef struct {{ {fields} }} {name};")]
+        for text in self._library.values():
+            head += [Line(""), *(Line(line) for line in text.split("\n"))]
+        if self.prototypes:
+            head += [Line(""), *(Line(text) for text in self.prototypes)]
+        for function in self.functions:
+            head += [Line(""), *function]
+        return head

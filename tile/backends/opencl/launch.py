@@ -1,0 +1,124 @@
+"""A kernel that was compiled, on the device that is chosen when it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from tile.backends.base import Grid, LaunchArgument
+from tile.backends.opencl import devices
+from tile.backends.opencl.devices import Device
+from tile.backends.opencl.emit.functions import Emitted
+from tile.backends.opencl.programs import PROGRAMS
+from tile.backends.opencl.staging import Staging, in_place
+from tile.errors import (
+    ArgumentTypeError,
+    DeviceAssertionError,
+    ExecutionError,
+    OutOfResourcesError,
+)
+
+_WORDS = 8  # the assertion's number from 1 or 0 for none, the program along x, y, z, the thread
+
+
+class LoadedKernel:
+    """A kernel ready to run. Launches wait until it is over."""
+
+    def __init__(
+        self, name: str, emitted: Emitted, parameters: Sequence[str], written: Sequence[bool]
+    ) -> None:
+        self.name = name
+        self.emitted = emitted
+        self._parameters = list(parameters)
+        self._written = list(written)
+        self._on: dict[Device, Any] = {}
+
+    def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
+        """Run over the grid.
+
+        Raises `ArgumentError` for arguments that the device cannot have, `BackendError` for a
+        program that the runtime refuses, `OutOfResourcesError`, and `DeviceAssertionError`.
+        """
+        if 0 in grid:
+            return
+        device = devices.chosen()
+        self._check(device, arguments)
+        kernel = self._on.get(device)
+        if kernel is None:
+            kernel = self._on[device] = PROGRAMS.kernel(device, self.emitted)
+        try:
+            self._run(device, kernel, grid, arguments)
+        except cl.MemoryError as error:
+            raise OutOfResourcesError(
+                f"launching `{self.name}` on {device.name}: {error}"
+            ) from error
+        except cl.Error as error:
+            raise ExecutionError(f"running `{self.name}` on {device.name}: {error}") from error
+
+    def _check(self, device: Device, arguments: Sequence[LaunchArgument]) -> None:
+        emitted, can = self.emitted, device.capabilities
+        if emitted.threads > can.max_threads or emitted.shared_bytes > can.local_bytes:
+            raise OutOfResourcesError(
+                f"`{self.name}` takes {emitted.threads} work-items and {emitted.shared_bytes} "
+                f"bytes of local memory; device {can.name} has {can.max_threads} and "
+                f"{can.local_bytes}"
+            )
+        if device.host_memory:
+            return
+        for name, value in zip(self._parameters, arguments, strict=True):
+            if getattr(value, "targets", None) is not None:
+                raise ArgumentTypeError(
+                    f"argument {name!r} of {self.name}() is an array of pointers, which need "
+                    f"memory that host and device share; {can.name} has none"
+                )
+
+    def _run(
+        self, device: Device, kernel: Any, grid: Grid, arguments: Sequence[LaunchArgument]
+    ) -> None:
+        arrays = [(i, x) for i, x in enumerate(arguments) if isinstance(x, np.ndarray)]
+        values: list[Any] = list(arguments)
+        staging = Staging(device)
+        if device.host_memory:
+            for i, array in arrays:
+                values[i] = in_place(array)
+        else:
+            staging.stage([array for _, array in arrays], [self._written[i] for i, _ in arrays])
+            for i, array in arrays:
+                values[i] = staging.argument(array, self._parameters[i])
+        values = [_scalar(value) for value in values]
+        faults = None
+        if self.emitted.reports:
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+            record = np.zeros(_WORDS, np.int32)
+            faults = cl.Buffer(device.context, flags, hostbuf=record)
+            values.append(faults)
+        for index, value in enumerate(values):
+            kernel.set_arg(index, value)
+        threads = self.emitted.threads
+        size = (grid[0] * threads, grid[1], grid[2])
+        cl.enqueue_nd_range_kernel(device.queue, kernel, size, (threads, 1, 1))
+        staging.fetch()
+        device.queue.finish()
+        if faults is not None:
+            cl.enqueue_copy(device.queue, record, faults)
+            self._raise_fault(record)
+
+    def _raise_fault(self, record: np.ndarray[Any, Any]) -> None:
+        number, x, y, z, thread = (int(word) for word in record[:5])
+        if not number:
+            return
+        assertion = self.emitted.assertions[number - 1]
+        message = f": {assertion.message}" if assertion.message else ""
+        raise DeviceAssertionError(
+            f"device_assert failed in `{self.name}`{message}",
+            loc=assertion.loc,
+            notes=[f"in program ({x}, {y}, {z}), work-item {thread}"],
+        )
+
+
+def _scalar(value: Any) -> Any:
+    """A number as the kernel takes it: its bytes, of which a truth has one."""
+    return np.frombuffer(value.tobytes(), np.uint8) if isinstance(value, np.generic) else value

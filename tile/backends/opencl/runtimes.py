@@ -1,0 +1,68 @@
+"""Runtimes that the loader does not find by itself.
+
+The loader in pyopencl's wheel reads `*.icd` files, each with the path of a library, from the folder
+that OCL_ICD_VENDORS names, else from /etc/OpenCL/vendors; PoCL and Oclgrind from pip put theirs
+where it looks anyway. Intel's runtime from pip is never found, since its own file holds a path of
+the machine that it was made on, and NVIDIA's driver may come without a file. So a folder is made
+with the system's files and those for what else is there, for as long as the loader reads it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+
+VARIABLE = "OCL_ICD_VENDORS"
+SYSTEM = Path("/etc/OpenCL/vendors")
+INTEL = ("intel-opencl-rt", "libintelocl.so")
+NVIDIA = "libnvidia-opencl.so.1"
+
+
+@contextmanager
+def visible() -> Iterator[None]:
+    """Let the loader see all runtimes while it first looks; a user's own setting is kept."""
+    if VARIABLE in os.environ:  # noqa: TID251 - the loader's variable, not ours
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="tile-opencl-") as folder:
+        _fill(Path(folder))
+        os.environ[VARIABLE] = folder  # noqa: TID251
+        try:
+            yield
+        finally:
+            del os.environ[VARIABLE]  # noqa: TID251
+
+
+def _fill(folder: Path) -> None:
+    for file in SYSTEM.glob("*.icd") if SYSTEM.is_dir() else ():
+        shutil.copy(file, folder / file.name)
+    known = "".join(file.read_text() for file in folder.iterdir())
+    intel = _installed(*INTEL)
+    if intel is not None and intel.name not in known:
+        (folder / "pip-intel.icd").write_text(f"{intel}\n")
+    if "nvidia" not in known and _loads(NVIDIA):
+        (folder / "nvidia.icd").write_text(f"{NVIDIA}\n")
+
+
+def _installed(distribution: str, library: str) -> Path | None:
+    """A library of a distribution that pip has installed."""
+    try:
+        files = metadata.files(distribution) or ()
+    except metadata.PackageNotFoundError:
+        return None
+    found = next((file for file in files if file.name == library), None)
+    return None if found is None else Path(str(found.locate())).resolve()
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True

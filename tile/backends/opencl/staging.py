@@ -1,0 +1,106 @@
+"""Arrays of the host as a device has them: in place, or copied there and back.
+
+Views of one array keep sharing memory: those whose bytes overlap are copied as one piece, from the
+first byte to the last.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+
+from tile.backends.opencl.devices import Device
+from tile.errors import ArgumentValueError
+
+Array = npt.NDArray[Any]
+
+
+def in_place(array: Array) -> Any:
+    """The address of an array as an argument, for devices that access the host's memory."""
+    if array.size == 0:
+        return None
+    return cl.SVM((ctypes.c_char * 1).from_address(array.ctypes.data))
+
+
+def span(array: Array) -> tuple[int, int]:
+    """The addresses of an array's first byte, and after its last one."""
+    start = array.ctypes.data
+    if array.size == 0:
+        return start, start
+    reach = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
+    low = start + sum(step for step in reach if step < 0)
+    return low, start + sum(step for step in reach if step > 0) + array.itemsize
+
+
+def _bytes_at(low: int, high: int) -> Array:
+    """Memory of the host as an array of bytes."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+
+
+@dataclass
+class Piece:
+    """Bytes of the host from `low` to `high`, and their copy."""
+
+    low: int
+    high: int
+    written: bool
+    buffer: Any = None
+
+
+@dataclass
+class Staging:
+    """The copies of one launch."""
+
+    device: Device
+    pieces: list[Piece] = field(default_factory=list)
+
+    def stage(self, arrays: Sequence[Array], written: Sequence[bool]) -> None:
+        """Copy arrays; `written` says which come back."""
+        spans = [(*span(a), w) for a, w in zip(arrays, written, strict=True)]
+        for low, high, changes in sorted(spans):
+            last = self.pieces[-1] if self.pieces else None
+            if last is not None and low < last.high:
+                last.high = max(last.high, high)
+                last.written |= changes
+            elif high > low:
+                self.pieces.append(Piece(low, high, changes))
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        for piece in self.pieces:
+            host = _bytes_at(piece.low, piece.high)
+            piece.buffer = cl.Buffer(self.device.context, flags, hostbuf=host)
+
+    def argument(self, array: Array, name: str) -> Any:
+        """The buffer for an array, or the part of one; None for an empty array.
+
+        Raises `ArgumentValueError` for a view that begins where the device lets no part begin.
+        """
+        if array.size == 0:
+            return None
+        address = array.ctypes.data
+        at = bisect.bisect_right(self.pieces, address, key=lambda piece: piece.low) - 1
+        piece = self.pieces[at]
+        offset = address - piece.low
+        if offset == 0:
+            return piece.buffer
+        step = self.device.raw.mem_base_addr_align // 8
+        if offset % step:
+            raise ArgumentValueError(
+                f"argument {name!r} is a view that begins {offset} bytes into memory which another "
+                f"argument shares or which lies before it; on this device it can begin at "
+                f"multiples of {step} bytes"
+            )
+        return piece.buffer.get_sub_region(offset, piece.high - address)
+
+    def fetch(self) -> None:
+        """Copy back what is written."""
+        for piece in self.pieces:
+            if piece.written:
+                host = _bytes_at(piece.low, piece.high)
+                cl.enqueue_copy(self.device.queue, host, piece.buffer)

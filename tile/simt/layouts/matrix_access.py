@@ -1,0 +1,100 @@
+"""How a warp loads a tile from shared memory in matrices of 8 rows of 16 bytes.
+
+A lane asks for a row and gets four bytes of each of several rows. So there are two layouts: the one
+in which the tile is asked for, whose registers walk a row and whose lanes walk the rows, and the
+one in which it arrives. For four matrices of 16-bit elements, with r, l the bits of the registers
+and lanes in which the tile arrives:
+
+                        register            lane                 what a lane gets of a row
+    asked for           r0 l0 l1 r3..       l2 l3 l4 r1 r2       two neighbours
+    if transposed       l2 l3 l4 r3..       r0 l0 l1 r1 r2       one element of two rows
+
+A tile arrives in its layout if the first bits of the registers that ask are those of the offset:
+
+    >>> from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_fragment
+    >>> from tile.simt.layouts.swizzle import swizzled
+    >>> right = matrix_fragment(MatrixShape(16, 8, 16, 16), Operand.RIGHT)  # k, n
+    >>> right = LinearLayout((*right.ins[:2], ("warp", ())), right.outs)
+    >>> found = matrix_access(right, swizzled([16, 8], 8, 1, 1, [0, 1]), 16)
+    >>> found.matrices, found.transposed, found.rows.apply(lane=1), found.rows.apply(lane=8)
+    (2, False, {'offset': 16}, {'offset': 8})
+    >>> found = matrix_access(right, swizzled([16, 8], 8, 1, 1), 16)
+    >>> found.matrices, found.transposed, found.rows.apply(lane=1), found.rows.apply(lane=8)
+    (2, True, {'offset': 8}, {'offset': 64})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, log2_of
+from tile.simt.layouts.layout import LinearLayout, identity1d
+
+_PART_BITS = 32  # of a row, for one lane
+_LANE_BITS = 5
+_MATRIX_BITS = 2  # up to four at once
+
+
+@dataclass(frozen=True)
+class MatrixAccess:
+    """A tile in loads of so many matrices; `rows` leads (register, lane, warp) to their offsets.
+
+    The registers of `rows` number the loads; what they give is in the order of the tile's own.
+    """
+
+    matrices: int
+    transposed: bool
+    rows: LinearLayout
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A layout in which rows are asked for, the first `row` bits of its registers."""
+
+    layout: LinearLayout
+    row: int
+    matrices: int
+    transposed: bool
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """The images of a row's bits."""
+        return self.layout.images(REGISTER)[: self.row]
+
+
+def asked_for(layout: LinearLayout, element_bits: int) -> Iterator[Asked]:
+    """The layouts in which to ask for what arrives in this one, of (register, lane, warp)."""
+    part = log2_of(max(1, _PART_BITS // element_bits), "the elements of a lane's part")
+    registers, lanes, warps = (layout.images(name) for name in (REGISTER, LANE, WARP))
+    if element_bits > _PART_BITS or len(lanes) != _LANE_BITS or len(registers) < part:
+        return
+    own, rest = registers[:part], registers[part:]
+    together, later = rest[:_MATRIX_BITS], rest[_MATRIX_BITS:]
+    copies = (0,) * (_MATRIX_BITS - len(together))
+    for transposed in (False, True)[: 1 + (part == 1)]:
+        row, down = (*own, *lanes[:2]), lanes[2:]
+        if transposed:
+            row, down = lanes[2:], (*own, *lanes[:2])
+        if all(row):
+            ins = (
+                (REGISTER, (*row, *later)),
+                (LANE, (*down, *together, *copies)),
+                (WARP, warps),
+            )
+            yield Asked(LinearLayout(ins, layout.outs), len(row), 1 << len(together), transposed)
+
+
+@lru_cache(maxsize=1024)
+def matrix_access(
+    layout: LinearLayout, shared: LinearLayout, element_bits: int
+) -> MatrixAccess | None:
+    """How matrices are loaded that arrive in this layout; None if no rows are in one piece."""
+    for asked in asked_for(layout, element_bits):
+        offsets = shared.invert_and_compose(asked.layout)
+        if offsets.divide_left(identity1d(1 << asked.row, REGISTER, OFFSET)) is not None:
+            (_, registers), *threads = offsets.ins
+            rows = LinearLayout(((REGISTER, registers[asked.row :]), *threads), offsets.outs)
+            return MatrixAccess(asked.matrices, asked.transposed, rows)
+    return None

@@ -1,0 +1,77 @@
+"""The shared memory that is left for the buffers of a loop.
+
+Loops inside a loop take theirs while its own buffers are in use, and so do functions called in it.
+So room is given to the innermost loops first, which run most often, and to functions before those
+that call them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from tile.ir.core import Block, Function, Operation
+from tile.ir.opdef import OpDef
+from tile.ir.ops import control
+from tile.ir.types import Shared
+from tile.simt.expose_shared import conversion_bytes, exchange_bytes
+from tile.simt.ops.layout import convert_layout, exchange
+from tile.simt.ops.shared import alloc
+from tile.simt.target import SimtTarget
+
+ALIGNMENT = 128  # of any buffer, at most
+
+
+class Room:
+    """The shared memory of a program, and what loops and functions so far take of it, in bytes."""
+
+    def __init__(self, target: SimtTarget) -> None:
+        self.target = target
+        self.loops: dict[Operation, int] = {}
+        self.functions: dict[str, int] = {}
+
+    def left(self, loop: Operation, served: Collection[Operation] = ()) -> int:
+        """What the buffers of a loop can take.
+
+        The conversions `served` do not count: they come to be reads of those buffers.
+        """
+        return self.target.shared_bytes - self._regions(loop.regions, served)
+
+    def take(self, loop: Operation, buffers: int, served: Collection[Operation] = ()) -> None:
+        """Give so much to the buffers of a loop."""
+        self.loops[loop] = buffers + self._regions(loop.regions, served)
+
+    def finish(self, function: Function) -> None:
+        """All loops of a function have what they get."""
+        self.functions[function.name] = self._regions([function.body], ())
+
+    def _regions(self, regions: Iterable[Block], served: Collection[Operation]) -> int:
+        """What operations take: buffers that are there all the time, others one after the other."""
+        most, buffers = 0, 0
+        for region in regions:
+            for op in region:
+                if op.defn is alloc:
+                    assert isinstance(op.result.type, Shared)
+                    buffers += aligned(op.result.type.bytes)
+                elif op not in served:
+                    most = max(most, self._operation(op))
+        return most + buffers
+
+    def _operation(self, op: Operation) -> int:
+        if op in self.loops:
+            return self.loops[op]
+        rule = _RULES.get(op.defn)
+        if rule is not None:
+            return rule(self, op)
+        return self._regions(op.regions, ()) if op.regions else 0
+
+
+_RULES: dict[OpDef, Callable[[Room, Operation], int]] = {
+    convert_layout: lambda room, op: aligned(conversion_bytes(op, room.target)),
+    exchange: lambda room, op: aligned(exchange_bytes(op, room.target)),
+    control.call: lambda room, op: room.functions.get(op["callee"], 0),
+}
+
+
+def aligned(size: int) -> int:
+    """The size with what may have to be left free before it."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
