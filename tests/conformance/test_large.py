@@ -108,7 +108,8 @@ def histograms(defn: OpDef) -> Cases:
 
 def dots(defn: OpDef) -> Cases:
     for element, accumulators in ACCUMULATORS.items():
-        yield dot(defn, Tile((64, 32), element), Tile((32, 64), element), accumulators[-1])
+        n = 64 if element.bits < 64 else 32  # what the registers of a single warp hold
+        yield dot(defn, Tile((64, 32), element), Tile((32, n), element), accumulators[-1])
     yield dot(defn, Tile((4, 16, 32), BF16), Tile((4, 32, 32), BF16), F32)
     yield dot(defn, Tile((128, 16), F32), Tile((16, 16), F32), F32, input_precision=Precision.TF32)
 

@@ -30,15 +30,16 @@ Efficient Tensor Computation Using F2" (arXiv 2505.23819).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tile.simt.layouts import f2
 from tile.simt.layouts.banks import BANKS, Banks
-from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, bits_of, log2_of
+from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, axis_name, bits_of, log2_of, places
 from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.matrix_access import asked_for, matrix_access
+from tile.simt.layouts.matrix_access import Asked, asked_for, matrix_access
 from tile.simt.layouts.shared_access import Access, shared_access
+from tile.simt.layouts.swizzle import swizzled
 
 
 @dataclass(frozen=True)
@@ -104,16 +105,35 @@ def by_matrices(
         if (*head[:both],) != asked.units[:both]:
             continue
         if len(head) < asked.row:
-            layout = conflict_free(asked.layout, src, element_bits, banks, asked.units)
+            free = conflict_free(asked.layout, src, element_bits, banks, asked.units)
         else:
-            layout = conflict_free(src, asked.layout, element_bits, banks, head)
-        if matrix_access(dst, layout, element_bits) is None:
-            continue
-        plan = _through(src, asked.layout, layout, element_bits, banks)
-        conflicts = (access.conflicts(element_bits, banks) for access in (plan.store, plan.load))
-        if max(conflicts) <= 0 and plan.store.vector >= 1 << len(head):
-            return plan
+            free = conflict_free(src, asked.layout, element_bits, banks, head)
+        for layout in (*_rows(asked, element_bits, banks), free):
+            if matrix_access(dst, layout, element_bits) is None:
+                continue
+            plan = _through(src, asked.layout, layout, element_bits, banks)
+            conflicts = [x.conflicts(element_bits, banks) for x in (plan.store, plan.load)]
+            if max(conflicts) <= 0 and plan.store.vector >= 1 << len(head):
+                return plan
     return None
+
+
+def _rows(asked: Asked, element_bits: int, banks: Banks) -> Iterator[LinearLayout]:
+    """Rows in the order of the tile, with their vectors reordered by the row's number.
+
+    Copies from global memory go best to where a row stays in few lines of banks.
+    """
+    shape = asked.layout.shape
+    if len(shape) != 2:
+        return
+    axis = 1 if asked.units[0] == 1 else 0
+    at = places(asked.layout.outs)[axis_name(axis)]
+    vector, line = 1 << asked.row, banks.line_bits // element_bits
+    in_row = vector <= shape[axis]
+    if not in_row or asked.units != tuple(1 << at + bit for bit in range(asked.row)):
+        return
+    phases = min(shape[axis], line) // vector
+    yield swizzled(shape, vector, max(1, line // shape[axis]), phases, (axis, 1 - axis))
 
 
 @dataclass(frozen=True)
