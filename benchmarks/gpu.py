@@ -26,6 +26,9 @@ from typing import Any
 
 import torch
 import triton
+from triton.errors import TritonError
+
+from tile.errors import TileError
 
 HERE = Path(__file__).parent
 
@@ -42,6 +45,7 @@ def load(peer: str) -> ModuleType:
 
 
 KERNELS = {peer: load(peer) for peer in ("tile", "triton")}
+REFUSALS = (TileError, TritonError, torch.OutOfMemoryError)
 
 
 @dataclass(frozen=True)
@@ -191,7 +195,7 @@ def best(case: Case, peer: str, wanted: torch.Tensor) -> tuple[float, str]:
             if not error <= case.tolerance:
                 return found, f"WRONG by {error:.3g}"
             seconds = bench(function)
-        except Exception as error:  # noqa: BLE001 - a choice that cannot run is passed over
+        except REFUSALS as error:  # this choice of tiles does not fit; another one may
             note = note or f"{type(error).__name__}: {error}".splitlines()[0][:90]
             continue
         if seconds < found:

@@ -16,8 +16,7 @@ from cuda import pathfinder
 
 import tile.simt.ops as simt_ops
 from tile.backends.base import Options
-from tile.backends.nvptx.backend import emit
-from tile.backends.nvptx.emit.functions import Emitted
+from tile.backends.nvptx.emit.functions import Emitted, emit_module
 from tile.backends.nvptx.ptx import to_ptx
 from tile.backends.nvptx.target import architecture
 from tile.ir.builder import Builder
@@ -99,7 +98,7 @@ def compiled(module: Module | str, arch: str, **options: Any) -> tuple[Emitted, 
         module = parse_module(module)
     verify(module, Level.THREAD)
     chosen = architecture(arch)
-    emitted = emit(module, chosen, Options(**options))
+    emitted = emit_module(module, chosen, Options(**options))
     return emitted, to_ptx(emitted, chosen)
 
 

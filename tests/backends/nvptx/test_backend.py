@@ -15,6 +15,7 @@ from tile.backends.nvptx.launch import LoadedKernel
 from tile.backends.nvptx.target import architecture, native
 from tile.errors import ArgumentValueError, BackendError
 from tile.runtime.device_arrays import DeviceArray
+from tile.runtime.kernel import CompiledKernel
 
 SIGNATURE = {"x": "*fp32:16", "y": "*fp32:16", "n": "i32"}
 
@@ -25,7 +26,7 @@ def exponential(x, y, n, B: tl.constexpr):
     tl.store(y + i, tl.exp(tl.load(x + i, mask=i < n)), mask=i < n)
 
 
-def compiled(target: str = "nvptx:sm_90a"):  # type: ignore[no-untyped-def]
+def compiled(target: str = "nvptx:sm_90a") -> CompiledKernel:
     return tile.compile(exponential, SIGNATURE, {"B": 1024}, target=target)
 
 
@@ -84,8 +85,11 @@ def on_device(device: str) -> DeviceArray:
 
 
 @pytest.mark.parametrize("others", [(np.zeros(4, np.float32),), (on_device("cuda:1"),)])
-def test_arrays_in_different_memories(others, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_arrays_in_different_memories(
+    others: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver, "device", lambda ordinal: ordinal)
-    kernel: LoadedKernel = compiled().executable
+    kernel = compiled().executable
+    assert isinstance(kernel, LoadedKernel)
     with pytest.raises(ArgumentValueError, match=r"`x` on cuda:0, `y` on (the host|cuda:1)"):
         kernel.launch((1, 1, 1), [on_device("cuda:0"), *others, np.int32(4)])

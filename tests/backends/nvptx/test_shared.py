@@ -6,9 +6,10 @@ from itertools import product
 
 import pytest
 
+import tile
 from tests.backends.nvptx.assembling import ARCHITECTURES, check, compiled
 from tests.backends.nvptx.test_memory import layout
-from tile.backends.base import Options
+from tests.simt.kernels import transpose
 from tile.errors import OutOfResourcesError
 from tile.ir.types import ALL, F16, F32, I8, Pointer, Scalar
 
@@ -133,15 +134,10 @@ def test_the_launch_gives_what_the_buffers_take() -> None:
 
 
 def test_more_than_the_machine_has_is_refused() -> None:
-    text = f"""
-    kernel @use(%x: ptr<f32>) {{
-      %m = alloc {{at = 0}} : shared<16384xf32, {offsets(16384)}, stages = 2>
-      return
-    }}
-    """
-    with pytest.raises(OutOfResourcesError, match=r"131072 bytes.*sm_75 has 65536"):
-        compiled(text, "sm_75", num_stages=Options().num_stages)
-    compiled(text, "sm_80")
+    types = {"x_ptr": "*fp64:16", "y_ptr": "*fp64:16"}
+    with pytest.raises(OutOfResourcesError, match=r"131072 bytes.*has 65536 on target sm_75"):
+        tile.compile(transpose, types, {"N": 128}, target="nvptx:sm_75")
+    tile.compile(transpose, types, {"N": 128}, target="nvptx:sm_80")
 
 
 MATRICES = """

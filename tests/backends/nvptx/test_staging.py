@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import tile
+from tile.backends.host_memory import span
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.staging import ALIGNMENT, Staging, span
+from tile.backends.nvptx.staging import ALIGNMENT, Staging
 from tile.errors import ArgumentValueError
 
 

@@ -74,7 +74,7 @@ def test_what_a_device_lacks_is_refused_by_name() -> None:
 
 
 def test_more_work_items_than_a_work_group_has() -> None:
-    with pytest.raises(OutOfResourcesError, match="num_warps of up to 8 fits"):
+    with pytest.raises(OutOfResourcesError, match="num_warps = 8 fits"):
         emitted(SCALE.format("f32", 4), "opencl:apple", num_warps=16)
 
 

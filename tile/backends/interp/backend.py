@@ -8,16 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tile.analysis.alias import written_arguments
 from tile.backends.base import Artifact, Executable, Grid, LaunchArgument, Options, Target
 from tile.backends.interp.code import Code, translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
+from tile.backends.optimised import optimise
 from tile.ir.core import Module
-from tile.ir.passes import run_pipeline
-from tile.ir.printer import print_module
-from tile.ir.verifier import verify
-from tile.transforms.pipeline import TILE
 
 # Just below DEFAULT_MMAP_THRESHOLD_MAX of 64-bit glibc.
 _HEAP_KEPT = (32 << 20) - (64 << 10)
@@ -34,17 +30,13 @@ class InterpreterBackend:
 
         To run TILE IR only the machine-independent passes are needed.
         """
-        verify(module)
-        stages: dict[str, str | bytes] = {"tile": print_module(module)}
-        run_pipeline(module, TILE)
-        verify(module)
-        stages["tile-optimized"] = print_module(module)
-        written = written_arguments(module, module.kernel)
+        tiles = optimise(module)
+        stages = tiles.stages
         if target.arch:
             stages["thread"] = _threads().compile(module, target, options)
         else:
             translate(module, RULES)
-        return Artifact(module.kernel.name, target, options, stages, module, written)
+        return Artifact(module.kernel.name, target, options, stages, module, tiles.written)
 
     def load(self, artifact: Artifact) -> Executable:
         """Make a kernel ready to run."""

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tile.backends.host_memory import footprint
 from tile.backends.interp.strided import Strided, active_run, restrided
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
 from tile.ir import numerics
@@ -92,7 +93,7 @@ class Memory:
 
     def add(self, name: str, array: Array) -> int:
         """Give an array a window; the virtual address of its first element."""
-        low, high = _extent(array)
+        low, high = footprint(array)
         base = LOWEST + len(self.buffers) * WINDOW + MIDDLE + array.ctypes.data % ALIGNMENT
         buffer = Buffer(name, array, base, base + low, base + high)
         if array.size:
@@ -402,23 +403,6 @@ class _Group:
     flat: Array
     index: Array
     lanes: Array | None
-
-
-def _extent(array: Array) -> tuple[int, int]:
-    """The bytes that an array covers, relative to its first element.
-
-    From low, up to without high.
-    """
-    if array.size == 0:
-        return 0, 0
-    low = high = 0
-    for extent, stride in zip(array.shape, array.strides, strict=True):
-        reach = stride * (extent - 1)
-        if reach < 0:
-            low += reach
-        else:
-            high += reach
-    return low, high + array.itemsize
 
 
 def _bytes(array: Array, low: int, high: int) -> Array:

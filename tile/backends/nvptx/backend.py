@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tile.analysis.alias import written_arguments
 from tile.backends.base import Artifact, Options, Target
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.emit.functions import Emitted, emit_module
 from tile.backends.nvptx.launch import LoadedKernel
 from tile.backends.nvptx.ptx import to_ptx
 from tile.backends.nvptx.target import Architecture, architecture
-from tile.errors import OutOfResourcesError
+from tile.backends.optimised import optimise
 from tile.ir.core import Module
 from tile.ir.ops import linalg
-from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.types import BF16
-from tile.ir.verifier import verify
 from tile.simt.pipeline import lower
 from tile.simt.target import SimtTarget
-from tile.transforms.pipeline import TILE
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,19 +38,11 @@ class NvptxBackend:
         Raises `OutOfResourcesError` for more shared memory than the architecture has.
         """
         arch = architecture(target.arch or driver.current_architecture())
-        verify(module)
-        stages: dict[str, str | bytes] = {"tile": print_module(module)}
-        run_pipeline(module, TILE)
-        stages["tile-optimized"] = print_module(module)
-        written = written_arguments(module, module.kernel)
-        lower(
-            module,
-            _machine(arch, module),
-            num_warps=options.num_warps,
-            num_stages=options.num_stages,
-        )
+        tiles = optimise(module)
+        stages = tiles.stages
+        lower(module, _machine(arch, module), **options.lowering)
         stages["thread"] = print_module(module)
-        emitted = emit(module, arch, options)
+        emitted = emit_module(module, arch, options)
         stages["llvm"] = emitted.text
         stages["ptx"] = to_ptx(emitted, arch)
         return NvptxArtifact(
@@ -63,7 +51,7 @@ class NvptxBackend:
             options=options,
             stages=stages,
             module=module,
-            written=written,
+            written=tiles.written,
             emitted=emitted,
         )
 
@@ -90,17 +78,3 @@ def _machine(arch: Architecture, module: Module) -> SimtTarget:
         op.defn is linalg.dot and op.inputs[0].type.element is BF16 for op in module.walk()
     )
     return replace(arch.simt, matrix_shapes=()) if lacking else arch.simt
-
-
-def emit(module: Module, arch: Architecture, options: Options) -> Emitted:
-    """The LLVM module of a THREAD module, if it fits the architecture."""
-    emitted = emit_module(module, arch, options)
-    most = arch.simt.shared_bytes
-    if emitted.shared_bytes > most:
-        raise OutOfResourcesError(
-            f"`{module.kernel.name}` takes {emitted.shared_bytes} bytes of shared memory, and "
-            f"{arch.name} has {most} for a program; fewer stages (num_stages = "
-            f"{options.num_stages}) or smaller tiles take less",
-            loc=module.kernel.loc,
-        )
-    return emitted

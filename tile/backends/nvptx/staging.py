@@ -7,47 +7,26 @@ the device.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tile.backends.host_memory import Array, Piece, piece_at, pieces
 from tile.backends.nvptx import driver
 from tile.errors import ArgumentValueError
-
-Array = npt.NDArray[Any]
 
 # Copies lie at addresses that agree with the host's modulo this, so that what is known of an
 # array's alignment stays true of its copy.
 ALIGNMENT = 256
 
 
-def span(array: Array) -> tuple[int, int]:
-    """The addresses of an array's first byte, and after its last one."""
-    start = array.ctypes.data
-    if array.size == 0:
-        return start, start
-    reach = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
-    low = start + sum(step for step in reach if step < 0)
-    return low, start + sum(step for step in reach if step > 0) + array.itemsize
-
-
 @dataclass
-class Piece:
-    """Bytes of the host from `low` to `high`, and where their copy is."""
+class Copied(Piece):
+    """A piece, and where its copy is."""
 
-    low: int
-    high: int
-    written: bool
     base: int = 0  # what was allocated
     shift: int = 0  # from the host's addresses to the device's
-
-    @property
-    def size(self) -> int:
-        return self.high - self.low
 
 
 @dataclass
@@ -55,23 +34,19 @@ class Staging:
     """The copies of one launch. `close` frees them."""
 
     stream: int
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Copied] = field(default_factory=list)
     tables: list[int] = field(default_factory=list)  # copies of arrays of pointers
 
     def stage(self, arrays: Sequence[Array], written: Sequence[bool]) -> None:
         """Copy arrays, and all that they point to; `written` says which come back."""
-        spans = [
-            (*span(target), changes)
-            for array, changes in zip(arrays, written, strict=True)
-            for target in _leaves(array)
-        ]
-        for low, high, changes in sorted(spans):
-            last = self.pieces[-1] if self.pieces else None
-            if last is not None and low < last.high:
-                last.high = max(last.high, high)
-                last.written |= changes
-            elif high > low:
-                self.pieces.append(Piece(low, high, changes))
+        self.pieces = pieces(
+            Copied,
+            (
+                (target, changes)
+                for array, changes in zip(arrays, written, strict=True)
+                for target in _leaves(array)
+            ),
+        )
         for piece in self.pieces:
             piece.base = driver.allocate(piece.size + ALIGNMENT)
             address = piece.base + (piece.low - piece.base) % ALIGNMENT
@@ -98,10 +73,8 @@ class Staging:
 
     def _moved(self, address: int) -> int:
         """The device's address for one of the host's; that itself where it is in no piece."""
-        at = bisect.bisect_right(self.pieces, address, key=lambda piece: piece.low) - 1
-        if at < 0 or address > self.pieces[at].high:
-            return address
-        return address + self.pieces[at].shift
+        piece = piece_at(self.pieces, address)
+        return address if piece is None else address + piece.shift
 
     def fetch(self) -> None:
         """Copy back what is written."""

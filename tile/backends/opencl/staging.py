@@ -6,20 +6,17 @@ first byte to the last.
 
 from __future__ import annotations
 
-import bisect
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyopencl as cl
 
+from tile.backends.host_memory import Array, Piece, piece_at, pieces
 from tile.backends.opencl.devices import Device
 from tile.errors import ArgumentValueError
-
-Array = npt.NDArray[Any]
 
 
 def in_place(array: Array) -> Any:
@@ -29,28 +26,15 @@ def in_place(array: Array) -> Any:
     return cl.SVM((ctypes.c_char * 1).from_address(array.ctypes.data))
 
 
-def span(array: Array) -> tuple[int, int]:
-    """The addresses of an array's first byte, and after its last one."""
-    start = array.ctypes.data
-    if array.size == 0:
-        return start, start
-    reach = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
-    low = start + sum(step for step in reach if step < 0)
-    return low, start + sum(step for step in reach if step > 0) + array.itemsize
-
-
 def _bytes_at(low: int, high: int) -> Array:
     """Memory of the host as an array of bytes."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
 
 
 @dataclass
-class Piece:
-    """Bytes of the host from `low` to `high`, and their copy."""
+class Copied(Piece):
+    """A piece, and its copy."""
 
-    low: int
-    high: int
-    written: bool
     buffer: Any = None
 
 
@@ -59,18 +43,11 @@ class Staging:
     """The copies of one launch."""
 
     device: Device
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Copied] = field(default_factory=list)
 
     def stage(self, arrays: Sequence[Array], written: Sequence[bool]) -> None:
         """Copy arrays; `written` says which come back."""
-        spans = [(*span(a), w) for a, w in zip(arrays, written, strict=True)]
-        for low, high, changes in sorted(spans):
-            last = self.pieces[-1] if self.pieces else None
-            if last is not None and low < last.high:
-                last.high = max(last.high, high)
-                last.written |= changes
-            elif high > low:
-                self.pieces.append(Piece(low, high, changes))
+        self.pieces = pieces(Copied, zip(arrays, written, strict=True))
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         for piece in self.pieces:
             host = _bytes_at(piece.low, piece.high)
@@ -84,8 +61,8 @@ class Staging:
         if array.size == 0:
             return None
         address = array.ctypes.data
-        at = bisect.bisect_right(self.pieces, address, key=lambda piece: piece.low) - 1
-        piece = self.pieces[at]
+        piece = piece_at(self.pieces, address)
+        assert piece is not None, "an array that was not staged"
         offset = address - piece.low
         if offset == 0:
             return piece.buffer

@@ -12,7 +12,8 @@ from tile.backends.nvptx.emit.registers import THREAD
 from tile.backends.nvptx.emit.rules import RULES
 from tile.backends.nvptx.target import WARP, Architecture
 from tile.ir.core import Function, Module
-from tile.ir.types import I1, Shared
+from tile.ir.types import I1
+from tile.simt.plan_shared import shared_bytes
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,6 @@ def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted
         tuple(text.assertions),
         frozenset(text.libraries),
     )
-
-
-def shared_bytes(module: Module) -> int:
-    """The end of the last buffer."""
-    ends = [0]
-    for op in module.walk():
-        for value in op.results:
-            if isinstance(value.type, Shared) and "at" in op.attributes:
-                ends.append(op["at"] + value.type.bytes)
-    return max(ends)
 
 
 def emit_function(text: ModuleText, function: Function) -> None:

@@ -7,9 +7,9 @@ from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
 from tile.ir.ops import program
-from tile.simt import ops
-from tile.simt.layouts.dims import LANE, REGISTER, WARP
+from tile.simt import ops, unrolling
 from tile.simt.layouts.layout import LinearLayout
+from tile.simt.unrolling import reached_by, register_offsets, terms, thread_images
 
 THREAD = "%thread"
 
@@ -34,22 +34,6 @@ def special(body: Body, name: str) -> str:
 def thread_id(body: Body, op: Operation) -> None:
     """The number of the thread, which every function reads at its top."""
     body.set(op, [THREAD])
-
-
-def fill(body: Body, op: Operation) -> None:
-    """One scalar in all registers."""
-    body.set(op, body.of(op.inputs[0]) * op["count"])
-
-
-def pick(body: Body, op: Operation) -> None:
-    """Registers by numbers that are known."""
-    every = [register for value in op.inputs for register in body.of(value)]
-    body.set(op, [every[number] for number in op["registers"]])
-
-
-def element(body: Body, op: Operation) -> None:
-    """One register."""
-    body.set(op, [body.of(op.inputs[0])[op["register"]]])
 
 
 def pick_by(body: Body, op: Operation) -> None:
@@ -91,16 +75,10 @@ def linear_index(body: Body, op: Operation) -> None:
 
 def linear_index_of(body: Body, layout: LinearLayout) -> list[str]:
     """Where a layout leads from this thread, for each register."""
-    threads = (*layout.images(LANE), *layout.images(WARP))
-    base = of_thread(body, threads)
-    reached = 0
-    for image in threads:
-        reached |= image
-    registers = [0]
-    for image in layout.images(REGISTER) if REGISTER in layout.in_dims else ():
-        registers += [number ^ image for number in registers]
+    images = thread_images(layout)
+    base, reached = of_thread(body, images), reached_by(images)
     moved = {0: base}  # the base XORed with those of a register's bits that it may have, too
-    return [_moved(body, moved, reached, number) for number in registers]
+    return [_moved(body, moved, reached, number) for number in register_offsets(layout)]
 
 
 def _moved(body: Body, moved: dict[int, str], reached: int, by: int) -> str:
@@ -119,38 +97,27 @@ def _moved(body: Body, moved: dict[int, str], reached: int, by: int) -> str:
 
 
 def of_thread(body: Body, images: tuple[int, ...]) -> str:
-    """The XOR of the images of the bits that are set in the thread's number.
-
-    Bits that move equally far do so together.
-    """
-    moved: dict[int, int] = {}
-    for bit, image in enumerate(images):
-        for place in range(image.bit_length()):
-            if image >> place & 1:
-                moved[place - bit] = moved.get(place - bit, 0) | 1 << bit
+    """The XOR of the images of the bits that are set in the thread's number."""
     whole = (1 << len(images)) - 1
     total, reached = "0", 0
-    for by, bits in sorted(moved.items()):
-        part = THREAD if bits == whole else body.new(f"and i32 {THREAD}, {bits}")
-        if by:
-            part = body.new(f"{'shl' if by > 0 else 'lshr'} i32 {part}, {abs(by)}")
-        bits = bits << by if by > 0 else bits >> -by
+    for term in terms(images):
+        part = THREAD if term.mask == whole else body.new(f"and i32 {THREAD}, {term.mask}")
+        if term.shift:
+            part = body.new(f"{'shl' if term.shift > 0 else 'lshr'} i32 {part}, {abs(term.shift)}")
         if total == "0":
             total = part
         else:
-            kind = "xor" if reached & bits else "or disjoint"
+            kind = "xor" if reached & term.reached else "or disjoint"
             total = body.new(f"{kind} i32 {total}, {part}")
-        reached |= bits
+        reached |= term.reached
     return total
 
 
 RULES: dict[OpDef, Rule] = {
+    **unrolling.RULES,
     program.program_id: program_id,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,
-    ops.thread.fill: fill,
-    ops.thread.pick: pick,
-    ops.thread.element: element,
     ops.thread.pick_by: pick_by,
     ops.thread.linear_index: linear_index,
 }

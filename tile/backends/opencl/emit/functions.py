@@ -16,7 +16,8 @@ from tile.backends.opencl.emit.types import is_signed, stored
 from tile.errors import Loc
 from tile.ir.core import Function, Module, Value
 from tile.ir.ops import debug
-from tile.ir.types import I1, Shared
+from tile.ir.types import I1
+from tile.simt.plan_shared import shared_bytes
 
 ALIGNMENT = 128  # of the array in local memory, in bytes
 
@@ -54,16 +55,6 @@ def emit_module(module: Module, device: Capabilities, options: Options) -> Emitt
         assertions=tuple(source.assertions),
         build_options=device.build_options,
     )
-
-
-def shared_bytes(module: Module) -> int:
-    """The end of the last buffer."""
-    ends = [0]
-    for op in module.walk():
-        for value in op.results:
-            if isinstance(value.type, Shared) and "at" in op.attributes:
-                ends.append(op["at"] + value.type.bytes)
-    return max(ends)
 
 
 def emit_function(source: Source, function: Function) -> None:

@@ -7,9 +7,9 @@ from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
 from tile.ir.ops import program
 from tile.ir.types import Fragment
-from tile.simt import ops
-from tile.simt.layouts.dims import LANE, REGISTER, WARP
+from tile.simt import ops, unrolling
 from tile.simt.layouts.layout import LinearLayout
+from tile.simt.unrolling import reached_by, register_offsets, terms, thread_images
 
 THREAD = "thread"  # the variable that every function begins with
 
@@ -27,22 +27,6 @@ def num_programs(body: Body, op: Operation) -> None:
 def thread_id(body: Body, op: Operation) -> None:
     """The variable itself."""
     body.set(op, [THREAD])
-
-
-def fill(body: Body, op: Operation) -> None:
-    """One operand for all."""
-    body.set(op, body.of(op.inputs[0]) * op["count"])
-
-
-def pick(body: Body, op: Operation) -> None:
-    """Other names for what is there."""
-    registers = [register for value in op.inputs for register in body.of(value)]
-    body.set(op, [registers[number] for number in op["registers"]])
-
-
-def element(body: Body, op: Operation) -> None:
-    """One of them."""
-    body.set(op, [body.of(op.inputs[0])[op["register"]]])
 
 
 def pick_by(body: Body, op: Operation) -> None:
@@ -85,16 +69,10 @@ def linear_index(body: Body, op: Operation) -> None:
 
 def linear_index_of(body: Body, layout: LinearLayout, hint: str = "at") -> list[str]:
     """Where a layout leads from this thread, for each register, as expressions."""
-    threads = (*layout.images(LANE), *layout.images(WARP))
-    reached = 0
-    for image in threads:
-        reached |= image
-    text = of_thread(threads)
+    images = thread_images(layout)
+    text, reached = of_thread(images), reached_by(images)
     base = text if text in ("0", THREAD) else body.temporary("uint", text, hint)
-    registers = [0]
-    for image in layout.images(REGISTER) if REGISTER in layout.in_dims else ():
-        registers += [number ^ image for number in registers]
-    return [_moved(base, reached, number) for number in registers]
+    return [_moved(base, reached, number) for number in register_offsets(layout)]
 
 
 def _moved(base: str, reached: int, by: int) -> str:
@@ -106,38 +84,27 @@ def _moved(base: str, reached: int, by: int) -> str:
 
 
 def of_thread(images: tuple[int, ...]) -> str:
-    """The XOR of the images of the bits that are set in the thread's number.
-
-    Bits that move equally far do so together.
-    """
-    moved: dict[int, int] = {}
-    for bit, image in enumerate(images):
-        for place in range(image.bit_length()):
-            if image >> place & 1:
-                moved[place - bit] = moved.get(place - bit, 0) | 1 << bit
+    """The XOR of the images of the bits that are set in the thread's number."""
     whole = (1 << len(images)) - 1
     parts = []
     overlaps = False
     reached = 0
-    for by, bits in sorted(moved.items()):
-        part = THREAD if bits == whole else f"({THREAD} & {bits})"
-        if by:
-            part = f"({part} {'<<' if by > 0 else '>>'} {abs(by)})"
-        bits = bits << by if by > 0 else bits >> -by
-        overlaps |= bool(reached & bits)
-        reached |= bits
+    for term in terms(images):
+        part = THREAD if term.mask == whole else f"({THREAD} & {term.mask})"
+        if term.shift:
+            part = f"({part} {'<<' if term.shift > 0 else '>>'} {abs(term.shift)})"
+        overlaps |= bool(reached & term.reached)
+        reached |= term.reached
         parts.append(part)
     text = (" ^ " if overlaps else " | ").join(parts) or "0"
     return text[1:-1] if len(parts) == 1 and text.startswith("(") else text
 
 
 RULES: dict[OpDef, Rule] = {
+    **unrolling.RULES,
     program.program_id: program_id,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,
-    ops.thread.fill: fill,
-    ops.thread.pick: pick,
-    ops.thread.element: element,
     ops.thread.pick_by: pick_by,
     ops.thread.linear_index: linear_index,
 }

@@ -1,0 +1,17 @@
+"""Options of a launch that every GPU backend hands to the lowering."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simt.kernels import KERNELS
+
+
+@pytest.mark.parametrize("target", ["interp:generic", "nvptx:sm_90a", "opencl:generic"])
+@pytest.mark.parametrize("option", [{"thread_tile": 2}, {"warp_rows": 4}, {"num_warps": 8}])
+def test_sizes_of_products_reach_the_threads(target: str, option: dict[str, int]) -> None:
+    kernel = KERNELS["matmul_f32"]
+    usual = kernel.compile(target, num_warps=4, thread_tile=4, warp_rows=1)
+    other = kernel.compile(target, **{"num_warps": 4, "thread_tile": 4, "warp_rows": 1, **option})
+    assert usual.asm["tile-optimized"] == other.asm["tile-optimized"]
+    assert usual.asm["thread"] != other.asm["thread"]

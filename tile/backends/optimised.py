@@ -1,0 +1,30 @@
+"""What every backend does first with a module: check it, and optimise its tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tile.analysis.alias import written_arguments
+from tile.ir.core import Module
+from tile.ir.passes import run_pipeline
+from tile.ir.printer import print_module
+from tile.ir.verifier import verify
+from tile.transforms.pipeline import TILE
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """The texts of a module's stages so far, and the parameters through which it writes memory."""
+
+    stages: dict[str, str | bytes]
+    written: frozenset[str]
+
+
+def optimise(module: Module) -> Optimised:
+    """Run the machine-independent passes over a TILE module, which changes."""
+    verify(module)
+    stages: dict[str, str | bytes] = {"tile": print_module(module)}
+    run_pipeline(module, TILE)
+    verify(module)
+    stages["tile-optimized"] = print_module(module)
+    return Optimised(stages, written_arguments(module, module.kernel))

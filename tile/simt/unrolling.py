@@ -1,0 +1,96 @@
+"""What every emitter does when it unrolls fragments to registers, whatever registers are to it.
+
+Fragments become lists of names. To fill, to pick and to take an element is then to choose from
+lists, and emits nothing. Where a layout leads from a thread is a sum of what few moves of the
+thread's number give, and of a constant for each register.
+
+    >>> terms((1, 2, 8))                       # bits 0 and 1 stay where they are, bit 2 goes one up
+    [Term(mask=3, shift=0), Term(mask=4, shift=1)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from tile.ir.core import Operation, Value
+from tile.simt import ops
+from tile.simt.layouts.dims import LANE, REGISTER, WARP
+from tile.simt.layouts.layout import LinearLayout
+
+
+class Body(Protocol):
+    """A function being emitted: the names of the registers of its values."""
+
+    def of(self, value: Value) -> list[str]: ...
+    def set(self, op: Operation, registers: list[str]) -> None: ...
+
+
+def fill(body: Body, op: Operation) -> None:
+    """One scalar in all registers."""
+    body.set(op, body.of(op.inputs[0]) * op["count"])
+
+
+def pick(body: Body, op: Operation) -> None:
+    """Registers by numbers that are known."""
+    every = [register for value in op.inputs for register in body.of(value)]
+    body.set(op, [every[number] for number in op["registers"]])
+
+
+def element(body: Body, op: Operation) -> None:
+    """One register."""
+    body.set(op, [body.of(op.inputs[0])[op["register"]]])
+
+
+# Rules that an emitter's table takes as they are.
+RULES: dict[Any, Any] = {
+    ops.thread.fill: fill,
+    ops.thread.pick: pick,
+    ops.thread.element: element,
+}
+
+
+class Term(NamedTuple):
+    """Bits of the thread's number, moved up by `shift`, or down for a negative one."""
+
+    mask: int
+    shift: int
+
+    @property
+    def reached(self) -> int:
+        """The bits that it can set."""
+        return self.mask << self.shift if self.shift > 0 else self.mask >> -self.shift
+
+
+def terms(images: Sequence[int]) -> list[Term]:
+    """The XOR of the images of the bits that are set in a number, as moves of that number.
+
+    Bits that move equally far do so together.
+    """
+    masks: dict[int, int] = {}
+    for bit, image in enumerate(images):
+        for place in range(image.bit_length()):
+            if image >> place & 1:
+                masks[place - bit] = masks.get(place - bit, 0) | 1 << bit
+    return [Term(mask, shift) for shift, mask in sorted(masks.items())]
+
+
+def thread_images(layout: LinearLayout) -> tuple[int, ...]:
+    """The images of the bits of a thread's number: of its lane, then of its warp."""
+    return (*layout.images(LANE), *layout.images(WARP))
+
+
+def reached_by(images: Sequence[int]) -> int:
+    """The bits that any of the images has."""
+    reached = 0
+    for image in images:
+        reached |= image
+    return reached
+
+
+def register_offsets(layout: LinearLayout) -> list[int]:
+    """What each register adds, by XOR, to where its thread is; one 0 for a layout without any."""
+    offsets = [0]
+    for image in layout.images(REGISTER) if REGISTER in layout.in_dims else ():
+        offsets += [offset ^ image for offset in offsets]
+    return offsets
