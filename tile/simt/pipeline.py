@@ -12,6 +12,7 @@ from tile.simt import (
     distribute,
     expose_shared,
     insert_barriers,
+    legalise,
     pipeline_loops,
     plan_shared,
     remove_conversions,
@@ -28,13 +29,14 @@ DECLARING = (
     plan_shared,
     insert_barriers,
     distribute,
+    legalise,
     tile_pipeline,
 )
 
 LAYOUT = ("assign-layouts", "remove-conversions", "decompose")
 SCHEDULE = ("pipeline-loops",)
 SHARED = ("expose-shared", "plan-shared", "insert-barriers")
-THREADS = ("distribute", "cse", "dce")
+THREADS = ("distribute", "legalise", "cse", "dce")
 LOWER = (*LAYOUT, *SCHEDULE, *SHARED, *THREADS)
 
 

@@ -5,8 +5,8 @@ are for the thread machine, which runs code for any of them.
 
     plain     warps of 32, and nothing else: no shuffles, copies, or matrix instructions
     generic   with shuffles
-    async     with shuffles and asynchronous copies to shared memory
-    matrix    with those, matrix instructions, and loads of matrices
+    async     with shuffles, asynchronous copies to shared memory, and arithmetic on f16
+    matrix    with those, matrix instructions, loads of matrices, and arithmetic on bf16
     wide      with shuffles, and warps of 64 lanes
 """
 
@@ -17,7 +17,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from tile.errors import ArgumentValueError
-from tile.ir.types import is_power_of_two
+from tile.ir.types import BF16, F16, Scalar, is_power_of_two
 from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape
 
@@ -36,6 +36,8 @@ class SimtTarget:
     copy_bytes: tuple[int, ...] = ()  # what one lane can copy to shared memory asynchronously
     matrix_shapes: tuple[MatrixShape, ...] = ()  # instructions of a warp for products
     matrix_loads: bool = False  # a warp of 32 loads matrices of rows of 16 bytes together
+    narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with sums and products
+    narrow_comparison: tuple[Scalar, ...] = ()  # those that are compared, for their extrema too
     banks: Banks = field(default=BANKS)
 
     def __post_init__(self) -> None:
@@ -84,7 +86,13 @@ class SimtTarget:
 
 PLAIN = SimtTarget("plain", 32, 48 << 10, 255, 1024)
 GENERIC = replace(PLAIN, name="generic", shuffles=True)
-ASYNC = replace(GENERIC, name="async", shared_bytes=96 << 10, copy_bytes=(4, 8, 16))
+ASYNC = replace(
+    GENERIC,
+    name="async",
+    shared_bytes=96 << 10,
+    copy_bytes=(4, 8, 16),
+    narrow_arithmetic=(F16,),
+)
 MATRIX = replace(
     ASYNC,
     name="matrix",
@@ -96,6 +104,8 @@ MATRIX = replace(
         MatrixShape(8, 8, 4, 64),
     ),
     matrix_loads=True,
+    narrow_arithmetic=(F16, BF16),
+    narrow_comparison=(F16, BF16),
 )
 WIDE = replace(GENERIC, name="wide", warp_size=64)
 

@@ -28,6 +28,7 @@ from tile.ir.parser import parse_module
 from tile.ir.types import Fragment, Pointer, Type
 from tile.ir.verifier import verify
 from tile.simt.layouts.layout import LinearLayout
+from tile.simt.legalise import legalise
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100")
 
@@ -93,11 +94,12 @@ def in_a_row(count: int) -> LinearLayout:
 
 
 def compiled(module: Module | str, arch: str, **options: Any) -> tuple[Emitted, str]:
-    """What is emitted for a THREAD module, and its PTX."""
+    """What is emitted for a THREAD module made legal, and its PTX."""
     if isinstance(module, str):
         module = parse_module(module)
     verify(module, Level.THREAD)
     chosen = architecture(arch)
+    legalise(module, target=chosen.simt)
     emitted = emit_module(module, chosen, Options(**options))
     return emitted, to_ptx(emitted, chosen)
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from tile.errors import BackendError
+from tile.ir.types import BF16, F16
 from tile.simt.layouts.fragments import MatrixShape
 from tile.simt.target import SimtTarget
 
@@ -104,4 +105,6 @@ def _simt(arch: Architecture) -> SimtTarget:
         copy_bytes=(4, 8, 16) if arch.copies else (),
         matrix_shapes=tuple(shapes),
         matrix_loads=arch.capability >= 75,
+        narrow_arithmetic=(F16, BF16) if arch.capability >= 90 else (F16,),
+        narrow_comparison=(F16, BF16) if arch.capability >= 90 else (F16,),
     )

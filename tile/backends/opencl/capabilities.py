@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tile.errors import BackendError
+from tile.ir.types import F16
 from tile.simt.target import SimtTarget
 
 WARP = 32
@@ -61,6 +62,7 @@ class Capabilities:
             registers=REGISTERS,
             max_threads=self.max_threads,
             shuffles=self.shuffles,
+            narrow_arithmetic=(F16,) if self.fp16 else (),
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tile.backends.nvptx.emit.assembler import assemble
 from tile.backends.nvptx.emit.body import Body, Rule
 from tile.backends.nvptx.emit.elementwise import each, function, instruction
-from tile.backends.nvptx.emit.narrow import narrow, wide, widened
 from tile.backends.nvptx.emit.types import (
     count_of,
     is_integer,
@@ -62,10 +61,7 @@ def arithmetic(body: Body, op: Operation) -> None:
     ty = llvm_type(element)
     if is_integer(element):
         return instruction(body, op, f"{op.name} {ty}")
-    flags = body.module.fused
-    if element is BF16 and body.module.arch.capability < 90:
-        return widened(body, op, f"f{op.name} float")
-    return instruction(body, op, f"f{op.name} {flags}{ty}")
+    return instruction(body, op, f"f{op.name} {body.module.fused}{ty}")
 
 
 def division(body: Body, op: Operation) -> None:
@@ -77,21 +73,16 @@ def division(body: Body, op: Operation) -> None:
         return instruction(body, op, "fdiv double")
 
     def divide(x: str, y: str) -> str:
-        x, y = wide(body, element, x), wide(body, element, y)
-        operands = [("float", x), ("float", y)]
-        return narrow(
-            body, element, assemble(body, "div.full.f32 $0, $1, $2;", ["float"], operands)[0]
-        )
+        return assemble(body, "div.full.f32 $0, $1, $2;", ["float"], [("float", x), ("float", y)])[
+            0
+        ]
 
     return each(body, op, divide)
 
 
 def division_rn(body: Body, op: Operation) -> None:
-    """Rounded to nearest. Of narrow floats the rounded quotient in f32, rounded, is as good."""
-    element = element_of(op)
-    if element in (F32, F64):
-        return instruction(body, op, f"fdiv {llvm_type(element)}")
-    return widened(body, op, "fdiv float")
+    """Rounded to nearest."""
+    return instruction(body, op, f"fdiv {llvm_type(element_of(op))}")
 
 
 def _integer_division(body: Body, op: Operation, element: Scalar) -> None:
@@ -117,25 +108,13 @@ def remainder(body: Body, op: Operation) -> None:
     name, ty = ("__nv_fmod", "double") if element is F64 else ("__nv_fmodf", "float")
     body.module.libraries.add(name)
 
-    def compute(x: str, y: str) -> str:
-        x, y = wide(body, element, x), wide(body, element, y)
-        return narrow(body, element, body.call(f"@{name}", ty, (ty, x), (ty, y)))
-
-    return each(body, op, compute)
+    return each(body, op, lambda x, y: body.call(f"@{name}", ty, (ty, x), (ty, y)))
 
 
 def fma(body: Body, op: Operation) -> None:
-    """Rounded once, but for bf16 where there is no such instruction."""
+    """Rounded once."""
     element = element_of(op)
-    ty = llvm_type(element)
-    if element is not BF16 or body.module.arch.capability >= 80:
-        return function(body, op, f"@llvm.fma.{_suffix(element)}", ty)
-
-    def compute(*registers: str) -> str:
-        operands = [("float", wide(body, element, register)) for register in registers]
-        return narrow(body, element, body.call("@llvm.fma.f32", "float", *operands))
-
-    return each(body, op, compute)
+    function(body, op, f"@llvm.fma.{_suffix(element)}", llvm_type(element))
 
 
 def _suffix(element: Scalar) -> str:
@@ -210,21 +189,16 @@ def extremum(body: Body, op: Operation) -> None:
     if is_integer(element):
         sign = "s" if is_signed(element) else "u"
         return function(body, op, f"@llvm.{sign}{op.name}.{ty}", ty)
-    narrowly = element.bits == 16 and body.module.arch.capability >= 80
-    used = element if element.bits > 16 or narrowly else F32
-    used_ty = llvm_type(used)
     propagate = op["propagate_nan"]
-    direct = propagate and used is not F64 and body.module.arch.capability >= 80
-    name = f"@llvm.{op.name}{'imum' if direct else 'num'}.{_suffix(used)}"
+    direct = propagate and element is not F64 and body.module.arch.capability >= 80
+    name = f"@llvm.{op.name}{'imum' if direct else 'num'}.{_suffix(element)}"
 
     def compute(x: str, y: str) -> str:
-        if used is not element:
-            x, y = wide(body, element, x), wide(body, element, y)
-        found = body.call(name, used_ty, (used_ty, x), (used_ty, y))
+        found = body.call(name, ty, (ty, x), (ty, y))
         if propagate and not direct:
-            missing = body.new(f"fcmp uno {used_ty} {x}, {y}")
-            found = body.new(f"select i1 {missing}, {used_ty} {NAN[used]}, {used_ty} {found}")
-        return found if used is element else narrow(body, element, found)
+            missing = body.new(f"fcmp uno {ty} {x}, {y}")
+            found = body.new(f"select i1 {missing}, {ty} {NAN[element]}, {ty} {found}")
+        return found
 
     return each(body, op, compute)
 
@@ -234,15 +208,6 @@ def compare(body: Body, op: Operation) -> None:
     element = op.inputs[0].type.element
     predicate = op["predicate"]
     ty = llvm_type(element)
-    if element is BF16 and body.module.arch.capability < 90:
-        kind = _UNORDERED.get(predicate, f"o{predicate}")
-        return each(
-            body,
-            op,
-            lambda x, y: body.new(
-                f"fcmp {kind} float {wide(body, BF16, x)}, {wide(body, BF16, y)}"
-            ),
-        )
     if not is_integer(element):
         kind = _UNORDERED.get(predicate, f"o{predicate}")
         return instruction(body, op, f"fcmp {kind} {ty}")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from tile.backends.nvptx.emit.assembler import assemble
 from tile.backends.nvptx.emit.body import Body
-from tile.backends.nvptx.emit.elementwise import each
 from tile.backends.nvptx.emit.types import llvm_type
-from tile.ir.core import Operation
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, FP8, Pointer, Scalar
 
 _PTX = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
@@ -28,17 +26,6 @@ def narrow(body: Body, element: Scalar | Pointer, x: str) -> str:
     if element in FP8:
         return _to_fp8(body, element, x)
     return body.new(f"fptrunc float {x} to {llvm_type(element)}")
-
-
-def widened(body: Body, op: Operation, text: str) -> None:
-    """An instruction on f32, such as `fadd float`, for narrow floats, rounded once more."""
-    element = op.inputs[0].type.element
-
-    def compute(*registers: str) -> str:
-        operands = ", ".join([wide(body, element, register) for register in registers])
-        return narrow(body, element, body.new(f"{text} {operands}"))
-
-    each(body, op, compute)
 
 
 # -- floats of 8 bits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tile.backends.opencl.emit.body import Body, Rule, each
-from tile.backends.opencl.emit.floats import narrow, plain, wide
+from tile.backends.opencl.emit.floats import plain
 from tile.backends.opencl.emit.types import (
     constant,
     count_of,
@@ -65,14 +65,6 @@ def _binary(operator: str, on_truths: str) -> Rule:
             each(body, op, lambda x, y: f"{x} {on_truths} {y}")
         elif is_integer(ty):
             each(body, op, lambda x, y: wrapped(ty, x, operator, y))
-        elif is_bits(ty, body.source.device.fp16):
-            each(
-                body,
-                op,
-                lambda x, y: narrow(
-                    body, ty, f"{wide(body, ty, x)} {operator} {wide(body, ty, y)}"
-                ),
-            )
         else:
             each(body, op, lambda x, y: f"{x} {operator} {y}")
 
@@ -137,10 +129,6 @@ def _truncated(operator: str, helper: str) -> Callable[[Body, Element, str, str]
     return combine
 
 
-def _through_f32(body: Body, ty: Element, text: Callable[..., str], *operands: str) -> str:
-    return narrow(body, ty, text(*(wide(body, ty, x) for x in operands)))
-
-
 def div(body: Body, op: Operation) -> None:
     """Of integers towards zero; of floats rounded to nearest, where the device offers that."""
     ty = element_of(op)
@@ -148,7 +136,7 @@ def div(body: Body, op: Operation) -> None:
         combine = _truncated("/", "div")
         each(body, op, lambda x, y: combine(body, ty, x, y))
     else:
-        each(body, op, lambda x, y: _through_f32(body, ty, lambda a, b: f"{a} / {b}", x, y))
+        each(body, op, lambda x, y: f"{x} / {y}")
 
 
 def div_rn(body: Body, op: Operation) -> None:
@@ -167,17 +155,12 @@ def rem(body: Body, op: Operation) -> None:
         combine = _truncated("%", "rem")
         each(body, op, lambda x, y: combine(body, ty, x, y))
     else:
-        each(body, op, lambda x, y: _through_f32(body, ty, lambda a, b: f"fmod({a}, {b})", x, y))
+        each(body, op, lambda x, y: f"fmod({x}, {y})")
 
 
 def fma(body: Body, op: Operation) -> None:
-    """Rounded once; narrow floats once more from f32."""
-    ty = element_of(op)
-    each(
-        body,
-        op,
-        lambda x, y, z: _through_f32(body, ty, lambda a, b, c: f"fma({a}, {b}, {c})", x, y, z),
-    )
+    """Rounded once."""
+    each(body, op, lambda x, y, z: f"fma({x}, {y}, {z})")
 
 
 def mulhi(body: Body, op: Operation) -> None:
@@ -239,11 +222,7 @@ def _extremum(name: str) -> Rule:
         function = f"f{name}"
         if op["propagate_nan"]:
             function = body.use(f"nan_{name}_f{64 if ty is F64 else 32}")
-        each(
-            body,
-            op,
-            lambda x, y: _through_f32(body, ty, lambda a, b: f"{function}({a}, {b})", x, y),
-        )
+        each(body, op, lambda x, y: f"{function}({x}, {y})")
 
     return rule
 
@@ -269,7 +248,7 @@ def cmp(body: Body, op: Operation) -> None:
         else:
             each(body, op, lambda x, y: f"{natural(ty, x)} {operator} {natural(ty, y)}")
     else:
-        each(body, op, lambda x, y: f"{wide(body, ty, x)} {operator} {wide(body, ty, y)}")
+        each(body, op, lambda x, y: f"{x} {operator} {y}")
 
 
 def select(body: Body, op: Operation) -> None:
