@@ -17,6 +17,7 @@ from tile.simt import (
     plan_shared,
     remove_conversions,
 )
+from tile.simt.insert_barriers import printing
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms import pipeline as tile_pipeline
 
@@ -28,6 +29,7 @@ DECLARING = (
     expose_shared,
     plan_shared,
     insert_barriers,
+    printing,
     distribute,
     legalise,
     tile_pipeline,

@@ -5,6 +5,7 @@ turns       which stage of a ring a slot is, from one round of a loop to the nex
 pending     the accesses that no barrier has followed yet
 structure   the control flow of a function, with these operations alone
 solve       the walk that finds where barriers are needed
+printing    what that walk finds pending, printed
 """
 
 from __future__ import annotations
