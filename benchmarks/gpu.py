@@ -2,23 +2,30 @@
 
     python benchmarks/gpu.py                     all cases
     python benchmarks/gpu.py --case matmul       those whose name has `matmul` in it
-    python benchmarks/gpu.py --markdown          the table as Markdown
+    python benchmarks/gpu.py --markdown          the table as Markdown, too
+    python benchmarks/gpu.py --csv gpu.csv       and as CSV
+    python benchmarks/gpu.py --plot plots        bars of the ratios to both peers
 
-Random data; every result is compared with PyTorch's in the same run; medians of `do_bench`, which
-clears the L2 cache between calls. The kernels of both compilers are one text (`gpu_kernels.py`)
-and, where tiles are a choice, have the same ones, of which each compiler takes its best.
+Random data; every result is compared with PyTorch's in the same run. The kernels of both compilers
+are one text (`gpu_kernels.py`) and, where tiles are a choice, have the same ones (`gpu_cases.py`),
+of which each compiler takes its best. Then all peers are timed again in turns, in random order, for
+a card that has grown warm under one of them is slower for the next: the table has the medians of
+those turns. `do_bench` clears the L2 cache between calls. The exit status is 1 if a result of this
+project was wrong.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import importlib
 import importlib.util
-import itertools
 import os
+import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -26,11 +33,15 @@ from typing import Any
 
 import torch
 import triton
+from gpu_cases import Case, cases
 from triton.errors import TritonError
 
 from tile.errors import TileError
 
 HERE = Path(__file__).parent
+PEERS = ("tile", "triton", "torch")
+HEADER = ("case", "unit", *PEERS, "to triton", "to torch", "tiles", "triton's tiles")
+TURNS = 5
 
 
 def load(peer: str) -> ModuleType:
@@ -49,158 +60,92 @@ REFUSALS = (TileError, TritonError, torch.OutOfMemoryError)
 
 
 @dataclass(frozen=True)
-class Case:
-    """One problem: how each peer computes it, in the tiles to be tried, and how much work it is.
+class Best:
+    """A peer's fastest choice; `run` is None where none computed the right thing."""
 
-    `run` takes the kernels and one of `choices`, and gives a function that computes `result`.
-    """
-
-    name: str
-    unit: str  # GB/s or TFLOP/s
-    work: float  # bytes or operations
-    torch: Callable[[], torch.Tensor]
-    run: Callable[[ModuleType, dict[str, int]], Callable[[], Any]]
-    result: torch.Tensor
-    choices: tuple[dict[str, int], ...]
-    tolerance: float
+    run: Callable[[], Any] | None
+    note: str
+    wrong: bool = False
 
 
-def rows_of(columns: int) -> dict[str, int]:
-    """A block that holds a row, and warps for it."""
-    block = triton.next_power_of_2(columns)
-    return {"BLOCK": block, "num_warps": min(16, max(4, block // 512))}
+@dataclass(frozen=True)
+class Row:
+    """What was measured of a case; rates in its unit, None where a peer has none."""
+
+    case: str
+    unit: str
+    rates: dict[str, float | None]
+    notes: dict[str, str]
+
+    def ratio(self, peer: str) -> float | None:
+        mine, its = self.rates["tile"], self.rates[peer]
+        return None if mine is None or its is None else mine / its
+
+    def cells(self) -> list[str]:
+        rates = (_spell(self.rates[peer], 1) for peer in PEERS)
+        ratios = (_spell(self.ratio(peer), 2) for peer in ("triton", "torch"))
+        return [self.case, self.unit, *rates, *ratios, self.notes["tile"], self.notes["triton"]]
 
 
-def cases() -> Iterator[Case]:
-    for power in (20, 24, 27):
-        n = 1 << power
-        x, y, out = torch.randn(n, device="cuda"), torch.randn(n, device="cuda"), None
-        out = torch.empty_like(x)
+def _spell(number: float | None, digits: int) -> str:
+    return "" if number is None else f"{number:.{digits}f}"
 
-        def add(kernels: ModuleType, tiles: dict[str, int], x=x, y=y, out=out, n=n) -> Any:
-            grid = (triton.cdiv(n, tiles["BLOCK"]),)
-            return lambda: kernels.add_kernel[grid](x, y, out, n, **tiles)
 
-        choices = tuple({"BLOCK": block, "num_warps": 4} for block in (1024, 2048, 4096))
-        yield Case(
-            f"add 2^{power}",
-            "GB/s",
-            12 * n,
-            lambda x=x, y=y, out=out: torch.add(x, y, out=out),
-            add,
-            out,
-            choices,
-            0.0,
-        )
-    for columns in (256, 1024, 4096, 8192):
-        x = torch.randn(4096, columns, device="cuda")
-        out = torch.empty_like(x)
-
-        def softmax(kernels: ModuleType, tiles: dict[str, int], x=x, out=out) -> Any:
-            step, width = x.stride(0), x.shape[1]
-            return lambda: kernels.softmax_kernel[(4096,)](out, x, step, width, **tiles)
-
-        yield Case(
-            f"softmax 4096x{columns}",
-            "GB/s",
-            8 * x.numel(),
-            lambda x=x: torch.softmax(x, dim=-1),
-            softmax,
-            out,
-            (rows_of(columns),),
-            1e-6,
-        )
-    for columns in (1024, 4096, 8192):
-        x = torch.randn(4096, columns, device="cuda", dtype=torch.float16)
-        weight, bias = (torch.randn(columns, device="cuda", dtype=torch.float16) for _ in "wb")
-        out = torch.empty_like(x)
-
-        def norm(kernels: ModuleType, tiles: dict[str, int], x=x, w=weight, b=bias, out=out) -> Any:
-            width = x.shape[1]
-            return lambda: kernels.layer_norm_kernel[(4096,)](x, out, w, b, width, 1e-5, **tiles)
-
-        yield Case(
-            f"layer norm 4096x{columns}",
-            "GB/s",
-            4 * x.numel(),
-            lambda x=x, w=weight, b=bias: torch.nn.functional.layer_norm(x, x.shape[1:], w, b),
-            norm,
-            out,
-            (rows_of(columns),),
-            2e-2,
-        )
-    for size in (1024, 4096, 8192):
-        a, b = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in "ab")
-        out = torch.empty_like(a)
-
-        def matmul(kernels: ModuleType, tiles: dict[str, int], a=a, b=b, out=out, n=size) -> Any:
-            grid = (triton.cdiv(n, tiles["BM"]) * triton.cdiv(n, tiles["BN"]),)
-            return lambda: kernels.matmul_kernel[grid](a, b, out, n, n, n, **tiles)
-
-        tiles = [
-            {"BM": bm, "BN": bn, "BK": bk, "GROUP": 8, "num_warps": warps, "num_stages": stages}
-            for (bm, bn, warps), (bk, stages) in itertools.product(
-                ((128, 128, 4), (128, 128, 8), (128, 256, 8)), ((32, 4), (64, 3))
-            )
-        ]
-        yield Case(
-            f"matmul f16 {size}",
-            "TFLOP/s",
-            2 * size**3,
-            lambda a=a, b=b, out=out: torch.matmul(a, b, out=out),
-            matmul,
-            out,
-            tuple(tiles),
-            0.5,
-        )
-    q, k, v = (torch.randn(4, 32, 4096, 64, device="cuda", dtype=torch.float16) for _ in "qkv")
-    out = torch.empty_like(q)
-
-    def attention(kernels: ModuleType, tiles: dict[str, int]) -> Any:
-        grid = (4096 // tiles["BM"], 4 * 32)
-        scale = 64**-0.5 * 1.4426950408889634
-        return lambda: kernels.attention_kernel[grid](q, k, v, out, scale, 4096, HEAD=64, **tiles)
-
-    tiles = tuple(
-        {"BM": bm, "BN": 64, "num_warps": warps, "num_stages": stages}
-        for bm, warps, stages in ((64, 4, 3), (128, 4, 3), (128, 8, 3), (128, 8, 2))
+def bench(function: Callable[[], Any], milliseconds: int = 100) -> float:
+    """The median in seconds of calls for so long."""
+    found = triton.testing.do_bench(
+        function, warmup=milliseconds // 4, rep=milliseconds, return_mode="median"
     )
-    yield Case(
-        "attention 4x32x4096x64",
-        "TFLOP/s",
-        4 * 4 * 32 * 4096**2 * 64,
-        lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v),
-        attention,
-        out,
-        tiles,
-        2e-2,
-    )
+    return float(found) / 1e3
 
 
-def bench(function: Callable[[], Any]) -> float:
-    """The median in seconds."""
-    return float(triton.testing.do_bench(function, warmup=50, rep=150, return_mode="median")) / 1e3
-
-
-def best(case: Case, peer: str, wanted: torch.Tensor) -> tuple[float, str]:
-    """The least time of a peer in seconds, and how it was come by or what went wrong."""
-    found, note = float("inf"), ""
+def best(case: Case, peer: str, wanted: list[torch.Tensor]) -> Best:
+    """A peer's fastest choice of tiles, among those whose results are right."""
+    least, found = float("inf"), Best(None, "")
     for tiles in case.choices:
         try:
             function = case.run(KERNELS[peer], tiles)
-            case.result.zero_()
+            for result in case.results:
+                result.zero_()
             function()
             torch.cuda.synchronize()
-            error = (case.result.float() - wanted.float()).abs().max().item()
+            error = greatest_error(case, wanted)
             if not error <= case.tolerance:
-                return found, f"WRONG by {error:.3g}"
-            seconds = bench(function)
-        except REFUSALS as error:  # this choice of tiles does not fit; another one may
-            note = note or f"{type(error).__name__}: {error}".splitlines()[0][:90]
+                return Best(None, f"WRONG by {error:.3g} with {tiles}", wrong=True)
+            seconds = bench(function, 50)
+        except REFUSALS as error:  # these tiles do not fit; others may
+            print(f"  {peer}, {tiles}: {type(error).__name__}: {str(error).splitlines()[0][:90]}")
             continue
-        if seconds < found:
-            found, note = seconds, " ".join(str(size) for size in tiles.values())
-    return found, note
+        if seconds < least:
+            least, found = seconds, Best(function, " ".join(map(str, tiles.values())))
+    return found
+
+
+def greatest_error(case: Case, wanted: list[torch.Tensor]) -> float:
+    """The greatest error of all results, as a part of the greatest number."""
+    errors = [
+        ((result.float() - right.float()).abs().max() / right.float().abs().max()).item()
+        for result, right in zip(case.results, wanted, strict=True)
+    ]
+    return max(errors) if all(error == error for error in errors) else float("nan")
+
+
+def measure(case: Case) -> tuple[Row, bool]:
+    """All peers on one case, and whether this project's result was right."""
+    wanted = [result.clone() for result in case.torch()]
+    found = {peer: best(case, peer, wanted) for peer in KERNELS}
+    found["torch"] = Best(case.torch, "")
+    times: dict[str, list[float]] = {peer: [] for peer in PEERS if found[peer].run is not None}
+    for _ in range(TURNS):
+        for peer in random.sample(list(times), len(times)):
+            run = found[peer].run
+            assert run is not None
+            times[peer].append(bench(run))
+    rates = {
+        peer: case.rate(statistics.median(times[peer])) if peer in times else None for peer in PEERS
+    }
+    row = Row(case.name, case.unit, rates, {peer: found[peer].note for peer in PEERS})
+    return row, not found["tile"].wrong
 
 
 def launches(peer: str) -> float:
@@ -218,56 +163,88 @@ def launches(peer: str) -> float:
     return statistics.median(times)
 
 
+def torch_launches() -> float:
+    """Seconds of one of PyTorch's own launches, in a tight loop."""
+    x, out = torch.zeros(128, device="cuda"), torch.zeros(128, device="cuda")
+    times = []
+    for _ in range(7):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(500):
+            torch.add(x, x, out=out)
+        times.append((time.perf_counter() - start) / 500)
+    return statistics.median(times)
+
+
+def launch_row() -> Row:
+    """Launches a second, in thousands."""
+    seconds = {"tile": launches("tile"), "triton": launches("triton"), "torch": torch_launches()}
+    rates: dict[str, float | None] = {peer: 1e-3 / time for peer, time in seconds.items()}
+    notes = {peer: f"{time * 1e6:.1f} us" for peer, time in seconds.items()}
+    return Row("launch", "1000/s", rates, notes)
+
+
+def copy_row() -> Row:
+    """The device's own copy, of a GiB: what add of 2^27 is held against."""
+    x = torch.empty(1 << 28, device="cuda")
+    y = torch.empty_like(x)
+    rate = 8 * x.numel() / bench(lambda: y.copy_(x)) / 1e9
+    return Row("device copy", "GB/s", {"tile": None, "triton": None, "torch": rate}, EMPTY)
+
+
+EMPTY = dict.fromkeys(PEERS, "")
+
+
+def draw(rows: list[Row], folder: Path) -> Path:
+    """Bars of this project's speed over each peer's."""
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    rows = [row for row in rows if row.ratio("triton") or row.ratio("torch")]
+    figure, axes = pyplot.subplots(figsize=(9, 1 + 0.3 * len(rows)), layout="constrained")
+    for shift, peer in ((-0.2, "triton"), (0.2, "torch")):
+        places = [index + shift for index in range(len(rows))]
+        axes.barh(places, [row.ratio(peer) or 0 for row in rows], 0.38, label=f"over {peer}")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [row.case for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("speed over the peer's; 1 is level")
+    axes.legend()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "gpu.png"
+    figure.savefig(path, dpi=150)
+    return path
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--case", default="", help="only cases whose name has this in it")
     parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
+    parser.add_argument("--csv", type=Path, help="a file for the table")
+    parser.add_argument("--plot", type=Path, help="a folder for a plot; takes matplotlib")
     options = parser.parse_args()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
-    wrong = 0
-    header = ["case", "unit", "tile", "triton", "torch", "to triton", "to torch", "tiles"]
-    rows = []
-    for case in cases():
-        if options.case not in case.name:
-            continue
-        wanted = case.torch().clone()
-        times = {"torch": bench(case.torch)}
-        notes = {}
-        for peer in KERNELS:
-            times[peer], notes[peer] = best(case, peer, wanted)
-        wrong += notes["tile"].startswith("WRONG")
-        rate = {
-            peer: case.work / t / (1e9 if case.unit == "GB/s" else 1e12)
-            for peer, t in times.items()
-        }
-        rows.append(
-            [
-                case.name,
-                case.unit,
-                *(f"{rate[p]:.1f}" for p in ("tile", "triton", "torch")),
-                *(f"{times[p] / times['tile']:.2f}" for p in ("triton", "torch")),
-                notes["tile"],
-            ]
-        )
-        print("  ".join(rows[-1]), flush=True)
-    if options.case in "launch":
-        mine, theirs = launches("tile"), launches("triton")
-        rows.append(
-            [
-                "launch",
-                "us",
-                f"{mine * 1e6:.1f}",
-                f"{theirs * 1e6:.1f}",
-                "",
-                f"{theirs / mine:.2f}",
-                "",
-                "",
-            ]
-        )
-        print("  ".join(rows[-1]))
+    rows, right = [], True
+    for case in cases(options.case):
+        row, is_right = measure(case)
+        rows.append(row)
+        right &= is_right
+        print("  ".join(row.cells()), flush=True)
+    for name, make in (("launch", launch_row), ("device copy", copy_row)):
+        if options.case in name:
+            rows.append(make())
+            print("  ".join(rows[-1].cells()), flush=True)
+    table = [list(HEADER), *(row.cells() for row in rows)]
     if options.markdown:
-        print("\n".join(f"| {' | '.join(row)} |" for row in [header, ["---"] * 8, *rows]))
-    return int(wrong > 0)
+        print(
+            "\n".join(f"| {' | '.join(r)} |" for r in [table[0], ["---"] * len(HEADER), *table[1:]])
+        )
+    if options.csv is not None:
+        with options.csv.open("w", newline="") as file:
+            csv.writer(file).writerows(table)
+    if options.plot is not None:
+        print(draw(rows, options.plot))
+    return int(not right)
 
 
 if __name__ == "__main__":

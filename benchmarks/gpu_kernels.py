@@ -90,7 +90,44 @@ def matmul_kernel(
     row = tile_row * BM + tl.arange(0, BM)
     column = tile_column * BN + tl.arange(0, BN)
     mask = (row[:, None] < M) & (column[None, :] < N)
-    tl.store(c_ptr + row[:, None] * N + column[None, :], total.to(tl.float16), mask=mask)
+    tl.store(
+        c_ptr + row[:, None] * N + column[None, :], total.to(c_ptr.dtype.element_ty), mask=mask
+    )
+
+
+@jit
+def attention_blocks(
+    q,
+    k_ptr,
+    v_ptr,
+    first,
+    query,
+    begin,
+    end,
+    scale,
+    highest,
+    weights,
+    total,
+    BN: tl.constexpr,
+    HEAD: tl.constexpr,
+    MASKED: tl.constexpr,
+):
+    feature = tl.arange(0, HEAD)
+    for start in range(begin, end, BN):
+        key = start + tl.arange(0, BN)
+        keys = (first + key[:, None]) * HEAD + feature[None, :]
+        k = tl.load(k_ptr + keys)
+        scores = tl.dot(q, tl.trans(k)) * scale
+        if MASKED:
+            scores = tl.where(key[None, :] <= query[:, None], scores, -float("inf"))
+        above = tl.maximum(highest, tl.max(scores, axis=1))
+        shrink = tl.exp2(highest - above)
+        powers = tl.exp2(scores - above[:, None])
+        weights = weights * shrink + tl.sum(powers, axis=1)
+        v = tl.load(v_ptr + keys)
+        total = tl.dot(powers.to(tl.float16), v, total * shrink[:, None])
+        highest = above
+    return highest, weights, total
 
 
 @jit
@@ -99,29 +136,142 @@ def attention_kernel(
     k_ptr,
     v_ptr,
     out_ptr,
+    log_sum_ptr,
     scale,
     context,
     BM: tl.constexpr,
     BN: tl.constexpr,
     HEAD: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
+    first = tl.program_id(1) * context
+    query = tl.program_id(0) * BM + tl.arange(0, BM)
+    queries = (first + query[:, None]) * HEAD + tl.arange(0, HEAD)[None, :]
+    q = tl.load(q_ptr + queries)
+    highest = tl.full((BM,), -float("inf"), dtype=tl.float32)
+    weights = tl.zeros((BM,), dtype=tl.float32)
+    total = tl.zeros((BM, HEAD), dtype=tl.float32)
+    seen = context
+    if CAUSAL:  # what all queries of the block see, and then what only some see
+        seen = tl.program_id(0) * BM
+    highest, weights, total = attention_blocks(
+        q, k_ptr, v_ptr, first, query, 0, seen, scale, highest, weights, total, BN, HEAD, False
+    )
+    if CAUSAL:
+        end = seen + BM
+        highest, weights, total = attention_blocks(
+            q, k_ptr, v_ptr, first, query, seen, end, scale, highest, weights, total, BN, HEAD, True
+        )
+    tl.store(out_ptr + queries, (total / weights[:, None]).to(tl.float16))
+    # 2 ** (score - log_sum) is what softmax makes of a score.
+    tl.store(log_sum_ptr + first + query, highest + tl.log2(weights))
+
+
+@jit
+def sin_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < n
+    tl.store(out_ptr + index, tl.sin(tl.load(x_ptr + index, mask=inside)), mask=inside)
+
+
+# The backward pass of attention: the scores anew from q, k and one number a query, `log_sum`.
+
+
+@jit
+def out_dot_kernel(out_ptr, dout_ptr, delta_ptr, BM: tl.constexpr, HEAD: tl.constexpr):
+    row = tl.program_id(0) * BM + tl.arange(0, BM)
+    rows = row[:, None] * HEAD + tl.arange(0, HEAD)[None, :]
+    out = tl.load(out_ptr + rows).to(tl.float32)
+    dout = tl.load(dout_ptr + rows).to(tl.float32)
+    tl.store(delta_ptr + row, tl.sum(out * dout, axis=1))
+
+
+@jit
+def backward_kv_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    dout_ptr,
+    log_sum_ptr,
+    delta_ptr,
+    dk_ptr,
+    dv_ptr,
+    scale,
+    log2_scale,
+    context,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    HEAD: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
+    first = tl.program_id(1) * context
+    key = tl.program_id(0) * BN + tl.arange(0, BN)
+    feature = tl.arange(0, HEAD)
+    keys = (first + key[:, None]) * HEAD + feature[None, :]
+    k = tl.load(k_ptr + keys)
+    v = tl.load(v_ptr + keys)
+    dk = tl.zeros((BN, HEAD), dtype=tl.float32)
+    dv = tl.zeros((BN, HEAD), dtype=tl.float32)
+    begin = 0
+    if CAUSAL:
+        begin = tl.program_id(0) * BN // BM * BM
+    for start in range(begin, context, BM):
+        query = start + tl.arange(0, BM)
+        queries = (first + query[:, None]) * HEAD + feature[None, :]
+        q = tl.load(q_ptr + queries)
+        # The scores of keys (rows) and queries (columns), so that no product needs them turned.
+        scores = tl.dot(k, tl.trans(q)) * log2_scale
+        if CAUSAL:
+            scores = tl.where(key[:, None] <= query[None, :], scores, -float("inf"))
+        p = tl.exp2(scores - tl.load(log_sum_ptr + first + query)[None, :])
+        dout = tl.load(dout_ptr + queries)
+        dv = tl.dot(p.to(tl.float16), dout, dv)
+        dp = tl.dot(v, tl.trans(dout))
+        ds = p * (dp - tl.load(delta_ptr + first + query)[None, :])
+        dk = tl.dot(ds.to(tl.float16), q, dk)
+    tl.store(dk_ptr + keys, (dk * scale).to(tl.float16))
+    tl.store(dv_ptr + keys, dv.to(tl.float16))
+
+
+@jit
+def backward_q_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    dout_ptr,
+    log_sum_ptr,
+    delta_ptr,
+    dq_ptr,
+    scale,
+    log2_scale,
+    context,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    HEAD: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
     first = tl.program_id(1) * context
     query = tl.program_id(0) * BM + tl.arange(0, BM)
     feature = tl.arange(0, HEAD)
-    q = tl.load(q_ptr + (first + query[:, None]) * HEAD + feature[None, :])
-    highest = tl.full((BM,), -float("inf"), dtype=tl.float32)
-    weights = tl.zeros((BM,), dtype=tl.float32)
-    total = tl.zeros((BM, HEAD), dtype=tl.float32)
-    for start in range(0, context, BN):
+    queries = (first + query[:, None]) * HEAD + feature[None, :]
+    q = tl.load(q_ptr + queries)
+    dout = tl.load(dout_ptr + queries)
+    log_sum = tl.load(log_sum_ptr + first + query)
+    delta = tl.load(delta_ptr + first + query)
+    dq = tl.zeros((BM, HEAD), dtype=tl.float32)
+    end = context
+    if CAUSAL:
+        end = (tl.program_id(0) + 1) * BM
+    for start in range(0, end, BN):
         key = start + tl.arange(0, BN)
-        k = tl.load(k_ptr + (first + key[:, None]) * HEAD + feature[None, :])
-        scores = tl.dot(q, tl.trans(k)) * scale
-        above = tl.maximum(highest, tl.max(scores, axis=1))
-        shrink = tl.exp2(highest - above)
-        powers = tl.exp2(scores - above[:, None])
-        weights = weights * shrink + tl.sum(powers, axis=1)
-        v = tl.load(v_ptr + (first + key[:, None]) * HEAD + feature[None, :])
-        total = tl.dot(powers.to(tl.float16), v, total * shrink[:, None])
-        highest = above
-    out = (total / weights[:, None]).to(tl.float16)
-    tl.store(out_ptr + (first + query[:, None]) * HEAD + feature[None, :], out)
+        keys = (first + key[:, None]) * HEAD + feature[None, :]
+        k = tl.load(k_ptr + keys)
+        scores = tl.dot(q, tl.trans(k)) * log2_scale
+        if CAUSAL:
+            scores = tl.where(key[None, :] <= query[:, None], scores, -float("inf"))
+        p = tl.exp2(scores - log_sum[:, None])
+        v = tl.load(v_ptr + keys)
+        dp = tl.dot(dout, tl.trans(v))
+        ds = p * (dp - delta[:, None])
+        dq = tl.dot(ds.to(tl.float16), k, dq)
+    tl.store(dq_ptr + queries, (dq * scale).to(tl.float16))

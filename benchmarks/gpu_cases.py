@@ -1,0 +1,268 @@
+"""The problems of `benchmarks/gpu.py`: what is computed, in which tiles, and how much it is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.nn.functional import layer_norm, scaled_dot_product_attention
+
+Tiles = dict[str, int]
+LOG2_E = 1.4426950408889634
+BATCH, HEADS, CONTEXT = 4, 32, 4096
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem.
+
+    `torch` computes it, and gives what it should be. `run` takes the kernels of a peer and one of
+    `choices`, and gives a function that computes `results`, which may be wrong by `tolerance`
+    times the greatest number.
+    """
+
+    name: str
+    unit: str  # GB/s or TFLOP/s
+    work: float  # bytes or operations
+    torch: Callable[[], Sequence[torch.Tensor]]
+    run: Callable[[ModuleType, Tiles], Callable[[], Any]]
+    results: tuple[torch.Tensor, ...]
+    choices: tuple[Tiles, ...]
+    tolerance: float
+
+    def rate(self, seconds: float) -> float:
+        return self.work / seconds / (1e9 if self.unit == "GB/s" else 1e12)
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, device="cuda", dtype=dtype)
+
+
+Maker = Callable[[str], Case]
+
+
+def makers() -> Iterator[tuple[str, Maker]]:
+    """What makes each case, by the case's name."""
+    for power in (20, 24, 27):
+        yield f"add 2^{power}", partial(add, 1 << power)
+    for columns in (256, 1024, 12672):
+        yield f"sin 4096x{columns}", partial(sin, columns)
+    for columns in (256, 781, 1024, 4096, 8192, 12672):
+        yield f"softmax 4096x{columns}", partial(softmax, columns)
+    for columns in (1024, 4096, 8192, 16384):
+        yield f"layer norm 4096x{columns}", partial(norm, columns)
+    for n in (1024, 2048, 4096, 8192):
+        yield f"matmul f16 {n}", partial(product, n, n, n, torch.float16)
+    for n in (4096, 8192):
+        yield f"matmul bf16 {n}", partial(product, n, n, n, torch.bfloat16)
+    for m, n, k in SKINNY:
+        yield f"matmul f16 {m}x{n}x{k}", partial(product, m, n, k, torch.float16)
+    for what, make in (("attention", attention), ("attention backward", backward)):
+        for head, causal in itertools.product((64, 128), (False, True)):
+            yield f"{what} D={head}{', causal' if causal else ''}", partial(make, head, causal)
+
+
+def cases(wanted: str) -> Iterator[Case]:
+    """Those whose name has a text in it, each made when it is its turn."""
+    for name, make in makers():
+        if wanted in name:
+            yield make(name)
+            torch.cuda.empty_cache()
+
+
+# -- bound by memory
+
+
+def row_tiles(columns: int) -> tuple[Tiles, ...]:
+    """A block that holds a row, and warps for it."""
+    block = 1 << (columns - 1).bit_length()
+    usual = min(16, max(4, block // 512))
+    return tuple({"BLOCK": block, "num_warps": warps} for warps in sorted({4, usual, 2 * usual}))
+
+
+FLAT = tuple({"BLOCK": block, "num_warps": 4} for block in (1024, 2048, 4096))
+
+
+def add(n: int, name: str) -> Case:
+    x, y = normal(n), normal(n)
+    out, wanted = torch.empty_like(x), torch.empty_like(x)
+
+    def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
+        grid = (math.ceil(n / tiles["BLOCK"]),)
+        return lambda: kernels.add_kernel[grid](x, y, out, n, **tiles)
+
+    def by_torch() -> Sequence[torch.Tensor]:
+        return (torch.add(x, y, out=wanted),)
+
+    return Case(name, "GB/s", 12 * n, by_torch, run, (out,), FLAT, 0.0)
+
+
+def sin(columns: int, name: str) -> Case:
+    x = normal(4096, columns)
+    out, wanted = torch.empty_like(x), torch.empty_like(x)
+    n = x.numel()
+
+    def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
+        grid = (math.ceil(n / tiles["BLOCK"]),)
+        return lambda: kernels.sin_kernel[grid](x, out, n, **tiles)
+
+    def by_torch() -> Sequence[torch.Tensor]:
+        return (torch.sin(x, out=wanted),)
+
+    return Case(name, "GB/s", 8 * n, by_torch, run, (out,), FLAT, 1e-6)
+
+
+def softmax(columns: int, name: str) -> Case:
+    x = normal(4096, columns)
+    out, wanted = torch.empty_like(x), torch.empty_like(x)
+
+    def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
+        return lambda: kernels.softmax_kernel[(4096,)](out, x, columns, columns, **tiles)
+
+    def by_torch() -> Sequence[torch.Tensor]:
+        return (torch.softmax(x, dim=-1, out=wanted),)
+
+    choices = row_tiles(columns)
+    return Case(name, "GB/s", 8 * x.numel(), by_torch, run, (out,), choices, 1e-5)
+
+
+def norm(columns: int, name: str) -> Case:
+    x = normal(4096, columns, dtype=torch.float16)
+    weight, bias = (normal(columns, dtype=torch.float16) for _ in "wb")
+    out = torch.empty_like(x)
+
+    def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
+        inputs = (x, out, weight, bias, columns, 1e-5)
+        return lambda: kernels.layer_norm_kernel[(4096,)](*inputs, **tiles)
+
+    def by_torch() -> Sequence[torch.Tensor]:
+        return (layer_norm(x, x.shape[1:], weight, bias),)
+
+    choices = row_tiles(columns)
+    return Case(name, "GB/s", 4 * x.numel(), by_torch, run, (out,), choices, 2e-3)
+
+
+# -- matrix products
+
+SKINNY = (
+    *((1760, n, 1760) for n in (16, 32, 64, 128)),
+    (2560, 64, 2560),
+    (2048, 7000, 2048),
+    (4096, 16, 4096),
+)
+
+
+def product_tiles(n: int) -> tuple[Tiles, ...]:
+    """Tiles for products with `n` columns: edges, warps, depth and stages."""
+    if n >= 1024:
+        shapes = ((128, 128, 4), (128, 128, 8), (128, 256, 8), (256, 128, 8), (64, 128, 4))
+        depths: tuple[tuple[int, int], ...] = ((32, 4), (64, 3), (64, 4))
+    else:
+        width = min(n, 128)
+        shapes = tuple((rows, width, warps) for rows in (16, 32, 64, 128) for warps in (4,))
+        depths = ((64, 4), (128, 3))
+    return tuple(
+        {"BM": bm, "BN": bn, "BK": bk, "GROUP": 8, "num_warps": warps, "num_stages": stages}
+        for (bm, bn, warps), (bk, stages) in itertools.product(shapes, depths)
+    )
+
+
+def product(m: int, n: int, k: int, dtype: torch.dtype, name: str) -> Case:
+    a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
+    out, wanted = (torch.empty(m, n, device="cuda", dtype=dtype) for _ in range(2))
+
+    def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
+        grid = (math.ceil(m / tiles["BM"]) * math.ceil(n / tiles["BN"]),)
+        return lambda: kernels.matmul_kernel[grid](a, b, out, m, n, k, **tiles)
+
+    def by_torch() -> Sequence[torch.Tensor]:
+        return (torch.matmul(a, b, out=wanted),)
+
+    tolerance = 2e-3 if dtype is torch.float16 else 1e-2
+    return Case(name, "TFLOP/s", 2 * m * n * k, by_torch, run, (out,), product_tiles(n), tolerance)
+
+
+# -- attention
+
+
+def attention_tiles(shapes: Sequence[tuple[int, int, int]]) -> tuple[Tiles, ...]:
+    return tuple(
+        {"BM": bm, "BN": bn, "num_warps": warps, "num_stages": stages}
+        for (bm, bn, warps), stages in itertools.product(shapes, (2, 3, 4))
+    )
+
+
+def operations(head: int, causal: bool) -> float:
+    return 4 * BATCH * HEADS * CONTEXT**2 * head / (2 if causal else 1)
+
+
+def attention(head: int, causal: bool, name: str) -> Case:
+    q, k, v = (normal(BATCH, HEADS, CONTEXT, head, dtype=torch.float16) for _ in "qkv")
+    out = torch.empty_like(q)
+    log_sum = torch.empty(BATCH, HEADS, CONTEXT, device="cuda")
+
+    def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
+        grid = (CONTEXT // tiles["BM"], BATCH * HEADS)
+        inputs = (q, k, v, out, log_sum, head**-0.5 * LOG2_E, CONTEXT)
+        kernel = kernels.attention_kernel[grid]
+        return lambda: kernel(*inputs, HEAD=head, CAUSAL=causal, **tiles)
+
+    def by_torch() -> Sequence[torch.Tensor]:
+        return (scaled_dot_product_attention(q, k, v, is_causal=causal),)
+
+    work = operations(head, causal)
+    choices = attention_tiles(((64, 64, 4), (128, 64, 4), (128, 64, 8), (128, 128, 8)))
+    return Case(name, "TFLOP/s", work, by_torch, run, (out,), choices, 5e-3)
+
+
+def backward(head: int, causal: bool, name: str) -> Case:
+    q, k, v = (
+        normal(BATCH, HEADS, CONTEXT, head, dtype=torch.float16).requires_grad_() for _ in "qkv"
+    )
+    out = scaled_dot_product_attention(q, k, v, is_causal=causal)
+    dout = torch.randn_like(out)
+    dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
+    inputs = tuple(x.detach() for x in (q, k, v, dout))
+    delta = torch.empty(BATCH, HEADS, CONTEXT, device="cuda")
+    log_sum = logarithms(*inputs[:2], causal)
+    scales = (head**-0.5, head**-0.5 * LOG2_E)
+    done = out.detach()
+
+    def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
+        flat = (BATCH * HEADS * CONTEXT // 64,)
+        grid = (CONTEXT // tiles["BM"], BATCH * HEADS)
+        same = {"HEAD": head, "CAUSAL": causal, **tiles}
+        by_key = {**same, "BM": tiles["BN"], "BN": tiles["BM"]}
+        given = (*inputs, log_sum, delta)
+
+        def compute() -> None:
+            kernels.out_dot_kernel[flat](done, inputs[3], delta, BM=64, HEAD=head)
+            kernels.backward_kv_kernel[grid](*given, dk, dv, *scales, CONTEXT, **by_key)
+            kernels.backward_q_kernel[grid](*given, dq, *scales, CONTEXT, **same)
+
+        return compute
+
+    def by_torch() -> Sequence[torch.Tensor]:
+        return torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
+
+    work = 2.5 * operations(head, causal)
+    choices = attention_tiles(((64, 32, 4), (64, 64, 4), (128, 32, 4), (128, 64, 8)))
+    return Case(name, "TFLOP/s", work, by_torch, run, (dq, dk, dv), choices, 1e-2)
+
+
+def logarithms(q: torch.Tensor, k: torch.Tensor, causal: bool) -> torch.Tensor:
+    """log2 of the sum of the powers of each query's scores, a head at a time."""
+    rows = []
+    mask = torch.ones(CONTEXT, CONTEXT, device="cuda", dtype=torch.bool).tril() if causal else None
+    for queries, keys in zip(q.flatten(0, 1), k.flatten(0, 1), strict=True):
+        scores = queries.float() @ keys.float().T * q.shape[-1] ** -0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -math.inf)
+        rows.append(torch.logsumexp(scores, dim=-1) * LOG2_E)
+    return torch.stack(rows).reshape(q.shape[:-1])
