@@ -170,7 +170,7 @@ class Machine:
     ) -> tuple[Any, Any]:
         """Note an access by those that hold a tile; threads and bytes."""
         ty, _ = self.place(mem)
-        first = kind != "read" and op.defn is not ops.shared.local_copy
+        first = kind != "read"
         threads, elements = self.holders(value, first)
         touched = spread(threads, offsets.ravel()[elements], ty.of.itemsize)
         self.note(op, self.shared, kind, *touched)

@@ -159,8 +159,13 @@ class Threads:
         address = self.neighbours(self.of(op, "ptr"), size, vector)
         mask = self.vectors(op)
         value = np.where(mask, self.memory.view(buffer.dtype)[address // size], 0)
+        active = self.of(op, "active")
+        if active is not None:
+            here = np.broadcast_to(active, (self.count,))
+            places, value = places[here], value[here]
+        _, times = np.unique(places, return_counts=True)
+        assert np.all(times == 1), "an element is copied more than once"
         buffer[places] = value
-        np.testing.assert_array_equal(buffer[places], value)
 
     def vectors(self, op: Operation) -> Array:
         """The mask of each register, from those of vectors."""

@@ -48,9 +48,10 @@ def load(
     `mask` (`tl.int1`) and `other` are broadcast with the pointers, `other` is cast to the element
     type. Where the mask is false nothing is read: the element is `other`'s, or undefined without
     it. `cache_modifier` is "", ".ca", ".cg" or ".cv"; `eviction_policy` "", "evict_first" or
-    "evict_last"; a volatile load is never merged or moved. Raises `CompilationError` if `pointer`
-    is none, if a scalar pointer meets a tile as mask or other, for `other` without `mask` and for a
-    mask that is no truth value.
+    "evict_last": hints, which a loop's copies to shared memory keep as far as the machine has them,
+    and which OpenCL has no words for. A volatile load is never merged or moved. Raises
+    `CompilationError` if `pointer` is none, if a scalar pointer meets a tile as mask or other, for
+    `other` without `mask` and for a mask that is no truth value.
     """
     _no_boundary("tl.load", boundary_check, padding_option)
     element = pointee("tl.load", pointer)

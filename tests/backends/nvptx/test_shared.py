@@ -107,6 +107,51 @@ def test_asynchronous_copies(vector: int, arch: str) -> None:
     assert "cp.async.wait_group 1" in ptx
 
 
+HINTED = """
+kernel @copy(%x: ptr<f32>, %n: i32, %who: i1) {{
+  %i = linear_index {{layout = {layout}}} : frag<4xi32>
+  %xf = fill %x {{count = 4}} : frag<4xptr<f32>>
+  %p = addptr %xf, %i {{stride = 4}} : frag<4xptr<f32>>
+  %m = alloc {{at = 0}} : shared<512xf32, {offsets}>
+  %s = pick %i {{registers = ({picked})}} : frag<{vectors}xi32>
+  %nf = fill %n {{count = {vectors}}} : frag<{vectors}xi32>
+  %c = cmp %s, %nf {{predicate = lt}} : frag<{vectors}xi1>
+  shared_copy %m, %s, %p, {operands} {{vector = {vector}, {hints}}}
+  copy_commit
+  copy_wait {{pending = 0}}
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES[1:])
+@pytest.mark.parametrize(
+    ("vector", "hints", "expected"),
+    [
+        (4, "cache = ca", "cp.async.ca.shared.global "),
+        (4, "cache = cg", "cp.async.cg.shared.global "),
+        (1, "cache = cg", "cp.async.ca.shared.global "),
+        (4, "eviction = evict_first", "cp.async.cg.shared.global.L2::cache_hint "),
+        (1, "eviction = evict_last", "cp.async.ca.shared.global.L2::cache_hint "),
+    ],
+)
+def test_hints_of_copies(vector: int, hints: str, expected: str, arch: str) -> None:
+    picked = "0, 1, 2, 3" if vector == 1 else "0,"
+    for operands in ("_, _", "%c, _", "_, %who", "%c, %who"):
+        text = HINTED.format(
+            layout=layout(4), offsets=offsets(512), picked=picked, vector=vector,
+            vectors=4 // vector, hints=hints, operands=operands,
+        )  # fmt: skip
+        ptx = check(text, arch)
+        copies = [line.strip() for line in ptx.splitlines() if "cp.async.c" in line and "[" in line]
+        assert len(copies) == 4 // vector
+        assert all(expected in line for line in copies)
+        assert all(line.startswith("@%p") == ("%who" in operands) for line in copies)
+        for eviction in ("evict_first", "evict_last"):
+            made = ptx.count(f"createpolicy.fractional.L2::{eviction}.b64")
+            assert made == (eviction in hints)
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_counts(arch: str) -> None:
     text = f"""

@@ -130,8 +130,8 @@ def _moved(shared: LinearLayout, mask: Sequence[int]) -> int:
 def local_copy(ctx: Context, op: Operation) -> Sequence[Value]:
     """Every thread copies what it has pointers to, in vectors of a size that the machine copies.
 
-    Threads that have the same pointers copy the same to the same places: a mask would write zeros.
-    Vectors that the machine cannot copy are loaded and stored at once, which is early enough.
+    Of several threads that have the same pointers the first copies. Vectors that the machine cannot
+    copy are loaded and stored at once, which is early enough.
     """
     mem, _ = _buffer(op)
     ptr, mask = op.inputs[1], op["mask"]
@@ -141,13 +141,20 @@ def local_copy(ctx: Context, op: Operation) -> Sequence[Value]:
         found = _places(ctx, op, ptr, _narrow(ctx, found.vector // 2 * bits_of_element(mem)))
     if found.vector * mem.of.itemsize not in sizes:
         other = None if mask is None else ctx.constant(0, Fragment(count_of(ctx.of(ptr)), mem.of))
-        return _stored(ctx, op, read(ctx, ptr, mask, other))
+        return _stored(ctx, op, read(ctx, ptr, mask, other, **op.attributes))
     pointers = ctx.pick(ctx.of(ptr), registers=found.order)
     masks = None
     if mask is not None:
         masks = ctx.pick(ctx.of(mask), registers=found.order[:: found.vector])
-    into, offsets = ctx.of(op.inputs[0]), ctx.index(found.first)
-    ctx.op(ops.thread.shared_copy, into, offsets, pointers, masks, vector=found.vector)
+    ctx.op(
+        ops.thread.shared_copy,
+        ctx.of(op.inputs[0]),
+        ctx.index(found.first),
+        pointers,
+        masks,
+        first_holder(ctx, layout_of(ptr)),
+        **{**op.attributes, "vector": found.vector},
+    )
     return []
 
 

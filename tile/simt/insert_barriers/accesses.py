@@ -30,8 +30,12 @@ class Kind(enum.Enum):
 
     READ = "read"
     WRITE = "write"  # by the first of the threads that hold an element
-    COPY = "copy"  # a write by all of them, of the same
+    COPY = "copy"  # begun by the first of them
     COUNT = "count"  # in one step, so that two of them do not conflict
+
+
+# What only the first of several threads that hold an element does.
+_BY_FIRST = (Kind.WRITE, Kind.COPY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +111,7 @@ def _apart(x: LinearLayout, x_kind: Kind, y: LinearLayout, y_kind: Kind) -> bool
         for name, images in layout.ins:
             for bit, column in enumerate(images):
                 # A thread whose number has a bit that leads to copies writes nothing.
-                if column or kind is not Kind.WRITE:
+                if column or kind not in _BY_FIRST:
                     columns.append(column)
                     threads.append(0 if name == REGISTER else 1 << at[name] + bit)
     return not any(f2.multiply(threads, pair) for pair in f2.kernel(columns))

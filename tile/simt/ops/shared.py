@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tile.ir.levels import LAID_OUT, LOWERED
 from tile.ir.opdef import Effect, op
-from tile.ir.ops.memory import pointee
+from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.types import (
     I1,
     I32,
@@ -152,14 +152,22 @@ def local_count(mem: Type, index: Type, mask: Type) -> None:
     levels=LAID_OUT,
     examples=(
         f"%m: shared<4xf32, {_ROW}>, %p: tile<4xptr<f32>, {_LANES}>, %c: tile<4xi1, {_LANES}> | "
-        "local_copy %m, %p, %c",
+        "local_copy %m, %p, %c {cache = cg, eviction = evict_first}",
     ),
 )
-def local_copy(mem: Type, ptr: Type, mask: Type | None = None) -> None:
+def local_copy(
+    mem: Type,
+    ptr: Type,
+    mask: Type | None = None,
+    *,
+    cache: CacheModifier = CacheModifier.NONE,
+    eviction: Eviction = Eviction.NONE,
+) -> None:
     """Begin to copy a tile from global memory to a buffer; zeros where the mask is false.
 
-    It belongs to the group that the next `copy_commit` closes, and has happened after a `copy_wait`
-    for that group, for the thread that waits.
+    Of several threads that hold an element the first copies it. It belongs to the group that the
+    next `copy_commit` closes, and has happened after a `copy_wait` for that group, for the thread
+    that waits. `cache` and `eviction` are hints, as those of a `load`.
     """
     held = buffer("local_copy", mem)
     found = with_element(ptr, pointee("local_copy", ptr))

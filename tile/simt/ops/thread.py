@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tile.ir.levels import THREAD
 from tile.ir.opdef import Effect, op
-from tile.ir.ops.memory import pointee
+from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.types import (
     I1,
     I32,
@@ -239,21 +239,32 @@ def shared_count(mem: Type, offset: Type, mask: Type | None = None) -> None:
     effect=Effect.SHARED | Effect.READ,
     levels=THREAD,
     examples=(
-        f"{_MEM}, %o: frag<1xi32>, %p: frag<4xptr<f32>>, %c: frag<1xi1> | "
-        "shared_copy %m, %o, %p, %c {vector = 4}",
+        f"{_MEM}, %o: frag<1xi32>, %p: frag<4xptr<f32>>, %c: frag<1xi1>, %a: i1 | "
+        "shared_copy %m, %o, %p, %c, %a {vector = 4}",
     ),
 )
 def shared_copy(
-    mem: Type, offset: Type, ptr: Type, mask: Type | None = None, *, vector: int = 1
+    mem: Type,
+    offset: Type,
+    ptr: Type,
+    mask: Type | None = None,
+    active: Type | None = None,
+    *,
+    vector: int = 1,
+    cache: CacheModifier = CacheModifier.NONE,
+    eviction: Eviction = Eviction.NONE,
 ) -> None:
     """Begin to copy vectors from global memory to a buffer; zeros where the mask is false.
 
-    The pointers of a vector are neighbours. See `local_copy` for when it has happened.
+    The pointers of a vector are neighbours. A thread for which `active` is false copies nothing,
+    zeros neither: no two threads may copy to one place. See `local_copy` for when it has happened,
+    and for the hints.
     """
     held = buffer("shared_copy", mem)
     require(pointee("shared_copy", ptr) == held.of, f"{mem} takes no copy of {ptr}")
     _vectors("shared_copy", offset, fragment("shared_copy", ptr), vector)
     _mask("shared_copy", offset, mask)
+    require(active in (None, I1), f"shared_copy takes an i1 that says who copies, not {active}")
 
 
 @op(

@@ -51,4 +51,11 @@ def _copy(ring: Ring, round_: Round, turn: Value, shift: int) -> None:
     build, load = round_.build, ring.load
     with build.at(load.loc):
         stage = ring.stage(build, turn, shift)
-        build.op(shared.local_copy, stage, round_.of(load["ptr"]), mask_in(round_, load))
+        build.op(
+            shared.local_copy,
+            stage,
+            round_.of(load["ptr"]),
+            mask_in(round_, load),
+            cache=load["cache"],
+            eviction=load["eviction"],
+        )

@@ -89,3 +89,25 @@ def test_global_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.arange(256, dtype=np.float32)
     module = lowered(turned_in_place, "generic", x, BLOCK=256)
     assert check(module, "generic", [x]) == 1
+
+
+def test_who_copies_a_tile_smaller_than_the_program() -> None:
+    """Threads hold copies of such a tile, and one of each copies it: all of them is reported."""
+    n, block = 32, 16
+    a, b = (
+        np.random.default_rng(seed).integers(0, 9, (n, n)).astype(np.float32) for seed in (0, 1)
+    )
+    c = np.zeros((n, n), np.float32)
+    arguments = [a, b, c, np.int32(n)]
+    module = lowered(matmul, "async", a, b, c, n, BM=block, BN=block, BK=block, num_warps=16)
+    run_threads(module, TARGETS["async"], 16, (2, 2, 1), arguments)
+    np.testing.assert_array_equal(c, a @ b)
+    copies = [op for op in module.walk() if op.name == "shared_copy"]
+    assert copies
+    for number in range(len(copies)):
+        planted = module.clone()
+        op = [op for op in planted.walk() if op.name == "shared_copy"][number]
+        assert op["active"] is not None
+        op.set_operand(4, None)
+        with pytest.raises(RaceError, match="copies to one place of shared memory from several"):
+            run_threads(planted, TARGETS["async"], 16, (1, 1, 1), arguments)

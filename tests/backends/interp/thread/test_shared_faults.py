@@ -325,6 +325,41 @@ def test_zeros_where_the_mask_of_a_copy_is_false() -> None:
     assert np.array_equal(result(body), np.where(np.arange(64) < 10, np.arange(64), 0))
 
 
+ALL_COPY = (
+    "%seven = const {value = 7} : i32\n%o = fill %seven {count = 1} : frag<1xi32>\n"
+    "%pf = fill %in {count = 1} : frag<1xptr<f32>>\n"
+)
+
+
+def test_threads_that_copy_to_one_place_at_once() -> None:
+    body = ALLOC + ALL_COPY + "shared_copy %m, %o, %pf\n"
+    fails(
+        RaceError,
+        body,
+        "`k` copies to one place of shared memory from several threads at once",
+        "copy begun by thread",
+    )
+
+
+def test_one_thread_copies_for_several() -> None:
+    body = (
+        ALLOC + ALL_COPY + "%five = const {value = 5} : i32\n"
+        "%fifth = cmp %t, %five {predicate = eq} : i1\n"
+        "shared_copy %m, %o, %pf, _, %fifth\ncopy_commit\n" + WAIT + "barrier\n"
+        "%z = shared_load %m, %o : frag<1xf32>\nstore %q, %z\n"
+    )
+    assert np.array_equal(result(body), np.zeros(64))
+
+
+def test_a_thread_that_does_not_copy_writes_no_zeros() -> None:
+    body = (
+        ALLOC + STORE + "barrier\n%ten = const {value = 10} : i32\n"
+        "%few = cmp %t, %ten {predicate = lt} : i1\n%none = const {value = false} : frag<1xi1>\n"
+        "shared_copy %m, %i, %p, %none, %few\ncopy_commit\n" + WAIT + LOAD_OWN + "store %q, %z\n"
+    )
+    assert np.array_equal(result(body), np.where(np.arange(64) < 10, 0, np.arange(64)))
+
+
 # -- counting
 
 

@@ -37,11 +37,14 @@ class Copies:
         self.closed = np.zeros(threads, np.int64)  # groups that each thread has closed
         self.pending: list[Copy] = []
 
-    def begin(self, touch: Touch, place: Place, values: Array) -> None:
-        """Begin to copy vectors."""
-        self.memory.begin(touch)
+    def begin(self, touch: Touch, place: Place, values: Array, active: Array | None = None) -> None:
+        """Begin to copy vectors, those of the threads that are `active`."""
         thread = _numbers(place)
-        self.pending.append(Copy(touch, thread, self.closed[thread], values))
+        copy = Copy(touch, thread, self.closed[thread], values)
+        if active is not None:
+            copy = copy.among(active)
+        self.memory.begin(copy.touch)
+        self.pending.append(copy)
 
     def commit(self, place: Place) -> None:
         """Close a group."""

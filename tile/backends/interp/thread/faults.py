@@ -51,6 +51,11 @@ _WORDINGS = {
         "writes different values to one place of shared memory from several threads at once",
         "written",
     ),
+    Fault.SAME_COPY: _Wording(
+        RaceError,
+        "copies to one place of shared memory from several threads at once",
+        "copy begun",
+    ),
     Fault.IN_FLIGHT: _Wording(
         CopyInFlightError,
         "touches shared memory to which a copy is on its way; copy_wait waits for it",

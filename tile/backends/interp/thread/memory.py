@@ -40,6 +40,7 @@ class Fault(enum.Enum):
     WRITE_AFTER_READ = enum.auto()
     WRITE_AFTER_WRITE = enum.auto()
     SAME_STORE = enum.auto()  # threads write different values in one operation
+    SAME_COPY = enum.auto()  # threads copy to one place in one operation
     UNDEFINED = enum.auto()
     IN_FLIGHT = enum.auto()
 
@@ -212,7 +213,11 @@ class SharedMemory:
         """Copies to the vectors are on their way."""
         where, thread, barrier = self._granules(touch)
         self._alone(touch, where, thread, barrier)
-        self.writer[where] = self.tick(touch.op) | thread | IN_FLIGHT
+        new = self.tick(touch.op) | thread | IN_FLIGHT
+        self.writer[where] = new
+        several = self.writer[where] != new
+        if several.any():
+            self._refuse(Fault.SAME_COPY, touch, where, several, self.writer[where] & ~IN_FLIGHT)
 
     # -- records
 

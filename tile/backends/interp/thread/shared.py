@@ -165,18 +165,30 @@ def shared_copy(op: Operation) -> Run:
     word = np.dtype(f"u{buffer_of(op).of.itemsize}")
 
     def run(
-        wave: Wave, mem: RunValue, offset: RunValue, ptr: RunValue, mask: RunValue | None
+        wave: Wave,
+        mem: RunValue,
+        offset: RunValue,
+        ptr: RunValue,
+        mask: RunValue | None,
+        active: RunValue | None,
     ) -> None:
-        touch = _touch(wave, op, mem, offset, None)
-        active = _active(wave, mask, count // vector)
-        wide = None if active is None else np.repeat(active, vector, axis=1)
+        rows = _rows(wave, active)
+        if rows is not None and not rows.any():
+            return
+        by_rows = None if rows is None else np.repeat(rows[:, None], count // vector, axis=1)
+        touch = _vectors(wave, op, mem, offset, by_rows)
+        reads = _active(wave, mask, count // vector)
+        if by_rows is not None:
+            reads = by_rows if reads is None else reads & by_rows
+        wide = None if reads is None else np.repeat(reads, vector, axis=1)
         address = spread(ptr, (count,), len(wave))
         check_vectors(wave, op, address, wide, vector)
         values = load_vectors(wave, op, address, wide, None)
         values = np.ascontiguousarray(spread(values, (count,), len(wave))).view(word)
+        values = values.reshape(len(wave), -1, vector)
         chunk = chunk_of(wave)
         try:
-            chunk.copies.begin(touch, place_of(wave), values.reshape(len(wave), -1, vector))
+            chunk.copies.begin(touch, place_of(wave), values, rows)
         except SharedFaultError as fault:
             raise shared_fault(wave, fault) from None
 
@@ -209,16 +221,32 @@ def _active(wave: Wave, mask: RunValue | None, count: int) -> Array | None:
     return None if active.all() else active
 
 
+def _rows(wave: Wave, active: RunValue | None) -> Array | None:
+    """Which threads a condition of each lets through; None for all."""
+    if active is None or is_true(array_of(active)):
+        return None
+    rows = spread(active, (), len(wave))
+    return None if rows.all() else rows
+
+
 def _touch(
     wave: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
 ) -> Touch:
     """The vectors that an operation accesses, of which those outside the buffer are refused."""
+    touch = _vectors(wave, op, mem, offset, active)
+    return touch if active is None else touch.at(active)
+
+
+def _vectors(
+    wave: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
+) -> Touch:
+    """The vectors of all threads; those that are `active` lie inside the buffer, and count."""
     size, vector = buffer_of(op).of.itemsize, op.attributes.get("vector", 1)
     start = _starts(wave, op, mem, offset, active, vector)
     touch = chunk_of(wave).memory.touch(op, place_of(wave), start, size * vector)
     if launch_of(wave).counters is not None:
         costs.shared_access(wave, op, start, active, size, vector)
-    return touch if active is None else touch.at(active)
+    return touch
 
 
 def _starts(

@@ -10,6 +10,7 @@ from tile.backends.nvptx.emit.words import Element, unpack
 from tile.errors import CompilationError
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
+from tile.ir.ops.memory import CacheModifier, Eviction
 from tile.ir.types import Shared
 from tile.simt import ops
 
@@ -155,23 +156,44 @@ def shared_count(body: Body, op: Operation) -> None:
 
 
 def shared_copy(body: Body, op: Operation) -> None:
-    """A vector at a time; 16 bytes pass by the first cache."""
+    """A vector at a time; 16 bytes pass by the first cache, unless `ca` asks for that.
+
+    Fewer bytes cannot, and the other cache modifiers are none that a copy has. An eviction priority
+    is one of the second cache's.
+    """
     mem, offsets, pointers, *_ = op.inputs
     addresses = Addresses(body, mem)
     step = op["vector"]
     size = step * addresses.size
-    kind = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
+    by = "cg" if size == 16 and op["cache"] is not CacheModifier.CA else "ca"
+    hint = op["eviction"] is not Eviction.NONE
+    kind = f"cp.async.{by}.shared.global{'.L2::cache_hint' if hint else ''}"
+    active = None if op["active"] is None else ("i1", body.scalar(op["active"]))
+    policy = ("i64", _policy(body, op["eviction"])) if hint else None
     sources = body.of(pointers)[::step]
     places = body.of(offsets)
     masks = masks_of(body, op, len(places))
     for offset, source, mask in zip(places, sources, masks, strict=True):
         pointer, moved = addresses.parts(offset)
         operands = [(SHARED, pointer), ("i64", source)]
-        text = f"{kind} [$0+{moved}], [$1], {size};"
+        taken = f"[$0+{moved}], [$1], {size}"
         if mask != "true":
-            text = f"{kind} [$0+{moved}], [$1], {size}, $2;"
+            taken += f", ${len(operands)}"
             operands.append(("i32", body.new(f"select i1 {mask}, i32 {size}, i32 0")))
-        assemble(body, text, [], operands, memory=True)
+        if policy is not None:
+            taken += f", ${len(operands)}"
+            operands.append(policy)
+        guard = ""
+        if active is not None:
+            guard = f"@${len(operands)} "
+            operands.append(active)
+        assemble(body, f"{guard}{kind} {taken};", [], operands, memory=True)
+
+
+def _policy(body: Body, eviction: Eviction) -> str:
+    """How long the second cache keeps what is read."""
+    (policy,) = assemble(body, f"createpolicy.fractional.L2::{eviction}.b64 $0, 1.0;", ["i64"], [])
+    return policy
 
 
 def copy_commit(body: Body, op: Operation) -> None:

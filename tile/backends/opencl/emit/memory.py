@@ -1,4 +1,7 @@
-"""Loads and stores of global memory, in vectors, each under its mask."""
+"""Loads and stores of global memory, in vectors, each under its mask.
+
+OpenCL C has no words for cache modifiers and eviction priorities: they are not written.
+"""
 
 from __future__ import annotations
 
