@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.evaluate import evaluate
+from tests.simt.kernels import KERNELS
 from tests.simt.pipeline_loops.copying import SharedMemory, run
 from tests.simt.pipeline_loops.products import ATTENTION, COLUMNS, ROWS, WIDTH, Product
 from tile.backends.interp.thread.run import run_threads
@@ -393,3 +394,10 @@ def test_copies_and_loads_of_factors_have_no_conflicts(
     copies, loads = (shared_access(layout, found, bits) for layout in (source, wanted))
     assert copies.vector >= vector
     assert copies.conflicts(bits) == loads.conflicts(bits) == 0
+
+
+def test_waits_for_copies_are_at_the_line_of_the_loop() -> None:
+    module = KERNELS["matmul_f16"].compile("interp:async").artifact.module
+    (loop,) = [op for op in module.walk() if op.name == "for"]
+    places = {op.loc for op in module.walk() if op.name in ("copy_wait", "copy_commit")}
+    assert places == {loop.loc}

@@ -17,9 +17,11 @@ from tile.ir.levels import Level
 from tile.ir.types import Tile
 from tile.ir.verifier import verify
 from tile.simt.assign_layouts import assign_layouts
+from tile.simt.carried import CARRYING
 from tile.simt.coalescing import spread
 from tile.simt.layout_rules import LayoutBuilder, layout_of
 from tile.simt.layouts.dims import LANE, WARP
+from tile.simt.ops.layout import convert_layout
 from tile.simt.remove_conversions import remove_conversions
 from tile.simt.target import GENERIC, MATRIX, SimtTarget
 
@@ -79,3 +81,18 @@ def test_kernels_are_legal_behind_it(name: str) -> None:
         remove_conversions(module, target=MATRIX)
         verify(module, Level.LAID_OUT)
         assert conversions(module) <= plain
+
+
+@pytest.mark.parametrize("target", [GENERIC, MATRIX], ids=str)
+@pytest.mark.parametrize("name", KERNELS)
+def test_conversions_are_at_the_lines_of_what_they_convert(name: str, target: SimtTarget) -> None:
+    """None is at the line of a loop or branch, which hands on what others compute and use."""
+    for warps in (1, 8):
+        module = module_of(KERNELS[name])
+        loops = {op.loc for op in module.walk() if op.defn in CARRYING}
+        assign_layouts(module, target=target, num_warps=warps)
+        for _ in range(2):
+            places = [op.loc for op in module.walk() if op.defn is convert_layout]
+            assert None not in places
+            assert not loops.intersection(places)
+            remove_conversions(module, target=target)

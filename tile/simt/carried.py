@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tile.errors import Loc
 from tile.ir.core import Operation, Value
 from tile.ir.ops import control
 from tile.ir.types import Tile
@@ -54,6 +55,21 @@ def carried(op: Operation) -> Iterator[Carried]:
                 ((op, fixed + index),) if loop else (),
                 tuple((end, index) for end in ends),
             )
+
+
+def conversion_loc(value: Value, users: Iterable[Operation]) -> Loc | None:
+    """The place in the source to which a conversion of a value belongs, for some of its users.
+
+    That of the operation that computes it, for that is what a line says; of what a loop or branch
+    carries, that of the first user which is none itself.
+    """
+    maker = value.op
+    makers = [maker] if maker is not None and maker.defn not in CARRYING else []
+    for op in (*makers, *users):
+        if op.loc is not None and op.defn not in CARRYING and not op.defn.terminator:
+            return op.loc
+    owner = maker or value.block.parent
+    return None if owner is None else owner.loc
 
 
 def used(use: Use) -> Value:

@@ -14,6 +14,7 @@ from tile.ir.core import Block, Function, Operation, Value, clone
 from tile.ir.ops import arith
 from tile.ir.types import Tile, with_layout
 from tile.simt.assign_layouts.homes import Homes
+from tile.simt.carried import conversion_loc
 from tile.simt.layout_rules import maybe_layout
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.operand_layouts import operand_layout
@@ -38,8 +39,8 @@ class _Placing:
         self.home = found.of
         self.taken = found.taken
         self.ops = list(function.walk())
-        # The layouts in which each value is needed, its own first.
-        self.needed: dict[Value, dict[LinearLayout, None]] = {}
+        # The layouts in which each value is needed, its own first, and the first that needs it so.
+        self.needed: dict[Value, dict[LinearLayout, Operation]] = {}
         self.made: dict[tuple[Value, LinearLayout], Value] = {}
 
     def run(self) -> None:
@@ -64,17 +65,17 @@ class _Placing:
         """Note in which layouts an operation takes its operands."""
         if op in self.taken:
             for value, layout in zip(op.operands, self.taken[op], strict=True):
-                self.ask(value, layout)
+                self.ask(op, value, layout)
             return
         for result in op.results:
             for layout in self.needed.get(result, ()):
                 taken = operand_layout(op, layout)
                 for value in op.operands:
-                    self.ask(value, taken)
+                    self.ask(op, value, taken)
 
-    def ask(self, value: Value | None, layout: LinearLayout | None) -> None:
+    def ask(self, op: Operation, value: Value | None, layout: LinearLayout | None) -> None:
         if value is not None and layout is not None and isinstance(value.type, Tile):
-            self.needed.setdefault(value, {})[layout] = None
+            self.needed.setdefault(value, {})[layout] = op
 
     def efforts(self) -> dict[Value, int]:
         """How many operations each value without a home takes, counting shared ones again."""
@@ -88,7 +89,7 @@ class _Placing:
     def arguments(self, block: Block) -> None:
         """The arguments of a block in other layouts, where they are needed in those."""
         for value in block.args:
-            self.convert(value, Builder(block, block.first))
+            self.convert(value, block, block.first)
 
     def placed(self, op: Operation) -> None:
         for index, layout in enumerate(self.taken[op]):
@@ -97,7 +98,7 @@ class _Placing:
             op.attributes["results"] = tuple(value.type for value in op.results)
         assert op.block is not None
         for value in op.results:
-            self.convert(value, Builder(op.block, op.next, op.loc))
+            self.convert(value, op.block, op.next)
 
     def hand(
         self, op: Operation, index: int, value: Value | None, layout: LinearLayout | None
@@ -106,11 +107,12 @@ class _Placing:
         if value is not None and layout is not None and isinstance(value.type, Tile):
             op.set_operand(index, self.made.get((value, layout), value))
 
-    def convert(self, value: Value, b: Builder) -> None:
+    def convert(self, value: Value, block: Block, following: Operation | None) -> None:
         """Convert a value that has a layout to the others in which it is needed."""
         own = maybe_layout(value)
-        for layout in self.needed.get(value, ()):
+        for layout, user in self.needed.get(value, {}).items():
             if layout != own and (value, layout) not in self.made:
+                b = Builder(block, following, conversion_loc(value, [user]))
                 result = with_layout(value.type, layout)
                 self.made[value, layout] = b(convert_layout, value, result=result)
 
@@ -127,7 +129,7 @@ class _Placing:
             self.compute(copy, operands, layout)
             self.made[value, layout] = copy.result
         self.compute(op, operands, first)
-        self.convert(value, Builder(op.block, following, op.loc))
+        self.convert(value, op.block, following)
 
     def compute(
         self, op: Operation, operands: Sequence[Value | None], layout: LinearLayout

@@ -28,7 +28,7 @@ def copy_ahead(copied: Sequence[Buffered], sources: Slice, stages: int, top: Ope
         for ring in rings:
             _copy(ring, early, start, number)
         build.op(shared.copy_commit)
-    at_top = LayoutBuilder.before(top)
+    at_top = LayoutBuilder(loop.regions[0], top, loop.loc)
     at_top.op(shared.copy_wait, pending=stages - 2)
 
     def begin(later: Round, args: list[Value]) -> list[Value]:

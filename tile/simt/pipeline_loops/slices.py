@@ -151,7 +151,7 @@ class Ahead:
         round and gives those of the next. Returns them as the loop's body knows them.
         """
         loop, rounds, count = self.sources.loop, self.rounds, len(inits)
-        build = LayoutBuilder.before(self.top)
+        build = LayoutBuilder(loop.regions[0], self.top, loop.loc)
         here = loop.regions[0].args[0]
 
         def advance(args: list[Value]) -> list[Value]:

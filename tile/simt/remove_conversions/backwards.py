@@ -12,6 +12,7 @@ from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Operation, Value, clone
 from tile.ir.ops import arith
 from tile.ir.types import Tile, with_layout
+from tile.simt.carried import conversion_loc
 from tile.simt.costs import conversion, work
 from tile.simt.layout_rules import layout_of, maybe_layout
 from tile.simt.layouts.layout import LinearLayout
@@ -101,8 +102,16 @@ class Plan:
             return value
         if key not in self.made:
             computes = self.chosen.get(key, False)
-            self.made[key] = self.compute(value, layout) if computes else _convert(value, layout)
+            made = self.compute(value, layout) if computes else self.convert(value, layout)
+            self.made[key] = made
         return self.made[key]
+
+    def convert(self, value: Value, layout: LinearLayout) -> Value:
+        """A conversion right behind the value, so that it is seen wherever the value is."""
+        following = value.block.first if value.op is None else value.op.next
+        instead = [] if self.instead is None else [self.instead]
+        b = Builder(value.block, following, conversion_loc(value, instead))
+        return b(convert_layout, value, result=with_layout(value.type, layout))
 
     def compute(self, value: Value, layout: LinearLayout) -> Value:
         op = value.op
@@ -125,15 +134,6 @@ def set_layout(op: Operation, layout: LinearLayout) -> None:
     op.result.type = with_layout(op.result.type, layout)
     if op.defn in (arith.const, arith.poison):
         op.attributes["result"] = op.result.type
-
-
-def _convert(value: Value, layout: LinearLayout) -> Value:
-    """A conversion right behind the value, so that it is seen wherever the value is."""
-    block, op = value.block, value.op
-    following = block.first if op is None else op.next
-    loc = None if op is None else op.loc
-    b = Builder(block, following, loc)
-    return b(convert_layout, value, result=with_layout(value.type, layout))
 
 
 def _tile(value: Value) -> Tile:

@@ -15,7 +15,7 @@ from collections.abc import Set
 from tile.analysis.liveness import LOOPS
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.types import Tile, with_layout
-from tile.simt.carried import CARRYING, Carried, Use, carried, used
+from tile.simt.carried import CARRYING, Carried, Use, carried, conversion_loc, used
 from tile.simt.costs import conversion
 from tile.simt.layout_rules import LayoutBuilder, layout_of
 from tile.simt.layouts.layout import LinearLayout
@@ -93,13 +93,15 @@ def _relocate(op: Operation, group: Carried, layout: LinearLayout) -> None:
     """Carry a value in another layout, with conversions to and from it."""
     own = group.result.type
     for user, index in (*group.starts, *group.ends):
-        b = LayoutBuilder(_block((user, index)), user, user.loc)
-        user.set_operand(index, b.convert(used((user, index)), layout))
+        value = used((user, index))
+        b = LayoutBuilder(_block((user, index)), user, conversion_loc(value, [user]))
+        user.set_operand(index, b.convert(value, layout))
     for value in group.values:
         users = list(value.uses)
         value.type = with_layout(own, layout)
         if users:
             following = op.next if value is group.result else value.block.first
-            back = LayoutBuilder(value.block, following, op.loc)(convert_layout, value, result=own)
+            loc = conversion_loc(value, [user for user, _ in users])
+            back = LayoutBuilder(value.block, following, loc)(convert_layout, value, result=own)
             for user, index in users:
                 user.set_operand(index, back)
