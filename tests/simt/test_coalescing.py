@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.simt.kernels import KERNELS
 from tests.simt.laid_out import module_of
 from tile.analysis.axis_info import axis_info
-from tile.ir.types import F16, F32, Tile
-from tile.simt.coalescing import Access, accesses, coalesced, default_layout
+from tile.ir.types import F16, F32, I8, Tile
+from tile.simt.access_widths import Run, best_width
+from tile.simt.coalescing import Access, accesses, coalesced, default_layout, spread
+from tile.simt.costs import access, conversion
 from tile.simt.layout_rules import check_distributed
 from tile.simt.layouts.axes import vector_width
+from tile.simt.layouts.layout import LinearLayout
 from tile.simt.target import GENERIC, TARGETS
 
 
@@ -18,18 +23,18 @@ def found(name: str) -> dict[str, Access]:
     """What is known of the accesses of a kernel, by operation and shape."""
     kernel = module_of(KERNELS[name]).kernel
     known = accesses(kernel, axis_info(kernel), GENERIC)
-    return {f"{op.name} {'x'.join(map(str, access.shape))}": access for op, access in known.items()}
+    return {f"{op.name} {'x'.join(map(str, one.shape))}": one for op, one in known.items()}
 
 
 def test_matmul_is_wide() -> None:
     known = found("matmul_f16")
-    assert known["load 64x32"] == Access((64, 32), (1, 0), 8, 8)
-    assert known["load 32x64"] == Access((32, 64), (1, 0), 8, 8)
-    assert known["store 64x64"] == Access((64, 64), (1, 0), 4, 4)
+    assert known["load 64x32"] == Access((64, 32), (1, 0), 8, 32, 2)
+    assert known["load 32x64"] == Access((32, 64), (1, 0), 8, 64, 2)
+    assert known["store 64x64"] == Access((64, 64), (1, 0), 4, 64, 4)
 
 
 def test_a_mask_that_ends_anywhere_limits_the_width() -> None:
-    assert found("softmax")["load 1024"] == Access((1024,), (0,), 1, 4)
+    assert found("softmax")["load 1024"] == Access((1024,), (0,), 1, 1024, 4)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -39,13 +44,13 @@ def test_registers_in_a_row_are_neighbours(name: str) -> None:
     for target in TARGETS.values():
         known = accesses(kernel, axis_info(kernel), target)
         for op, layout in coalesced(known, target, 4).items():
-            access = known[op]
-            check_distributed(layout, access.shape)
+            one = known[op]
+            check_distributed(layout, one.shape)
             share = op.inputs[0].type.numel // (4 * target.warp_size)  # type: ignore[attr-defined]
-            if access.order is not None and share:
+            if one.order is not None and share:
                 # Of f16 beside f32, as many as are in a vector of f32.
-                width = min(share, access.vector, 4)
-                assert vector_width(layout, access.order[0], access.most) >= width
+                width = min(share, one.vector, 4)
+                assert vector_width(layout, one.order[0], 16) >= width
 
 
 @pytest.mark.parametrize("ty", [Tile((64, 64), F16), Tile((1,), F32), Tile((4, 2, 8), F32)])
@@ -60,3 +65,53 @@ def test_loads_in_a_loop_are_wide_whatever_is_stored_behind_it() -> None:
     for op, layout in coalesced(known, GENERIC, 4).items():
         if op.parent is not None:
             assert vector_width(layout, 1, 8) == 8
+
+
+ALIGNED, OFF, ANYWHERE = Run(4, 1024, 4), Run(4, 1024, 1), Run(4, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("runs", "width"),
+    [
+        ([ALIGNED, ALIGNED], 4),
+        ([ALIGNED, OFF, ALIGNED], 1),
+        ([ALIGNED] * 20 + [OFF], 4),  # one that skips costs less than twenty narrow ones
+        ([ALIGNED, ANYWHERE], 4),  # what is scattered is so at any width
+        ([Run(2, 512, 8), Run(4, 512, 4)], 4),
+        ([Run(2, 512, 8), Run(2, 512, 8)], 8),
+        ([Run(4, 512, 4), Run(4, 512, 2)], 2),
+    ],
+)
+def test_the_width_that_costs_least(runs: list[Run], width: int) -> None:
+    assert best_width(runs, 16, GENERIC) == width
+    assert best_width(runs, 1, GENERIC) == 1
+
+
+RUNS = st.builds(
+    lambda itemsize, length, vector: Run(itemsize, length, min(length, vector, 16 // itemsize)),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4, 64, 1024]),
+    st.sampled_from([1, 2, 4, 8, 16]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(RUNS, min_size=2, max_size=2))
+def test_no_layout_of_its_own_would_pay(runs: list[Run]) -> None:
+    """Two accesses in one layout cost less than each in its best and a conversion between."""
+    share = 16
+
+    def cost(run: Run, width: int) -> float:
+        apart = width if run.length > width else None
+        return share * access(run.itemsize, min(run.vector, width), apart, 32)
+
+    common = best_width(runs, share, GENERIC)
+    together = sum(cost(run, common) for run in runs)
+    apart = sum(cost(run, best_width([run], share, GENERIC)) for run in runs)
+    tile = Tile((128 * share,), I8 if 1 in (run.itemsize for run in runs) else F16)
+    converted = conversion(tile, spread((128 * share,), (0,), 1, 32, 4), default(tile))
+    assert together <= apart + converted
+
+
+def default(tile: Tile) -> LinearLayout:
+    return default_layout(tile, GENERIC, 4)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tile
+import tile.language as tl
 from tests.simt.kernels import KERNELS
 from tile.backends.interp.thread.counters import Counters
 from tile.backends.interp.thread.run import run_threads
 from tile.simt.pipeline import lower
 from tile.simt.target import SimtTarget
+
+
+@tile.jit
+def add(x_ptr, y_ptr, z_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(z_ptr + i, tl.load(x_ptr + i) + tl.load(y_ptr + i))
+
 
 # Where each thread goes in these is up to the data.
 BY_DATA = {"gathering", "counting"}
@@ -47,3 +57,19 @@ def test_conflicts_by_data_are_counted(name: str) -> None:
     counters = Counters()
     run_threads(module, target, 4, kernel.grid, kernel.arguments(), counters)
     assert counters.shared_total().conflicts > 0
+
+
+@pytest.mark.parametrize(
+    ("aligned", "sectors", "instructions"), [(True, 3 * 128, 3 * 8), (False, 2 * 128 + 160, 3 * 32)]
+)
+def test_an_argument_between_sectors(aligned: bool, sectors: int, instructions: int) -> None:
+    """A warp then touches one sector more for each instruction, and no more than that."""
+    types = {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16" if aligned else "*fp32", "z_ptr": "*fp32:16"}
+    module = tile.compile(add, types, {"N": 1024}, target="interp").artifact.module.clone()
+    lower(module, SimtTarget.parse("generic"), num_warps=4, num_stages=1)
+    store = np.zeros(1024 + 1, np.float32)
+    arrays = [np.zeros(1024, np.float32), store[not aligned :][:1024], np.zeros(1024, np.float32)]
+    counters = Counters()
+    run_threads(module, SimtTarget.parse("generic"), 4, (1, 1, 1), arrays, counters)
+    total = counters.global_total()
+    assert (total.sectors, total.instructions) == (sectors, instructions)

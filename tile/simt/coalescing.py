@@ -7,8 +7,8 @@ lane those behind them.
 
     %p: contiguous (1, 64), divisible (2, 16)      order (1, 0), vectors of 4 f32
 
-Accesses of one block to tiles of one shape, in one order, take vectors of one width, so that what
-was loaded can be stored where it is.
+Accesses of one block to tiles of one shape, in one order, that hand values to each other have one
+width, so that what was loaded can be stored where it is; see `access_widths`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tile.analysis.axis_info import AxisInfoResult, axis_info
@@ -25,6 +25,7 @@ from tile.ir.ops import memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
 from tile.ir.types import Pointer, Tile
+from tile.simt.access_widths import Run, best_width, tied
 from tile.simt.layouts.blocked import blocked, row_major
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.target import GENERIC, SimtTarget
@@ -41,7 +42,9 @@ class Access:
     shape: tuple[int, ...]
     order: tuple[int, ...] | None  # axes, the one with most neighbours in a row first; None if none
     vector: int  # neighbours in a row along the first axis, aligned, under one mask
-    most: int  # elements in the widest access of a lane
+    run: int  # neighbours in a row along it, wherever they begin
+    itemsize: int  # bytes of an element
+    tied: int = field(default=0, compare=False)  # the same for accesses that are tied
 
     def __str__(self) -> str:
         order = self.order or row_major(len(self.shape))
@@ -91,14 +94,14 @@ def accesses(
     function: Function, info: AxisInfoResult, target: SimtTarget
 ) -> dict[Operation, Access]:
     """What is known of each access to a tile of a function."""
-    found = {}
-    for op in function.walk():
-        if op.defn in ACCESSES and isinstance(op.inputs[0].type, Tile):
-            found[op] = _access(op, info, target)
-    return found
+    found = [
+        op for op in function.walk() if op.defn in ACCESSES and isinstance(op.inputs[0].type, Tile)
+    ]
+    ties = tied(function, found)
+    return {op: _access(op, info, target, ties[op]) for op in found}
 
 
-def _access(op: Operation, info: AxisInfoResult, target: SimtTarget) -> Access:
+def _access(op: Operation, info: AxisInfoResult, target: SimtTarget, tie: int) -> Access:
     ptr = op["ptr"]
     assert isinstance(ptr.type, Tile)
     assert isinstance(ptr.type.of, Pointer)
@@ -116,7 +119,8 @@ def _access(op: Operation, info: AxisInfoResult, target: SimtTarget) -> Access:
     vector = 1 if op.defn in _SINGLE else min(most, runs[first])
     if op["mask"] is not None:
         vector = min(vector, info.of(op["mask"]).constant[first])
-    return Access(shape, tuple(ranked) if known else None, vector, most)
+    order = tuple(ranked) if known else None
+    return Access(shape, order, vector, facts.contiguous[first], itemsize, tie)
 
 
 def coalesced(
@@ -137,19 +141,20 @@ def coalesced(
     # An access in a loop is not the narrower for one outside.
     groups: dict[Hashable, list[Access]] = {}
     for op, access in found.items():
-        groups.setdefault((op.block, access.shape, order(access)), []).append(access)
+        groups.setdefault((op.block, access.shape, order(access), access.tied), []).append(access)
+    widths = {
+        key: best_width(
+            [Run(access.itemsize, access.run, access.vector) for access in group],
+            _share(group[0].shape, target, num_warps),
+            target,
+        )
+        for key, group in groups.items()
+    }
     layouts = {}
     for op, access in found.items():
-        width = _width(groups[op.block, access.shape, order(access)])
-        vector = min(width, _share(access.shape, target, num_warps))
-        layouts[op] = spread(access.shape, order(access), vector, target.warp_size, num_warps)
+        width = widths[op.block, access.shape, order(access), access.tied]
+        layouts[op] = spread(access.shape, order(access), width, target.warp_size, num_warps)
     return layouts
-
-
-def _width(group: Sequence[Access]) -> int:
-    """The vector that suits most: none of the vectorised accesses takes several for it."""
-    widest = max(access.vector for access in group)
-    return min([widest, *(access.most for access in group if access.vector > 1)])
 
 
 @module_pass("print-coalescing")

@@ -1,4 +1,4 @@
-"""What operations and conversions of tiles cost, to choose between layouts.
+"""What operations, conversions and accesses of tiles cost, to choose between layouts.
 
 The unit is an instruction of a thread. A conversion takes each byte through shared memory and back,
 which is eight times as slow as arithmetic on it; one that only renames registers costs nothing.
@@ -17,6 +17,10 @@ from tile.simt.layouts.layout import LinearLayout
 
 # A conversion costs something however small the tile is: threads wait for each other.
 SYNC = 32
+# Bytes that global memory moves at least, and how long that takes: the nearest cache gives a warp
+# four sectors while an instruction is issued, the next one is asked for one.
+SECTOR = 32
+SECTOR_COST = 0.5
 # Instructions of an operation on one element, where it is more than one.
 _LONG = 8
 _LONG_OPS: frozenset[OpDef] = frozenset({arith.div, arith.rem})
@@ -33,6 +37,18 @@ def conversion(ty: Tile, source: LinearLayout, result: LinearLayout) -> int:
     if source == result:
         return 0
     return SYNC * _moves(source, result) + _registers(source, result) * (max(8, ty.of.bits) // 8)
+
+
+def access(itemsize: int, taken: int, apart: int | None, lanes: int) -> float:
+    """The cost for each element of a thread of an access to global memory.
+
+    Elements are of `itemsize` bytes. Each instruction takes `taken` neighbours a lane; those of the
+    next lane begin `apart` elements on, or anywhere (None). It costs one for itself, and for each
+    sector that its warp touches as long as that takes.
+    """
+    alone = max(taken * itemsize, SECTOR)
+    each = alone if apart is None else min(apart * itemsize, alone)
+    return (1 + SECTOR_COST * lanes * each / SECTOR) / taken
 
 
 @lru_cache(maxsize=4096)
