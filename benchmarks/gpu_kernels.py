@@ -73,10 +73,11 @@ def matmul_kernel(
     group = min(rows_of_tiles - first, GROUP)
     tile_row = first + program % in_group % group
     tile_column = program % in_group // group
+    # So that remainders count up: what is divided is not negative.
+    tl.assume(tile_row >= 0)
+    tl.assume(tile_column >= 0)
     rows = (tile_row * BM + tl.arange(0, BM)) % M
     columns = (tile_column * BN + tl.arange(0, BN)) % N
-    rows = tl.max_contiguous(tl.multiple_of(rows, BM), BM)
-    columns = tl.max_contiguous(tl.multiple_of(columns, BN), BN)
     inner = tl.arange(0, BK)
     a_ptrs = a_ptr + rows[:, None] * K + inner[None, :]
     b_ptrs = b_ptr + inner[:, None] * N + columns[None, :]

@@ -15,8 +15,20 @@ A scalar has one axis, of extent 1. `value` is the number that every element has
     %m = cmp lt (%pid * 128 + %o), %n    // constant 16, if %n is a multiple of 16
 
 So a mask's constancy and a pointer's contiguity and divisibility say how wide an access may be.
-Integer arithmetic on signed values is taken not to overflow, as it does not in address arithmetic
-of a right program; on unsigned values runs may wrap around.
+
+**Overflow.** Integers wrap at their width, and whatever folds or replaces values keeps to that.
+Axis information alone does not: signed `add`, `sub`, `mul`, `neg` and `shl` are taken to stay
+within their type. The language makes it an error if they wrap on the way to an address, or to the
+mask of an access; so nothing but the width of such accesses may depend on this. A program's first
+offset is thus never negative, nor are what is added to it and its remainders:
+
+    %b = mul %pid, %c64                  // 0 to 2**31 - 1, as the program id is not negative
+    %o = add %b, arange 0 to 64          // divisible 64, contiguous 64
+    %k = rem %o, %n                      // contiguous 16, if %n is a multiple of 16
+
+Division rounds towards zero, so runs below zero say nothing of it: where the sign of a dividend
+cannot be seen, as behind a division by an argument, `assume` tells it. On unsigned values runs may
+wrap around, at multiples of their length.
 """
 
 from __future__ import annotations

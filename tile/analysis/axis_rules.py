@@ -14,6 +14,7 @@ from tile.analysis.axis_shape import (
     trans,
 )
 from tile.analysis.axis_value import MOST, AxisInfo, divisor, extents, least, uniform, unknown
+from tile.analysis.interval import magnitude
 from tile.analysis.ranges import Ranges
 from tile.ir.core import Operation
 from tile.ir.opdef import OPS, OpDef
@@ -124,9 +125,21 @@ def _power(count: bool | int | float | None) -> int | None:
 
 
 def _rem(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
-    """Along runs that no multiple of their length cuts, remainders count as the dividend does."""
+    """Along runs that no multiple of their length cuts, remainders count as the dividend does.
+
+    A dividend that is surely less than the divisor is its own remainder.
+    """
+    if _leaves_all(op, known):
+        return x.contiguous[axis], x.divisible[axis]
     run = _group(x, y, axis) if _counts_from_zero(op, known) else 1
     return run, min(x.at(axis, run), y.at(axis, run))
+
+
+def _leaves_all(op: Operation, known: Ranges) -> bool:
+    dividend, divisor = known.operand(op, 0), known.operand(op, 1)
+    if dividend is None or divisor is None:
+        return False
+    return magnitude(dividend).high < magnitude(divisor).low
 
 
 def _and(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:

@@ -94,19 +94,23 @@ def greatest(x: Interval, y: Interval) -> Interval:
     return Interval(max(x.low, y.low), max(x.high, y.high))
 
 
-def div(x: Interval, y: Interval) -> Interval | None:
-    """The quotients towards zero; None where the divisor may be zero."""
-    return None if 0 in y else corners(x, y, truncated)
+def div(x: Interval, y: Interval) -> Interval:
+    """The quotients towards zero. Division by zero is undefined, and gives zero if anything."""
+    if 0 not in y:
+        return corners(x, y, truncated)
+    found = Interval(0, 0)
+    for part in (Interval(y.low, -1), Interval(1, y.high)):
+        if part.low <= part.high:
+            found = found.hull(corners(x, part, truncated))
+    return found
 
 
-def rem(x: Interval, y: Interval) -> Interval | None:
-    """The remainders of `div`, which have the sign of `x`."""
-    if 0 in y:
-        return None
+def rem(x: Interval, y: Interval) -> Interval:
+    """The remainders of `div`, which have the sign of `x` whatever that of `y`."""
     divisor = magnitude(y)
     if magnitude(x).high < divisor.low:
         return x
-    most = divisor.high - 1
+    most = max(divisor.high - 1, 0)
     return Interval(max(min(x.low, 0), -most), min(max(x.high, 0), most))
 
 

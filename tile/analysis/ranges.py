@@ -220,8 +220,21 @@ class _Ranges(Forward[Fact]):
             predicate = predicate if holds else predicate.negated
             left, right = self.facts[x], self.facts[y]
             if left is not None and right is not None:
-                self.replace(x, interval.limited(predicate, left, right))
-                self.replace(y, interval.limited(predicate.swapped, right, left))
+                self.narrow(x, interval.limited(predicate, left, right))
+                self.narrow(y, interval.limited(predicate.swapped, right, left))
+
+    def narrow(self, value: Value, fact: Interval) -> None:
+        """Know a value better, and what it was cast from without loss."""
+        self.replace(value, fact)
+        op = value.op
+        if op is None or op.defn is not arith.cast:
+            return
+        (source,) = op.inputs
+        before, whole, wide = self.facts[source], full(source.type), full(value.type)
+        if before is not None and whole is not None and wide is not None:
+            left = before.meet(fact)
+            if whole.meet(wide) == whole and left is not None:
+                self.narrow(source, left)
 
 
 def _meet(x: Fact, y: Fact) -> Fact:

@@ -48,7 +48,13 @@ expressions; assignments (augmented, annotated, of tuples); `if`, `for` over `ra
 - Globals are seen if they are `tl.constexpr(...)` objects, functions, modules or types.
 - `/` of integers gives a float. `//` and `%` truncate towards zero, as C does: `-7 // 2` is -3 and
   `-7 % 2` is -1. Between compile-time numbers they are Python's own.
-- Integers wrap at their width. A literal assigned to a name is an `int32` or `float32`.
+- Integers wrap at their width, and values are exact in that. It is an error, though, if signed
+  arithmetic wraps on its way to an address or to the mask of an access: how many neighbours are
+  accessed at once is decided as if it did not. Offsets beyond 2**31 take `int64`.
+- `(start + tl.arange(0, N)) % n` has neighbours in a row where `start` cannot be negative, such as
+  a multiple of `tl.program_id(0)`, and `n` is a multiple of 16; of other numbers `tl.assume` says
+  so: `tl.assume(start >= 0)`.
+- A literal assigned to a name is an `int32` or `float32`.
 """
 
 IR_HEAD = """\

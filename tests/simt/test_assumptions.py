@@ -1,0 +1,138 @@
+"""What a kernel assumes of its indices decides how wide it reads: to the instruction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tile.backends.interp.thread.run import run_threads
+from tile.ir.core import Module
+from tile.simt.target import TARGETS
+
+
+@tile.jit
+def nothing(pid_m, pid_n):
+    pass
+
+
+@tile.jit
+def each(pid_m, pid_n):
+    tl.assume(pid_m >= 0)
+    tl.assume(pid_n >= 0)
+
+
+@tile.jit
+def both(pid_m, pid_n):
+    tl.assume((pid_m >= 0) & (-1 < pid_n))
+
+
+@tile.jit
+def joined(pid_m, pid_n):
+    tl.assume(pid_m >= 0 and pid_n > -1)
+
+
+@tile.jit
+def chained(pid_m, pid_n):
+    tl.assume(0 <= pid_m < 1024)
+    tl.assume(not pid_n < 0)
+
+
+@tile.jit
+def widened(pid_m, pid_n):
+    tl.assume(pid_m.to(tl.int64) >= 0)
+    tl.assume(pid_n.to(tl.int64) >= 0)
+
+
+@tile.jit
+def related(pid_m, pid_n):
+    tl.assume(pid_m >= 0)
+    tl.assume(pid_n >= pid_m)
+
+
+@tile.jit
+def matmul(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    ASSUME: tl.constexpr,
+):
+    """The product as tutorials write it, with programs in groups; matrices are stored by rows.
+
+    A is read by columns of a square, so that both of its indices matter.
+    """
+    pid = tl.program_id(0)
+    in_group = GROUP * tl.cdiv(N, BN)
+    first = pid // in_group * GROUP
+    group = min(tl.cdiv(M, BM) - first, GROUP)
+    pid_m = first + pid % in_group % group
+    pid_n = pid % in_group // group
+    ASSUME(pid_m, pid_n)
+    rows = (pid_m * BM + tl.arange(0, BM)) % M
+    columns = (pid_n * BN + tl.arange(0, BN)) % N
+    k = tl.arange(0, BK)
+    a_ptrs = a_ptr + k[None, :] * M + rows[:, None]
+    b_ptrs = b_ptr + k[:, None] * N + columns[None, :]
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for left in range(K, 0, -BK):
+        a = tl.load(a_ptrs, mask=k[None, :] < left, other=0.0)
+        b = tl.load(b_ptrs, mask=k[:, None] < left, other=0.0)
+        total = tl.dot(a, b, total)
+        a_ptrs += BK * M
+        b_ptrs += BK * N
+    row = pid_m * BM + tl.arange(0, BM)
+    column = pid_n * BN + tl.arange(0, BN)
+    inside = (row[:, None] < M) & (column[None, :] < N)
+    tl.store(c_ptr + row[:, None] * N + column[None, :], total, mask=inside)
+
+
+BLOCKS = {"BM": 32, "BN": 64, "BK": 32, "GROUP": 2}
+
+
+def threads(assume: Any) -> Module:
+    """The product for threads of a machine with asynchronous copies."""
+    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
+    types |= dict.fromkeys("MNK", "i32:16")
+    constants = {**BLOCKS, "ASSUME": assume}
+    module: Module = tile.compile(
+        matmul, types, constants, {"num_warps": 4}, "interp:matrix"
+    ).artifact.module
+    return module
+
+
+@pytest.mark.parametrize(
+    "assume", [each, both, joined, chained, widened, related], ids=lambda f: f.__name__
+)
+def test_loads_by_remainders_are_wide(assume: Any) -> None:
+    """16 bytes at once: 8 elements of f16."""
+    found = [op["vector"] for op in threads(assume).walk() if op.name == "shared_copy"]
+    assert found
+    assert set(found) == {8}
+
+
+def test_nothing_is_known_of_an_index_that_may_be_negative() -> None:
+    module = threads(nothing)
+    assert not any(op.name == "shared_copy" for op in module.walk())
+    halves = [op["vector"] for op in module.walk() if op.name == "load"]
+    assert set(halves) == {1}
+
+
+def test_the_product_is_right() -> None:
+    m, n, k = 48, 80, 64
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((k, m), (k, n)))
+    c = np.zeros((m, n), np.float32)
+    grid = (-(-m // BLOCKS["BM"]) * -(-n // BLOCKS["BN"]), 1, 1)
+    sizes = [np.int32(size) for size in (m, n, k)]
+    run_threads(threads(each), TARGETS["matrix"], 4, grid, [a, b, c, *sizes])
+    np.testing.assert_array_equal(c, a.T.astype(np.float32) @ b.astype(np.float32))
