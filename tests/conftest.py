@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.filecheck import TileFile
 from tile.backends.base import Options
+
+# Tests compile what they test; those of the cache switch it on for themselves.
+os.environ["TILE_CACHE"] = "0"
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
@@ -39,17 +40,39 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def _bytes(text: str) -> int:
+    number = text.strip().lower().removesuffix("b").removesuffix("i")
+    digits = number.rstrip("kmgt")
+    unit = number[len(digits) :]
+    if unit not in _UNITS or not digits.strip().isdecimal():
+        raise ValueError("it is a number of bytes, or as in 500M or 2G")
+    return int(digits) << _UNITS[unit]
+
+
+class Effect(Enum):
+    """What a variable has to do with what is compiled: see `Config.deciding`."""
+
+    DECIDES = "it may change what the compiler makes"
+    WATCHES = "it shows the compiler at work, or checks it"
+    NONE = "it says where kernels run, or is about other things"
+
+
 @dataclass(frozen=True)
 class Variable(Generic[T]):
     """One environment variable, as a descriptor.
 
-    Its override, else its environment value, else its default.
+    Its override, else its environment value, else its default. `effect` is the one on what is
+    compiled; who forgets it gets kernels that are compiled again where the variable differs.
     """
 
     name: str
     parse: Callable[[str], T]
     default: T
     doc: str
+    effect: Effect = Effect.DECIDES
     _key: object = field(init=False, repr=False, compare=False)
     _parsed: dict[object, T] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -88,12 +111,36 @@ class Variable(Generic[T]):
 class Config:
     """The settings in force. Attributes are declared below, one to a variable."""
 
-    backend = Variable("TILE_BACKEND", str, "", "backend to run on: interp, nvptx or opencl")
+    backend = Variable(
+        "TILE_BACKEND", str, "", "backend to run on: interp, nvptx or opencl", Effect.NONE
+    )
+    cache = Variable(
+        "TILE_CACHE",
+        _flag,
+        True,
+        "keep compiled kernels on disk for other processes (0: keep and look up nothing)",
+        Effect.NONE,
+    )
+    cache_dir = Variable(
+        "TILE_CACHE_DIR",
+        str,
+        "",
+        "folder of what is kept on disk (default: the system's place for caches)",
+        Effect.NONE,
+    )
+    cache_limit = Variable(
+        "TILE_CACHE_LIMIT",
+        _bytes,
+        1 << 30,
+        "bytes that kernels on disk take at most, as in 500M or 2G; those not used for longest go",
+        Effect.NONE,
+    )
     chunk_bytes = Variable(
         "TILE_INTERP_CHUNK",
         int,
         1 << 21,
         "bytes of one tile value over a chunk of programs (interp)",
+        Effect.NONE,
     )
     interp_level = Variable(
         "TILE_INTERP_LEVEL",
@@ -118,23 +165,42 @@ class Config:
         str,
         "",
         "OpenCL device to run on: its index, or part of its name (default: a GPU before a CPU)",
+        Effect.NONE,
     )
     print_after = Variable(
         "TILE_PRINT_AFTER",
         _names,
         _NOTHING,
         "passes after which the IR is printed to stderr, or `all`",
+        Effect.WATCHES,
     )
-    dump = Variable("TILE_DUMP", str, "", "folder that gets a numbered IR file after every pass")
+    dump = Variable(
+        "TILE_DUMP",
+        str,
+        "",
+        "folder that gets a numbered IR file after every pass",
+        Effect.WATCHES,
+    )
     verify = Variable(
-        "TILE_VERIFY", _flag, False, "verify the IR after every pass, not only at the ends"
+        "TILE_VERIFY",
+        _flag,
+        False,
+        "verify the IR after every pass, not only at the ends",
+        Effect.WATCHES,
     )
-    timings = Variable("TILE_TIMINGS", _flag, False, "print how long each pass took to stderr")
+    timings = Variable(
+        "TILE_TIMINGS",
+        _flag,
+        False,
+        "print how long each pass took to stderr",
+        Effect.WATCHES,
+    )
     print_autotuning = Variable(
         "TILE_PRINT_AUTOTUNING",
         _flag,
         False,
         "print the table of timings of each tuning run to stderr",
+        Effect.NONE,
     )
 
     def __init__(self) -> None:
@@ -149,6 +215,21 @@ class Config:
     def variables(cls) -> dict[str, Variable[Any]]:
         """The variables by attribute name."""
         return {name: v for name, v in vars(cls).items() if isinstance(v, Variable)}
+
+    @property
+    def watching(self) -> bool:
+        """Whether somebody wants to see the compiler at work, so that it has to work."""
+        return any(value != v.default for v, value in self._with(Effect.WATCHES))
+
+    @property
+    def deciding(self) -> str:
+        """All settings that may change what the compiler makes, as text."""
+        return " ".join(f"{v.name}={value!r}" for v, value in self._with(Effect.DECIDES))
+
+    def _with(self, effect: Effect) -> Iterator[tuple[Variable[Any], Any]]:
+        for attribute, variable in self.variables().items():
+            if variable.effect is effect:
+                yield variable, getattr(self, attribute)
 
     @contextmanager
     def scope(self, **values: Any) -> Iterator[None]:

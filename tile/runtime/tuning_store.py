@@ -10,18 +10,19 @@ import hashlib
 import inspect
 import json
 import math
-import os
 import platform
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tile import store
+from tile.store.files import write_whole
+
 
 def default_folder() -> Path:
     """Where results are kept when the user names no folder."""
-    return Path.home() / ".cache" / "tile" / "autotune"
+    return store.folder() / "autotune"
 
 
 class TuningStore:
@@ -67,14 +68,8 @@ class TuningStore:
             for config, times in timings.items()
         }
         text = json.dumps({"kernel": self.name, "key": repr(key), "timings": finite}, indent=1)
-        path = self.path(key)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            # Written aside and renamed, so that other processes see all of it or nothing.
-            handle, aside = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(aside).replace(path)
+            write_whole(self.path(key), text.encode())
         except OSError as error:
             warnings.warn(
                 f"the tuning result of {self.name} is not kept: {error}",

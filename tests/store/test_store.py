@@ -1,0 +1,170 @@
+"""A folder of entries: what is kept, found, damaged, removed, by one process or many."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tile.config import config
+from tile.errors import ArgumentValueError
+from tile.store import Entry, Store, current, folder
+
+ENTRY = Entry("add for somewhere", {"threads": 128, "names": ["x", "y"]}, {"a": b"1\n2", "b": b""})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "made" / "when needed", 1 << 20)
+
+
+def age(store: Store, key: str, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(store.path(key), (then, then))
+
+
+def test_what_was_put_is_found(store: Store) -> None:
+    assert store.get("one") is None and store.kept() == []
+    store.put("one", ENTRY)
+    store.put("two" * 10000, Entry("other"))
+    assert store.get("one") == ENTRY
+    assert store.get("two" * 10000) == Entry("other")
+    assert {one.title for one in store.kept()} == {"add for somewhere", "other"}
+    assert Store(store.folder, 1).get("one") == ENTRY
+
+
+def test_a_later_entry_takes_the_place_of_an_earlier_one(store: Store) -> None:
+    store.put("one", ENTRY)
+    store.put("one", Entry("again"))
+    assert store.get("one") == Entry("again") and len(store.kept()) == 1
+
+
+@pytest.mark.parametrize("at", [0, 20, 100, -30, -1])
+def test_a_changed_byte_is_found(store: Store, at: int) -> None:
+    store.put("one", ENTRY)
+    data = bytearray(store.path("one").read_bytes())
+    data[at] ^= 1
+    store.path("one").write_bytes(data)
+    with pytest.warns(RuntimeWarning, match=r"in the cache is damaged \(its checksum is wrong\)"):
+        assert store.get("one") is None
+    with warnings.catch_warnings():  # it is said once: the file is gone
+        warnings.simplefilter("error")
+        assert store.get("one") is None
+    store.put("one", ENTRY)
+    assert store.get("one") == ENTRY
+
+
+def test_every_half_written_file_is_found(store: Store) -> None:
+    store.put("one", ENTRY)
+    whole = store.path("one").read_bytes()
+    for length in range(len(whole)):
+        store.path("one").write_bytes(whole[:length])
+        with pytest.warns(RuntimeWarning, match="damaged"):
+            assert Store(store.folder, 1 << 20).get("one") is None
+
+
+def test_another_entrys_file_is_found(store: Store) -> None:
+    store.put("one", ENTRY)
+    store.path("one").replace(store.path("two"))
+    with pytest.warns(RuntimeWarning, match="it is another entry's"):
+        assert store.get("two") is None
+
+
+def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
+    store = Store(tmp_path, 5000)
+    for number in range(4):
+        store.put(str(number), Entry(str(number), parts={"data": bytes(1000)}))
+        age(store, str(number), 100 - number)
+    assert store.get("0") is not None  # used just now
+    store.put("4", Entry("4", parts={"data": bytes(1000)}))
+    assert {one.title for one in store.kept()} == {"0", "3", "4"}
+
+
+def test_what_was_just_written_stays(tmp_path: Path) -> None:
+    store = Store(tmp_path, 10)
+    store.put("large", ENTRY)
+    assert store.get("large") == ENTRY
+
+
+def test_what_nobody_finished_goes(store: Store) -> None:
+    store.put("one", ENTRY)
+    old, young = (store.folder / f"{name}.tmp" for name in ("old", "young"))
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    store.put("two", ENTRY)
+    assert not old.exists() and young.exists()
+    assert store.clear() == 2
+    assert list(store.folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_is_told_of_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    store = Store(tmp_path / "file" / "kernels", 1 << 20)
+    with pytest.warns(RuntimeWarning, match="add for somewhere is not kept in the cache .*TILE_CA"):
+        store.put("one", ENTRY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store.put("two", ENTRY)
+    assert store.kept() == [] and store.clear() == 0
+
+
+def test_an_entry_that_cannot_be_read_is_made_again(store: Store) -> None:
+    store.path("one").mkdir(parents=True)
+    with pytest.warns(RuntimeWarning, match="cannot be read, and is made again"):
+        assert store.get("one") is None
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tile.store import Entry, Store
+store = Store(Path(sys.argv[1]), 1 << 14)  # smaller than all entries together
+for turn in range(60):
+    for key in range(8):
+        found = store.get(str(key))
+        assert found is None or found.parts["data"] == bytes([key]) * 4000, key
+        if found is None or turn % 3 == 0:
+            store.put(str(key), Entry(str(key), parts={"data": bytes([key]) * 4000}))
+"""
+
+
+def test_many_processes_at_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", WRITER, str(tmp_path)]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    for process in running:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    store = Store(tmp_path, 1 << 14)
+    assert sum(one.size for one in store.kept()) <= 1 << 14
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
+    with config.scope(cache=False):
+        assert current() is None
+    with config.scope(cache=True):
+        monkeypatch.setenv("TILE_CACHE_LIMIT", "3M")
+        store = current()
+        assert store is not None and store.folder.parent == folder() == tmp_path
+        assert store.limit == 3 << 20 and current() is store
+        for wrong in ("lots", "G", "1.5G", "-3"):
+            monkeypatch.setenv("TILE_CACHE_LIMIT", wrong)
+            with pytest.raises(ArgumentValueError, match="number of bytes, or as in 500M"):
+                current()
+    monkeypatch.delenv("TILE_CACHE_DIR")
+    assert folder().name == "tile"
+
+
+def test_what_has_to_do_with_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = config.deciding
+    with config.scope(cache=False, backend="interp", dump="somewhere"):
+        assert config.deciding == before
+        assert config.watching
+    assert not config.watching
