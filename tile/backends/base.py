@@ -5,8 +5,9 @@ It compiles a module to an artifact without a device, and loads that to run it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -110,16 +111,21 @@ class Options:
 class Artifact:
     """A compiled kernel: the text or bytes of every stage, by the stage's name, in order.
 
-    `module` is the last IR, for backends that run it. `written` names the parameters through
-    which the kernel writes memory.
+    `parameters` are those of the kernel's function, and `written` those through which it writes
+    memory. `facts` are what `Backend.load` needs besides, as JSON can say it, so that an artifact
+    may be kept on disk; `inputs` are the files, besides those of packages, that it was made from.
+    `module` is the last IR, for backends that run it.
     """
 
     kernel: str
     target: Target
     options: Options
     stages: dict[str, str | bytes]
-    module: Module
+    parameters: tuple[str, ...]
     written: frozenset[str] = field(default_factory=frozenset)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[Path, ...] = ()
+    module: Module | None = None
 
 
 class Executable(Protocol):
@@ -131,6 +137,40 @@ class Executable(Protocol):
         Arrays, those of the backend's own devices too, are accessed in place, or as if they were.
         A scalar is a NumPy scalar of the parameter's type.
         """
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What a device says of a kernel that is loaded there; None is what it does not say.
+
+    - `device`: where that is.
+    - `threads`: that run one program, and `max_threads`: that could, with as many registers.
+    - `registers`: of 32 bits, of one thread.
+    - `local_bytes`: of memory that one thread has for itself alone: its stack, and what registers
+      did not hold.
+    - `shared_bytes`: of memory that the threads of a program share.
+    - `programs`: that one multiprocessor runs at once, and `occupancy`: the share of the threads
+      that it could run, from 0 to 1, that these are.
+    - `binary_version`: of the instructions, such as `9.0`.
+    """
+
+    device: str
+    threads: int | None = None
+    max_threads: int | None = None
+    registers: int | None = None
+    local_bytes: int | None = None
+    shared_bytes: int | None = None
+    programs: int | None = None
+    occupancy: float | None = None
+    binary_version: str | None = None
+
+
+@runtime_checkable
+class Informative(Protocol):
+    """A loaded kernel that can tell what it takes of a device."""
+
+    def info(self) -> KernelInfo:
+        """What the current device says of it; it is loaded there if it was not yet."""
 
 
 Repeat = Callable[[Grid, tuple[Any, ...]], bool]
@@ -160,8 +200,21 @@ class Backend(Protocol):
     name: str
     devices: frozenset[str]
 
+    def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
+        """The target with all that decides what is compiled for it.
+
+        Where the target leaves the architecture open, it is that of the device in whose memory the
+        arrays are, or of the current one; `BackendError` where there is none.
+        """
+
+    def identity(self, target: Target) -> str | None:
+        """What decides what this backend compiles, besides `tile` itself and the resolved target.
+
+        Such as the versions of packages. None where its artifacts cannot be kept on disk.
+        """
+
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
-        """Compile a TILE module, which it may change; needs no device."""
+        """Compile a TILE module, which it may change, for a resolved target; needs no device."""
 
     def load(self, artifact: Artifact) -> Executable:
         """Make an artifact ready to run; opens the device."""

@@ -14,17 +14,22 @@ from tile.transforms.pipeline import TILE
 
 @dataclass(frozen=True)
 class Optimised:
-    """The texts of a module's stages so far, and the parameters through which it writes memory."""
+    """The texts of a module's stages so far.
+
+    And the kernel's parameters, and those of them through which it writes memory.
+    """
 
     stages: dict[str, str | bytes]
+    parameters: tuple[str, ...]
     written: frozenset[str]
 
 
 def optimise(module: Module) -> Optimised:
     """Run the machine-independent passes over a TILE module, which changes."""
     verify(module)
+    parameters = tuple(value.name for value in module.kernel.args)
     stages: dict[str, str | bytes] = {"tile": print_module(module)}
     run_pipeline(module, TILE)
     verify(module)
     stages["tile-optimized"] = print_module(module)
-    return Optimised(stages, written_arguments(module, module.kernel))
+    return Optimised(stages, parameters, written_arguments(module, module.kernel))

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import ast
+import collections
 import enum
 import hashlib
 import inspect
 import marshal
+import sys
 import tokenize
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tile.frontend.captured import find
 from tile.frontend.source import DeviceFunction
 from tile.frontend.static import StaticFunction
 from tile.ir.types import Type
-from tile.language.builtin import Builtin
+from tile.language.builtin import Bound, Builtin
 from tile.language.constexpr import constexpr
 
 
@@ -36,6 +40,20 @@ def snapshot(function: DeviceFunction) -> Snapshot:
     walk.function(function)
     text = "\n".join(walk.lines)
     return Snapshot(hashlib.sha256(text.encode()).hexdigest(), tuple(walk.watched))
+
+
+def exact_digest(function: DeviceFunction, constants: object) -> str | None:
+    """A hash of a function and the constants it is compiled for, for use by other processes.
+
+    It differs where anything differs that decides what is compiled. None where that cannot be told:
+    a captured value or constant is an object of a class of which nothing is known.
+    """
+    walk = _Walk()
+    walk.function(function)
+    walk.lines.append(walk.spell(constants))
+    if walk.inexact:
+        return None
+    return hashlib.sha256("\n".join(walk.lines).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -71,11 +89,16 @@ def _current(owner: dict[str, Any] | types.CellType, name: str) -> object:
 
 @dataclass
 class _Walk:
-    """Collects text about functions, each function once."""
+    """Collects text about functions, each function once.
 
+    `inexact` becomes true at a value whose text may be the same for another one.
+    """
+
+    inexact: bool = False
     lines: list[str] = field(default_factory=list)
     watched: list[tuple[dict[str, Any] | types.CellType, str, object]] = field(default_factory=list)
     seen: dict[object, int] = field(default_factory=dict)
+    open: list[object] = field(default_factory=list)  # the collections around what is spelt
 
     def function(self, function: DeviceFunction) -> int:
         """Add a function and what it depends on; its number."""
@@ -104,12 +127,32 @@ class _Walk:
         except (OSError, SyntaxError, tokenize.TokenError):
             text = marshal.dumps(fn.__code__).hex()
         self.lines.append(f"python {number} {text}")
-        for name in fn.__code__.co_names:
+        defaults = (fn.__defaults__, fn.__kwdefaults__)
+        self.lines.append(f"defaults = {self.spell(defaults)}")
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            value = _current(cell, name)
+            self.watched.append((cell, name, value))
+            self.lines.append(f"{name} = {self.spell(value)}")
+        used = sorted(set(_names(fn.__code__)))
+        for name in used:
             value = fn.__globals__.get(name, _MISSING)
             if value is not _MISSING:
                 self.watched.append((fn.__globals__, name, value))
                 self.lines.append(f"{name} = {self.spell(value)}")
+                self.through(name, value, used)
         return number
+
+    def through(self, name: str, value: object, used: list[str]) -> None:
+        """Add what a Python function may take of a user's module."""
+        if not isinstance(value, types.ModuleType) or _is_known(value.__name__):
+            return
+        for attribute in used:
+            held = vars(value).get(attribute, _MISSING)
+            if held is not _MISSING and not isinstance(held, types.ModuleType):
+                self.watched.append((vars(value), attribute, held))
+                self.lines.append(f"{name}.{attribute} = {self.spell(held)}")
+            elif held is not _MISSING and not _is_known(str(getattr(held, "__name__", ""))):
+                self.inexact = True  # a module in a module: seldom, and not followed
 
     def captured(self, function: DeviceFunction) -> Iterator[tuple[str, object]]:
         """The variables around a function that its text names, those of modules too, in order."""
@@ -145,8 +188,8 @@ class _Walk:
             return f"constexpr {self.spell(value.value)}"
         if isinstance(value, DeviceFunction):
             return f"function {self.function(value)}"
-        if isinstance(value, tuple):
-            return f"{type(value).__qualname__}({', '.join(map(self.spell, value))})"
+        if isinstance(value, tuple | list | dict | set | frozenset) and len(self.open) < _DEEP:
+            return self.collection(value)
         if isinstance(value, float):
             return f"float {value.hex()}"
         if isinstance(value, StaticFunction):
@@ -155,9 +198,78 @@ class _Walk:
             return f"python {self.python(value)}"
         if isinstance(value, types.ModuleType):
             return f"module {value.__name__}"
-        if isinstance(value, Builtin | Type | enum.Enum | str | bool | int | None):
+        if isinstance(value, enum.Enum):
+            return f"{self.spell(type(value))} {value.name}"
+        if isinstance(value, Bound):
+            return f"{value.builtin!r} of {self.spell(value.receiver)}"
+        if isinstance(value, type):
+            return self.type(value)
+        if isinstance(value, types.BuiltinFunctionType | types.MethodType):
+            owner = value.__self__
+            of = "" if owner is None else f" of {self.spell(owner)}"
+            return f"{type(value).__qualname__} {value.__qualname__}{of}"
+        if isinstance(value, np.generic):
+            return f"{value.dtype} {value.tobytes().hex()}"
+        is_exact = isinstance(value, _EXACT) or value is _MISSING or value is Ellipsis
+        if is_exact or (type(value).__module__ == "torch" and type(value).__name__ == "dtype"):
             return f"{type(value).__qualname__} {value!r}"
+        self.inexact = True
         return f"{type(value).__qualname__} {getattr(value, '__qualname__', '')}"
+
+    def collection(self, value: Any) -> str:
+        """A tuple, list, set or dictionary with all that is in it."""
+        self.open.append(value)
+        items = value.items() if isinstance(value, dict) else value
+        words = [self.spell(item) for item in items]
+        self.open.pop()
+        if isinstance(value, set | frozenset):  # in an order of their own, in each process another
+            words.sort()
+        kind = type(value)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else self.type(kind)
+        return f"{name}({', '.join(words)})"
+
+    def type(self, value: type) -> str:
+        """A class: by its name where its meaning cannot change, else with what it holds."""
+        name = f"{value.__module__}.{value.__qualname__}"
+        if value in self.seen or _is_known(value.__module__):
+            return f"class {name}"
+        self.seen[value] = len(self.seen)
+        if issubclass(value, enum.Enum):
+            words = [f"{one.name} = {self.spell(one.value)}" for one in value]
+            plain = vars(enum.Enum("plain", {"A": 1}))
+        elif issubclass(value, tuple) and hasattr(value, "_fields"):
+            words = [self.spell(getattr(value, of)) for of in ("_fields", "_field_defaults")]
+            plain = vars(collections.namedtuple("plain", []))
+        else:
+            self.inexact = True
+            return f"class {name}"
+        own = {name for name, held in vars(value).items() if _is_code(held)}
+        self.inexact |= not own <= plain.keys()
+        return f"class {name}: {', '.join(words)}"
+
+
+_EXACT = (Builtin, Type, str, bool, int, complex, bytes, types.NoneType, np.dtype)
+_DEEP = 20  # collections inside each other; what is deeper may be inside itself
+
+# Packages whose functions and classes are taken to mean always the same: the versions of those that
+# matter are in every key, or with the interpreter's.
+_KNOWN = frozenset(sys.stdlib_module_names) | {"builtins", "tile", "numpy", "ml_dtypes", "torch"}
+
+
+def _is_known(module: str) -> bool:
+    return module.partition(".")[0] in _KNOWN and module != "__main__"
+
+
+def _is_code(held: object) -> bool:
+    return callable(held) or isinstance(held, property | classmethod | staticmethod)
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """The names that Python code takes from outside, of inner functions too, and of attributes."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
 
 
 def chains(node: ast.AST, own: set[str]) -> list[tuple[str, ...]]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tile.backends import registry
-from tile.backends.base import Options, Target
+from tile.backends.base import Artifact, Backend, Options, Target
 from tile.errors import ArgumentError, ArgumentTypeError, TileError
-from tile.frontend.compile import compile_function
 from tile.frontend.source import DeviceFunction, Parameter
+from tile.late import late
+from tile.runtime import kept
 from tile.runtime.arguments import retuple
 from tile.runtime.binding import quoted, spell_parameters, unknown_names
 from tile.runtime.context import DEFAULT, leveled
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType, parse_signature_type
 from tile.runtime.specialise import Constant, Leaf, constant, spell_specialised
+
+if TYPE_CHECKING:
+    from tile.frontend.compile import compile_function
+else:
+    compile_function = late("tile.frontend.compile", "compile_function")
 
 
 def build(
@@ -28,22 +34,37 @@ def build(
 ) -> CompiledKernel:
     """Compile `function` as a kernel; `leaves` says of each parameter, in order, what for.
 
-    Raises `CompilationError` for what the frontend refuses, and `BackendError`.
+    What was compiled before, by any process, is found on disk. The target is resolved. Raises
+    `CompilationError` for what the frontend refuses, and `BackendError`.
     """
     backend = registry.get(target.backend)
+    key = kept.key(function, leaves, backend, target, options)
+    artifact = None if key is None else kept.find(key)
+    if artifact is None:
+        artifact = _compiled(function, leaves, backend, target, options)
+        if key is not None:
+            kept.keep(key, artifact)
+    return CompiledKernel(
+        artifact, backend, leaves, name=name or function.name, source=function.source.text
+    )
+
+
+def _compiled(
+    function: DeviceFunction,
+    leaves: Mapping[str, Leaf],
+    backend: Backend,
+    target: Target,
+    options: Options,
+) -> Artifact:
     types = {n: _type(leaf) for n, leaf in leaves.items() if not isinstance(leaf, Constant)}
     constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
     divisible = dict(pair for n, leaf in leaves.items() for pair in _divisible(n, leaf))
     try:
         module = compile_function(function, types, constants, divisible)
-        names = [value.name for value in module.kernel.args]
-        artifact = backend.compile(module, target, options)
+        return backend.compile(module, target, options)
     except TileError as error:
         error.notes.append(f"compiling {spell_specialised(function.name, leaves)} for {target}")
         raise
-    return CompiledKernel(
-        artifact, backend, leaves, names, name=name or function.name, source=function.source.text
-    )
 
 
 def _type(leaf: Leaf) -> Any:
@@ -81,7 +102,8 @@ def compile(  # noqa: A001 - the public name is tile.compile
     function = _function(fn)
     leaves = dict(_leaves(function, dict(signature), dict(constexprs or {})))
     where = Target.parse(leveled(target)) if isinstance(target, str) else target
-    return build(function, leaves, where, Options.of(options or {}))
+    chosen = Options.of(options or {})
+    return build(function, leaves, registry.get(where.backend).resolve(where), chosen)
 
 
 def _function(fn: Any) -> DeviceFunction:

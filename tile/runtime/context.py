@@ -41,6 +41,21 @@ def target_text(values: Iterable[Any]) -> str:
     return leveled(config.backend or next(filter(None, map(_wanted, values)), DEFAULT))
 
 
+def target_of(values: Iterable[Any]) -> Target:
+    """The target of a launch with these adapted arguments, resolved by its backend."""
+    values = list(values)
+    target = Target.parse(target_text(values))
+    return registry.get(target.backend).resolve(target, _arrays(values))
+
+
+def _arrays(values: Iterable[Any]) -> Iterator[DeviceArray]:
+    for value in values:
+        if type(value) is DeviceArray:
+            yield value
+        elif isinstance(value, tuple):
+            yield from _arrays(value)
+
+
 def leveled(target: str) -> str:
     """The target, with the machine whose threads the interpreter shall run, if settings ask so."""
     if target == DEFAULT and config.interp_level == "thread":

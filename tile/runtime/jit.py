@@ -14,7 +14,7 @@ from tile.runtime.arguments import DIRECT, adapt
 from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
 from tile.runtime.captures import Captures
 from tile.runtime.compile import build
-from tile.runtime.context import target_text
+from tile.runtime.context import target_of
 from tile.runtime.grid import normalise_grid
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.repeat import Entry, Plan, Shape, make_plan, shape_of
@@ -239,7 +239,7 @@ class JITFunction(DeviceFunction):
             self._plans.clear()
         if not self.cache:  # users may have emptied it
             self._plans.clear()
-        target = target_text(adapted)
+        target = target_of(adapted)
         key = (target, tuple(sorted(options.items())), *keys)
         try:
             kernel = self.cache.get(key)
@@ -271,14 +271,14 @@ class JITFunction(DeviceFunction):
         return adapted, keys
 
     def _compile(
-        self, target: str, options: dict[str, Any], adapted: list[Any], keys: list[Key]
+        self, target: Target, options: dict[str, Any], adapted: list[Any], keys: list[Key]
     ) -> CompiledKernel:
         leaves = {
             p.name: Constant(value) if p.is_constexpr else leaf_of(value, key)
             for p, value, key in zip(self.parameters, adapted, keys, strict=True)
         }
         chosen = Options.of({"debug": bool(self.debug), **options})
-        return build(self, leaves, Target.parse(target), chosen, name=self._name_for(leaves))
+        return build(self, leaves, target, chosen, name=self._name_for(leaves))
 
     def _name_for(self, leaves: dict[str, Any]) -> str:
         if self.repr is None:

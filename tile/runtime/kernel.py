@@ -12,6 +12,8 @@ from tile.backends.base import (
     Backend,
     Executable,
     Grid,
+    Informative,
+    KernelInfo,
     Options,
     Repeat,
     Repeatable,
@@ -42,12 +44,11 @@ class CompiledKernel:
         artifact: Artifact,
         backend: Backend,
         leaves: Mapping[str, Leaf],
-        arg_names: Sequence[str],
         *,
         name: str,
         source: str,
     ) -> None:
-        """Take an artifact; `arg_names` are its IR function's, by which `artifact.written` goes."""
+        """Take an artifact that was compiled for `leaves`."""
         self.artifact = artifact
         self.name = name
         self.target: Target = artifact.target
@@ -61,7 +62,7 @@ class CompiledKernel:
         self._plan = [(slot.parameter, slot.pack) for slot in every]
         written = [
             (i, slot)
-            for i, (slot, inner) in enumerate(zip(every, arg_names, strict=True))
+            for i, (slot, inner) in enumerate(zip(every, artifact.parameters, strict=True))
             if inner in artifact.written
         ]
         self._written = [(i, slot.label) for i, slot in written]
@@ -72,6 +73,19 @@ class CompiledKernel:
     def executable(self) -> Executable:
         """The kernel loaded by its backend, at the first launch."""
         return self._backend.load(self.artifact)
+
+    @property
+    def info(self) -> KernelInfo:
+        """What the device says of the kernel: registers, memory, how many programs run at once.
+
+        It is the current device, where the kernel is loaded now if it was not; a backend whose
+        kernels take nothing of a device says so in `device`, and knows no numbers. Raises
+        `BackendError` where there is no device.
+        """
+        executable = self.executable
+        if isinstance(executable, Informative):
+            return executable.info()
+        return KernelInfo(f"none: the {self.target.backend} backend runs kernels in NumPy")
 
     @property
     def metadata(self) -> SimpleNamespace:

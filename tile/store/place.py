@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-
-import platformdirs
+from typing import TYPE_CHECKING
 
 from tile.config import config
+from tile.late import late
 from tile.store.store import Store
+
+if TYPE_CHECKING:
+    from platformdirs import user_cache_dir
+else:
+    user_cache_dir = late("platformdirs", "user_cache_dir")
 
 _KERNELS = "kernels"
 
@@ -20,7 +25,7 @@ def folder() -> Path:
 
 @functools.cache
 def _usual() -> Path:
-    return Path(platformdirs.user_cache_dir("tile", appauthor=False))
+    return Path(user_cache_dir("tile", appauthor=False))
 
 
 def current() -> Store | None:

@@ -86,6 +86,7 @@ def explain(
         kernel = kernel.kernel
     with config.scope(backend="interp", interp_level="tile"):
         compiled = kernel.warmup(grid=grid, **arguments)
+    assert compiled.artifact.module is not None
     laid_out = compiled.artifact.module.clone()
     passes = lowering(target, **options.lowering)
     names = [item.defn.name for item in passes]

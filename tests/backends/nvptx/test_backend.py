@@ -12,7 +12,8 @@ import tile.language as tl
 from tests.backends.nvptx.assembling import assemble
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.launch import LoadedKernel
-from tile.backends.nvptx.target import architecture, native
+from tile.backends.nvptx.names import native
+from tile.backends.nvptx.target import architecture
 from tile.errors import ArgumentValueError, BackendError
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.kernel import CompiledKernel

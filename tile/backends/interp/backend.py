@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tile.backends.base import Artifact, Executable, Grid, LaunchArgument, Options, Target
+from tile.backends.base import (
+    Artifact,
+    DeviceMemory,
+    Executable,
+    Grid,
+    LaunchArgument,
+    Options,
+    Target,
+)
 from tile.backends.interp.code import Code, translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
@@ -25,6 +33,13 @@ class InterpreterBackend:
     name = "interp"
     devices: frozenset[str] = frozenset()
 
+    def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
+        """The target as it is: it says all."""
+        return target
+
+    def identity(self, target: Target) -> None:
+        """Nothing: what it runs is IR in memory, which is not kept on disk."""
+
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Optimise a module, lower it if need be, and make sure that all in it can be run.
 
@@ -36,11 +51,20 @@ class InterpreterBackend:
             stages["thread"] = _threads().compile(module, target, options)
         else:
             translate(module, RULES)
-        return Artifact(module.kernel.name, target, options, stages, module, tiles.written)
+        return Artifact(
+            kernel=module.kernel.name,
+            target=target,
+            options=options,
+            stages=stages,
+            parameters=tiles.parameters,
+            written=tiles.written,
+            module=module,
+        )
 
     def load(self, artifact: Artifact) -> Executable:
         """Make a kernel ready to run."""
         _keep_heap()
+        assert artifact.module is not None
         if artifact.target.arch:
             kernel: Executable = _threads().load(artifact)
             return kernel

@@ -1,29 +1,24 @@
-"""NVIDIA's GPUs as a backend: the lowering for one thread, LLVM, PTX, and the driver."""
+"""NVIDIA's GPUs as a backend. What only compiling needs is imported when something is compiled."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import functools
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tile.backends.base import Artifact, Options, Target
+from tile.backends.base import Artifact, DeviceMemory, Options, Target
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.emit.functions import Emitted, emit_module
+from tile.backends.nvptx.facts import Facts
 from tile.backends.nvptx.launch import LoadedKernel
-from tile.backends.nvptx.ptx import to_ptx
-from tile.backends.nvptx.target import Architecture, architecture
-from tile.backends.optimised import optimise
 from tile.ir.core import Module
-from tile.ir.ops import linalg
-from tile.ir.printer import print_module
-from tile.ir.types import BF16
-from tile.simt.pipeline import lower
-from tile.simt.target import SimtTarget
+from tile.late import late
 
-
-@dataclass(frozen=True, eq=False)
-class NvptxArtifact(Artifact):
-    """A kernel in PTX, with what the launcher must know of it."""
-
-    emitted: Emitted | None = None
+if TYPE_CHECKING:
+    from tile.backends.nvptx.compiler import compile_module
+else:
+    compile_module = late("tile.backends.nvptx.compiler", "compile_module")
 
 
 class NvptxBackend:
@@ -32,49 +27,44 @@ class NvptxBackend:
     name = "nvptx"
     devices = frozenset({"cuda"})
 
-    def compile(self, module: Module, target: Target, options: Options) -> NvptxArtifact:
+    def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
+        """The target with an architecture: the first array's device's, else the current one's.
+
+        Raises `BackendError` where it names none and there is no device.
+        """
+        if target.arch:
+            return target
+        for array in arrays:
+            if array.device.partition(":")[0] in self.devices:
+                return Target(self.name, driver.device_of(array).architecture)
+        return Target(self.name, driver.current_architecture())
+
+    def identity(self, target: Target) -> str:
+        """The version of LLVM, as llvmlite has it."""
+        return _llvmlite()
+
+    def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Lower a TILE module, which changes, to PTX.
 
         Raises `OutOfResourcesError` for more shared memory than the architecture has.
         """
-        arch = architecture(target.arch or driver.current_architecture())
-        tiles = optimise(module)
-        stages = tiles.stages
-        lower(module, _machine(arch, module), **options.lowering)
-        stages["thread"] = print_module(module)
-        emitted = emit_module(module, arch, options)
-        stages["llvm"] = emitted.text
-        stages["ptx"] = to_ptx(emitted, arch)
-        return NvptxArtifact(
-            kernel=module.kernel.name,
-            target=Target(self.name, arch.name),
-            options=options,
-            stages=stages,
-            module=module,
-            written=tiles.written,
-            emitted=emitted,
-        )
+        return compile_module(module, target, options)
 
     def load(self, artifact: Artifact) -> LoadedKernel:
         """The kernel for whatever devices it is launched on."""
-        assert isinstance(artifact, NvptxArtifact) and artifact.emitted is not None
-        text = artifact.stages["ptx"]
-        assert isinstance(text, str)
-        names = [value.name for value in artifact.module.kernel.args]
-        written = [name in artifact.written for name in names]
-        together = artifact.options.launch_cooperative_grid
-        return LoadedKernel(
-            artifact.kernel, text, artifact.emitted, names, written, cooperative=together
-        )
+        return LoadedKernel(artifact, Facts.of(artifact.facts))
 
 
-def _machine(arch: Architecture, module: Module) -> SimtTarget:
-    """The machine to lower for.
+@functools.cache
+def _llvmlite() -> str:
+    """The version of llvmlite, without importing it, nor what finds the versions of packages.
 
-    Before sm_80 matrix instructions take f16, but no bf16; a machine's description has their sizes
-    alone, so that a kernel with products of bf16 is lowered for a machine without any.
+    Either takes longer than finding a kernel on disk.
     """
-    lacking = arch.capability < 80 and any(
-        op.defn is linalg.dot and op.inputs[0].type.element is BF16 for op in module.walk()
-    )
-    return replace(arch.simt, matrix_shapes=()) if lacking else arch.simt
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        return "no llvmlite"
+    try:
+        return Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
+    except OSError:
+        return spec.origin

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,16 +17,13 @@ from typing import Any
 
 from cuda.bindings import driver as cuda
 
-from tile.backends.nvptx.target import native
-from tile.errors import BackendError, ExecutionError, OutOfResourcesError, TileError
+from tile.backends.base import DeviceMemory
+from tile.backends.nvptx.errors import error
+from tile.backends.nvptx.names import native
+from tile.errors import BackendError, OutOfResourcesError, TileError
 
 SUCCESS = cuda.CUresult.CUDA_SUCCESS
-_OUT_OF_RESOURCES = frozenset(
-    {
-        cuda.CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
-        cuda.CUresult.CUDA_ERROR_OUT_OF_MEMORY,
-    }
-)
+OLDEST = 12_040  # the first that knows PTX 8.4, which is the oldest that is written
 _LOG_BYTES = 1 << 14
 _Attribute = cuda.CUdevice_attribute
 
@@ -33,24 +31,15 @@ _Attribute = cuda.CUdevice_attribute
 def check(returned: Any, doing: str) -> Any:
     """What a call of the driver returned besides its status, which must be success.
 
-    Raises `OutOfResourcesError`, or `ExecutionError` that says what `doing` failed how.
+    Raises `OutOfResourcesError`, `BackendError` for what is wrong with the machine, or
+    `ExecutionError` that says what `doing` failed how.
     """
     status, *values = returned
     if status != SUCCESS:
-        raise _error(status, doing)
+        raise error(status, doing)
     if len(values) < 2:
         return values[0] if values else None
     return tuple(values)
-
-
-def _error(status: Any, doing: str) -> TileError:
-    _, text = cuda.cuGetErrorString(status)
-    spelled = text.decode() if isinstance(text, bytes) else str(text)
-    code = getattr(status, "name", str(status))
-    message = f"{doing} failed: {spelled} ({code})"
-    if status in _OUT_OF_RESOURCES:
-        return OutOfResourcesError(message)
-    return ExecutionError(message)
 
 
 @functools.cache
@@ -58,17 +47,30 @@ def _open() -> int:
     """Start the driver; how many devices there are. Raises `BackendError` where there are none."""
     try:
         (status,) = cuda.cuInit(0)
-    except (RuntimeError, ImportError, OSError) as error:
+    except (RuntimeError, ImportError, OSError) as missing:
         raise BackendError(
             "there is no NVIDIA driver on this machine, so the nvptx backend cannot run kernels "
             "here; with an architecture, as in `nvptx:sm_90a`, it compiles them anyway"
-        ) from error
+        ) from missing
     if status != SUCCESS:
-        raise BackendError(_error(status, "starting the NVIDIA driver").message)
-    count = int(check(cuda.cuDeviceGetCount(), "counting devices"))
-    if not count:
-        raise BackendError("the NVIDIA driver finds no device")
-    return count
+        raise BackendError(error(status, "starting the NVIDIA driver").message)
+    found = version()
+    if found < OLDEST:
+        raise BackendError(
+            f"the NVIDIA driver is too old: it is for CUDA {spelled(found)}, and kernels need one "
+            f"for CUDA {spelled(OLDEST)} or later"
+        )
+    return int(check(cuda.cuDeviceGetCount(), "counting devices"))
+
+
+def version() -> int:
+    """The version of CUDA that the driver is for: 12040 for 12.4."""
+    return int(check(cuda.cuDriverGetVersion(), "asking for the driver's version"))
+
+
+def spelled(number: int) -> str:
+    """A version as people write it."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 class Device:
@@ -77,7 +79,8 @@ class Device:
     def __init__(self, ordinal: int) -> None:
         count = _open()
         if not 0 <= ordinal < count:
-            raise BackendError(f"there is no device {ordinal}; there are {count}, from 0")
+            there = f"there are {count}, from 0" if count > 1 else f"there is {count}"
+            raise BackendError(f"there is no device {ordinal}; {there}")
         self.ordinal = ordinal
         self._device = check(cuda.cuDeviceGet(ordinal), f"opening device {ordinal}")
         self._context = check(
@@ -88,6 +91,21 @@ class Device:
         self.shared_bytes = self._attribute(
             _Attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         )
+
+    @functools.cached_property
+    def name(self) -> str:
+        """What its maker calls it."""
+        name = check(cuda.cuDeviceGetName(128, self._device), "asking about a device")
+        return bytes(name).partition(b"\0")[0].decode(errors="replace")
+
+    @functools.cached_property
+    def max_threads(self) -> int:
+        """How many threads one of its multiprocessors runs at once."""
+        return self._attribute(_Attribute.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)
+
+    @functools.cached_property
+    def multiprocessors(self) -> int:
+        return self._attribute(_Attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
 
     def _attribute(self, attribute: Any) -> int:
         return int(
@@ -144,6 +162,12 @@ def current_architecture() -> str:
     return current_device().architecture
 
 
+def device_of(array: DeviceMemory) -> Device:
+    """The device in whose memory an array is."""
+    number = array.device.partition(":")[2]
+    return device(int(number) if number else ordinal_of(array.address))
+
+
 def ordinal_of(address: int) -> int:
     """The device in whose memory an address lies."""
     attribute = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
@@ -173,12 +197,15 @@ class Loaded:
     """A function of a module on the current device."""
 
     def __init__(
-        self, ptx: str, kernel: str, shared_bytes: int, *, cooperative: bool = False
+        self, cubin: bytes, kernel: str, shared_bytes: int, *, cooperative: bool = False
     ) -> None:
-        """Load it; a `cooperative` kernel's programs all run at once, or the launch is refused."""
+        """Load what `link` made.
+
+        A `cooperative` kernel's programs all run at once, or the launch is refused.
+        """
         self._start = cuda.cuLaunchCooperativeKernel if cooperative else cuda.cuLaunchKernel
         self._last = () if cooperative else (0,)  # what only a plain launch takes: no `extra`
-        self.module = _load(ptx, kernel)
+        self.module = check(cuda.cuModuleLoadData(cubin), f"loading `{kernel}`")
         self.function = check(
             cuda.cuModuleGetFunction(self.module, kernel.encode()), f"finding `{kernel}`"
         )
@@ -212,7 +239,13 @@ class Loaded:
 
     def refused(self, status: Any, grid: tuple[int, int, int], threads: int) -> TileError:
         """The error for a launch that returned this status."""
-        return _error(
+        if status == cuda.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
+            most = self.programs(threads) * current_device().multiprocessors
+            return OutOfResourcesError(
+                f"`{self.kernel}` is launched cooperatively, so all its programs must run at once; "
+                f"a grid of {grid} has {math.prod(grid)}, and the device runs {most}"
+            )
+        return error(
             status, f"launching `{self.kernel}` on a grid of {grid} with {threads} threads"
         )
 
@@ -221,9 +254,16 @@ class Loaded:
         attribute = getattr(cuda.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
         return int(check(cuda.cuFuncGetAttribute(attribute, self.function), f"asking for {name}"))
 
+    def programs(self, threads: int) -> int:
+        """How many programs of that many threads a multiprocessor runs at once."""
+        most = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            self.function, threads, self.shared_bytes
+        )
+        return int(check(most, "asking how many programs run at once"))
 
-def _load(ptx: str, kernel: str) -> Any:
-    """Compile PTX for the current device, with places in the source."""
+
+def link(ptx: str, kernel: str) -> bytes:
+    """Compile PTX for the current device, with places in the source: the bytes of a cubin."""
     errors = bytearray(_LOG_BYTES)
     options = cuda.CUjit_option
     chosen: dict[Any, Any] = {
@@ -231,16 +271,21 @@ def _load(ptx: str, kernel: str) -> Any:
         options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: _LOG_BYTES,
         options.CU_JIT_GENERATE_LINE_INFO: 1,
     }
-    status, module = cuda.cuModuleLoadDataEx(
-        ptx.encode() + b"\0", len(chosen), list(chosen), list(chosen.values())
-    )
-    if status != SUCCESS:
-        error = _error(status, f"compiling `{kernel}` from PTX")
-        if isinstance(error, ExecutionError):  # what else it may be says what to do
+    doing = f"compiling `{kernel}` from PTX"
+    state = check(cuda.cuLinkCreate(len(chosen), list(chosen), list(chosen.values())), doing)
+    data, kind = ptx.encode() + b"\0", cuda.CUjitInputType.CU_JIT_INPUT_PTX
+    try:
+        status, *_ = cuda.cuLinkAddData(state, kind, data, len(data), kernel.encode(), 0, [], [])
+        if status == SUCCESS:
+            status, address, size = cuda.cuLinkComplete(state)
+        if status != SUCCESS:
+            raised = error(status, doing)
             said = bytes(errors).partition(b"\0")[0].decode(errors="replace")
-            error.notes.extend(said.splitlines()[:8])
-        raise error
-    return module
+            raised.notes.extend(said.splitlines()[:8])
+            raise raised
+        return ctypes.string_at(int(address), size)
+    finally:
+        cuda.cuLinkDestroy(state)
 
 
 # -- memory and waiting
@@ -276,13 +321,7 @@ def wait(stream: int, doing: str) -> None:
     """Wait for all that was put in a stream."""
     (status,) = cuda.cuStreamSynchronize(stream)
     if status != SUCCESS:
-        error = _error(status, doing)
-        if isinstance(error, ExecutionError):
-            error.notes.append(
-                "this or an earlier kernel failed on the device; after some failures, such as an "
-                "access outside all memory, the process cannot use the device any more"
-            )
-        raise error
+        raise error(status, doing)
 
 
 def shared_with_host(size: int) -> tuple[int, int]:

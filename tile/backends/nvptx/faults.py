@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.emit.debug import RECORD, REPORTED
-from tile.backends.nvptx.emit.functions import Emitted
+from tile.backends.nvptx.facts import RECORD, REPORTED, Facts
 from tile.errors import DeviceAssertionError
 
 _WORDS = 8  # the assertion's number from 1 or 0 for none, the program along x, y, z, the thread
@@ -16,8 +15,8 @@ _WARP = 32
 class FaultRecord:
     """The record of one kernel on one device, which must be current when it is made."""
 
-    def __init__(self, loaded: driver.Loaded, emitted: Emitted) -> None:
-        self._emitted = emitted
+    def __init__(self, loaded: driver.Loaded, facts: Facts) -> None:
+        self._facts = facts
         self._reported = loaded.global_address(REPORTED)
         host, device = driver.shared_with_host(4 * _WORDS)
         self._words = (ctypes.c_int32 * _WORDS).from_address(host)
@@ -31,11 +30,11 @@ class FaultRecord:
         x, y, z, thread = self._words[1:5]
         self._words[0] = 0
         driver.write_word(self._reported, 0, 32)
-        assertion = self._emitted.assertions[number - 1]
+        assertion = self._facts.assertions[number - 1]
         message = f": {assertion.message}" if assertion.message else ""
         warp, lane = divmod(thread, _WARP)
         raise DeviceAssertionError(
-            f"device_assert failed in `{self._emitted.kernel}`{message}",
+            f"device_assert failed in `{self._facts.kernel}`{message}",
             loc=assertion.loc,
             notes=[f"in program ({x}, {y}, {z}), thread {thread} (warp {warp}, lane {lane})"],
         )

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.base import Grid, LaunchArgument, Repeat
+from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repeat
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.emit.functions import Emitted
+from tile.backends.nvptx.binaries import assembled
+from tile.backends.nvptx.facts import Facts
 from tile.backends.nvptx.faults import FaultRecord
+from tile.backends.nvptx.kernel_info import kernel_info
+from tile.backends.nvptx.names import runs
 from tile.backends.nvptx.repeat import FORMATS, repeat_launch
 from tile.backends.nvptx.staging import Staging
 from tile.backends.nvptx.streams import current_stream, stream_reader
-from tile.errors import ArgumentValueError, OutOfResourcesError
+from tile.errors import ArgumentValueError, BackendError, OutOfResourcesError
 
 _SLOT = 8  # bytes that each parameter is given; no type needs more
 
@@ -36,22 +39,16 @@ class LoadedKernel:
     not wait. Arrays of the host are copied there and back, and the launch waits.
     """
 
-    def __init__(
-        self,
-        name: str,
-        ptx: str,
-        emitted: Emitted,
-        parameters: Sequence[str],
-        written: Sequence[bool],
-        *,
-        cooperative: bool = False,
-    ) -> None:
-        self.name = name
+    def __init__(self, artifact: Artifact, facts: Facts) -> None:
+        ptx = artifact.stages["ptx"]
+        assert isinstance(ptx, str)
+        self.name = artifact.kernel
+        self.arch = artifact.target.arch
         self.ptx = ptx
-        self.emitted = emitted
-        self._parameters = list(parameters)
-        self._written = list(written)
-        self._cooperative = cooperative
+        self.facts = facts
+        self._parameters = artifact.parameters
+        self._written = [name in artifact.written for name in artifact.parameters]
+        self._cooperative = artifact.options.launch_cooperative_grid
         self._on: dict[int, _OnDevice] = {}
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
@@ -59,7 +56,8 @@ class LoadedKernel:
 
         Raises `ArgumentValueError` for arrays on several devices, or on a device and on the host,
         `OutOfResourcesError`, `DeviceAssertionError` (of this launch, or, where launches do not
-        wait, of an earlier one of this kernel), and `ExecutionError`.
+        wait, of an earlier one of this kernel), `ExecutionError`, and `BackendError` for a device
+        that does not run what the kernel was compiled for.
         """
         where = self._device_of(arguments)
         with where.current():
@@ -92,7 +90,14 @@ class LoadedKernel:
         if len(formats) < len(arguments):
             return None
         taken = [value is not None for value in arguments]
-        return repeat_launch(here.loaded, where, self.emitted.threads, stream, formats, taken)
+        return repeat_launch(here.loaded, where, self.facts.threads, stream, formats, taken)
+
+    def info(self) -> KernelInfo:
+        """What the driver says of the kernel on the current device, where it is loaded now."""
+        where = driver.current_device()
+        with where.current():
+            here = self._on.get(where.ordinal) or self._load(where)
+            return kernel_info(here.loaded, where, self.facts)
 
     def _device_of(self, arguments: Sequence[LaunchArgument]) -> driver.Device:
         found: dict[str, str] = {}  # devices, and a parameter that lies there
@@ -112,16 +117,25 @@ class LoadedKernel:
         return driver.device(ordinal) if ordinal >= 0 else driver.current_device()
 
     def _load(self, where: driver.Device) -> _OnDevice:
-        emitted = self.emitted
-        if emitted.shared_bytes > where.shared_bytes:
+        facts = self.facts
+        if not runs(where.architecture, self.arch):
+            raise BackendError(
+                f"`{self.name}` was compiled for {self.arch}, and device {where.ordinal} is "
+                f"{where.architecture}, which does not run that; compile it for "
+                f"`nvptx:{where.architecture}`, or name no architecture"
+            )
+        if facts.shared_bytes > where.shared_bytes:
             raise OutOfResourcesError(
-                f"`{self.name}` takes {emitted.shared_bytes} bytes of shared memory, and device "
+                f"`{self.name}` takes {facts.shared_bytes} bytes of shared memory, and device "
                 f"{where.ordinal} has {where.shared_bytes} for a program"
             )
         loaded = driver.Loaded(
-            self.ptx, emitted.kernel, emitted.shared_bytes, cooperative=self._cooperative
+            assembled(self.ptx, facts.kernel, where),
+            facts.kernel,
+            facts.shared_bytes,
+            cooperative=self._cooperative,
         )
-        faults = FaultRecord(loaded, emitted) if emitted.assertions else None
+        faults = FaultRecord(loaded, facts) if facts.assertions else None
         here = self._on[where.ordinal] = _OnDevice(loaded, faults)
         return here
 
@@ -133,7 +147,7 @@ class LoadedKernel:
         pointers = (ctypes.c_void_p * max(1, count))(
             *[start + _SLOT * number for number in range(count)]
         )
-        here.loaded.launch(grid, self.emitted.threads, stream, ctypes.addressof(pointers))
+        here.loaded.launch(grid, self.facts.threads, stream, ctypes.addressof(pointers))
 
     def _staged(
         self,

@@ -18,7 +18,7 @@ from tile.errors import BackendError
 
 
 @functools.cache
-def _path() -> Path:
+def path() -> Path:
     """Where the library is: in an installed CUDA toolkit, or in the wheel `nvidia-nvvm`."""
     try:
         return Path(pathfinder.find_bitcode_lib("device"))
@@ -36,7 +36,7 @@ def functions(names: Iterable[str]) -> llvm.ModuleRef:
 
 @functools.cache
 def _library() -> llvm.ModuleRef:
-    library = llvm.parse_bitcode(_path().read_bytes())
+    library = llvm.parse_bitcode(path().read_bytes())
     library.triple = TRIPLE
     library.data_layout = DATA_LAYOUT
     return library

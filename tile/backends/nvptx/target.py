@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import re
 from dataclasses import dataclass
 
+from tile.backends.nvptx.names import parse
 from tile.errors import BackendError
 from tile.ir.types import BF16, F16
 from tile.simt.layouts.fragments import MatrixShape
@@ -33,8 +33,6 @@ _MATRIX: tuple[tuple[int, MatrixShape], ...] = (
     (80, MatrixShape(16, 8, 32, 8)),
     (80, MatrixShape(8, 8, 4, 64)),
 )
-
-_NAME = re.compile(r"sm_(\d{2,3})([af]?)")
 
 
 @dataclass(frozen=True)
@@ -71,23 +69,16 @@ class Architecture:
 @functools.cache
 def architecture(name: str) -> Architecture:
     """The architecture of that name. Raises `BackendError` for one that is not known."""
-    match = _NAME.fullmatch(name)
-    capability = int(match[1]) if match else 0
-    if match is None or capability not in _SHARED_KIB:
+    capability, letter = parse(name)
+    if capability not in _SHARED_KIB:
         known = ", ".join(f"sm_{number}" for number in _SHARED_KIB)
         raise BackendError(
             f"the nvptx backend has no architecture {name!r}; there are {known}, "
             "and from sm_90 on those with an `a`, as in sm_90a"
         )
-    if match[2] and capability < 90:
+    if letter and capability < 90:
         raise BackendError(f"architecture {name!r} does not exist; it is sm_{capability}")
     return Architecture(name, capability)
-
-
-def native(major: int, minor: int) -> str:
-    """The name of the architecture of a device, with the instructions that only it has."""
-    capability = major * 10 + minor
-    return f"sm_{capability}{'a' if capability >= 90 else ''}"
 
 
 @functools.cache

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tile.backends.base import Artifact, Options, Target
+from tile.backends.base import Artifact, DeviceMemory, Options, Target
 from tile.backends.opencl import devices
 from tile.backends.opencl.capabilities import named
 from tile.backends.opencl.emit.functions import Emitted, emit_module
@@ -28,6 +29,13 @@ class OpenclBackend:
     name = "opencl"
     devices: frozenset[str] = frozenset()
 
+    def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
+        """The target as it is."""
+        return target
+
+    def identity(self, target: Target) -> None:
+        """Nothing: artifacts are not kept on disk."""
+
     def compile(self, module: Module, target: Target, options: Options) -> OpenclArtifact:
         """Lower a TILE module, which changes, to OpenCL C.
 
@@ -47,7 +55,7 @@ class OpenclBackend:
             target=target,
             options=options,
             stages=stages,
-            module=module,
+            parameters=tiles.parameters,
             written=tiles.written,
             emitted=emitted,
         )
@@ -55,7 +63,5 @@ class OpenclBackend:
     def load(self, artifact: Artifact) -> LoadedKernel:
         """The kernel for the device that is chosen at its first launch."""
         assert isinstance(artifact, OpenclArtifact) and artifact.emitted is not None
-        parameters = artifact.module.kernel.args
-        written = [value.name in artifact.written for value in parameters]
-        names = [value.name for value in parameters]
-        return LoadedKernel(artifact.kernel, artifact.emitted, names, written)
+        written = [name in artifact.written for name in artifact.parameters]
+        return LoadedKernel(artifact.kernel, artifact.emitted, artifact.parameters, written)

@@ -58,4 +58,5 @@ def compile(module: Module, target: Target, options: Options) -> str:  # noqa: A
 
 def load(artifact: Artifact) -> ThreadKernel:
     """Make a compiled kernel ready to run."""
+    assert artifact.module is not None
     return ThreadKernel(artifact.module, machine(artifact.target), artifact.options.num_warps)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from tile.backends.assertions import Assertion
 from tile.backends.nvptx.emit.body import Body, Rule
-from tile.backends.nvptx.emit.module import Assertion
 from tile.backends.nvptx.emit.registers import THREAD, linear_index_of, special
 from tile.backends.nvptx.emit.types import is_integer, is_signed, llvm_type
 from tile.backends.nvptx.emit.words import as_integers
+from tile.backends.nvptx.facts import RECORD, REPORTED
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
 from tile.ir.ops import debug
@@ -131,8 +132,6 @@ def _print(body: Body, text: str, values: Sequence[Argument]) -> None:
 
 # -- assertions
 
-RECORD = "tile_fault_record"  # a global that the launcher fills in with the record's address
-REPORTED = "tile_fault_reported"  # another one: whether the record was written already
 REPORT = "@tile.report"
 
 # Words of the record: the number of the assertion from 1, the program along x, y, z, the thread.

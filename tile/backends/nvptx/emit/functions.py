@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from tile.backends.base import Options
 from tile.backends.nvptx.emit.body import Body, types_of
 from tile.backends.nvptx.emit.control import return_, structure
-from tile.backends.nvptx.emit.module import Assertion, ModuleText
+from tile.backends.nvptx.emit.module import ModuleText
 from tile.backends.nvptx.emit.registers import THREAD
 from tile.backends.nvptx.emit.rules import RULES
+from tile.backends.nvptx.facts import Facts
 from tile.backends.nvptx.target import WARP, Architecture
 from tile.ir.core import Function, Module
 from tile.ir.types import I1
@@ -21,10 +22,7 @@ class Emitted:
     """The text of an LLVM module, and what the host must know of it."""
 
     text: str
-    kernel: str  # the kernel's symbol
-    threads: int
-    shared_bytes: int
-    assertions: tuple[Assertion, ...]
+    facts: Facts
     libraries: frozenset[str]  # functions of libdevice that it calls
 
 
@@ -37,10 +35,12 @@ def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted
         emit_function(text, function)
     return Emitted(
         text.text(),
-        text.symbol(module.kernel.name)[1:],
-        text.threads,
-        shared_bytes(module),
-        tuple(text.assertions),
+        Facts(
+            kernel=text.symbol(module.kernel.name)[1:],
+            threads=text.threads,
+            shared_bytes=shared_bytes(module),
+            assertions=tuple(text.assertions),
+        ),
         frozenset(text.libraries),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from tile.backends.assertions import Assertion
 from tile.backends.base import Options
 from tile.backends.nvptx.target import Architecture
 from tile.errors import Loc
@@ -17,14 +18,6 @@ DATA_LAYOUT = (
     "v32:32:32-n16:32:64"
 )
 TRIPLE = "nvptx64-nvidia-cuda"
-
-
-@dataclass(frozen=True)
-class Assertion:
-    """A `device_assert`, by whose number a kernel reports it."""
-
-    message: str
-    loc: Loc | None
 
 
 @dataclass

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tile.backends.assertions import Assertion
 from tile.backends.opencl.emit.arith import Element
 from tile.backends.opencl.emit.body import Body, Rule
 from tile.backends.opencl.emit.floats import wide
 from tile.backends.opencl.emit.registers import THREAD, linear_index_of
-from tile.backends.opencl.emit.source import Assertion
 from tile.backends.opencl.emit.types import is_integer, is_signed, natural, unsigned
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef

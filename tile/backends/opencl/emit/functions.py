@@ -6,12 +6,13 @@ import linecache
 from dataclasses import dataclass
 from pathlib import Path
 
+from tile.backends.assertions import Assertion
 from tile.backends.base import Options
 from tile.backends.opencl.capabilities import Capabilities
 from tile.backends.opencl.emit.body import Body
 from tile.backends.opencl.emit.control import ending, return_, types_of
 from tile.backends.opencl.emit.rules import RULES
-from tile.backends.opencl.emit.source import Assertion, Line, Source
+from tile.backends.opencl.emit.source import Line, Source
 from tile.backends.opencl.emit.types import is_signed, stored
 from tile.errors import Loc
 from tile.ir.core import Function, Module, Value

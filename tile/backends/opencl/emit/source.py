@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tile.backends.assertions import Assertion
 from tile.backends.base import Options
 from tile.backends.opencl.capabilities import Capabilities
 from tile.backends.opencl.emit.library import entry
@@ -20,14 +21,6 @@ class Line:
 
     text: str
     loc: Loc | None = None
-
-
-@dataclass(frozen=True)
-class Assertion:
-    """A `device_assert`, by whose number a kernel reports it."""
-
-    message: str
-    loc: Loc | None
 
 
 @dataclass

@@ -1,0 +1,34 @@
+"""What a kernel's assertions say, by whose numbers it reports those that are false."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tile.errors import Loc
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """A `device_assert`."""
+
+    message: str
+    loc: Loc | None
+
+    def data(self) -> list[Any]:
+        """It as what JSON can say."""
+        return [self.message, [_placed(place) for place in self.loc.chain()] if self.loc else []]
+
+    @classmethod
+    def of(cls, data: Sequence[Any]) -> Assertion:
+        """The assertion that `data` gave."""
+        message, places = data
+        loc: Loc | None = None
+        for file, line, column, end, function in reversed(places):
+            loc = Loc(file, line, column, end, function, loc)
+        return cls(message, loc)
+
+
+def _placed(loc: Loc) -> list[Any]:
+    return [loc.file, loc.line, loc.column, loc.end_column, loc.function]
