@@ -2,10 +2,13 @@
 
     python benchmarks/first_call.py              this project and Triton, softmax, matmul, attention
     python benchmarks/first_call.py --rounds 5   medians of as many
+    python benchmarks/first_call.py --compile    this project alone, for sm_90a, where no GPU is:
+                                                 until the launcher has what it loads
 
-Cold: with an empty cache on disk. Warm: a new process with what a cold one left there. A call is
-timed from before the compiler is imported to when its result is there, in a process in which
-PyTorch has been imported and has used the device.
+Cold: with empty caches on disk, the driver's own too. Warm: a new process with what a cold one left
+there. Timed are importing the compiler and its kernels, and the call until its result is there, in
+a process in which PyTorch has been imported and has used the device, and which has the arrays.
+Modules have their bytecode on disk. In parentheses stands what of it is the import.
 """
 
 from __future__ import annotations
@@ -48,42 +51,102 @@ def attention(kernels: ModuleType, torch: Any) -> Callable[[], Any]:
     return lambda: kernels.attention_kernel[(8, 8)](*inputs, **tiles)
 
 
+# What is compiled for where there is no GPU: types, constants, options.
+ROW, FP16, COUNT = "*fp32:16", "*fp16:16", "i32:16"
+SIGNATURES: dict[str, tuple[str, dict[str, str], dict[str, Any], dict[str, int]]] = {
+    "softmax": (
+        "softmax_kernel",
+        {"out_ptr": ROW, "x_ptr": ROW, "row_step": COUNT, "columns": COUNT},
+        {"BLOCK": 1024},
+        {},
+    ),
+    "matmul": (
+        "matmul_kernel",
+        {**dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), FP16), **dict.fromkeys("MNK", COUNT)},
+        {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8},
+        {"num_warps": 8},
+    ),
+    "attention": (
+        "attention_kernel",
+        {
+            **dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "out_ptr"), FP16),
+            "log_sum_ptr": ROW,
+            "scale": "fp32",
+            "context": COUNT,
+        },
+        {"BM": 128, "BN": 64, "HEAD": 64, "CAUSAL": False},
+        {},
+    ),
+}
+
 KERNELS = {"softmax": softmax, "matmul": matmul, "attention": attention}
 
 
-def first_call(kernel: str) -> float:
-    """Seconds from importing the compiler, which the environment names, to the result."""
+def first_call(kernel: str) -> tuple[float, float]:
+    """Seconds of importing the compiler, which the environment names, and of the call."""
     torch = importlib.import_module("torch")
     torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
     start = time.perf_counter()
-    call = KERNELS[kernel](importlib.import_module("gpu_kernels"), torch)
+    kernels = importlib.import_module("gpu_kernels")
+    imported = time.perf_counter() - start
+    call = KERNELS[kernel](kernels, torch)
+    torch.cuda.synchronize()
+    start = time.perf_counter()
     call()
     torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return imported, time.perf_counter() - start
 
 
-def in_new_process(peer: str, kernel: str, folder: Path) -> float:
+def compiled(kernel: str) -> tuple[float, float]:
+    """The same of compiling for sm_90a, in a process with NumPy instead of PyTorch."""
+    importlib.import_module("ml_dtypes")
+    name, signature, constants, options = SIGNATURES[kernel]
+    start = time.perf_counter()
+    kernels = importlib.import_module("gpu_kernels")
+    imported = time.perf_counter() - start
+    start = time.perf_counter()
+    made = kernels.compiler.compile(
+        getattr(kernels, name), signature, constants, options, "nvptx:sm_90a"
+    )
+    made.executable  # noqa: B018 - loaded as far as that needs no device
+    return imported, time.perf_counter() - start
+
+
+def in_new_process(peer: str, kernel: str, folder: Path, how: list[str]) -> list[float]:
     """The same in a process of its own, whose compiler keeps its files in a folder."""
-    folders = {"TILE_CACHE_DIR": f"{folder}/tile", "TRITON_CACHE_DIR": f"{folder}/triton"}
+    folders = {
+        "TILE_CACHE_DIR": f"{folder}/tile",
+        "TRITON_CACHE_DIR": f"{folder}/triton",
+        "CUDA_CACHE_PATH": f"{folder}/cuda",
+        "PYTHONPYCACHEPREFIX": f"{tempfile.gettempdir()}/tile-first-call-bytecode",
+    }
+    environment = {**os.environ, **folders, "TILE_PEER": peer}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
-        [sys.executable, __file__, "--inside", kernel],
-        env={**os.environ, **folders, "TILE_PEER": peer},
+        [sys.executable, __file__, "--inside", kernel, *how],
+        env=environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    return float(done.stdout.split()[-1])
+    return [float(word) for word in done.stdout.split()[-2:]]
 
 
-def measure(peer: str, kernel: str, rounds: int) -> tuple[float, float]:
+def measure(peer: str, kernel: str, rounds: int, how: list[str]) -> list[str]:
     """Medians, cold and warm."""
+    with tempfile.TemporaryDirectory() as folder:  # for the bytecode
+        in_new_process(peer, kernel, Path(folder), how)
     cold, warm = [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            cold.append(in_new_process(peer, kernel, Path(folder)))
-            warm.append(in_new_process(peer, kernel, Path(folder)))
-    return statistics.median(cold), statistics.median(warm)
+            cold.append(in_new_process(peer, kernel, Path(folder), how))
+            warm.append(in_new_process(peer, kernel, Path(folder), how))
+    words = []
+    for runs in (cold, warm):
+        imported = statistics.median(run[0] for run in runs)
+        words.append(f"{statistics.median(map(sum, runs)):.3f} s ({imported:.3f})")
+    return words
 
 
 def main() -> int:
@@ -91,16 +154,18 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3, help="of which the medians are printed")
+    parser.add_argument("--compile", action="store_true", help="without a GPU: for sm_90a")
     parser.add_argument("--inside", choices=KERNELS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        print(first_call(options.inside))
+        print(*(compiled if options.compile else first_call)(options.inside))
         return 0
-    print("| first call | " + " | ".join(f"{p}, cold | {p}, warm" for p in PEERS) + " |")
-    print("| --- |" + " --- |" * 2 * len(PEERS))
+    peers, how = (PEERS[:1], ["--compile"]) if options.compile else (PEERS, [])
+    print("| first call | " + " | ".join(f"{p}, cold | {p}, warm" for p in peers) + " |")
+    print("| --- |" + " --- |" * 2 * len(peers))
     for kernel in KERNELS:
-        times = [time for peer in PEERS for time in measure(peer, kernel, options.rounds)]
-        print(f"| {kernel} | " + " | ".join(f"{time:.2f} s" for time in times) + " |", flush=True)
+        words = [word for peer in peers for word in measure(peer, kernel, options.rounds, how)]
+        print(f"| {kernel} | " + " | ".join(words) + " |", flush=True)
     return 0
 
 

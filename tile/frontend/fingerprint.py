@@ -129,15 +129,15 @@ class _Walk:
         self.lines.append(f"python {number} {text}")
         defaults = (fn.__defaults__, fn.__kwdefaults__)
         self.lines.append(f"defaults = {self.spell(defaults)}")
-        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-            value = _current(cell, name)
-            self.watched.append((cell, name, value))
-            self.lines.append(f"{name} = {self.spell(value)}")
         used = sorted(set(_names(fn.__code__)))
-        for name in used:
-            value = fn.__globals__.get(name, _MISSING)
+        places: list[tuple[dict[str, Any] | types.CellType, str]] = [
+            *zip(fn.__closure__ or (), fn.__code__.co_freevars, strict=True),
+            *((fn.__globals__, name) for name in used),
+        ]
+        for owner, name in places:
+            value = _current(owner, name)
             if value is not _MISSING:
-                self.watched.append((fn.__globals__, name, value))
+                self.watched.append((owner, name, value))
                 self.lines.append(f"{name} = {self.spell(value)}")
                 self.through(name, value, used)
         return number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import textwrap
 import tokenize
 import types
@@ -150,7 +151,7 @@ def read_source(fn: types.FunctionType) -> Source:
     """The source of a function, with its AST. Raises `CompilationError` where it cannot be used."""
     _refuse_kind(fn)
     try:
-        lines, first = inspect.getsourcelines(fn.__code__)
+        lines, first = _source_lines(fn)
         text = "".join(lines)
         tree, added = _parse(text)
     except (OSError, SyntaxError, IndexError, tokenize.TokenError) as error:
@@ -164,6 +165,22 @@ def read_source(fn: types.FunctionType) -> Source:
     file = fn.__code__.co_filename
     shown = ("if 1:\n",) * added + tuple(lines)
     return Source(file, textwrap.dedent(text), node, first - 1 - added, shown)
+
+
+def _source_lines(fn: types.FunctionType) -> tuple[list[str], int]:
+    """The lines of a definition and the number of the first, as `inspect.getsourcelines` has them.
+
+    That one first looks for the function's module among all that are loaded, by their files' real
+    paths: with PyTorch they are thousands, and it takes longer than finding a kernel on disk. The
+    function itself knows its module's globals, by which lines of archives and notebooks are found.
+    Raises `OSError` where there are none.
+    """
+    code = fn.__code__
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, fn.__globals__)
+    if not 0 < code.co_firstlineno <= len(lines):
+        raise OSError("could not get source code" if not lines else "lineno is out of bounds")
+    return inspect.getblock(lines[code.co_firstlineno - 1 :]), code.co_firstlineno
 
 
 def _parse(text: str) -> tuple[ast.Module, int]:

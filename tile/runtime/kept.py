@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,22 +70,31 @@ def _compiler() -> str:
     Of a file it is size and time, which change with it. So developers need not clear anything, and
     a kernel that another installation compiled is not taken for one of this.
     """
-    facts = [sys.version, np.__version__, ml_dtypes.__version__]
-    for folder, folders, files in os.walk(_PACKAGE):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        for name in sorted(files):
-            if name.endswith(".py"):
-                facts.append(_stamp(Path(folder, name)))
-    return "\n".join(facts)
+    return "\n".join(
+        [sys.version, np.__version__, ml_dtypes.__version__, *sorted(_modules(str(_PACKAGE)))]
+    )
 
 
-def _stamp(path: Path) -> str:
+def _modules(folder: str) -> Iterator[str]:
+    """The Python files in a folder and those below it, as they are now."""
+    with os.scandir(folder) as found:
+        for file in found:
+            if file.name.endswith(".py"):
+                yield _stamp(file.path, file.stat())
+            elif file.name != "__pycache__" and file.is_dir():
+                yield from _modules(file.path)
+
+
+def _stamp(path: str, found: os.stat_result) -> str:
+    return f"{path} {found.st_size} {found.st_mtime_ns}"
+
+
+def _as_it_is(path: Path) -> str:
     """A file as it is now; nothing for one that is not there."""
     try:
-        found = path.stat()
+        return _stamp(str(path), path.stat())
     except OSError:
         return ""
-    return f"{path} {found.st_size} {found.st_mtime_ns}"
 
 
 # -- artifacts as entries
@@ -98,7 +107,7 @@ def find(name: str) -> Artifact | None:
     if entry is None:
         return None
     facts = entry.facts
-    if any(_stamp(Path(path)) != stamp for path, stamp in facts["inputs"].items()):
+    if any(_as_it_is(Path(path)) != stamp for path, stamp in facts["inputs"].items()):
         return None
     return Artifact(
         kernel=facts["kernel"],
@@ -128,7 +137,7 @@ def keep(name: str, artifact: Artifact) -> None:
         "parameters": artifact.parameters,
         "written": sorted(artifact.written),
         "facts": dict(artifact.facts),
-        "inputs": {str(path): _stamp(path) for path in artifact.inputs},
+        "inputs": {str(path): _as_it_is(path) for path in artifact.inputs},
     }
     parts = {
         stage: text.encode() if isinstance(text, str) else text

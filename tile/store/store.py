@@ -64,7 +64,7 @@ class Store:
         path = self.path(key)
         try:
             data = path.read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             self._warn(f"{path} in the cache cannot be read, and is made again: {error}")
