@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.core import Module
-from tile.ir.types import is_power_of_two
+from tile.ir.types import Pointer, Scalar, is_power_of_two
 
 Grid = tuple[int, int, int]
 
@@ -171,6 +171,29 @@ class Informative(Protocol):
 
     def info(self) -> KernelInfo:
         """What the current device says of it; it is loaded there if it was not yet."""
+
+
+@dataclass(frozen=True)
+class ExportedParameter:
+    """An argument of a kernel's launch: its name, type, what its value is divisible by.
+
+    `spelling` is the type as signatures have it.
+    """
+
+    name: str
+    type: Scalar | Pointer
+    divisible: int
+    spelling: str
+
+
+@runtime_checkable
+class Exportable(Protocol):
+    """A backend whose kernels programs without Python can use."""
+
+    def export(
+        self, artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
+    ) -> Mapping[str, str | bytes]:
+        """Files besides the stages' own, by their endings; `name` is for functions in them."""
 
 
 Repeat = Callable[[Grid, tuple[Any, ...]], bool]

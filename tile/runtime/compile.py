@@ -99,15 +99,18 @@ def compile(  # noqa: A001 - the public name is tile.compile
     Raises `ArgumentError` for names and types that do not exist and for parameters that are missing
     or given twice, `CompilationError` for what the frontend refuses, and `BackendError`.
     """
-    function = _function(fn)
+    function = jitted(fn)
     leaves = dict(_leaves(function, dict(signature), dict(constexprs or {})))
     where = Target.parse(leveled(target)) if isinstance(target, str) else target
     chosen = Options.of(options or {})
     return build(function, leaves, registry.get(where.backend).resolve(where), chosen)
 
 
-def _function(fn: Any) -> DeviceFunction:
-    """The jitted function in `fn`, which may be wrapped by an autotuner or heuristics."""
+def jitted(fn: Any) -> DeviceFunction:
+    """The jitted function in `fn`, which may be wrapped by an autotuner or heuristics.
+
+    Raises `ArgumentTypeError` where there is none.
+    """
     inner = fn
     while not isinstance(inner, DeviceFunction) and hasattr(inner, "kernel"):
         inner = inner.kernel

@@ -34,6 +34,7 @@ class CompiledKernel:
       the frontend made it) on.
     - `name`, `target`, `options`; `constants` by parameter; `signature`: each parameter's type.
     - `written`: names of the parameters through which it writes memory.
+    - `leaves`: by parameter, what it was compiled for.
 
     `kernel[grid](*arguments)` launches it; the arguments are those that are no constants, in order
     or by name.
@@ -57,7 +58,7 @@ class CompiledKernel:
         self.signature: dict[str, Any] = {n: spell_leaf(leaf) for n, leaf in leaves.items()}
         self.constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
         self._backend = backend
-        self._leaves = dict(leaves)
+        self.leaves = dict(leaves)
         every = [slot for i, (n, leaf) in enumerate(leaves.items()) for slot in slots(i, n, leaf)]
         self._plan = [(slot.parameter, slot.pack) for slot in every]
         written = [
@@ -96,7 +97,7 @@ class CompiledKernel:
         return SimpleNamespace(**facts, **{n: getattr(self.options, n) for n in OPTION_DEFAULTS})
 
     def __repr__(self) -> str:
-        return f"<CompiledKernel {spell_specialised(self.name, self._leaves)} for {self.target}>"
+        return f"<CompiledKernel {spell_specialised(self.name, self.leaves)} for {self.target}>"
 
     # -- launching with arguments of which nothing is known
 
@@ -109,14 +110,14 @@ class CompiledKernel:
         given = {**self.constants, **self._bind(args, kwargs)}
         adapted = [
             fit(given[name], leaf, f"argument {name!r} of {self.name}()")
-            for name, leaf in self._leaves.items()
+            for name, leaf in self.leaves.items()
         ]
         meta = {**{n: getattr(self.options, n) for n in OPTION_DEFAULTS}, **given}
         extents = normalise_grid(grid(meta) if callable(grid) else grid)
         self.execute(extents, self.prepare(adapted))
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        names = [name for name in self._leaves if name not in self.constants]
+        names = [name for name in self.leaves if name not in self.constants]
         values = {**dict(zip(names, args, strict=False)), **kwargs}
         twice = set(names[: len(args)]) & set(kwargs)
         if len(args) > len(names) or twice or values.keys() != set(names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -12,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cuda import pathfinder
 
 import tile.simt.ops as simt_ops
 from tile.backends.base import Options
+from tile.backends.nvptx import ptxas
 from tile.backends.nvptx.emit.functions import Emitted, emit_module
 from tile.backends.nvptx.ptx import to_ptx
 from tile.backends.nvptx.target import architecture
@@ -107,14 +106,7 @@ def compiled(module: Module | str, arch: str, **options: Any) -> tuple[Emitted, 
 @cache
 def assembler() -> str:
     """Where ptxas is: in NVIDIA's wheels, a CUDA toolkit, or on the path."""
-    found = pathfinder.find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
-    if found is None:
-        wheels = [
-            p
-            for p in map(Path, pathfinder.__path__)
-            for p in p.parents[1].glob("nvidia/*/bin/ptxas")
-        ]
-        found = str(wheels[0]) if wheels else None
+    found = ptxas.find()
     if found is None:
         pytest.skip("ptxas is not installed; pip install nvidia-cuda-nvcc brings it")
     return found

@@ -8,6 +8,8 @@ libdevice   functions of real numbers, from NVIDIA's library
 compiler    all of these, one after the other
 facts       what the launcher must know of a kernel
 backend     what others see of this folder
+ptxas       NVIDIA's assembler, where it is installed
+ahead       a kernel for C programs
 driver      the CUDA driver: devices, modules, memory, launches
 errors      what its statuses mean
 binaries    what it makes of PTX, kept on disk

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tile.backends.base import Artifact, DeviceMemory, Options, Target
+from tile.backends.base import Artifact, DeviceMemory, ExportedParameter, Options, Target
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.facts import Facts
 from tile.backends.nvptx.launch import LoadedKernel
@@ -16,8 +16,10 @@ from tile.ir.core import Module
 from tile.late import late
 
 if TYPE_CHECKING:
+    from tile.backends.nvptx.ahead import files
     from tile.backends.nvptx.compiler import compile_module
 else:
+    files = late("tile.backends.nvptx.ahead", "files")
     compile_module = late("tile.backends.nvptx.compiler", "compile_module")
 
 
@@ -53,6 +55,12 @@ class NvptxBackend:
     def load(self, artifact: Artifact) -> LoadedKernel:
         """The kernel for whatever devices it is launched on."""
         return LoadedKernel(artifact, Facts.of(artifact.facts))
+
+    def export(
+        self, artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
+    ) -> Mapping[str, str | bytes]:
+        """A cubin, if ptxas is there, and a header for C."""
+        return files(artifact, name, parameters)
 
 
 @functools.cache

@@ -57,6 +57,12 @@ class OpenclBackend:
             stages=stages,
             parameters=tiles.parameters,
             written=tiles.written,
+            facts={
+                "kernel": emitted.kernel,
+                "threads": emitted.threads,
+                "shared_bytes": emitted.shared_bytes,
+                "build_options": list(emitted.build_options),
+            },
             emitted=emitted,
         )
 

@@ -1,0 +1,119 @@
+"""C programs round the headers of kernels, with a driver that stands for NVIDIA's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cuda import pathfinder
+
+
+def compiler() -> str:
+    """A C compiler, or a visible skip."""
+    for name in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
+        found = shutil.which(name) if name else None
+        if found is not None:
+            return found
+    pytest.skip("there is no C compiler")
+
+
+def cuda_h() -> str:
+    """The folder of cuda.h, or a visible skip."""
+    found = pathfinder.find_nvidia_header_directory("cudart")
+    if found is None or not Path(found, "cuda.h").is_file():
+        pytest.skip("cuda.h is not installed; pip install nvidia-cuda-runtime brings it")
+    return str(found)
+
+
+def build(folder: Path, *sources: str, libraries: tuple[str, ...] = ()) -> Path:
+    """Compile and link a program, with all warnings as errors."""
+    program = folder / "program"
+    command = [
+        compiler(),
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+        "-isystem",
+        cuda_h(),
+    ]
+    command += [*map(str, sources), "-o", str(program), *libraries]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def run(program: Path) -> str:
+    """What a program prints; it must end well."""
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# In place of libcuda: it looks at the image and writes down what it is asked.
+DRIVER = r"""
+#include <cuda.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+static int loads;
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+  int elf = memcmp(image, "\177ELF", 4) == 0;
+  printf("load %s\n", elf ? "ELF" : strstr(image, ".visible .entry") ? "PTX" : "?");
+  *module = (CUmodule)(uintptr_t)0x11;
+#ifdef REFUSES_CUBINS
+  if (elf)
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+#endif
+  loads++;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  printf("function %s of %#x\n", name, (unsigned)(uintptr_t)module);
+  *function = (CUfunction)(uintptr_t)0x22;
+#ifdef LACKS_FUNCTIONS
+  return CUDA_ERROR_NOT_FOUND;
+#else
+  return CUDA_SUCCESS;
+#endif
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  printf("attribute %d of %#x = %d\n", (int)attribute, (unsigned)(uintptr_t)function, value);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+  printf("unload %#x\n", (unsigned)(uintptr_t)module);
+  return --loads ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult launched(const char *how, CUfunction f, unsigned x, unsigned y, unsigned z,
+    unsigned threads, unsigned shared, CUstream stream, void **arguments) {
+  printf("%s %#x on %u %u %u of %u threads, %u bytes, stream %#x\n", how, (unsigned)(uintptr_t)f,
+      x, y, z, threads, shared, (unsigned)(uintptr_t)stream);
+  ARGUMENTS
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by,
+    unsigned bz, unsigned shared, CUstream stream, void **arguments, void **extra) {
+  if (by != 1 || bz != 1 || extra != NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  return launched("launch", f, x, y, z, bx, shared, stream, arguments);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsigned bx,
+    unsigned by, unsigned bz, unsigned shared, CUstream stream, void **arguments) {
+  if (by != 1 || bz != 1)
+    return CUDA_ERROR_INVALID_VALUE;
+  return launched("launch together", f, x, y, z, bx, shared, stream, arguments);
+}
+"""

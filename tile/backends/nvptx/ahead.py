@@ -1,0 +1,207 @@
+"""A kernel for C programs: a cubin, and a header that loads and launches it by the driver."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+
+from tile.backends.base import Artifact, ExportedParameter
+from tile.backends.nvptx import ptxas
+from tile.backends.nvptx.facts import Facts
+from tile.ir.types import Kind, Pointer, Scalar
+
+_ROW = 4  # words of the image in a line
+
+# Names that parameters cannot have in C: its keywords, and what the header calls other things.
+_KEYWORDS = """
+auto bool break case catch char class const constexpr continue default delete do double else enum
+explicit export extern false float for friend goto if inline int long mutable namespace new operator
+private protected public register restrict return short signed sizeof static struct switch template
+this throw true try typedef typename union unsigned using virtual void volatile while
+"""
+_OWN = ("kernel", "arguments", "stream", "grid_x", "grid_y", "grid_z")
+_TAKEN = frozenset([*_KEYWORDS.split(), *_OWN])
+
+
+def c_type(ty: Scalar | Pointer) -> str:
+    """The type of an argument in C. Floats that C lacks are given as their bits."""
+    if isinstance(ty, Pointer):
+        return "CUdeviceptr"
+    if ty.kind is Kind.FLOAT and ty.bits >= 32:
+        return "float" if ty.bits == 32 else "double"
+    if ty.kind is Kind.INT and not ty.alias.startswith("u"):
+        return f"int{ty.bits}_t"
+    return f"uint{max(8, ty.bits)}_t"
+
+
+def _remark(parameter: ExportedParameter) -> str:
+    """What a caller must know of an argument."""
+    words = [f"{_c_name(parameter.name)}: {_said(parameter.type)}"]
+    if parameter.divisible > 1:
+        what = "an address" if isinstance(parameter.type, Pointer) else "a number"
+        words.append(f"{what} divisible by {parameter.divisible}")
+    return ", ".join(words)
+
+
+def _said(ty: Scalar | Pointer) -> str:
+    if isinstance(ty, Pointer):
+        return f"the address on the device of {_said(ty.pointee)}"
+    return f"{ty.alias} as its bits" if ty.kind is Kind.FLOAT and ty.bits < 32 else ty.alias
+
+
+def files(
+    artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
+) -> dict[str, str | bytes]:
+    """The cubin, if there is an assembler, and the header, each by the ending of its name.
+
+    `name` is that of the header's functions.
+    """
+    ptx = artifact.stages["ptx"]
+    assert isinstance(ptx, str)
+    found: dict[str, str | bytes] = {}
+    program = ptxas.find()
+    if program is not None:
+        found["cubin"], found["ptxas"] = ptxas.assemble(ptx, artifact.target.arch, program)
+    cubin = found.get("cubin")
+    assert cubin is None or isinstance(cubin, bytes)
+    found["h"] = header(artifact, name, parameters, cubin, ptx)
+    return found
+
+
+def header(
+    artifact: Artifact,
+    name: str,
+    parameters: Sequence[ExportedParameter],
+    cubin: bytes | None,
+    ptx: str,
+) -> str:
+    """The text of the header: the image, and functions that load, launch and unload it."""
+    facts = Facts.of(artifact.facts)
+    name = re.sub(r"\W", "_", name)
+    guard = f"TILE_{name.upper()}_H"
+    arguments = [f"{c_type(p.type)} {_c_name(p.name)}" for p in parameters]
+    places = ", ".join([*(f"&{_c_name(p.name)}" for p in parameters), "NULL"])
+    call = "cuLaunchCooperativeKernel" if artifact.options.launch_cooperative_grid else None
+    text = _HEADER
+    replacements = {
+        "@guard@": guard,
+        "@NAME@": name.upper(),
+        "@name@": name,
+        "@symbol@": facts.kernel,
+        "@arch@": artifact.target.arch,
+        "@threads@": str(facts.threads),
+        "@shared@": str(facts.shared_bytes),
+        "@remarks@": "\n".join(f" *   {_remark(p)}" for p in parameters) or " *   (none)",
+        "@asserts@": _ASSERTS if facts.assertions else "",
+        "@images@": "\n".join(_images(name, cubin, ptx)),
+        "@first@": f"{name}_{'cubin' if cubin is not None else 'ptx'}",
+        "@second@": f"{name}_ptx",
+        "@arguments@": "".join(f",\n    {argument}" for argument in arguments),
+        "@places@": places,
+        "@launch@": call or "cuLaunchKernel",
+        "@extra@": "" if call else ", NULL",
+    }
+    for word, replacement in replacements.items():
+        text = text.replace(word, replacement)
+    return text
+
+
+def _images(name: str, cubin: bytes | None, ptx: str) -> Iterator[str]:
+    if cubin is not None:
+        yield _array(f"{name}_cubin", cubin, "for the architecture itself")
+    yield _array(f"{name}_ptx", ptx.encode() + b"\0", "which the driver compiles, where it must")
+
+
+def _array(name: str, data: bytes, remark: str) -> str:
+    """An image as words of 64 bits, since it is to be aligned so; their order is the machines'."""
+    padded = data.ljust(-(-len(data) // 8) * 8, b"\0")
+    words = [f"{word:#x}," for (word,) in struct.iter_unpack("<Q", padded)]
+    rows = ["  " + " ".join(words[at : at + _ROW]) for at in range(0, len(words), _ROW)]
+    return "\n".join([f"/* {remark} */", f"static const uint64_t {name}[] = {{", *rows, "};"])
+
+
+def _c_name(name: str) -> str:
+    """A parameter's name, with a line behind it where C or the header uses it otherwise."""
+    return f"{name}_" if name in _TAKEN else name
+
+
+_ASSERTS = """\
+ *
+ * It was compiled with its assertions: where one is false, that thread ends, and nothing is said.
+"""
+
+_HEADER = """\
+/* The kernel `@symbol@`, compiled for @arch@ ahead of time by tile. A program that has a current
+ * context (cuInit, cuDevicePrimaryCtxRetain, cuCtxSetCurrent) uses it like this; link with -lcuda.
+ *
+ *   @name@_kernel kernel;
+ *   CUresult status = @name@_load(&kernel);
+ *   if (status == CUDA_SUCCESS)
+ *     status = @name@_launch(&kernel, programs, 1, 1, stream, ...);
+ *   ...
+ *   @name@_unload(&kernel);
+ *
+ * The grid is how many programs run along x (up to 2^31 - 1), y and z (up to 65535 each); a program
+ * has @threads@ threads and @shared@ bytes of shared memory. The launch does not wait. Arguments:
+ *
+@remarks@
+@asserts@ */
+#ifndef @guard@
+#define @guard@
+
+#include <cuda.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { @NAME@_THREADS = @threads@, @NAME@_SHARED_BYTES = @shared@ };
+
+@images@
+
+typedef struct {
+  CUmodule module;
+  CUfunction function;
+} @name@_kernel;
+
+/* Gives back what `load` took. */
+static inline CUresult @name@_unload(@name@_kernel *kernel) {
+  return cuModuleUnload(kernel->module);
+}
+
+/* Loads the kernel into the current context. */
+static inline CUresult @name@_load(@name@_kernel *kernel) {
+  CUresult status = cuModuleLoadData(&kernel->module, @first@);
+  if (status == CUDA_ERROR_NO_BINARY_FOR_GPU)
+    status = cuModuleLoadData(&kernel->module, @second@);
+  if (status != CUDA_SUCCESS)
+    return status;
+  status = cuModuleGetFunction(&kernel->function, kernel->module, "@symbol@");
+  if (status == CUDA_SUCCESS && @NAME@_SHARED_BYTES > 0)
+    status = cuFuncSetAttribute(kernel->function,
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, @NAME@_SHARED_BYTES);
+  if (status != CUDA_SUCCESS)
+    @name@_unload(kernel);
+  return status;
+}
+
+/* Starts the kernel on a grid of programs, in a stream; 0 is the default one. */
+static inline CUresult @name@_launch(
+    const @name@_kernel *kernel,
+    unsigned grid_x,
+    unsigned grid_y,
+    unsigned grid_z,
+    CUstream stream@arguments@) {
+  void *arguments[] = {@places@};
+  return @launch@(kernel->function, grid_x, grid_y, grid_z, @NAME@_THREADS, 1, 1,
+      @NAME@_SHARED_BYTES, stream, arguments@extra@);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+"""
