@@ -60,7 +60,10 @@ def _open() -> int:
             f"the NVIDIA driver is too old: it is for CUDA {spelled(found)}, and kernels need one "
             f"for CUDA {spelled(OLDEST)} or later"
         )
-    return int(check(cuda.cuDeviceGetCount(), "counting devices"))
+    count = int(check(cuda.cuDeviceGetCount(), "counting devices"))
+    if not count:
+        raise error(cuda.CUresult.CUDA_ERROR_NO_DEVICE, "starting the NVIDIA driver")
+    return count
 
 
 def version() -> int:

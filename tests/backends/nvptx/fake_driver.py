@@ -1,0 +1,177 @@
+"""A stand-in for NVIDIA's driver: devices of some architectures, whose memory is the host's.
+
+It answers as the driver does, statuses first, runs nothing, and notes what it is asked. A test says
+in `fails` what a function shall return instead, by name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+from typing import Any
+
+import pytest
+from cuda.bindings import driver as real
+
+from tile.backends.nvptx import driver, errors
+
+OK = real.CUresult.CUDA_SUCCESS
+_A = real.CUdevice_attribute
+_F = real.CUfunction_attribute
+
+FUNCTION = {
+    _F.CU_FUNC_ATTRIBUTE_NUM_REGS: 40,
+    _F.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: 8,
+    _F.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: 16,
+    _F.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: 1024,
+    _F.CU_FUNC_ATTRIBUTE_BINARY_VERSION: 90,
+}
+
+
+class FakeDriver:
+    """In the place of `cuda.bindings.driver`; what it lacks is the real one's."""
+
+    def __init__(self, *capabilities: tuple[int, int], version: int = 13000) -> None:
+        self.capabilities = capabilities
+        self.version = version
+        self.fails: dict[str, Any] = {}
+        self.contexts: list[int] = []  # the current one last; device d has 100 + d
+        self.linked: list[tuple[int, str]] = []  # device and PTX
+        self.loaded: list[tuple[int, bytes]] = []  # device and cubin
+        self.launches: list[tuple[int, tuple[int, int, int]]] = []  # device and grid
+        self.memory: dict[int, Any] = {}
+        self.says = b""  # in the log of the linker
+        self._logs: Any = None
+        self._cubin: Any = None
+        self._handles = itertools.count(1000)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+        for module in (driver, errors):
+            monkeypatch.setattr(module, "cuda", self)
+        monkeypatch.setattr(driver, "_DEVICES", {})
+        monkeypatch.setattr(driver, "direct", lambda name, waits: None)
+        monkeypatch.setattr(driver, "_open", functools.cache(driver._open.__wrapped__))
+        return self
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("cu") and name in self.fails:
+            return lambda *given: (self.fails[name],)
+        return object.__getattribute__(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(real, name)
+
+    @property
+    def here(self) -> int:
+        return self.contexts[-1] - 100 if self.contexts else -1
+
+    # -- devices
+
+    def cuInit(self, flags: int) -> Any:
+        return (OK,)
+
+    def cuGetErrorString(self, status: Any) -> Any:
+        return OK, b"in words"
+
+    def cuDriverGetVersion(self) -> Any:
+        return OK, self.version
+
+    def cuDeviceGetCount(self) -> Any:
+        return OK, len(self.capabilities)
+
+    def cuDeviceGet(self, ordinal: int) -> Any:
+        return OK, ordinal
+
+    def cuDeviceGetName(self, size: int, device: int) -> Any:
+        return OK, b"A fake\0"
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> Any:
+        return OK, 100 + device
+
+    def cuDeviceGetAttribute(self, attribute: Any, device: int) -> Any:
+        major, minor = self.capabilities[device]
+        known = {
+            _A.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: major,
+            _A.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: minor,
+            _A.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: 1 << 17,
+            _A.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: 2048,
+            _A.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: 10,
+        }
+        return OK, known[attribute]
+
+    def cuCtxGetCurrent(self) -> Any:
+        return OK, self.contexts[-1] if self.contexts else 0
+
+    def cuCtxGetDevice(self) -> Any:
+        return OK, self.here
+
+    def cuCtxPushCurrent(self, context: int) -> Any:
+        self.contexts.append(context)
+        return (OK,)
+
+    def cuCtxPopCurrent(self) -> Any:
+        return OK, self.contexts.pop()
+
+    # -- modules
+
+    def cuLinkCreate(self, count: int, options: Any, values: Any) -> Any:
+        (self._logs,) = [value for value in values if isinstance(value, bytearray)]
+        return OK, next(self._handles)
+
+    def cuLinkAddData(self, state: Any, kind: Any, data: bytes, size: int, *rest: Any) -> Any:
+        assert kind == real.CUjitInputType.CU_JIT_INPUT_PTX and size == len(data)
+        self._logs[: len(self.says)] = self.says
+        self.linked.append((self.here, data.rstrip(b"\0").decode()))
+        return (self.fails.get("adding", OK),)
+
+    def cuLinkComplete(self, state: Any) -> Any:
+        self._cubin = ctypes.create_string_buffer(b"cubin of %d" % self.here)
+        return OK, ctypes.addressof(self._cubin), len(self._cubin)
+
+    def cuLinkDestroy(self, state: Any) -> Any:
+        return (OK,)
+
+    def cuModuleLoadData(self, image: bytes) -> Any:
+        self.loaded.append((self.here, image))
+        return OK, next(self._handles)
+
+    def cuModuleGetFunction(self, module: Any, name: bytes) -> Any:
+        return OK, next(self._handles)
+
+    def cuFuncSetAttribute(self, *given: Any) -> Any:
+        return (OK,)
+
+    def cuFuncGetAttribute(self, attribute: Any, function: Any) -> Any:
+        return OK, FUNCTION[attribute]
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *given: Any) -> Any:
+        return OK, 12
+
+    def cuLaunchKernel(self, function: Any, x: int, y: int, z: int, *rest: Any) -> Any:
+        self.launches.append((self.here, (x, y, z)))
+        return (OK,)
+
+    def cuLaunchCooperativeKernel(self, function: Any, x: int, y: int, z: int, *rest: Any) -> Any:
+        return self.cuLaunchKernel(function, x, y, z)
+
+    # -- memory
+
+    def cuMemAlloc(self, size: int) -> Any:
+        block = ctypes.create_string_buffer(size)
+        self.memory[ctypes.addressof(block)] = block
+        return OK, ctypes.addressof(block)
+
+    def cuMemFree(self, address: int) -> Any:
+        del self.memory[address]
+        return (OK,)
+
+    def cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: int) -> Any:
+        ctypes.memmove(to, source, size)
+        return (OK,)
+
+    def cuMemcpyDtoHAsync(self, to: int, source: int, size: int, stream: int) -> Any:
+        return self.cuMemcpyHtoDAsync(to, source, size, stream)
+
+    def cuStreamSynchronize(self, stream: int) -> Any:
+        return (OK,)

@@ -1,0 +1,263 @@
+"""Devices and what can be wrong with them, with a driver that is posed: each has its own message."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda.bindings import driver as real
+
+import tile
+import tile.language as tl
+from tests.backends.nvptx.fake_driver import FakeDriver
+from tests.runtime.fake_torch import Tensor, aligned, install
+from tile.backends.nvptx import driver
+from tile.backends.nvptx.names import native, runs
+from tile.config import config
+from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
+
+R = real.CUresult
+
+
+def fresh() -> Any:
+    @tile.jit
+    def scale(x_ptr, y_ptr, n, B: tl.constexpr):
+        i = tl.program_id(0) * B + tl.arange(0, B)
+        tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2.0, mask=i < n)
+
+    return scale
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """A machine with an H100 and an A100, on which torch's tensors are."""
+    monkeypatch.delenv("TILE_BACKEND", raising=False)
+    install(monkeypatch)
+    return FakeDriver((9, 0), (8, 0)).install(monkeypatch)
+
+
+def tensors(*devices: int) -> list[Tensor]:
+    return [Tensor(aligned(64), device=device) for device in devices]
+
+
+# -- several devices
+
+
+def test_each_device_gets_a_kernel_of_its_own(two: FakeDriver) -> None:
+    kernel = fresh()
+    for device in (0, 1, 0, 1):
+        kernel[3,](*tensors(device, device), 60, B=64)
+    assert two.launches == [(device, (3, 1, 1)) for device in (0, 1, 0, 1)]
+    targets = [
+        next(line for line in ptx.splitlines() if ".target" in line) for _, ptx in two.linked
+    ]
+    assert [line.split()[1].rstrip(",") for line in targets] == ["sm_90a", "sm_80"]
+    assert two.loaded == [(0, b"cubin of 0\0"), (1, b"cubin of 1\0")]
+    assert [str(key[0]) for key in kernel.cache] == ["nvptx:sm_90a", "nvptx:sm_80"]
+    assert two.contexts == []
+
+
+def test_host_arrays_go_to_the_current_device(two: FakeDriver) -> None:
+    x, y = np.ones(64, np.float32), np.zeros(64, np.float32)
+    kernel = fresh()
+    with tile.backend("nvptx"):
+        kernel[1,](x, y, 60, B=64)
+        two.contexts.append(101)
+        kernel[1,](x, y, 60, B=64)
+    assert [device for device, _ in two.launches] == [0, 1]
+    assert [key[0].arch for key in kernel.cache] == ["sm_90a", "sm_80"]
+    assert two.memory == {}
+
+
+def test_a_named_architecture_is_the_one_that_is_compiled_for(two: FakeDriver) -> None:
+    kernel = fresh()
+    with tile.backend("nvptx:sm_80"):
+        for device in (0, 1):  # which runs on later devices too
+            kernel[1,](*tensors(device, device), 60, B=64)
+    assert len(kernel.cache) == 1 and len(two.launches) == 2
+
+
+def test_a_device_that_does_not_run_it(two: FakeDriver) -> None:
+    with tile.backend("nvptx:sm_90a"):
+        message = "`scale` was compiled for sm_90a, and device 1 is sm_80.*`nvptx:sm_80`"
+        with pytest.raises(BackendError, match=message):
+            fresh()[1,](*tensors(1, 1), 60, B=64)
+    assert two.loaded == two.launches == []
+
+
+def test_which_device_runs_what() -> None:
+    assert runs("sm_90a", "sm_80") and runs("sm_90a", "sm_90") and runs("sm_90a", "sm_90a")
+    assert not runs("sm_80", "sm_90") and not runs("sm_100a", "sm_90a")
+    assert runs("sm_103a", "sm_100f") and not runs("sm_120a", "sm_100f")
+    assert native(12, 1) == "sm_121a"
+
+
+def test_arrays_on_different_devices(two: FakeDriver) -> None:
+    with pytest.raises(ArgumentValueError, match="`x_ptr` on cuda:0, `y_ptr` on cuda:1"):
+        fresh()[1,](*tensors(0, 1), 60, B=64)
+    with pytest.raises(ArgumentValueError, match="`x_ptr` on cuda:1, `y_ptr` on the host"):
+        fresh()[1,](*tensors(1), np.zeros(64, np.float32), 60, B=64)
+    assert two.launches == []
+
+
+def test_a_device_that_is_not_there(two: FakeDriver) -> None:
+    with pytest.raises(BackendError, match="there is no device 5; there are 2, from 0"):
+        fresh()[1,](*tensors(5, 5), 60, B=64)
+
+
+def test_grids_beyond_limits(two: FakeDriver) -> None:
+    for grid in ((1 << 31,), (1, 65536), (1, 1, 65536)):
+        with pytest.raises(ArgumentValueError, match="programs along axis"):
+            fresh()[grid](*tensors(0, 0), 60, B=64)
+    assert two.launches == []
+
+
+# -- no driver, no device, an old one
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (R.CUDA_ERROR_NO_DEVICE, "the NVIDIA driver finds no device; CUDA_VISIBLE_DEVICES"),
+        (R.CUDA_ERROR_STUB_LIBRARY, "libcuda is the stub of a CUDA toolkit"),
+        (R.CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "of different versions; after an update"),
+        (R.CUDA_ERROR_UNKNOWN, "starting the NVIDIA driver failed: in words"),
+    ],
+)
+def test_a_driver_that_does_not_start(two: FakeDriver, status: Any, message: str) -> None:
+    two.fails["cuInit"] = status
+    with pytest.raises(BackendError, match=message):
+        fresh()[1,](*tensors(0, 0), 60, B=64)
+    del two.fails["cuInit"]
+    fresh()[1,](*tensors(0, 0), 60, B=64)
+
+
+def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeDriver().install(monkeypatch)
+
+    def absent(flags: int) -> Any:
+        raise RuntimeError('Function "cuInit" not found')
+
+    monkeypatch.setattr(fake, "cuInit", absent, raising=False)
+    with pytest.raises(BackendError, match="there is no NVIDIA driver on this machine"):
+        driver.current_architecture()
+
+
+def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeDriver().install(monkeypatch)
+    with pytest.raises(BackendError, match="the NVIDIA driver finds no device"):
+        driver.current_architecture()
+
+
+def test_an_old_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeDriver((7, 0), version=11080).install(monkeypatch)
+    with pytest.raises(
+        BackendError, match=r"too old: it is for CUDA 11\.8, .* CUDA 12\.4 or later"
+    ):
+        driver.current_architecture()
+
+
+def test_a_driver_older_than_the_architecture_s_ptx(two: FakeDriver) -> None:
+    two.fails["adding"] = R.CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+    two.says = b"ptxas fatal: Unsupported .version 8.8; current version is '8.4'"
+    with pytest.raises(BackendError, match=r"older than the PTX .* update the driver") as caught:
+        fresh()[1,](*tensors(0, 0), 60, B=64)
+    assert any("current version is '8.4'" in note for note in caught.value.notes)
+
+
+# -- launches
+
+
+def test_a_fault_of_an_earlier_kernel(two: FakeDriver) -> None:
+    two.fails["cuLaunchKernel"] = R.CUDA_ERROR_ILLEGAL_ADDRESS
+    with pytest.raises(
+        ExecutionError, match=r"launching `scale` .* found that a kernel failed"
+    ) as c:
+        fresh()[1,](*tensors(0, 0), 60, B=64)
+    assert any("TILE_BACKEND=interp" in note for note in c.value.notes)
+    assert any("any kernel that was launched before" in note for note in c.value.notes)
+
+
+def test_a_fault_of_this_kernel(two: FakeDriver) -> None:
+    two.fails["cuStreamSynchronize"] = R.CUDA_ERROR_MISALIGNED_ADDRESS
+    x = np.zeros(64, np.float32)
+    with tile.backend("nvptx"), pytest.raises(ExecutionError, match="running `scale` found that"):
+        fresh()[1,](x, x, 60, B=64)
+    assert two.memory == {}
+
+
+def test_memory_that_is_not_there(two: FakeDriver) -> None:
+    x, y = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    kernel = fresh()
+    with tile.backend("nvptx"):
+        two.fails["cuMemAlloc"] = R.CUDA_ERROR_OUT_OF_MEMORY
+        with pytest.raises(OutOfResourcesError, match="allocating 512 bytes on the device failed"):
+            kernel[1,](x, y, 60, B=64)
+        two.fails.clear()
+        kernel[1,](x, y, 60, B=64)
+    assert len(two.launches) == 1 and two.memory == {}
+
+
+def test_more_programs_than_run_together(two: FakeDriver) -> None:
+    two.fails["cuLaunchCooperativeKernel"] = R.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+    message = r"launched cooperatively.*\(500, 1, 1\) has 500, and the device runs 120"
+    with pytest.raises(OutOfResourcesError, match=message):
+        fresh()[500,](*tensors(0, 0), 60, B=64, launch_cooperative_grid=True)
+
+
+# -- what is asked of a loaded kernel
+
+
+def test_info(two: FakeDriver) -> None:
+    x = np.zeros(64, np.float32)
+    with tile.backend("nvptx"):
+        info = fresh()[1,](x, x, 60, B=64, num_warps=2).info
+    assert info.device == "cuda:0 (A fake, sm_90a)"
+    assert (info.registers, info.local_bytes, info.shared_bytes) == (40, 8, 16)
+    assert (info.threads, info.max_threads, info.binary_version) == (64, 1024, "9.0")
+    assert (info.programs, info.occupancy) == (12, 12 * 64 / 2048)
+    assert len(two.loaded) == 1
+
+
+def test_info_of_the_interpreter() -> None:
+    kernel = tile.compile(fresh(), {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32"}, {"B": 64})
+    assert kernel.info.device == "none: the interp backend runs kernels in NumPy"
+    assert kernel.info.registers is None
+
+
+# -- binaries on disk
+
+
+def load_anew() -> None:
+    fresh()[1,](*tensors(0, 0), 60, B=64)
+
+
+def test_binaries_are_kept(two: FakeDriver, tmp_path: Path) -> None:
+    with config.scope(cache=True, cache_dir=str(tmp_path)):
+        load_anew(), load_anew()
+        assert (len(two.linked), len(two.loaded)) == (1, 2)
+        assert two.loaded[0] == two.loaded[1]
+        fresh()[1,](*tensors(1, 1), 60, B=64)
+        assert len(two.linked) == 2
+        two.version = 13010
+        load_anew()
+        assert len(two.linked) == 3
+    with config.scope(cache=False):
+        load_anew()
+    assert len(two.linked) == 4
+
+
+def test_damaged_binaries_are_made_again(two: FakeDriver, tmp_path: Path) -> None:
+    with config.scope(cache=True, cache_dir=str(tmp_path)):
+        load_anew()
+        for path in tmp_path.rglob("*.entry"):
+            path.write_bytes(path.read_bytes()[:-1])
+        with pytest.warns(RuntimeWarning, match="damaged"):
+            load_anew()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            load_anew()
+    assert len(two.linked) == 2 and two.loaded[0] == two.loaded[-1]
