@@ -42,7 +42,6 @@ class FakeDriver:
         self.launches: list[tuple[int, tuple[int, int, int]]] = []  # device and grid
         self.memory: dict[int, Any] = {}
         self.says = b""  # in the log of the linker
-        self._logs: Any = None
         self._cubin: Any = None
         self._handles = itertools.count(1000)
 
@@ -56,8 +55,15 @@ class FakeDriver:
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("cu") and name in self.fails:
-            return lambda *given: (self.fails[name],)
+            return lambda *given: self._failing(name, given)
         return object.__getattribute__(self, name)
+
+    def _failing(self, name: str, given: Any) -> Any:
+        logs = given[-1] if isinstance(given[-1], list) else []
+        for log in logs:
+            if isinstance(log, bytearray):
+                log[: len(self.says)] = self.says
+        return (self.fails[name],)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(real, name)
@@ -116,14 +122,12 @@ class FakeDriver:
     # -- modules
 
     def cuLinkCreate(self, count: int, options: Any, values: Any) -> Any:
-        (self._logs,) = [value for value in values if isinstance(value, bytearray)]
         return OK, next(self._handles)
 
     def cuLinkAddData(self, state: Any, kind: Any, data: bytes, size: int, *rest: Any) -> Any:
         assert kind == real.CUjitInputType.CU_JIT_INPUT_PTX and size == len(data)
-        self._logs[: len(self.says)] = self.says
         self.linked.append((self.here, data.rstrip(b"\0").decode()))
-        return (self.fails.get("adding", OK),)
+        return (OK,)
 
     def cuLinkComplete(self, state: Any) -> Any:
         self._cubin = ctypes.create_string_buffer(b"cubin of %d" % self.here)
@@ -132,7 +136,7 @@ class FakeDriver:
     def cuLinkDestroy(self, state: Any) -> Any:
         return (OK,)
 
-    def cuModuleLoadData(self, image: bytes) -> Any:
+    def cuModuleLoadDataEx(self, image: bytes, count: int, options: Any, values: Any) -> Any:
         self.loaded.append((self.here, image))
         return OK, next(self._handles)
 

@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +20,14 @@ import tile
 import tile.language as tl
 from tests.simt.kernels import KERNELS, Kernel
 from tile.backends.nvptx import driver
-from tile.errors import ArgumentValueError, BackendError, DeviceAssertionError
+from tile.config import config
+from tile.errors import (
+    ArgumentValueError,
+    BackendError,
+    DeviceAssertionError,
+    ExecutionError,
+    OutOfResourcesError,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -178,3 +189,133 @@ def test_an_assertion_of_an_earlier_launch_is_raised_by_a_later_one() -> None:
     with pytest.raises(DeviceAssertionError, match="no negative numbers"):
         kernel[(1,)](x, 256)
     gc.collect()
+
+
+# -- what is asked of the driver, and what is wrong with launches
+
+
+def doubled(**options: Any) -> Any:
+    """A launch of a kernel that is compiled and loaded anew, and looked at."""
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    with tile.backend("nvptx"):
+        kernel = tile.jit(scale.fn)[(1,)](x, y, 64, 2.0, B=64, **options)
+    np.testing.assert_array_equal(y, 2 * x)
+    return kernel
+
+
+def test_info() -> None:
+    info = doubled(num_warps=2).info
+    assert info.device.startswith("cuda:") and driver.current_architecture() in info.device
+    assert 0 < info.registers <= 255 and info.local_bytes == 0
+    assert info.threads == 64 and info.max_threads >= 64 and info.programs >= 1
+    assert 0 < info.occupancy <= 1
+    assert info.binary_version == "{0.major}.{0.minor}".format(driver.current_device())
+
+
+def test_binaries_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with config.scope(cache=True, cache_dir=str(tmp_path)):
+        doubled()
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, "link", lambda ptx, kernel: pytest.fail("it is on disk"))
+            doubled()
+        for path in tmp_path.rglob("*.entry"):
+            path.write_bytes(path.read_bytes()[:-1])
+        with pytest.warns(RuntimeWarning, match="damaged"):
+            doubled()
+    doubled()
+
+
+def test_ptx_that_the_driver_refuses() -> None:
+    with driver.current_device().current():
+        with pytest.raises(ExecutionError, match="compiling `wrong` from PTX failed") as caught:
+            driver.link(".version 8.4\n.target sm_75\n.address_size 64\nnonsense\n", "wrong")
+    assert any("nonsense" in note or "ptxas" in note for note in caught.value.notes)
+    doubled()
+
+
+def test_more_programs_than_run_together() -> None:
+    x = np.zeros(64, np.float32)
+    with tile.backend("nvptx"):
+        with pytest.raises(OutOfResourcesError, match="launched cooperatively, so all"):
+            scale[(1 << 20,)](x, x, 0, 2.0, B=64, launch_cooperative_grid=True)
+    doubled(launch_cooperative_grid=True)
+
+
+def test_kernels_for_other_architectures() -> None:
+    x = np.ones(64, np.float32)
+    with tile.backend("nvptx:sm_75"):  # which later devices run
+        scale[(1,)](x, x, 64, 3.0, B=64)
+    assert x.tolist() == [3.0] * 64
+    other = "sm_120a" if driver.current_architecture() != "sm_120a" else "sm_90a"
+    with tile.backend(f"nvptx:{other}"):
+        with pytest.raises(BackendError, match=f"`scale` was compiled for {other}, and device"):
+            scale[(1,)](x, x, 64, 3.0, B=64)
+
+
+def test_each_device_runs_a_kernel_of_its_own() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("there is one device")
+    kernel = tile.jit(scale.fn)
+    arrays = [torch.ones(64, device=f"cuda:{at}") for at in (0, 1)]
+    for array in [*arrays, *arrays]:
+        kernel[(1,)](array, array, 64, 3.0, B=64)
+    assert [array.tolist() for array in arrays] == [[9.0] * 64] * 2
+    with pytest.raises(ArgumentValueError, match="`x_ptr` on cuda:0, `y_ptr` on cuda:1"):
+        kernel[(1,)](*arrays, 64, 3.0, B=64)
+
+
+def in_new_processes(code: str, folder: Path, count: int = 1) -> list[str]:
+    """What Python processes print that run at the same time, with a cache in `folder`."""
+    environment = {**os.environ, "TILE_CACHE": "1", "TILE_CACHE_DIR": str(folder)}
+    root = Path(__file__).parents[3]
+    environment["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, sys.path)])
+    (folder / "program.py").write_text(PROGRAM + code)
+    command = [sys.executable, str(folder / "program.py")]
+    running = [
+        subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True)
+        for _ in range(count)
+    ]
+    ended = [(*process.communicate(timeout=300), process.returncode) for process in running]
+    assert all(status == 0 for _, _, status in ended), ended[0][1]
+    return [out for out, _, _ in ended]
+
+
+PROGRAM = """
+import torch
+import tile
+import tile.language as tl
+from tile.errors import ExecutionError
+
+@tile.jit
+def scale(x_ptr, n, shift, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(x_ptr + i + shift, tl.load(x_ptr + i, mask=i < n) * 2.0, mask=i < n)
+
+x = torch.ones(64, device="cuda")
+"""
+
+
+def test_processes_that_compile_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    code = "scale[(1,)](x, 64, 0, B=64)\nprint(x.sum().item())\n"
+    assert [float(out) for out in in_new_processes(code, tmp_path, 3)] == [128.0] * 3
+    assert len(list(tmp_path.rglob("*.entry"))) == 2  # the kernel, and its binary
+    assert [float(out) for out in in_new_processes(code, tmp_path)] == [128.0]
+
+
+def test_a_fault_of_an_earlier_launch(tmp_path: Path) -> None:
+    """In a process of its own, which cannot use the device afterwards."""
+    pytest.importorskip("torch")
+    code = """
+scale[(1,)](x, 64, 1 << 44, B=64)
+try:
+    for _ in range(1000):
+        scale[(1,)](x, 64, 0, B=64)
+    torch.cuda.synchronize()
+except ExecutionError as error:
+    print(error)
+"""
+    (said,) = in_new_processes(code, tmp_path)
+    assert "found that a kernel failed on the device" in said
+    assert "TILE_BACKEND=interp" in said

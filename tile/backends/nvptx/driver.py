@@ -200,15 +200,15 @@ class Loaded:
     """A function of a module on the current device."""
 
     def __init__(
-        self, cubin: bytes, kernel: str, shared_bytes: int, *, cooperative: bool = False
+        self, code: bytes, kernel: str, shared_bytes: int, *, cooperative: bool = False
     ) -> None:
-        """Load what `link` made.
+        """Load a cubin or an `image` of PTX.
 
         A `cooperative` kernel's programs all run at once, or the launch is refused.
         """
         self._start = cuda.cuLaunchCooperativeKernel if cooperative else cuda.cuLaunchKernel
         self._last = () if cooperative else (0,)  # what only a plain launch takes: no `extra`
-        self.module = check(cuda.cuModuleLoadData(cubin), f"loading `{kernel}`")
+        self.module = _load(code, kernel)
         self.function = check(
             cuda.cuModuleGetFunction(self.module, kernel.encode()), f"finding `{kernel}`"
         )
@@ -265,30 +265,52 @@ class Loaded:
         return int(check(most, "asking how many programs run at once"))
 
 
+def image(ptx: str) -> bytes:
+    """PTX as what `Loaded` takes."""
+    return ptx.encode() + b"\0"
+
+
 def link(ptx: str, kernel: str) -> bytes:
-    """Compile PTX for the current device, with places in the source: the bytes of a cubin."""
-    errors = bytearray(_LOG_BYTES)
-    options = cuda.CUjit_option
-    chosen: dict[Any, Any] = {
-        options.CU_JIT_ERROR_LOG_BUFFER: errors,
-        options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: _LOG_BYTES,
-        options.CU_JIT_GENERATE_LINE_INFO: 1,
-    }
+    """Compile PTX for the current device: the bytes of a cubin, to be kept."""
     doing = f"compiling `{kernel}` from PTX"
-    state = check(cuda.cuLinkCreate(len(chosen), list(chosen), list(chosen.values())), doing)
-    data, kind = ptx.encode() + b"\0", cuda.CUjitInputType.CU_JIT_INPUT_PTX
+    log = _Log()
+    state = check(cuda.cuLinkCreate(*log.options), doing)
+    data, kind = image(ptx), cuda.CUjitInputType.CU_JIT_INPUT_PTX
     try:
-        status, *_ = cuda.cuLinkAddData(state, kind, data, len(data), kernel.encode(), 0, [], [])
-        if status == SUCCESS:
-            status, address, size = cuda.cuLinkComplete(state)
-        if status != SUCCESS:
-            raised = error(status, doing)
-            said = bytes(errors).partition(b"\0")[0].decode(errors="replace")
-            raised.notes.extend(said.splitlines()[:8])
-            raise raised
+        log.check(cuda.cuLinkAddData(state, kind, data, len(data), b"ptx", 0, [], []), doing)
+        address, size = log.check(cuda.cuLinkComplete(state), doing)
         return ctypes.string_at(int(address), size)
     finally:
         cuda.cuLinkDestroy(state)
+
+
+def _load(code: bytes, kernel: str) -> Any:
+    """A module of a cubin, or of PTX, which is compiled now."""
+    log = _Log()
+    return log.check(cuda.cuModuleLoadDataEx(code, *log.options), f"loading `{kernel}`")
+
+
+class _Log:
+    """What the driver's compiler says of errors. It is asked for places in the source, too."""
+
+    def __init__(self) -> None:
+        self._said = bytearray(_LOG_BYTES)
+        option = cuda.CUjit_option
+        chosen: dict[Any, Any] = {
+            option.CU_JIT_ERROR_LOG_BUFFER: self._said,
+            option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: _LOG_BYTES,
+            option.CU_JIT_GENERATE_LINE_INFO: 1,
+        }
+        self.options = (len(chosen), list(chosen), list(chosen.values()))
+
+    def check(self, returned: Any, doing: str) -> Any:
+        """As `check`, with the log in the notes of an error."""
+        try:
+            return check(returned, doing)
+        except TileError as raised:
+            said = bytes(self._said).partition(b"\0")[0].decode(errors="replace")
+            raised.notes.extend(said.splitlines()[:8])
+            raise
 
 
 # -- memory and waiting

@@ -35,16 +35,10 @@ def functions(names: Iterable[str]) -> llvm.ModuleRef:
 
 
 @functools.cache
-def _library() -> llvm.ModuleRef:
-    library = llvm.parse_bitcode(path().read_bytes())
-    library.triple = TRIPLE
-    library.data_layout = DATA_LAYOUT
-    return library
-
-
-@functools.cache
 def _cut_out(names: frozenset[str]) -> bytes:
-    module = _library().clone()
+    module = llvm.parse_bitcode(path().read_bytes())  # faster than a copy of what was parsed
+    module.triple = TRIPLE
+    module.data_layout = DATA_LAYOUT
     for function in module.functions:
         if not function.is_declaration and function.name not in names:
             function.linkage = llvm.Linkage.internal
