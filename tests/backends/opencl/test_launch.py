@@ -52,6 +52,13 @@ def test_a_grid_without_programs() -> None:
     assert (out == 1).all()
 
 
+def test_info() -> None:
+    info = load().info()
+    assert info.device == devices.chosen().name and info.registers is None
+    assert info.threads == 32 and info.max_threads >= 32
+    assert info.shared_bytes >= 0 and info.local_bytes >= 0
+
+
 def test_copies_keep_overlaps_together() -> None:
     """What devices without the host's memory do."""
     device = devices.chosen()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from tile.backends.base import Grid, LaunchArgument
+from tile.backends.base import Grid, KernelInfo, LaunchArgument
 from tile.backends.opencl import devices
 from tile.backends.opencl.devices import Device
 from tile.backends.opencl.emit.functions import Emitted
@@ -46,9 +46,7 @@ class LoadedKernel:
             return
         device = devices.chosen()
         self._check(device, arguments)
-        kernel = self._on.get(device)
-        if kernel is None:
-            kernel = self._on[device] = PROGRAMS.kernel(device, self.emitted)
+        kernel = self._kernel(device)
         try:
             self._run(device, kernel, grid, arguments)
         except cl.MemoryError as error:
@@ -57,6 +55,28 @@ class LoadedKernel:
             ) from error
         except cl.Error as error:
             raise ExecutionError(f"running `{self.name}` on {device.name}: {error}") from error
+
+    def info(self) -> KernelInfo:
+        """What the chosen device's runtime says of the kernel, which is built there now."""
+        device = devices.chosen()
+        kernel, of = self._kernel(device), cl.kernel_work_group_info
+
+        def asked(what: int) -> int:
+            return int(kernel.get_work_group_info(what, device.raw))
+
+        return KernelInfo(
+            device=device.name,
+            threads=self.emitted.threads,
+            max_threads=asked(of.WORK_GROUP_SIZE),
+            local_bytes=asked(of.PRIVATE_MEM_SIZE),
+            shared_bytes=asked(of.LOCAL_MEM_SIZE),
+        )
+
+    def _kernel(self, device: Device) -> Any:
+        """The kernel on a device, built now if need be."""
+        if device not in self._on:
+            self._on[device] = PROGRAMS.kernel(device, self.emitted)
+        return self._on[device]
 
     def _check(self, device: Device, arguments: Sequence[LaunchArgument]) -> None:
         emitted, can = self.emitted, device.capabilities
