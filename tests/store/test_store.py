@@ -168,3 +168,8 @@ def test_what_has_to_do_with_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
         assert config.deciding == before
         assert config.watching
     assert not config.watching
+
+
+def test_every_setting_is_in_the_documentation() -> None:
+    text = Path(__file__).parents[2].joinpath("docs", "running.md").read_text()
+    assert [v.name for v in config.variables().values() if f"`{v.name}`" not in text] == []
