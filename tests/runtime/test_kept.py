@@ -125,6 +125,16 @@ def test_the_compilers_own_files_are_in_the_key() -> None:
     assert len(files) == len(list(kept._PACKAGE.rglob("*.py")))
 
 
+def test_a_compiler_whose_files_cannot_be_seen_keeps_nothing(
+    made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "_PACKAGE", Path("in an archive.zip/tile"))
+    kept._compiler.cache_clear()
+    compiled(), compiled()
+    kept._compiler.cache_clear()
+    assert len(made) == 2
+
+
 def test_who_watches_the_compiler_sees_it(made: list[str], tmp_path: Path) -> None:
     compiled()
     with config.scope(dump=str(tmp_path / "dump")):

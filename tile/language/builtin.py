@@ -31,8 +31,14 @@ class Builtin(Generic[P, R]):
         self.function = function
         self.name = function.__name__.rstrip("_")
         functools.update_wrapper(self, function)
-        _, *parameters = inspect.signature(function).parameters.values()
+
+    def __getattr__(self, name: str) -> Any:
+        """`__signature__`, made when somebody first asks: a hundred of them cost an import."""
+        if name != "__signature__":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        _, *parameters = inspect.signature(self.function).parameters.values()
         self.__signature__ = inspect.Signature(parameters)
+        return self.__signature__
 
     def emit(self, build: Builder, *args: P.args, **kwargs: P.kwargs) -> R:
         """Insert the operations of this function where `build` stands, and give its result.

@@ -44,13 +44,14 @@ def key(
     if store.current() is None or config.watching:
         return None
     identity = backend.identity(target)
-    if identity is None:
+    compiler = _compiler()
+    if identity is None or not compiler:
         return None
     digest = exact_digest(function, {name: _plain(leaf) for name, leaf in leaves.items()})
     if digest is None:
         return None
     return "\n".join(
-        ["kernel", _compiler(), config.deciding, identity, str(target), repr(options), digest]
+        ["kernel", compiler, config.deciding, identity, str(target), repr(options), digest]
     )
 
 
@@ -68,11 +69,14 @@ def _compiler() -> str:
     """What compiles: the files of this package, Python, and NumPy, whose meaning folding has.
 
     Of a file it is size and time, which change with it. So developers need not clear anything, and
-    a kernel that another installation compiled is not taken for one of this.
+    a kernel that another installation compiled is not taken for one of this. Nothing where the
+    files cannot be seen, as in an archive.
     """
-    return "\n".join(
-        [sys.version, np.__version__, ml_dtypes.__version__, *sorted(_modules(str(_PACKAGE)))]
-    )
+    try:
+        modules = sorted(_modules(str(_PACKAGE)))
+    except OSError:
+        return ""
+    return "\n".join([sys.version, np.__version__, ml_dtypes.__version__, *modules])
 
 
 def _modules(folder: str) -> Iterator[str]:
