@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -43,6 +44,8 @@ For NVIDIA's architectures (sm_75, sm_90a, ...), out/ gets
 For OpenCL (opencl:generic, :amd, :intel, :arm, :apple)
   NAME.cl, NAME.json                          the program, and how it is built and launched
 """
+
+_BETWEEN = re.compile(r",(?![^\[<(]*[\]>)])")  # commas, but for those inside a type
 
 # Endings of the files of stages; others are the stage's name.
 _ENDINGS = {"llvm": "ll", "opencl": "cl"}
@@ -111,7 +114,7 @@ def signature(
 
     Raises `ArgumentTypeError` for more or fewer of them than there are such parameters.
     """
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.strip() for word in _BETWEEN.split(text) if word.strip()]
     given = {word.partition("=")[0] for word in constants}
     if any("=" in word for word in words):
         return dict(_named(word) for word in words)

@@ -11,8 +11,10 @@ from tests.backends.nvptx.c_programs import DRIVER, build, run
 from tile.backends.nvptx import driver, ptxas
 from tile.backends.nvptx.ahead import c_type
 from tile.errors import BackendError
+from tile.frontend.source import REQUIRED, Parameter
 from tile.ir.types import ALIASES, Pointer
 from tile.tools.cli import main
+from tile.tools.compile import signature
 
 KERNEL = """
 import tile
@@ -156,6 +158,13 @@ def test_types_by_name_and_defaults(file: Path, tmp_path: Path) -> None:
     assert [a["type"] for a in launch["arguments"]] == [
         "*fp32", "i32:16", "fp32", "i64", "i1", "fp16"
     ]  # fmt: skip
+
+
+def test_commas_inside_types() -> None:
+    parameters = [Parameter(name, None, REQUIRED, name == "B") for name in "abB"]
+    found = signature("tensordesc<fp16[64,32]>, tensordesc<fp32[8, 8],nan>", parameters, [])
+    assert found == {"a": "tensordesc<fp16[64,32]>", "b": "tensordesc<fp32[8, 8],nan>"}
+    assert signature("b=(i32, i64), a=i1", parameters, []) == {"b": "(i32, i64)", "a": "i1"}
 
 
 def test_for_opencl(file: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tile.backends.nvptx import driver
 from tile.backends.nvptx.launch import LoadedKernel
 from tile.backends.nvptx.names import native
 from tile.backends.nvptx.target import architecture
-from tile.errors import ArgumentValueError, BackendError
+from tile.errors import ArgumentValueError, BackendError, UnsupportedError
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.kernel import CompiledKernel
 
@@ -63,6 +63,12 @@ def test_all_stages_are_kept() -> None:
 def test_machines_that_are_not_there(arch: str, message: str) -> None:
     with pytest.raises(BackendError, match=message):
         compiled(f"nvptx:{arch}")
+
+
+def test_what_a_machine_lacks() -> None:
+    with pytest.raises(UnsupportedError, match="num_ctas=2 asks for clusters, which sm_80 lacks"):
+        tile.compile(exponential, SIGNATURE, {"B": 64}, {"num_ctas": 2}, "nvptx:sm_80")
+    tile.compile(exponential, SIGNATURE, {"B": 64}, {"num_ctas": 2}, "nvptx:sm_90a")
 
 
 def test_names_of_devices() -> None:

@@ -48,7 +48,8 @@ class NvptxBackend:
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Lower a TILE module, which changes, to PTX.
 
-        Raises `OutOfResourcesError` for more shared memory than the architecture has.
+        Raises `OutOfResourcesError` for more shared memory than the architecture has, and
+        `UnsupportedError` for what it lacks altogether.
         """
         return compile_module(module, target, options)
 

@@ -10,6 +10,7 @@ from tile.backends.nvptx.emit.functions import emit_module
 from tile.backends.nvptx.ptx import to_ptx
 from tile.backends.nvptx.target import Architecture, architecture
 from tile.backends.optimised import optimise
+from tile.errors import UnsupportedError
 from tile.ir.core import Module
 from tile.ir.ops import linalg
 from tile.ir.printer import print_module
@@ -21,6 +22,11 @@ from tile.simt.target import SimtTarget
 def compile_module(module: Module, target: Target, options: Options) -> Artifact:
     """Lower a TILE module, which changes, to PTX. See `NvptxBackend.compile`."""
     arch = architecture(target.arch)
+    if options.num_ctas > 1 and arch.capability < 90:
+        raise UnsupportedError(
+            f"num_ctas={options.num_ctas} asks for clusters, which {arch.name} lacks; there are "
+            "some from sm_90 on"
+        )
     tiles = optimise(module)
     stages = tiles.stages
     lower(module, _machine(arch, module), **options.lowering)
