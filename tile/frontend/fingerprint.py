@@ -45,8 +45,9 @@ def snapshot(function: DeviceFunction) -> Snapshot:
 def exact_digest(function: DeviceFunction, constants: object) -> str | None:
     """A hash of a function and the constants it is compiled for, for use by other processes.
 
-    It differs where anything differs that decides what is compiled. None where that cannot be told:
-    a captured value or constant is an object of a class of which nothing is known.
+    It differs where anything differs that decides what is compiled, but for `tile` itself. None
+    where that cannot be told: a captured value or constant is an object of a class of which nothing
+    is known.
     """
     walk = _Walk()
     walk.function(function)
@@ -106,6 +107,9 @@ class _Walk:
         if known is not None:
             return known
         number = self.seen[function] = len(self.seen)
+        if str(function.fn.__module__).startswith("tile."):  # which does not change under a process
+            self.lines.append(f"function {number} {function.fn.__module__}.{function.name}")
+            return number
         source = function.source
         self.lines.append(f"function {number} {function.name} noinline={function.noinline}")
         self.lines.append(f"{source.file}:{source.first_line}\n{source.text}")
