@@ -15,17 +15,28 @@
 The arrays are NumPy's, torch's, or any other library's; errors derive from `TileError`.
 """
 
-from tile import errors, language, runtime, testing
+from typing import TYPE_CHECKING
+
+from tile import errors, language, runtime
 from tile.errors import TileError
 from tile.frontend.static import constexpr_function
+from tile.late import late_names
 from tile.runtime.arguments import MockArray, pointers
-from tile.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from tile.runtime.compile import compile  # noqa: A004 - the name that programs use
 from tile.runtime.context import backend
 from tile.runtime.jit import JITFunction, jit
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.pointers import PointerArray
 from tile.runtime.sizes import cdiv, next_power_of_2
+
+if TYPE_CHECKING:
+    from tile import testing
+    from tile.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
+else:
+    _TUNING = ("Autotuner", "Config", "Heuristics", "autotune", "heuristics")
+    __getattr__ = late_names(
+        __name__, {"testing": "tile.testing", **dict.fromkeys(_TUNING, "tile.runtime.autotune")}
+    )
 
 __version__ = "0.1.0"
 

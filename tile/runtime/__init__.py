@@ -1,10 +1,18 @@
 """Compiling and launching kernels from Python: what programs look for under `tile.runtime`."""
 
+from typing import TYPE_CHECKING
+
+from tile.late import late_names
 from tile.runtime.arguments import MockArray
-from tile.runtime.autotune import Autotuner, Config, Heuristics
 from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.pointers import PointerArray
+
+if TYPE_CHECKING:
+    from tile.runtime.autotune import Autotuner, Config, Heuristics
+else:
+    _TUNING = ("Autotuner", "Config", "Heuristics")
+    __getattr__ = late_names(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotune"))
 
 __all__ = [
     "Autotuner",
