@@ -215,13 +215,16 @@ def op(name: str | None = None, **properties: Any) -> Callable[[Callable[..., An
 
 
 def _define(name: str, rule: Callable[..., Any], properties: dict[str, Any]) -> OpDef:
-    hints = typing.get_type_hints(rule)
+    parameters = inspect.signature(rule).parameters.values()
+    # Only attributes' types are asked for, and reading types takes longer than all else here.
+    has_attributes = any(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters)
+    hints = typing.get_type_hints(rule) if has_attributes else {}
     operands: list[str] = []
     optional: set[str] = set()
     attributes: dict[str, AttributeSpec] = {}
     regions: list[str] = []
     variadic = None
-    for parameter in inspect.signature(rule).parameters.values():
+    for parameter in parameters:
         if parameter.kind is parameter.VAR_POSITIONAL:
             variadic = parameter.name
         elif parameter.kind is not parameter.KEYWORD_ONLY:
