@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -158,6 +160,21 @@ def test_types_by_name_and_defaults(file: Path, tmp_path: Path) -> None:
     assert [a["type"] for a in launch["arguments"]] == [
         "*fp32", "i32:16", "fp32", "i64", "i1", "fp16"
     ]  # fmt: skip
+
+
+def test_without_an_assembler_or_with_one_that_refuses(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ptxas.find() is not None:  # those of CUDA 13 know nothing before sm_75
+        refusing = shutil.which("false") or sys.executable
+        monkeypatch.setattr(ptxas, "find", lambda: refusing)
+        with pytest.warns(RuntimeWarning, match="the header has PTX alone, which the driver"):
+            assert compile_to(tmp_path, file, "--target", "sm_70") == 0
+        assert posed(tmp_path).startswith("load PTX\n")
+    monkeypatch.setattr(ptxas, "find", lambda: None)
+    assert compile_to(tmp_path, file, "--target", "sm_70") == 0
+    assert posed(tmp_path).startswith("load PTX\n")
+    assert not list(tmp_path.glob("*.cubin"))
 
 
 def test_commas_inside_types() -> None:

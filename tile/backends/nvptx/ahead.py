@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import struct
+import warnings
 from collections.abc import Iterator, Sequence
 
 from tile.backends.base import Artifact, ExportedParameter
 from tile.backends.nvptx import ptxas
 from tile.backends.nvptx.facts import Facts
+from tile.errors import BackendError
 from tile.ir.types import Kind, Pointer, Scalar
 
 _ROW = 4  # words of the image in a line
@@ -59,12 +61,18 @@ def files(
     """
     ptx = artifact.stages["ptx"]
     assert isinstance(ptx, str)
-    found: dict[str, str | bytes] = {}
+    cubin, found = None, dict[str, str | bytes]()
     program = ptxas.find()
     if program is not None:
-        found["cubin"], found["ptxas"] = ptxas.assemble(ptx, artifact.target.arch, program)
-    cubin = found.get("cubin")
-    assert cubin is None or isinstance(cubin, bytes)
+        try:
+            cubin, found["ptxas"] = ptxas.assemble(ptx, artifact.target.arch, program)
+            found["cubin"] = cubin
+        except BackendError as error:  # such as a ptxas that has dropped old architectures
+            warnings.warn(
+                f"the header has PTX alone, which the driver compiles: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
     found["h"] = header(artifact, name, parameters, cubin, ptx)
     return found
 
