@@ -231,6 +231,7 @@ RULES.update(
         arith.poison: _stated,
         ops.layout.convert_layout: _stated,
         ops.shared.local_load: _stated,
+        ops.shared.local_load_part: _stated,
         control.call: _stated,
         shape.arange: free,
         shape.splat: free,

@@ -8,6 +8,7 @@ from tile.ir.levels import Level
 from tile.ir.passes import PASSES, Pass, PassManager
 from tile.simt import (
     assign_layouts,
+    cut_products,
     decompose,
     distribute,
     expose_shared,
@@ -23,6 +24,7 @@ from tile.transforms import pipeline as tile_pipeline
 
 DECLARING = (
     assign_layouts,
+    cut_products,
     remove_conversions,
     decompose,
     pipeline_loops,
@@ -36,7 +38,7 @@ DECLARING = (
 )
 
 LAYOUT = ("assign-layouts", "remove-conversions", "decompose")
-SCHEDULE = ("pipeline-loops",)
+SCHEDULE = ("pipeline-loops", "cut-products")
 SHARED = ("expose-shared", "plan-shared", "insert-barriers")
 THREADS = ("distribute", "legalise", "cse", "dce")
 LOWER = (*LAYOUT, *SCHEDULE, *SHARED, *THREADS)

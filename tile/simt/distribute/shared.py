@@ -14,6 +14,7 @@ from functools import lru_cache
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
 from tile.ir.ops import arith
+from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Fragment, Shared
 from tile.simt import ops
 from tile.simt.distribute.context import Context, Rule, bits_of_element, count_of
@@ -24,6 +25,7 @@ from tile.simt.layouts.banks import Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.matrix_access import matrix_access
+from tile.simt.layouts.pieces import of_pieces, stacked
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.ops.thread import is_matrix_element
 
@@ -78,13 +80,17 @@ def _stored(ctx: Context, op: Operation, x: Value) -> Sequence[Value]:
     """Write a fragment of the layout of the second operand to the buffer that is the first."""
     found = _places(ctx, op, op.inputs[1])
     offsets = ctx.index(found.first)
-    mask = first_holder(ctx, layout_of(op.inputs[1]))
-    if mask is not None:
-        mask = ctx.filled(mask, count_of(offsets))
+    mask = _holder(ctx, op, count_of(offsets))
     value = ctx.pick(x, registers=found.order)
     mem = ctx.of(op.inputs[0])
     ctx.op(ops.thread.shared_store, mem, offsets, value, mask, vector=found.vector)
     return []
+
+
+def _holder(ctx: Context, op: Operation, count: int) -> Value | None:
+    """A mask for `count` vectors: this thread is the first that holds them; None if the only."""
+    holder = first_holder(ctx, layout_of(op.inputs[1]))
+    return None if holder is None else ctx.filled(holder, count)
 
 
 def local_load(ctx: Context, op: Operation) -> Sequence[Value]:
@@ -183,6 +189,54 @@ def _narrow(ctx: Context, bits: int) -> Banks:
     return replace(banks, vector_bits=min(banks.vector_bits, bits))
 
 
+# -- parts of tiles
+
+
+def local_load_part(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Every thread reads what it holds, from where that is in part 0, XORed with the part's own."""
+    mem, shared = _buffer(op)
+    layout = of_pieces(layout_of(op.result), op["axis"], shared.shape)
+    found = places_of(layout, shared, bits_of_element(mem), ctx.target.banks)
+    first, numbers = _by_number(found.first, layout_of(op.result).in_bits(WARP))
+    offsets = ctx.index(first)
+    part = _positions(ctx, ctx.of(op["number"]), numbers)
+    offsets = ctx(arith.xor, offsets, ctx(ops.thread.fill, part, count=count_of(offsets)))
+    loaded = ctx(ops.thread.shared_load, ctx.of(op["mem"]), offsets, vector=found.vector)
+    return [ctx.pick(loaded, registers=inverse(found.order))]
+
+
+@lru_cache(maxsize=1024)
+def _by_number(first: LinearLayout, warps: int) -> tuple[LinearLayout, tuple[int, ...]]:
+    """The layout of part 0, of `warps` bits that number warps, and what the part's number adds."""
+    *others, (_, columns) = first.ins
+    return LinearLayout((*others, (WARP, columns[:warps])), first.outs), columns[warps:]
+
+
+def local_store_part(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Every thread writes what it holds of the part, under a mask."""
+    mem, shared = _buffer(op)
+    x = op["x"]
+    whole = stacked(shared, op["axis"], layout_of(x).shape)
+    found = places_of(layout_of(x), whole, bits_of_element(mem), ctx.target.banks)
+    inside, number = _split_offsets(found.first, shared.in_bits(OFFSET))
+    offsets = ctx.index(inside)
+    count = count_of(offsets)
+    wanted = ctx(ops.thread.fill, ctx.of(op["number"]), count=count)
+    here = ctx(arith.cmp, ctx.index(number), wanted, predicate=Predicate.EQ)
+    mask = ctx.and_(here, _holder(ctx, op, count))
+    value = ctx.pick(ctx.of(x), registers=found.order)
+    ctx.op(ops.thread.shared_store, ctx.of(op["mem"]), offsets, value, mask, vector=found.vector)
+    return []
+
+
+@lru_cache(maxsize=1024)
+def _split_offsets(first: LinearLayout, bits: int) -> tuple[LinearLayout, LinearLayout]:
+    """Offsets within a part of so many bits, and the numbers of parts."""
+    parts = 1 << first.out_bits(OFFSET) - bits
+    both = first.reshape_outs({"number": parts, OFFSET: 1 << bits})
+    return both.select_outs(OFFSET), both.select_outs("number")
+
+
 # -- elements by their positions
 
 
@@ -257,6 +311,8 @@ RULES: dict[OpDef, Rule] = {
     ops.shared.local_store: local_store,
     ops.shared.local_load: local_load,
     ops.shared.local_copy: local_copy,
+    ops.shared.local_load_part: local_load_part,
+    ops.shared.local_store_part: local_store_part,
     ops.shared.local_gather: local_gather,
     ops.shared.local_count: local_count,
 }

@@ -167,5 +167,7 @@ _ACCESSES: dict[OpDef, tuple[Kind, Callable[[Operation], LinearLayout | None]]] 
     ops.shared.local_copy: (Kind.COPY, _of_operand(1)),
     ops.shared.local_load: (Kind.READ, _loaded),
     ops.shared.local_gather: (Kind.READ, lambda op: None),
+    ops.shared.local_load_part: (Kind.READ, lambda op: None),
+    ops.shared.local_store_part: (Kind.WRITE, lambda op: None),
     ops.shared.local_count: (Kind.COUNT, lambda op: None),
 }

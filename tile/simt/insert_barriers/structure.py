@@ -183,6 +183,8 @@ _NODES: dict[OpDef, Callable[[_Reading, Operation], Node | None]] = {
     ops.shared.local_store: _Reading.touch,
     ops.shared.local_load: _Reading.touch,
     ops.shared.local_gather: _Reading.touch,
+    ops.shared.local_load_part: _Reading.touch,
+    ops.shared.local_store_part: _Reading.touch,
     ops.shared.local_count: _Reading.touch,
     ops.shared.local_copy: _Reading.touch,
     memory.load: _Reading.touch,

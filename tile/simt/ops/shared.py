@@ -6,6 +6,8 @@ The buffer's type has its layout. At the THREAD level the `shared_*` operations 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tile.ir.levels import LAID_OUT, LOWERED
 from tile.ir.opdef import Effect, op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
@@ -23,6 +25,7 @@ from tile.ir.types import (
 
 _ROW = "#linear{offset = [[1],[2]] -> dim0 = 4}"
 _LANES = "#linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}"
+_PAIR = "#linear{register = [], lane = [[1],[0]], warp = [] -> dim0 = 2}"
 
 
 def buffer(name: str, mem: Type) -> Shared:
@@ -102,6 +105,66 @@ def local_load(mem: Type, *, mask: tuple[int, ...] = (), result: Type) -> Type:
         f"local_load of {list(shape)} takes a mask within that, not {mask}",
     )
     return result
+
+
+def _parts(name: str, mem: Shared, shape: Sequence[int], axis: int, *, of_buffer: bool) -> None:
+    """Hold a buffer and a tile to parts of one in the other, along one axis."""
+    whole, part = (mem.dims, shape) if of_buffer else (shape, mem.dims)
+    require(
+        -len(whole) <= axis < 0
+        and len(part) == len(whole)
+        and all(
+            n == m or (a == axis % len(whole) and n % m == 0)
+            for a, (n, m) in enumerate(zip(whole, part, strict=True))
+        ),
+        f"{name} has parts of {list(whole)} along axis {axis}, and {list(part)} is none",
+    )
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LAID_OUT,
+    examples=(
+        f"%m: shared<4xf32, {_ROW}>, %i: i32 | "
+        f"%x = local_load_part %m, %i {{axis = -1}} : tile<2xf32, {_PAIR}>",
+    ),
+)
+def local_load_part(mem: Type, number: Type, *, axis: int, result: Type) -> Type:
+    """Read a part of a buffer along an axis as a tile of any layout.
+
+    Parts have the result's extent along it; `number` counts them from 0, and is less than there
+    are.
+    """
+    held = buffer("local_load_part", mem)
+    require(number == I32, f"local_load_part takes a number of type i32, not {number}")
+    require(
+        isinstance(result, Tile) and result.of == held.of,
+        f"local_load_part of {mem} gives a tile of its type, not {result}",
+    )
+    _parts("local_load_part", held, result.shape, axis, of_buffer=True)
+    return result
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LAID_OUT,
+    examples=(
+        f"%m: shared<2xf32, #linear{{offset = [[1]] -> dim0 = 2}}>, %x: tile<4xf32, {_LANES}>, "
+        "%i: i32 | local_store_part %m, %x, %i {axis = -1}",
+    ),
+)
+def local_store_part(mem: Type, x: Type, number: Type, *, axis: int) -> None:
+    """Write a part of a tile along an axis to a buffer.
+
+    Parts have the buffer's extent along it; `number` counts them from 0.
+    """
+    held = buffer("local_store_part", mem)
+    require(number == I32, f"local_store_part takes a number of type i32, not {number}")
+    require(
+        isinstance(x, Tile) and x.of == held.of,
+        f"local_store_part takes a tile of the type of {mem}, not {x}",
+    )
+    _parts("local_store_part", held, x.shape, axis, of_buffer=False)
 
 
 @op(

@@ -15,7 +15,7 @@ from tile.simt.layouts.banks import Banks
 from tile.simt.layouts.conversion import plan_conversion
 from tile.simt.layouts.dims import axis_name, places
 from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.shared_conversion import Shared, through_shared
+from tile.simt.layouts.shared_conversion import Shared, conflict_free, through_shared
 
 
 @lru_cache(maxsize=1024)
@@ -83,3 +83,11 @@ def copy_layout(
         source, wanted, element_bits, banks, head=units, matrix_loads=matrix_loads
     )
     return plan.layout
+
+
+@lru_cache(maxsize=1024)
+def through_pieces(
+    source: LinearLayout, pieces: LinearLayout, element_bits: int, banks: Banks
+) -> LinearLayout:
+    """The layout of a buffer to which `source` is stored, and from which pieces are read."""
+    return conflict_free(source, pieces, element_bits, banks)

@@ -19,6 +19,8 @@ from tile.simt.layout_rules import LayoutBuilder, layout_of
 from tile.simt.layouts.axes import permute_axes
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops.layout import convert_layout
+from tile.simt.product_pieces import read_layout
+from tile.simt.target import SimtTarget
 
 # From the layout of the only tile that an operation gives to that of the one it takes.
 Back = Callable[[Operation, LinearLayout], LinearLayout]
@@ -60,6 +62,16 @@ def readers(value: Value) -> list[Reader]:
                 layout = back(user, reader.layout)
                 found.append(Reader((user, *reader.between), reader.conversion, layout))
     return found
+
+
+def in_pieces(reader: Reader, target: SimtTarget) -> LinearLayout | None:
+    """The layout as which the tile is read piece by piece; None if it is read as a whole."""
+    layout = read_layout(reader.conversion, target)
+    if layout is None:
+        return None
+    for op in reversed(reader.between):
+        layout = CHEAP[op.defn](op, layout)
+    return layout
 
 
 def hand_over(value: Value, read: Callable[[LinearLayout], Value]) -> None:

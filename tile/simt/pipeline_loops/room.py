@@ -16,6 +16,7 @@ from tile.ir.types import Shared
 from tile.simt.expose_shared import conversion_bytes, exchange_bytes
 from tile.simt.ops.layout import convert_layout, exchange
 from tile.simt.ops.shared import alloc
+from tile.simt.product_pieces import is_cut, is_read_in_pieces, stored_bytes
 from tile.simt.target import SimtTarget
 
 ALIGNMENT = 128  # of any buffer, at most
@@ -53,12 +54,16 @@ class Room:
                     assert isinstance(op.result.type, Shared)
                     buffers += aligned(op.result.type.bytes)
                 elif op not in served:
-                    most = max(most, self._operation(op))
+                    most = max(most, self._operation(op, served))
         return most + buffers
 
-    def _operation(self, op: Operation) -> int:
+    def _operation(self, op: Operation, served: Collection[Operation]) -> int:
         if op in self.loops:
             return self.loops[op]
+        if is_cut(op, self.target):
+            return aligned(stored_bytes(op, served, self.target))
+        if is_read_in_pieces(op, self.target):
+            return 0
         rule = _RULES.get(op.defn)
         if rule is not None:
             return rule(self, op)

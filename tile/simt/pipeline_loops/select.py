@@ -16,8 +16,13 @@ from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Scalar, Tile
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.dims import REGISTER
-from tile.simt.pipeline_loops.buffers import copy_layout, copy_vector, store_layout
-from tile.simt.pipeline_loops.readers import readers
+from tile.simt.pipeline_loops.buffers import (
+    copy_layout,
+    copy_vector,
+    store_layout,
+    through_pieces,
+)
+from tile.simt.pipeline_loops.readers import in_pieces, readers
 from tile.simt.pipeline_loops.rings import Buffered
 from tile.simt.pipeline_loops.room import Room, aligned
 from tile.simt.pipeline_loops.rounds import Rounds
@@ -98,14 +103,34 @@ class Selection:
         wanted = self.undisturbed(loop, wanted) if wanted else []
         wanted = [load for load in wanted if slice_of(loop, load.inputs) is not None]
         copied = _present(self.copied(load) for load in wanted if load in factors)
-        room = self.room.left(loop, _served(wanted))
+        found = self.filled(loop, stages, wanted, copied, served=wanted)
+        if found is not None and found.bytes > self.room.left(loop, _served(found.buffered)):
+            # What was to go through a buffer of its own does not, and takes room when it is used.
+            copies = [each.load for each in copied]
+            found = self.filled(loop, stages, wanted, copied, served=copies)
+        return found
+
+    def filled(
+        self,
+        loop: Operation,
+        stages: int,
+        wanted: Sequence[Operation],
+        copied: Sequence[Buffered],
+        served: Sequence[Operation],
+    ) -> Choice | None:
+        """What becomes of a loop with the most that there is room for if some loads are `served`.
+
+        Conversions of these come to be reads of buffers.
+        """
+        room = self.room.left(loop, _served(served))
         stages = min(stages, _stages(copied, room))
         if stages < 2:
             copied = []
         done = {each.load for each in copied}
-        room -= stages * sum(each.bytes for each in copied)
         early = self.affordable([load for load in wanted if load not in done])
         stored = _present(self.stored(load) for load in early)
+        room = self.room.left(loop, _served([*served, *early]))
+        room -= stages * sum(each.bytes for each in copied)
         places = min(2, _stages(stored, room))
         if places < 1:
             stored = []
@@ -140,9 +165,11 @@ class Selection:
         vectors = copy_vector(source, pointers, masked, itemsize, self.target.copy_bytes)
         if vectors is None:
             return None
-        found = readers(load.result)
-        wanted = found[0].layout if found else source
-        banks, loads = self.target.banks, self.target.matrix_loads
+        wanted, loads = source, self.target.matrix_loads
+        for reader in readers(load.result)[:1]:
+            pieces = in_pieces(reader, self.target)
+            wanted, loads = pieces or reader.layout, loads and pieces is None
+        banks = self.target.banks
         layout = copy_layout(source, wanted, itemsize * 8, vectors, banks, loads)
         return Buffered(load, layout)
 
@@ -151,6 +178,9 @@ class Selection:
         source = layout_of(load.result)
         bits = load.result.type.element.itemsize * 8
         for reader in readers(load.result):
+            pieces = in_pieces(reader, self.target)
+            if pieces is not None:
+                return Buffered(load, through_pieces(source, pieces, bits, self.target.banks))
             layout = store_layout(
                 source,
                 reader.layout,

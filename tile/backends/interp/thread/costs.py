@@ -125,18 +125,26 @@ def shared_access(
     first = np.broadcast_to(first, (len(wave), first.shape[1]))
     starts = _by_warp(place_of(wave), first, -1).reshape(-1, place_of(wave).lanes)
     starts = starts[(starts >= 0).any(axis=-1)]
-    # A lane that does nothing goes where one goes that does, which costs nothing.
-    one = starts.max(axis=-1, keepdims=True)
-    starts = np.where(starts < 0, one, starts)
     banks = launch_of(wave).threads_code.target.banks
-    together = banks.lanes_together(size * vector * 8)
-    groups = max(1, starts.shape[-1] // together)
+    together = min(starts.shape[-1], banks.lanes_together(size * vector * 8))
+    groups = starts.shape[-1] // together
+    starts = _all_lanes(starts.reshape(len(starts), groups, together)).reshape(starts.shape)
     counts = SharedCounts(
         instructions=len(starts),
         wavefronts=int(wavefronts(starts // size, size * 8, vector, banks).sum()),
         least=len(starts) * groups,
     )
     _counters(wave).shared_accesses[op].add(counts)
+
+
+def _all_lanes(starts: Array) -> Array:
+    """Starts (instructions, groups, lanes), where a lane that does nothing (-1) is given one.
+
+    It goes where one of its group goes, which costs nothing, or of another if all do nothing.
+    """
+    in_group = starts.max(axis=-1, keepdims=True)
+    instead = np.where(in_group < 0, in_group.max(axis=1, keepdims=True), in_group)
+    return np.where(starts < 0, instead, starts)
 
 
 def matrix_access(wave: Wave, op: Operation, start: Array, size: int) -> None:

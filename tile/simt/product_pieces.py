@@ -1,0 +1,119 @@
+"""How products that threads do alone are cut along k, so that few registers hold factors.
+
+Of the factors a thread needs rows and columns of all of k, which for large tiles are more registers
+than it has. So it reads a *piece* of both at a time from shared memory, multiplies these, and adds
+that to its accumulator. What a factor takes of shared memory is bounded, too: of one that is in
+registers a *part* is stored, and when its pieces have been read the next part.
+
+    registers          accumulators + piece * (rows + columns)     at most `REGISTER_SHARE` of all
+    shared memory      part * the factor's other extents           at most 1 / `SHARED_SHARE` of all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fractions import Fraction
+from functools import lru_cache
+
+from tile.ir.core import Operation, Value
+from tile.ir.ops import linalg
+from tile.ir.types import Scalar, Tile
+from tile.simt.factors import thread_factors
+from tile.simt.layout_rules import layout_of
+from tile.simt.layouts.dims import REGISTER
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.pieces import in_pieces
+from tile.simt.ops.layout import convert_layout
+from tile.simt.target import SimtTarget
+
+# A thread needs registers for addresses, too, and the rest of the kernel.
+REGISTER_SHARE = Fraction(3, 4)
+# Two factors so take half of the shared memory.
+SHARED_SHARE = 4
+WORD_BITS = 32
+
+# Where the factors of a product have k, counted from the right.
+K_AXES = (-1, -2)
+
+
+def piece_extent(op: Operation, target: SimtTarget) -> int:
+    """How much of k a thread multiplies at a time in a laid-out `dot`: all, if it has registers."""
+    a, b, acc = op.inputs
+    return _piece_extent(
+        layout_of(acc), a.type.shape[-1], _words(a), _words(b), _words(acc), target.registers
+    )
+
+
+@lru_cache(maxsize=1024)
+def _piece_extent(
+    acc: LinearLayout, k: int, a_words: int, b_words: int, acc_words: int, registers: int
+) -> int:
+    rows, columns = (layout.in_size(REGISTER) for layout in thread_factors(acc, 1))
+    accumulators, each = acc.in_size(REGISTER) * acc_words, rows * a_words + columns * b_words
+    if accumulators + k * each <= registers:
+        return k
+    most = int(registers * REGISTER_SHARE) - accumulators
+    while k > 1 and k * each > most:
+        k //= 2
+    return k
+
+
+def _words(value: Value) -> int:
+    """The registers that an element takes; narrow ones are widened before they are multiplied."""
+    element = value.type.element
+    assert isinstance(element, Scalar)
+    return max(1, element.bits // WORD_BITS)
+
+
+def is_cut(op: Operation, target: SimtTarget) -> bool:
+    """Whether a laid-out operation is a product that is cut."""
+    return op.defn is linalg.dot and piece_extent(op, target) < op.inputs[0].type.shape[-1]
+
+
+def part_extent(op: Operation, factors: Collection[int], target: SimtTarget) -> int:
+    """How much of k is in shared memory at once, of those factors of a product that are stored."""
+    piece, k = piece_extent(op, target), op.inputs[0].type.shape[-1]
+    most = target.shared_bytes // SHARED_SHARE
+    largest = max((_bytes(op.inputs[index]) for index in factors), default=0)
+    while k > piece and largest > most:
+        k, largest = k // 2, largest // 2
+    return k
+
+
+def _bytes(value: Value) -> int:
+    tile = tile_of(value)
+    return tile.numel * tile.of.itemsize
+
+
+def tile_of(value: Value) -> Tile:
+    """The type of a value that is a tile."""
+    assert isinstance(value.type, Tile)
+    return value.type
+
+
+def read_layout(conversion: Operation, target: SimtTarget) -> LinearLayout | None:
+    """The layout as which a conversion's result is read from shared memory piece by piece.
+
+    None if it is read as a whole.
+    """
+    uses = [*conversion.result.uses]
+    user, index = uses[0] if len(uses) == 1 else (conversion, 0)
+    if index >= len(K_AXES) or not is_cut(user, target):
+        return None
+    return in_pieces(layout_of(conversion.result), K_AXES[index], piece_extent(user, target))
+
+
+def stored_bytes(op: Operation, served: Collection[Operation], target: SimtTarget) -> int:
+    """The shared memory, in bytes, that a cut product takes for its factors.
+
+    Conversions that are `served` come to be reads of buffers that are there already.
+    """
+    k = op.inputs[0].type.shape[-1]
+    factors = [i for i in range(len(K_AXES)) if op.inputs[i].op not in served]
+    part = part_extent(op, factors, target)
+    return sum(_bytes(op.inputs[index]) * part // k for index in factors)
+
+
+def is_read_in_pieces(op: Operation, target: SimtTarget) -> bool:
+    """Whether an operation is a conversion that only a cut product needs."""
+    return op.defn is convert_layout and read_layout(op, target) is not None
