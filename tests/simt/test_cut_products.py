@@ -97,6 +97,7 @@ def test_each_barrier_is_needed() -> None:
     lower(module, target, num_warps=4, num_stages=1)
     assert max(_depth(op) for op in parts_read(module)) == 3
     a, b = np.ones((32, 64), np.float32), np.ones((64, 32), np.float32)
+    sizes = np.int32(32), np.int32(32), np.int32(64)
     total = len(waits(module))
     assert total >= 2
     for index in range(total):
@@ -106,7 +107,6 @@ def test_each_barrier_is_needed() -> None:
         removed.erase()
         c = np.zeros((32, 32), np.float32)
         with pytest.raises(fault):
-            sizes = np.int32(32), np.int32(32), np.int32(64)
             run_threads(broken, target, 4, (1, 1, 1), [a, b, c, *sizes])
 
 

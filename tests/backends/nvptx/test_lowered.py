@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
@@ -12,6 +14,13 @@ from tests.simt.kernels import KERNELS
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name: str, arch: str) -> None:
     said = assemble(KERNELS[name].compile(f"nvptx:{arch}").asm["ptx"], arch)
+    assert "0 bytes spill stores, 0 bytes spill loads" in said
+
+
+@pytest.mark.parametrize("depth", [16, 64])
+def test_large_products_of_threads_fit_their_registers(depth: int) -> None:
+    large = replace(KERNELS["matmul_f32"], constants={"BM": 128, "BN": 128, "BK": depth})
+    said = assemble(large.compile("nvptx:sm_75", num_warps=8).asm["ptx"], "sm_75")
     assert "0 bytes spill stores, 0 bytes spill loads" in said
 
 
