@@ -366,13 +366,13 @@ def test_copies_have_vectors_in_one_piece(source: LinearLayout, axis: int, bits:
     vector = widest
     while vector * bits >= 32:
         for other in wanted:
-            found = copy_layout(source, other, bits, (axis, vector), ASYNC.banks)
+            found = copy_layout(source, (other,), bits, (axis, vector), ASYNC.banks)
             assert found.is_bijective()
             units = [tuple(int(a == axis) << bit for a in range(2)) for bit in range(9)]
             length = vector.bit_length() - 1
             assert [tuple(basis) for basis in found.bases(OFFSET)][:length] == units[:length]
-            copies = shared_access(source, found, bits)
-            assert copies.vector >= vector
+            copies = shared_access(source, found, bits, ASYNC.banks.up_to(vector * bits))
+            assert copies.vector == vector
             assert copies.conflicts(bits) == 0
         vector //= 2
 
@@ -390,7 +390,7 @@ def test_copies_and_loads_of_factors_have_no_conflicts(
     product = blocked([64, 64], [4, 4], [4, 8], [1, warps] if transposed else [warps, 1])
     left, right = thread_factors(product, 32)
     wanted = permute_axes(right, [1, 0]) if transposed else left
-    found = copy_layout(source, wanted, bits, (1, vector), ASYNC.banks)
+    found = copy_layout(source, (wanted,), bits, (1, vector), ASYNC.banks)
     copies, loads = (shared_access(layout, found, bits) for layout in (source, wanted))
     assert copies.vector >= vector
     assert copies.conflicts(bits) == loads.conflicts(bits) == 0

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tile.simt.layouts.banks import BANKS
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.matrix_access import matrix_access
+from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_conversion import by_matrices, through_shared
 from tile.simt.layouts.swizzle import swizzled
+from tile.simt.pipeline_loops.buffers import copy_layout
 
 F16 = MatrixShape(16, 8, 16, 16)
 I8 = MatrixShape(16, 8, 32, 8)
@@ -114,8 +117,10 @@ def test_conversions_by_matrices_have_no_conflicts(
     assert access.transposed == transposed
     assert plan.store.vector == plan.load.vector == 128 // bits
     assert plan.store.conflicts(bits) == plan.load.conflicts(bits) == 0
-    assert through_shared(source, layout, bits, head=head, matrix_loads=True) == plan
-    assert through_shared(source, layout, bits, head=head).instructions > plan.instructions
+    vectors = (order[0], 128 // bits)
+    assert copy_layout(source, (layout,), bits, vectors, BANKS, matrix_loads=True) == plan.layout
+    alone = copy_layout(source, (layout,), bits, vectors, BANKS)
+    assert len(shared_access(layout, alone, bits).registers) > len(plan.load.registers)
 
 
 def test_what_threads_load_in_wide_vectors_stays() -> None:

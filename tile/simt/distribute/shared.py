@@ -8,7 +8,7 @@ registers are numbered by bits, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from tile.ir.core import Operation, Value
@@ -142,9 +142,9 @@ def local_copy(ctx: Context, op: Operation) -> Sequence[Value]:
     mem, _ = _buffer(op)
     ptr, mask = op.inputs[1], op["mask"]
     found = _copied(ctx, op, ptr, mask)
-    sizes = ctx.target.copy_bytes
+    sizes, banks = ctx.target.copy_bytes, ctx.target.banks
     while found.vector > 1 and found.vector * mem.of.itemsize not in sizes:
-        found = _places(ctx, op, ptr, _narrow(ctx, found.vector // 2 * bits_of_element(mem)))
+        found = _places(ctx, op, ptr, banks.up_to(found.vector // 2 * bits_of_element(mem)))
     if found.vector * mem.of.itemsize not in sizes:
         other = None if mask is None else ctx.constant(0, Fragment(count_of(ctx.of(ptr)), mem.of))
         return _stored(ctx, op, read(ctx, ptr, mask, other, **op.attributes))
@@ -180,13 +180,7 @@ def _copied(ctx: Context, op: Operation, ptr: Value, mask: Value | None) -> Plac
                 break
             width, unit = width * 2, unit << 1
         widest = max(widest, width)
-    return _places(ctx, op, ptr, _narrow(ctx, widest * bits_of_element(mem)))
-
-
-def _narrow(ctx: Context, bits: int) -> Banks:
-    """The machine's shared memory with accesses of no more than so many bits."""
-    banks = ctx.target.banks
-    return replace(banks, vector_bits=min(banks.vector_bits, bits))
+    return _places(ctx, op, ptr, ctx.target.banks.up_to(widest * bits_of_element(mem)))
 
 
 # -- parts of tiles

@@ -15,7 +15,7 @@ together across these groups; never worse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,6 +35,10 @@ class Banks:
     def line_bits(self) -> int:
         """What one wavefront can move."""
         return self.count * self.word_bits
+
+    def up_to(self, access_bits: int) -> Banks:
+        """The banks, where one lane accesses no more than so much."""
+        return replace(self, vector_bits=min(self.vector_bits, access_bits))
 
     def lanes_together(self, access_bits: int) -> int:
         """How many lanes share a wavefront, if each accesses so much."""

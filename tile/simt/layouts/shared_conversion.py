@@ -65,26 +65,30 @@ def through_shared(
     element_bits: int,
     banks: Banks = BANKS,
     *,
-    head: Sequence[int] = (),
     matrix_loads: bool = False,
 ) -> Shared:
     """The conversion of `src` to `dst`, both of (register, lane, warp), through shared memory.
 
-    The vectors of `src` begin with `head`, as in `conflict_free`. With `matrix_loads`, warps load
-    matrices if that takes fewer instructions; `load` then is how rows are asked for.
+    With `matrix_loads`, warps load matrices if that takes fewer instructions; `load` then is how
+    rows are asked for.
     """
-    layout = conflict_free(src, dst, element_bits, banks, head)
+    layout = conflict_free(src, dst, element_bits, banks)
     plan = _through(src, dst, layout, element_bits, banks)
-    other = by_matrices(src, dst, element_bits, banks, head) if matrix_loads else None
+    other = by_matrices(src, dst, element_bits, banks) if matrix_loads else None
     return other if other is not None and other.instructions < plan.instructions else plan
 
 
 def _through(
-    src: LinearLayout, dst: LinearLayout, layout: LinearLayout, element_bits: int, banks: Banks
+    src: LinearLayout,
+    dst: LinearLayout,
+    layout: LinearLayout,
+    element_bits: int,
+    banks: Banks,
+    stores: Banks | None = None,
 ) -> Shared:
     return Shared(
         layout,
-        shared_access(src, layout, element_bits, banks),
+        shared_access(src, layout, element_bits, stores or banks),
         shared_access(dst, layout, element_bits, banks),
     )
 
@@ -95,11 +99,15 @@ def by_matrices(
     element_bits: int,
     banks: Banks = BANKS,
     head: Sequence[int] = (),
+    *,
+    exact: bool = False,
 ) -> Shared | None:
     """The conversion whose load is of matrices; None if there is none without bank conflicts.
 
-    The vectors of `src` begin with `head`, as in `conflict_free`. `load` is how rows are asked for.
+    The vectors of `src` begin with `head`, as in `conflict_free`, and with `exact` are no longer.
+    `load` is how rows are asked for.
     """
+    stores = banks.up_to(element_bits << len(head)) if exact else banks
     for asked in asked_for(dst, element_bits):
         both = min(len(head), asked.row)
         if (*head[:both],) != asked.units[:both]:
@@ -111,7 +119,7 @@ def by_matrices(
         for layout in (*_rows(asked, element_bits, banks), free):
             if matrix_access(dst, layout, element_bits) is None:
                 continue
-            plan = _through(src, asked.layout, layout, element_bits, banks)
+            plan = _through(src, asked.layout, layout, element_bits, banks, stores)
             conflicts = [x.conflicts(element_bits, banks) for x in (plan.store, plan.load)]
             if max(conflicts) <= 0 and plan.store.vector >= 1 << len(head):
                 return plan

@@ -15,7 +15,9 @@ from tile.simt.layouts.banks import Banks
 from tile.simt.layouts.conversion import plan_conversion
 from tile.simt.layouts.dims import axis_name, places
 from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.shared_conversion import Shared, conflict_free, through_shared
+from tile.simt.layouts.shared_access import shared_access
+from tile.simt.layouts.shared_conversion import Shared, by_matrices
+from tile.simt.layouts.shared_layout import shared_layout
 
 
 @lru_cache(maxsize=1024)
@@ -64,30 +66,25 @@ def store_layout(
 @lru_cache(maxsize=1024)
 def copy_layout(
     source: LinearLayout,
-    wanted: LinearLayout,
+    wanted: tuple[LinearLayout, ...],
     element_bits: int,
     vectors: tuple[int, int],
     banks: Banks,
     matrix_loads: bool = False,
 ) -> LinearLayout:
-    """The layout of a buffer that `source` is copied to and `wanted` is loaded from.
+    """The layout of a buffer that `source` is copied to, and from which `wanted` are loaded.
 
     `vectors` are the axis and the length of the copies' vectors, which are in one piece in it. As
-    far as such vectors allow, it has no bank conflicts. With `matrix_loads`, warps load
-    matrices from it, if that takes fewer instructions.
+    far as such vectors allow, it has no bank conflicts. With `matrix_loads`, warps load the first
+    as matrices, if that takes fewer instructions.
     """
     axis, vector = vectors
     at = places(source.outs)[axis_name(axis)]
-    units = [1 << at + bit for bit in range(vector.bit_length() - 1)]
-    plan = through_shared(
-        source, wanted, element_bits, banks, head=units, matrix_loads=matrix_loads
-    )
-    return plan.layout
-
-
-@lru_cache(maxsize=1024)
-def through_pieces(
-    source: LinearLayout, pieces: LinearLayout, element_bits: int, banks: Banks
-) -> LinearLayout:
-    """The layout of a buffer to which `source` is stored, and from which pieces are read."""
-    return conflict_free(source, pieces, element_bits, banks)
+    units = tuple([1 << at + bit for bit in range(vector.bit_length() - 1)])
+    layout = shared_layout(source, wanted, element_bits, banks, units, exact=True)
+    if matrix_loads:
+        matrices = by_matrices(source, wanted[0], element_bits, banks, units, exact=True)
+        alone = shared_access(wanted[0], layout, element_bits, banks)
+        if matrices is not None and len(matrices.load.registers) < len(alone.registers):
+            return matrices.layout
+    return layout

@@ -16,13 +16,10 @@ from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Scalar, Tile
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.dims import REGISTER
-from tile.simt.pipeline_loops.buffers import (
-    copy_layout,
-    copy_vector,
-    store_layout,
-    through_pieces,
-)
-from tile.simt.pipeline_loops.readers import in_pieces, readers
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.shared_layout import shared_layout
+from tile.simt.pipeline_loops.buffers import copy_layout, copy_vector, store_layout
+from tile.simt.pipeline_loops.readers import Reader, in_pieces, readers
 from tile.simt.pipeline_loops.rings import Buffered
 from tile.simt.pipeline_loops.room import Room, aligned
 from tile.simt.pipeline_loops.rounds import Rounds
@@ -165,33 +162,31 @@ class Selection:
         vectors = copy_vector(source, pointers, masked, itemsize, self.target.copy_bytes)
         if vectors is None:
             return None
-        wanted, loads = source, self.target.matrix_loads
-        for reader in readers(load.result)[:1]:
-            pieces = in_pieces(reader, self.target)
-            wanted, loads = pieces or reader.layout, loads and pieces is None
+        found = readers(load.result)
+        wanted = self.wanted(found) or (source,)
+        loads = self.target.matrix_loads and not self.in_pieces(found[:1])
         banks = self.target.banks
         layout = copy_layout(source, wanted, itemsize * 8, vectors, banks, loads)
         return Buffered(load, layout)
 
+    def wanted(self, found: Sequence[Reader]) -> tuple[LinearLayout, ...]:
+        """The layouts as which readers read: whole tiles, or pieces of them."""
+        return tuple([in_pieces(reader, self.target) or reader.layout for reader in found])
+
+    def in_pieces(self, found: Sequence[Reader]) -> bool:
+        """Whether one of the readers reads pieces."""
+        return any(in_pieces(reader, self.target) is not None for reader in found)
+
     def stored(self, load: Operation) -> Buffered | None:
         """A load whose tile takes its way through shared memory; None if it need not."""
-        source = layout_of(load.result)
+        source, target, found = layout_of(load.result), self.target, readers(load.result)
         bits = load.result.type.element.itemsize * 8
-        for reader in readers(load.result):
-            pieces = in_pieces(reader, self.target)
-            if pieces is not None:
-                return Buffered(load, through_pieces(source, pieces, bits, self.target.banks))
-            layout = store_layout(
-                source,
-                reader.layout,
-                bits,
-                self.target.shuffles,
-                self.target.banks,
-                self.target.matrix_loads,
-            )
-            if layout is not None:
-                return Buffered(load, layout)
-        return None
+        how = target.shuffles, target.banks, target.matrix_loads
+        layouts = [store_layout(source, reader.layout, bits, *how) for reader in found]
+        if self.in_pieces(found) or not (target.matrix_loads or layouts == [None] * len(layouts)):
+            layout = shared_layout(source, self.wanted(found), bits, target.banks)
+            return Buffered(load, layout)
+        return next((Buffered(load, layout) for layout in layouts if layout is not None), None)
 
     def affordable(self, loads: Sequence[Operation]) -> list[Operation]:
         """The first of the loads, as many as there are registers for."""

@@ -1,0 +1,280 @@
+"""Shared layouts for a tile that is stored once, and loaded in several layouts.
+
+An offset in shared memory is made of linear functions of the element's coordinates, over F2, a
+bit each: the lowest are its place in a vector, those up to `line` its bank, and the rest the line.
+An access moves a vector for each lane, and lanes that share a wavefront have no conflict if what
+they walk, together with their vectors, is told apart by the functions of place and bank alone. So
+each access gives a space on which these functions must leave nothing but 0 at 0. They are chosen
+one after the other, each so that it halves what the earlier ones left of every space.
+
+For two accesses there always is such a choice (`shared_conversion`). For three there need not be:
+where lanes of one walk a, of another b, and of a third a + b, one function cannot tell all three
+from 0. Then the layout with the fewest wavefronts of those for two is taken.
+
+    >>> from tile.simt.layouts.blocked import blocked
+    >>> rows = blocked([32, 32], [1, 4], [4, 8], [1, 1])
+    >>> columns = blocked([32, 32], [4, 4], [8, 1], [1, 4])
+    >>> layout = shared_layout(rows, (rows, columns), 32)
+    >>> [shared_access(x, layout, 32).conflicts(32) for x in (rows, columns)]
+    [0, 0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from itertools import combinations
+from operator import xor
+
+from tile.simt.layouts import f2
+from tile.simt.layouts.banks import BANKS, Banks
+from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, Dims, bits_of, log2_of
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.shared_access import shared_access
+from tile.simt.layouts.shared_conversion import conflict_free
+
+# Of how many coordinates a function of the bank is a sum, at most.
+TERMS = 3
+
+
+@lru_cache(maxsize=1024)
+def shared_layout(
+    store: LinearLayout,
+    loads: tuple[LinearLayout, ...],
+    element_bits: int,
+    banks: Banks = BANKS,
+    head: tuple[int, ...] = (),
+    *,
+    exact: bool = False,
+) -> LinearLayout:
+    """The layout to which a tile is stored, and from which it is loaded, with few wavefronts.
+
+    All layouts are of (register, lane, warp) and have one order of axes. The vectors of the store
+    begin with `head`; with `exact` they are no longer than that.
+    """
+    loads = tuple(dict.fromkeys(loads))
+    stores = banks.up_to(element_bits << len(head)) if exact else banks
+
+    def cost(layout: LinearLayout) -> tuple[int, int]:
+        """The wavefronts, and how many of them are for bank conflicts."""
+        total = conflicts = 0
+        for x, own in ((store, stores), *((load, banks) for load in loads)):
+            access = shared_access(x, layout, element_bits, own)
+            total += int(access.wavefronts(element_bits, banks).sum())
+            conflicts += access.conflicts(element_bits, banks)
+        return total, conflicts
+
+    found = {
+        x: cost(x) for x in (conflict_free(store, y, element_bits, banks, head) for y in loads)
+    }
+    if all(conflicts > 0 for _, conflicts in found.values()):
+        own = len(head) if exact else None
+        layout = _Search.of(store, loads, own, element_bits, banks).layout(head)
+        if layout is not None:
+            found[layout] = cost(layout)
+    return min(found, key=found.__getitem__)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What registers, lanes and threads walk in an access; `most` is the bits of a vector."""
+
+    registers: list[int]
+    lanes: tuple[int, ...]
+    threads: list[int]
+    warps: int  # bits that number them
+    most: int
+
+    @classmethod
+    def of(cls, layout: LinearLayout, most: int) -> _Side:
+        registers, lanes = layout.images(REGISTER), layout.images(LANE)
+        threads = f2.basis([*lanes, *layout.images(WARP)])
+        return cls(f2.basis(registers), lanes, threads, layout.in_bits(WARP), most)
+
+    def vector(self, units: Sequence[int]) -> int:
+        """How many of the units, which are the offset's low bits, its vectors have."""
+        count = 0
+        while (
+            count < min(len(units), self.most)
+            and not f2.extend(self.registers, [units[count]])
+            and f2.extend([*self.threads, *units[:count]], [units[count]])
+        ):
+            count += 1
+        return count
+
+    @property
+    def own(self) -> list[int]:
+        """What registers walk and threads do not."""
+        return [column for column in self.registers if f2.extend(self.threads, [column])]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The store first among the sides; how many bits of an offset are within a word, and a line."""
+
+    sides: tuple[_Side, ...]
+    outs: Dims
+    widest: int
+    word: int
+    line: int
+
+    @classmethod
+    def of(
+        cls,
+        store: LinearLayout,
+        loads: Sequence[LinearLayout],
+        most: int | None,
+        element_bits: int,
+        banks: Banks,
+    ) -> _Search:
+        widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
+        word = log2_of(max(1, banks.word_bits // element_bits), "the elements of a word")
+        line = log2_of(banks.line_bits // element_bits, "the elements of a line")
+        sides = [_Side.of(store, widest if most is None else most)]
+        sides += [_Side.of(load.transpose_outs(*store.out_dims), widest) for load in loads]
+        return cls(tuple(sides), store.outs, widest, word, line)
+
+    def layout(self, head: Sequence[int]) -> LinearLayout | None:
+        """A layout without conflicts, with the vectors that take the fewest wavefronts."""
+        for units in sorted(dict.fromkeys(self.vectors(head)), key=self.wavefronts):
+            functions = self.functions(units)
+            if functions is not None:
+                return LinearLayout(((OFFSET, tuple(_dual(functions))),), self.outs)
+        return None
+
+    def vectors(self, head: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Vectors that begin with `head`, and go on with what all sides' registers walk, or one's.
+
+        What all walk suits all best; what one walks may be what lanes of the store walk.
+        """
+        store, *loads = self.sides
+        shared = store.own
+        for side in loads:
+            shared = f2.intersection(shared, side.own)
+        more = [shared]
+        for side in loads:
+            walked = f2.intersection(f2.basis(store.lanes), side.own)
+            more += [f2.intersection(store.own, side.own), walked, side.own]
+        for units in more:
+            for count in range(len(head), self.widest + 1):
+                yield (*head, *f2.extend(head, units)[: count - len(head)])
+
+    def wavefronts(self, units: Sequence[int]) -> int:
+        """How many all accesses take with such vectors, if none is for a conflict."""
+        total = 0
+        for side in self.sides:
+            width = side.vector(units)
+            groups = max(0, len(side.lanes) - self.together(width))
+            total += 1 << len(side.registers) - width + groups + side.warps
+        return total
+
+    def together(self, width: int) -> int:
+        """The bits that number lanes of one wavefront, for vectors of `width` bits."""
+        return self.line - max(width, self.word)
+
+    def functions(self, units: Sequence[int]) -> list[int] | None:
+        """Functions of coordinates, as masks of their bits, for each bit of the offset.
+
+        The low ones are 1 at one of the units each. None if banks cannot tell all apart.
+        """
+        widths = [side.vector(units) for side in self.sides]
+        if max(widths) < len(units):
+            return None
+        spaces = [self.apart(side, units, n) for side, n in zip(self.sides, widths, strict=True)]
+        free = _dual([*units, *f2.extend(units, self.space)])[len(units) :]
+        inside = max(0, self.word - len(units))  # bits of a word that no vector has
+        rows: list[int] = []
+        for bit in range(self.line - inside):
+            choice = self.place(units, bit, widths) if bit < len(units) else (0, free)
+            if choice is None:
+                return None
+            if bit < min(self.word, len(units)):
+                rows.append(choice[0])
+                continue
+            row = _halving(*choice, rows, spaces, self.line - inside - bit)
+            if row is None:
+                return None
+            rows.append(row)
+            spaces = [_zeros(row, space) for space in spaces]
+        rest = f2.extend(rows, free)
+        at = len(units)
+        return [*rows[:at], *rest[:inside], *rows[at:], *rest[inside:]]
+
+    @property
+    def space(self) -> list[int]:
+        return f2.units(bits_of(self.outs))
+
+    def place(
+        self, units: Sequence[int], number: int, widths: Sequence[int]
+    ) -> tuple[int, list[int]] | None:
+        """A function that is 1 at one of the units, and 0 where threads begin their vectors.
+
+        And what can be added to it. None if threads begin within vectors.
+        """
+        zeros = [*units[:number], *units[number + 1 :]]
+        for side, width in zip(self.sides, widths, strict=True):
+            zeros += side.threads if width > number else []
+        zeros, unit = f2.basis(zeros), units[number]
+        if not f2.extend(zeros, [unit]):
+            return None
+        base, *others = _dual([unit, *zeros, *f2.extend([unit, *zeros], self.space)])
+        return base, others[len(zeros) :]
+
+    def apart(self, side: _Side, units: Sequence[int], width: int) -> list[int]:
+        """What lanes that share a wavefront walk, and their vectors beyond a word."""
+        return f2.basis([*units[self.word : width], *side.lanes[: self.together(width)]])
+
+
+def _dual(vectors: Sequence[int]) -> list[int]:
+    """For a basis of the space the functions, as masks, that are 1 at one of it and 0 at others.
+
+    And for such functions, the basis.
+    """
+    bits = len(vectors)
+    known = f2.Elimination()
+    for number, vector in enumerate(vectors):
+        known.define(vector, 1 << number)
+    images = [known.image(1 << bit) or 0 for bit in range(bits)]
+    return [
+        sum((image >> number & 1) << bit for bit, image in enumerate(images))
+        for number in range(bits)
+    ]
+
+
+def _at(function: int, vector: int) -> int:
+    return (function & vector).bit_count() & 1
+
+
+def _zeros(function: int, space: Sequence[int]) -> list[int]:
+    """Where a function is 0 in a space, by a basis of it."""
+    ones = [vector for vector in space if _at(function, vector)]
+    return [vector for vector in space if not _at(function, vector)] + [
+        vector ^ ones[0] for vector in ones[1:]
+    ]
+
+
+def _halving(
+    base: int,
+    free: Sequence[int],
+    chosen: Sequence[int],
+    spaces: Sequence[Sequence[int]],
+    slots: int,
+) -> int | None:
+    """A sum of `base` and few functions that is not 0 on the spaces, when so many slots are left.
+
+    On those that no later function may spare it must not be, and on as many others as can be. It is
+    no sum of those `chosen`. None if there is none.
+    """
+    best, score = None, -1
+    for terms in range(TERMS + 1):
+        for some in combinations(free, terms):
+            row = reduce(xor, some, base)
+            halved = [any(_at(row, vector) for vector in space) for space in spaces]
+            left = [len(space) - h for space, h in zip(spaces, halved, strict=True)]
+            if sum(halved) <= score or max(left) >= slots or not f2.extend(chosen, [row]):
+                continue
+            best, score = row, sum(halved)
+            if score == sum(map(bool, spaces)):
+                return best
+    return best
