@@ -112,6 +112,12 @@ def test_several_loads_cost_no_more_than_the_best_for_one(
         accesses = [shared_access(x, layout, bits) for x in (store, first, second)]
         return sum(int(np.sum(access.wavefronts(bits))) for access in accesses)
 
+    for other in (first, second):
+        access = shared_access(other, shared_layout(store, (store,), bits), bits)
+        counted = access.wavefronts(bits)
+        each, vain = access.wavefronts_each(bits)
+        assert np.all(counted == each)
+        assert access.conflicts(bits) == counted.size * vain
     both = shared_layout(store, (first, second), bits)
     assert both.is_bijective()
     assert cost(both) <= min(cost(shared_layout(store, (load,), bits)) for load in (first, second))

@@ -49,6 +49,23 @@ class Access:
         least = max(1, self.offsets.in_size(LANE) // together)
         return int(np.sum(self.wavefronts(element_bits, banks) - least))
 
+    def wavefronts_each(self, element_bits: int, banks: Banks = BANKS) -> tuple[int, int]:
+        """The wavefronts of one instruction of a warp, and how many of them are for conflicts.
+
+        Offsets are linear, so all instructions take as many. Words that lanes ask for together are
+        a space, of which those in one bank are a coset of what the bank's number leaves at 0.
+        """
+        word = log2_of(max(1, banks.word_bits // element_bits), "the elements of a word")
+        wide = log2_of(max(1, element_bits // banks.word_bits), "the words of an element")
+        vector = log2_of(self.vector, "the elements of a vector")
+        lanes = self.offsets.images(LANE)
+        together = log2_of(banks.lanes_together(element_bits * self.vector), "lanes")
+        words = [lane << wide >> word for lane in lanes[:together]]
+        words += [1 << bit for bit in range(max(0, vector + wide - word))]
+        in_bank = f2.rank(words) - f2.rank([x & banks.count - 1 for x in words])
+        groups = 1 << max(0, len(lanes) - together)
+        return groups << in_bank, (groups << in_bank) - groups
+
 
 def shared_access(
     layout: LinearLayout, shared: LinearLayout, element_bits: int, banks: Banks = BANKS

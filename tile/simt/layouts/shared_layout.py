@@ -61,8 +61,9 @@ def shared_layout(
         total = conflicts = 0
         for x, own in ((store, stores), *((load, banks) for load in loads)):
             access = shared_access(x, layout, element_bits, own)
-            total += int(access.wavefronts(element_bits, banks).sum())
-            conflicts += access.conflicts(element_bits, banks)
+            times = len(access.registers) << x.in_bits(WARP)
+            every, vain = access.wavefronts_each(element_bits, banks)
+            total, conflicts = total + times * every, conflicts + times * vain
         return total, conflicts
 
     found = {

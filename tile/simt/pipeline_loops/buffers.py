@@ -16,7 +16,7 @@ from tile.simt.layouts.conversion import plan_conversion
 from tile.simt.layouts.dims import axis_name, places
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.shared_access import shared_access
-from tile.simt.layouts.shared_conversion import Shared, by_matrices
+from tile.simt.layouts.shared_conversion import Shared, by_matrices, conflict_free
 from tile.simt.layouts.shared_layout import shared_layout
 
 
@@ -81,10 +81,10 @@ def copy_layout(
     axis, vector = vectors
     at = places(source.outs)[axis_name(axis)]
     units = tuple([1 << at + bit for bit in range(vector.bit_length() - 1)])
-    layout = shared_layout(source, wanted, element_bits, banks, units, exact=True)
     if matrix_loads:
         matrices = by_matrices(source, wanted[0], element_bits, banks, units, exact=True)
-        alone = shared_access(wanted[0], layout, element_bits, banks)
+        plain = conflict_free(source, wanted[0], element_bits, banks, units)
+        alone = shared_access(wanted[0], plain, element_bits, banks)
         if matrices is not None and len(matrices.load.registers) < len(alone.registers):
             return matrices.layout
-    return layout
+    return shared_layout(source, wanted, element_bits, banks, units, exact=True)
