@@ -12,6 +12,7 @@ from tile.simt import (
     decompose,
     distribute,
     expose_shared,
+    hoist_loads,
     insert_barriers,
     legalise,
     pipeline_loops,
@@ -26,6 +27,7 @@ DECLARING = (
     assign_layouts,
     cut_products,
     remove_conversions,
+    hoist_loads,
     decompose,
     pipeline_loops,
     expose_shared,
@@ -37,7 +39,7 @@ DECLARING = (
     tile_pipeline,
 )
 
-LAYOUT = ("assign-layouts", "remove-conversions", "decompose")
+LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
 SCHEDULE = ("pipeline-loops", "cut-products")
 SHARED = ("expose-shared", "plan-shared", "insert-barriers")
 THREADS = ("distribute", "legalise", "cse", "dce")

@@ -54,3 +54,24 @@ def test_cast(source: Scalar, arch: str) -> None:
         if source.is_floating() and to.is_floating() and to.bits < source.bits:
             found.append(Use(cast, (fragment(source),), {"to": to, "rounding": Rounding.RTZ}))
     check(around(found), arch)
+
+
+RECIPROCALS = """
+kernel @reciprocals(%x: ptr<f32>) {{
+  %one = const {{value = 1.0}} : f32
+  %v = load %x : f32
+  %w = {divisor} %v : f32
+  %y = div %one, %w : f32
+  store %x, %y
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize(("divisor", "kind"), [("sqrt", "rsqrt"), ("exp2", "rcp")])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_one_over_something(divisor: str, kind: str, arch: str) -> None:
+    ptx = check(RECIPROCALS.format(divisor=divisor), arch)
+    assert f"\t{kind}.approx.f32" in ptx
+    assert "div." not in ptx
+    assert "sqrt.approx" not in ptx.replace("rsqrt.approx", "")

@@ -47,7 +47,7 @@ class _Inlining:
         attributes = dict(op.attributes)
         if op.defn.explicit is not None:
             (attributes[op.defn.explicit],) = types
-        new = Operation(op.defn, self.operands(op), attributes, (), types, op.loc)
+        new = Operation(op.defn, self.operands(op), attributes, (), types, op.loc or self.ctx.loc)
         self.ctx.block.append(new)
         return new.results
 

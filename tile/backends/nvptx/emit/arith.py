@@ -15,8 +15,9 @@ from tile.backends.nvptx.emit.types import (
     number_of,
 )
 from tile.ir.core import Operation
+from tile.ir.effects import constant_of
 from tile.ir.opdef import OpDef
-from tile.ir.ops import arith
+from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import BF16, F16, F32, F64, I1, Scalar
 
@@ -71,6 +72,8 @@ def division(body: Body, op: Operation) -> None:
         return _integer_division(body, op, element)
     if element is F64:
         return instruction(body, op, "fdiv double")
+    if element is F32 and constant_of(op.inputs[0]) == 1:
+        return _reciprocal(body, op)
 
     def divide(x: str, y: str) -> str:
         return assemble(body, "div.full.f32 $0, $1, $2;", ["float"], [("float", x), ("float", y)])[
@@ -78,6 +81,18 @@ def division(body: Body, op: Operation) -> None:
         ]
 
     return each(body, op, divide)
+
+
+def _reciprocal(body: Body, op: Operation) -> None:
+    """One over f32 by an instruction within 1 unit in the last place; of a root, within 2."""
+    x = op.inputs[1]
+    kind = "rcp"
+    if x.op is not None and x.op.defn is math.sqrt:
+        (x,), kind = x.op.inputs, "rsqrt"
+    text = f"{kind}.approx.f32 $0, $1;"
+    registers = body.of(x)
+    found = {y: assemble(body, text, ["float"], [("float", y)])[0] for y in registers}
+    body.set(op, [found[y] for y in registers])
 
 
 def division_rn(body: Body, op: Operation) -> None:
