@@ -1,0 +1,212 @@
+"""All that the other tests run elsewhere is code that ptxas assembles, for each generation of chips.
+
+Each operation of the table in one kernel, the programs of the conformance tests, all kernels of the
+examples, and the benchmarks' kernels, which must not spill registers.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.conformance.test_effects as effects
+from benchmarks import gpu_kernels
+from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
+from tests.conformance.kernels import Step, around_all
+from tests.conformance.running import Device
+from tests.conformance.test_pure import BATCH, CASES, Case
+from tile.backends import registry
+from tile.backends.base import Options, Target
+from tile.config import config
+from tile.errors import OutOfResourcesError
+from tile.ir.core import Module
+from tile.ir.parser import parse_module
+from tile.ir.types import BF16, F32, I32
+from tile.runtime import compile as building
+from tile.runtime import jit
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def assembled(module: Module, arch: str, **options: Any) -> str:
+    """What ptxas says of a TILE module's kernel."""
+    backend = registry.get("nvptx")
+    artifact = backend.compile(module, Target("nvptx", arch), Options.of(options))
+    ptx = artifact.stages["ptx"]
+    assert isinstance(ptx, str)
+    return assemble(ptx, arch)
+
+
+# -- the table
+
+
+def spread(cases: Sequence[Case]) -> list[Case]:
+    """A kernel's worth of cases, from all over the list."""
+    return list(cases[:: -(-len(cases) // BATCH)])
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", CASES)
+def test_every_operation(name: str, arch: str) -> None:
+    steps = [Step(c.defn, c.operands, c.attributes, c.regions()) for c in spread(CASES[name])]
+    assembled(around_all(steps, masked=True), arch, num_warps=2)
+
+
+class Assembled(Exception):
+    """A program has been assembled, which is all that is asked of it here."""
+
+
+class Assembling(Device):
+    """In place of a device: assembles what it is to run."""
+
+    def run(
+        self, module: Module | str, grid: tuple[int, int, int], arguments: Sequence[Any]
+    ) -> None:
+        parsed = parse_module(module) if isinstance(module, str) else module
+        assembled(parsed, self.target)
+        raise Assembled
+
+
+PROGRAMS: dict[str, Callable[[Device], None]] = {
+    "place": effects.test_programs_know_their_place,
+    "moves": partial(effects.test_load_and_store, element=BF16),
+    "for": effects.test_for_counts_up_and_down_with_bounds_that_differ,
+    "while": effects.test_while_with_a_test_that_each_program_answers_for_itself,
+    "calls": partial(effects.test_calls_under_a_condition, noinline=""),
+    "kept calls": partial(effects.test_calls_under_a_condition, noinline="noinline "),
+    "cas": partial(effects.test_atomic_cas, element=F32),
+    **{
+        f"{kind} {element}": partial(
+            effects.test_atomic_rmw, kind=kind, element=element, used=element is I32
+        )
+        for kind, elements in effects.RMW_ELEMENTS.items()
+        for element in elements
+    },
+}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str, arch: str) -> None:
+    with pytest.raises(Assembled):
+        PROGRAMS[name](Assembling(arch))
+
+
+# -- the examples
+
+Build = tuple[Any, Any, Options]
+
+# Small sizes: what is compiled is the same.
+SIZES = {
+    "attention": ["--context", "128", "--heads", "1"],
+    "dropout": ["--elements", "4096"],
+    "layer_norm": ["--rows", "64", "--columns", "256"],
+    "matmul": ["--sizes", "64", "64", "64"],
+    "matmul_nt": ["--sizes", "64", "64", "64"],
+    "shift_conv": ["--batch", "1", "--channels", "16", "--filters", "16"],
+    "sin": ["--rows", "8", "--columns", "256"],
+    "softmax": ["--rows", "16"],
+    "vector_add": [],
+}
+
+
+@cache
+def built_by(name: str) -> list[Build]:
+    """The kernels that an example compiles when it runs, each with its arguments' types."""
+    found: list[Build] = []
+
+    def build(function: Any, leaves: Any, target: Target, options: Options, **more: Any) -> Any:
+        found.append((function, leaves, options))
+        return building.build(function, leaves, target, options, **more)
+
+    path = EXAMPLES / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"example_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch, config.scope(backend="interp"):
+        patch.syspath_prepend(str(EXAMPLES))
+        patch.setattr(sys, "argv", [str(path), *SIZES[name]])
+        patch.setattr(jit, "build", build)
+        spec.loader.exec_module(module)
+        assert module.main() == 0
+    return found
+
+
+def test_all_examples_are_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} - {"report"} == set(SIZES)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", SIZES)
+def test_examples(name: str, arch: str) -> None:
+    """Each function as it was compiled last, for f16, in tiles that the chip has room for."""
+    waiting = {function for function, _, _ in built_by(name)}
+    assert waiting
+    for function, leaves, options in reversed(built_by(name)):
+        if function in waiting:
+            try:
+                compiled = building.build(function, leaves, Target("nvptx", arch), options)
+            except OutOfResourcesError:
+                continue
+            assemble(compiled.asm["ptx"], arch)
+            waiting.remove(function)
+    assert not waiting
+
+
+# -- the benchmarks
+
+ROWS = {1024: 4, 4096: 8, 8192: 16}  # columns, and warps for them
+TILES = [(128, 128, 4), (128, 128, 8), (128, 256, 8)]
+
+
+def benchmarks() -> Iterator[tuple[str, Any, dict[str, str], dict[str, Any], dict[str, int]]]:
+    """The kernels of `benchmarks/gpu.py` as it launches them: types, constants, options."""
+    kernels = gpu_kernels
+    for block in (1024, 4096):
+        types = {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "out_ptr": "*fp32:16", "n": "i32:16"}
+        yield f"add {block}", kernels.add_kernel, types, {"BLOCK": block}, {"num_warps": 4}
+    for columns, warps in ROWS.items():
+        constants, options = {"BLOCK": columns}, {"num_warps": warps}
+        types = {"out_ptr": "*fp32:16", "x_ptr": "*fp32:16"}
+        types |= {"row_step": "i32:16", "columns": "i32:16"}
+        yield f"softmax {columns}", kernels.softmax_kernel, types, constants, options
+        types = dict.fromkeys(("x_ptr", "out_ptr", "weight_ptr", "bias_ptr"), "*fp16:16")
+        types |= {"columns": "i32:16", "eps": "fp32"}
+        yield f"layer norm {columns}", kernels.layer_norm_kernel, types, constants, options
+    for (bm, bn, warps), (bk, stages) in ((tile, deep) for tile in TILES for deep in DEPTHS):
+        types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")
+        types |= dict.fromkeys("MNK", "i32:16")
+        constants = {"BM": bm, "BN": bn, "BK": bk, "GROUP": 8}
+        options = {"num_warps": warps, "num_stages": stages}
+        yield f"matmul {bm} {bn} {bk} {warps}", kernels.matmul_kernel, types, constants, options
+    for bm, warps, stages in ((64, 4, 3), (128, 4, 3), (128, 8, 3), (128, 8, 2)):
+        types = dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "out_ptr"), "*fp16:16")
+        types |= {"scale": "fp32", "context": "i32:16"}
+        constants = {"BM": bm, "BN": 64, "HEAD": 64}
+        options = {"num_warps": warps, "num_stages": stages}
+        name = f"attention {bm} {warps} {stages}"
+        yield name, kernels.attention_kernel, types, constants, options
+
+
+DEPTHS = ((32, 4), (64, 3))
+# Bytes that the largest tiles for four warps still spill; all others none. Their accumulators take
+# half of the registers, and the pointers of their copies another eighth.
+SPILLED = {"matmul 128 128 64 4": 4, "attention 128 4 3": 40}
+BENCHMARKS = {name: rest for name, *rest in benchmarks()}
+
+
+@pytest.mark.parametrize("arch", ["sm_90a"])
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_benchmarks_do_not_spill(name: str, arch: str) -> None:
+    function, types, constants, options = BENCHMARKS[name]
+    compiled = building.compile(function, types, constants, options, f"nvptx:{arch}")
+    said = assemble(compiled.asm["ptx"], arch)
+    (spilled,) = re.findall(r"(\d+) bytes spill stores", said)
+    assert int(spilled) <= SPILLED.get(name, 0), said
