@@ -53,7 +53,7 @@ def matrix_instruction(op: Operation, target: SimtTarget) -> MatrixShape | None:
     fitting = [
         shape
         for shape in target.matrix_shapes
-        if shape.bits == element.bits
+        if target.multiplies(shape, element)
         and (m >= shape.m and n >= shape.n and k >= shape.k)
         and Operand.RIGHT in FRAGMENTS[shape]
     ]

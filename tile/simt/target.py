@@ -17,7 +17,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from tile.errors import ArgumentValueError
-from tile.ir.types import BF16, F16, Scalar, is_power_of_two
+from tile.ir.types import BF16, F16, I8, U8, Scalar, is_power_of_two
 from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape
 
@@ -35,6 +35,8 @@ class SimtTarget:
     shuffles: bool = False  # lanes of a warp can read each other's registers
     copy_bytes: tuple[int, ...] = ()  # what one lane can copy to shared memory asynchronously
     matrix_shapes: tuple[MatrixShape, ...] = ()  # instructions of a warp for products
+    # Of those shapes, the ones that take only some of the elements of their width.
+    matrix_elements: tuple[tuple[MatrixShape, tuple[Scalar, ...]], ...] = ()
     matrix_loads: bool = False  # a warp of 32 loads matrices of rows of 16 bytes together
     narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with sums and products
     narrow_comparison: tuple[Scalar, ...] = ()  # those that are compared, for their extrema too
@@ -54,6 +56,11 @@ class SimtTarget:
             raise ArgumentValueError(
                 f"matrix_loads of target {self.name} take warps of 32, not of {self.warp_size}"
             )
+
+    def multiplies(self, shape: MatrixShape, element: Scalar) -> bool:
+        """Whether there is a matrix instruction of a shape for factors of an element."""
+        fitting = shape in self.matrix_shapes and shape.bits == element.bits
+        return fitting and element in dict(self.matrix_elements).get(shape, (element,))
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> SimtTarget:
@@ -99,9 +106,18 @@ MATRIX = replace(
     shared_bytes=160 << 10,
     matrix_shapes=(
         MatrixShape(16, 8, 16, 16),
+        MatrixShape(16, 8, 8, 16),
         MatrixShape(16, 8, 8, 32),
+        MatrixShape(16, 8, 4, 32),
         MatrixShape(16, 8, 32, 8),
+        MatrixShape(16, 8, 16, 8),
+        MatrixShape(8, 8, 16, 8),
+        MatrixShape(16, 8, 16, 64),
         MatrixShape(8, 8, 4, 64),
+    ),
+    matrix_elements=(
+        (MatrixShape(16, 8, 16, 8), (I8, U8)),
+        (MatrixShape(8, 8, 16, 8), (I8, U8)),
     ),
     matrix_loads=True,
     narrow_arithmetic=(F16, BF16),

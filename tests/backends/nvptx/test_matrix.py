@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, assemble, check, fragment
+from tile.backends import registry
+from tile.backends.base import Options, Target
 from tile.backends.nvptx.target import architecture
 from tile.ir.opdef import OPS
 from tile.ir.ops.linalg import ACCUMULATORS, Precision
+from tile.ir.parser import parse_module
 from tile.ir.types import BF16, F16, F32, F64, FP8, I8, U8, Scalar
 from tile.simt.layouts.fragments import MatrixShape
 
@@ -41,7 +46,7 @@ def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
     target = architecture(arch)
     for shape in target.simt.matrix_shapes:
         for element in FACTORS[shape.bits]:
-            if element is BF16 and target.capability < 80:
+            if not target.simt.multiplies(shape, element):
                 continue
             for acc in ACCUMULATORS[element]:
                 more = {"input_precision": Precision.TF32} if element is F32 else {}
@@ -50,7 +55,7 @@ def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
                 if element in FP8 and target.capability < 89:
                     name, k = "mma.sync.aligned.m16n8k16.row.col.f32.f16", 2 * k
                 else:
-                    name = f"mma.sync.aligned.m{shape.m}n{shape.n}k{shape.k}.row.col"
+                    name = f"mma.sync.aligned.m{shape.m}n{shape.n}k{shape.k}.row.col."
                 assert ptx.count(name) == m * n * k
 
 
@@ -119,3 +124,45 @@ def test_accumulators_stay_in_registers() -> None:
     loop = ptx[ptx.index("$L__BB0_2:") :] if "$L__BB0_2:" in ptx else ptx
     assert "nounroll" in ptx
     assert "spill" not in assemble(ptx, "sm_90a").replace("0 bytes spill", "")
+
+
+# What multiplies tiles of 32 by 32 by 32, by the architecture.
+_LATER = {F16: "m16n8k16", BF16: "m16n8k16", F32: "m16n8k8", I8: "m16n8k32", U8: "m16n8k32"}
+CHOSEN: dict[str, dict[Scalar, str]] = {
+    "sm_75": {F16: "m16n8k8", I8: "m8n8k16", U8: "m8n8k16"},
+    "sm_80": _LATER | {F64: "m8n8k4"} | dict.fromkeys(FP8, "m16n8k16"),
+    "sm_89": _LATER | {F64: "m8n8k4"} | dict.fromkeys(FP8, "m16n8k32"),
+    "sm_90a": _LATER | {F64: "m16n8k16"} | dict.fromkeys(FP8, "m16n8k32"),
+}
+
+PRODUCT = """
+kernel @product(%x: ptr<{a}>, %y: ptr<{c}>) {{
+  %i = arange {{start = 0, end = 1024}} : tile<1024xi32>
+  %n = reshape %i {{shape = (32, 32)}} : tile<32x32xi32>
+  %xs = splat %x {{shape = (32, 32)}} : tile<32x32xptr<{a}>>
+  %p = addptr %xs, %n {{stride = {a_size}}} : tile<32x32xptr<{a}>>
+  %ys = splat %y {{shape = (32, 32)}} : tile<32x32xptr<{c}>>
+  %q = addptr %ys, %n {{stride = {c_size}}} : tile<32x32xptr<{c}>>
+  %a = load %p : tile<32x32x{a}>
+  %zero = const {{value = {zero}}} : tile<32x32x{c}>
+  %c = dot %a, %a, %zero {{input_precision = tf32}} : tile<32x32x{c}>
+  store %q, %c
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("element", ACCUMULATORS, ids=str)
+@pytest.mark.parametrize("arch", CHOSEN)
+def test_choice_of_instructions(arch: str, element: Scalar) -> None:
+    """Whole kernels: a product is by the widest instruction of the chip, if there is one."""
+    into = ACCUMULATORS[element][0]
+    zero = "0.0" if into.is_floating() else "0"
+    sizes = {"a_size": element.itemsize, "c_size": into.itemsize}
+    module = parse_module(PRODUCT.format(a=element, c=into, zero=zero, **sizes))
+    artifact = registry.get("nvptx").compile(module, Target("nvptx", arch), Options())
+    ptx = str(artifact.stages["ptx"])
+    assemble(ptx, arch)
+    found = re.findall(r"mma\.sync\.aligned\.(m\d+n\d+k\d+)", ptx)
+    wanted = CHOSEN[arch].get(element)
+    assert set(found) == ({wanted} if wanted else set())

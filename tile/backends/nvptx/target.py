@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tile.backends.nvptx.names import parse
 from tile.errors import BackendError
-from tile.ir.types import BF16, F16
+from tile.ir.types import BF16, F16, F32, F64, FP8, I8, U8, Scalar
 from tile.simt.layouts.fragments import MatrixShape
 from tile.simt.target import SimtTarget
 
@@ -25,13 +25,19 @@ _SHARED_KIB = {
 _PTX_SINCE = {88: 90, 100: 86, 101: 86, 103: 88, 110: 90, 120: 87, 121: 88}
 _PTX = 84
 
-# Matrix instructions, by the capability from which they are there.
-_MATRIX: tuple[tuple[int, MatrixShape], ...] = (
-    (75, MatrixShape(16, 8, 8, 16)),
-    (80, MatrixShape(16, 8, 16, 16)),
-    (80, MatrixShape(16, 8, 8, 32)),
-    (80, MatrixShape(16, 8, 32, 8)),
-    (80, MatrixShape(8, 8, 4, 64)),
+# Matrix instructions, by the capability from which they are there, and the elements that they take.
+# Those of 8-bit floats are there from sm_89; before, two of f16 do the same (see `emit/matrix.py`).
+_MATRIX: tuple[tuple[int, MatrixShape, tuple[Scalar, ...]], ...] = (
+    (75, MatrixShape(16, 8, 8, 16), (F16,)),
+    (75, MatrixShape(8, 8, 16, 8), (I8, U8)),
+    (80, MatrixShape(16, 8, 8, 16), (F16, BF16)),
+    (80, MatrixShape(16, 8, 16, 16), (F16, BF16)),
+    (80, MatrixShape(16, 8, 4, 32), (F32,)),
+    (80, MatrixShape(16, 8, 8, 32), (F32,)),
+    (80, MatrixShape(16, 8, 16, 8), (I8, U8)),
+    (80, MatrixShape(16, 8, 32, 8), (I8, U8, *FP8)),
+    (80, MatrixShape(8, 8, 4, 64), (F64,)),
+    (90, MatrixShape(16, 8, 16, 64), (F64,)),
 )
 
 
@@ -83,9 +89,7 @@ def architecture(name: str) -> Architecture:
 
 @functools.cache
 def _simt(arch: Architecture) -> SimtTarget:
-    shapes = [shape for since, shape in _MATRIX if arch.capability >= since]
-    if arch.capability >= 80:
-        shapes.remove(MatrixShape(16, 8, 8, 16))
+    shapes = {shape: elements for since, shape, elements in _MATRIX if arch.capability >= since}
     return SimtTarget(
         name=arch.name,
         warp_size=WARP,
@@ -95,6 +99,7 @@ def _simt(arch: Architecture) -> SimtTarget:
         shuffles=True,
         copy_bytes=(4, 8, 16) if arch.copies else (),
         matrix_shapes=tuple(shapes),
+        matrix_elements=tuple(shapes.items()),
         matrix_loads=arch.capability >= 75,
         narrow_arithmetic=(F16, BF16) if arch.capability >= 90 else (F16,),
         narrow_comparison=(F16, BF16) if arch.capability >= 90 else (F16,),

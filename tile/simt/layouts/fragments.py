@@ -49,6 +49,11 @@ _NARROW = {
         "| k0 k1 n0 n1 n2",
         "n0 | n1 n2 m0 m1 m2",
     ),
+    MatrixShape(16, 8, 16, 64): (
+        "m3 k2 k3 | k0 k1 m0 m1 m2",
+        "k2 k3 | k0 k1 n0 n1 n2",
+        "n0 m3 | n1 n2 m0 m1 m2",
+    ),
     MatrixShape(16, 8, 4, 32): (
         "m3 | k0 k1 m0 m1 m2",
         "| k0 k1 n0 n1 n2",
@@ -68,6 +73,11 @@ _NARROW = {
         "k0 m3 k3 | k1 k2 m0 m1 m2",
         "k0 k3 | k1 k2 n0 n1 n2",
         "n0 m3 | n1 n2 m0 m1 m2",
+    ),
+    MatrixShape(8, 8, 16, 8): (
+        "k0 k1 | k2 k3 m0 m1 m2",
+        "k0 k1 | k2 k3 n0 n1 n2",
+        "n0 | n1 n2 m0 m1 m2",
     ),
     MatrixShape(16, 8, 16, 8): (
         "k0 k1 m3 | k2 k3 m0 m1 m2",

@@ -272,6 +272,11 @@ def _tile(name: str, ty: str, layout: Any) -> str:
         ((16, 8, 16, 16), "f16", "f32"),
         ((16, 8, 8, 32), "f32", "f32"),
         ((8, 8, 4, 64), "f64", "f64"),
+        ((16, 8, 16, 64), "f64", "f64"),
+        ((16, 8, 8, 16), "f16", "f32"),
+        ((16, 8, 4, 32), "f32", "f32"),
+        ((16, 8, 16, 8), "i8", "i32"),
+        ((8, 8, 16, 8), "i8", "i32"),
     ],
 )
 def test_matrix_multiply(
@@ -281,9 +286,9 @@ def test_matrix_multiply(
     m, n, k = (size * count for size, count in zip(shape, repeats, strict=False))
     rng = np.random.default_rng(0)
     # Two warps, side by side along m.
-    a = rng.integers(-4, 4, (2 * m, k)).astype(f"f{int(ty[1:]) // 8}")
+    a = rng.integers(-4, 4, (2 * m, k)).astype(f"{ty[0]}{int(ty[1:]) // 8}")
     b = rng.integers(-4, 4, (k, n)).astype(a.dtype)
-    c = rng.integers(-4, 4, (2 * m, n)).astype(f"f{int(acc[1:]) // 8}")
+    c = rng.integers(-4, 4, (2 * m, n)).astype(f"{acc[0]}{int(acc[1:]) // 8}")
     out = np.zeros_like(c)
     layouts = {
         operand: matrix_layout(x.shape, MatrixShape(*shape), operand, (2, 1))

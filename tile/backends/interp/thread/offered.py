@@ -8,7 +8,7 @@ from tile.errors import UnsupportedError
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
 from tile.ir.ops import memory
-from tile.ir.types import Fragment
+from tile.ir.types import Fragment, Scalar
 from tile.simt import ops
 from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.layouts.fragments import MatrixShape
@@ -65,6 +65,11 @@ def _copy(op: Operation, target: SimtTarget, num_warps: int) -> None:
 def _matrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
     shape = MatrixShape(*op["shape"])
     _require(shape in target.matrix_shapes, f"target {target} has no matrix instruction {shape}")
+    element = op.inputs[0].type.element
+    assert isinstance(element, Scalar)
+    # Factors of f32 may also be cut into numbers of fewer bits.
+    known = shape.bits < element.bits or target.multiplies(shape, element)
+    _require(known, f"target {target} has no matrix instruction {shape} for {element}")
 
 
 def _index(op: Operation, target: SimtTarget, num_warps: int) -> None:
