@@ -26,13 +26,13 @@ from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
 from tile.ir.types import Pointer, Tile
 from tile.simt.access_widths import Run, best_width, tied
+from tile.simt.atomic_vectors import atomic_vector
 from tile.simt.layouts.blocked import blocked, row_major
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.target import GENERIC, SimtTarget
 
 ACCESSES = frozenset({memory.load, memory.store, memory.atomic_rmw, memory.atomic_cas})
-# Accesses that a thread makes one element at a time.
-_SINGLE = frozenset({memory.atomic_rmw, memory.atomic_cas})
+_ATOMIC = frozenset({memory.atomic_rmw, memory.atomic_cas})
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ def _access(op: Operation, info: AxisInfoResult, target: SimtTarget, tie: int) -
     known = any(facts.contiguous[axis] > 1 for axis in range(facts.rank))
     first = ranked[0]
     most = max(1, target.vector_bits // (8 * itemsize))
-    vector = 1 if op.defn in _SINGLE else min(most, runs[first])
+    at_once = atomic_vector(op, target) if op.defn in _ATOMIC else most
+    vector = min(at_once, runs[first])
     if op["mask"] is not None:
         vector = min(vector, info.of(op["mask"]).constant[first])
     order = tuple(ranked) if known else None

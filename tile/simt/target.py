@@ -17,7 +17,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from tile.errors import ArgumentValueError
-from tile.ir.types import BF16, F16, I8, U8, Scalar, is_power_of_two
+from tile.ir.types import BF16, F16, F32, I8, U8, Scalar, is_power_of_two
 from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape
 
@@ -40,6 +40,8 @@ class SimtTarget:
     matrix_loads: bool = False  # a warp of 32 loads matrices of rows of 16 bytes together
     narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with sums and products
     narrow_comparison: tuple[Scalar, ...] = ()  # those that are compared, for their extrema too
+    # How many neighbours in memory of some elements a lane adds to at once, in atomic steps.
+    added_together: tuple[tuple[Scalar, int], ...] = ()
     banks: Banks = field(default=BANKS)
 
     def __post_init__(self) -> None:
@@ -61,6 +63,10 @@ class SimtTarget:
         """Whether there is a matrix instruction of a shape for factors of an element."""
         fitting = shape in self.matrix_shapes and shape.bits == element.bits
         return fitting and element in dict(self.matrix_elements).get(shape, (element,))
+
+    def most_added(self, element: Scalar) -> int:
+        """How many neighbours of an element a lane adds to at once, at most."""
+        return dict(self.added_together).get(element, 1)
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> SimtTarget:
@@ -122,6 +128,7 @@ MATRIX = replace(
     matrix_loads=True,
     narrow_arithmetic=(F16, BF16),
     narrow_comparison=(F16, BF16),
+    added_together=((F32, 4), (F16, 8), (BF16, 8)),
 )
 WIDE = replace(GENERIC, name="wide", warp_size=64)
 

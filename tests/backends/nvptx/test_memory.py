@@ -8,8 +8,9 @@ from itertools import product
 import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, check
+from tile.backends.nvptx.target import architecture
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, Order, RMWKind, Scope
-from tile.ir.types import ALL, F32, Pointer, Scalar
+from tile.ir.types import ALL, BF16, F16, F32, Pointer, Scalar
 
 LANES = "lane = [[{0}],[{1}],[{2}],[{3}],[{4}]], warp = [[{5}],[{6}]]"
 
@@ -122,3 +123,71 @@ def atomic(operation: str, element: Scalar, masked: bool) -> str:
       return
     }}
     """
+
+
+def sums(element: Scalar, vector: int, order: Order, masked: bool = False) -> str:
+    """A kernel that adds sixteen registers to memory, and does not ask what was there."""
+    mask = ", %m" if masked else ""
+    attributes = f"kind = add, order = {order}, vector = {vector}"
+    return f"""
+    kernel @sums(%x: ptr<{element}>, %c: i1) {{
+      %i = linear_index {{layout = {layout(16)}}} : frag<16xi32>
+      %xf = fill %x {{count = 16}} : frag<16xptr<{element}>>
+      %p = addptr %xf, %i {{stride = {element.itemsize}}} : frag<16xptr<{element}>>
+      %v = load %p : frag<16x{element}>
+      %m = fill %c {{count = 16}} : frag<16xi1>
+      %r = atomic_rmw %p, %v{mask} {{{attributes}}} : frag<16x{element}>
+      return
+    }}
+    """
+
+
+@pytest.mark.parametrize(
+    ("element", "vector", "arch", "name"),
+    [
+        (F32, 4, "sm_90a", "add.v4.f32"),
+        (F32, 2, "sm_90a", "add.v2.f32"),
+        (F32, 1, "sm_75", "add.f32"),
+        (F16, 8, "sm_90a", "add.noftz.v4.f16x2"),
+        (F16, 2, "sm_75", "add.noftz.f16x2"),
+        (BF16, 4, "sm_90a", "add.noftz.v2.bf16x2"),
+        (BF16, 2, "sm_90a", "add.noftz.bf16x2"),
+        (BF16, 1, "sm_90a", "add.noftz.bf16"),
+    ],
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_sums_that_nobody_reads(
+    element: Scalar, vector: int, arch: str, name: str, masked: bool
+) -> None:
+    assert vector <= max(1, architecture(arch).simt.most_added(element))
+    ptx = check(sums(element, vector, Order.RELAXED, masked), arch)
+    assert ptx.count(f"red.relaxed.gpu.global.{name} ") == 16 // vector
+    assert ptx.count("@%p") == (16 // vector if masked else 0)
+    assert "atom." not in ptx
+    assert "fence." not in ptx
+
+
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("vector", [1, 4])
+def test_many_atomic_operations_are_ordered_once(order: Order, vector: int) -> None:
+    ptx = check(sums(F32, vector, order), "sm_90a")
+    assert ptx.count("fence.acq_rel.gpu") == order.acquires + order.releases
+    assert ptx.count("red.relaxed.gpu.global.add.") == 16 // vector
+    first = ptx.find("fence.acq_rel.gpu")
+    assert (first < ptx.index("red.relaxed")) == (order.releases or order is Order.RELAXED)
+
+
+def test_one_atomic_operation_orders_by_itself() -> None:
+    text = """
+    kernel @one(%x: ptr<i32>, %v: i32) {
+      %a = atomic_rmw %x, %v {kind = add, order = release} : i32
+      %b = atomic_rmw %x, %v {kind = xchg, order = release} : i32
+      %c = atomic_rmw %x, %v {kind = add, order = acq_rel} : i32
+      return
+    }
+    """
+    ptx = check(text, "sm_80")
+    assert "red.release.gpu.global.add.u32" in ptx
+    assert "atom.release.gpu.global.exch.b32" in ptx
+    assert "atom.acq_rel.gpu.global.add.u32" in ptx
+    assert "fence." not in ptx

@@ -40,6 +40,9 @@ _MATRIX: tuple[tuple[int, MatrixShape, tuple[Scalar, ...]], ...] = (
     (90, MatrixShape(16, 8, 16, 64), (F64,)),
 )
 
+# How many numbers in a row one `red` instruction adds to: before sm_90, and from then on.
+_ADDED = (((F16, 2),), ((F16, 8), (BF16, 8), (F32, 4)))
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -101,6 +104,7 @@ def _simt(arch: Architecture) -> SimtTarget:
         matrix_shapes=tuple(shapes),
         matrix_elements=tuple(shapes.items()),
         matrix_loads=arch.capability >= 75,
+        added_together=_ADDED[arch.capability >= 90],
         narrow_arithmetic=(F16, BF16) if arch.capability >= 90 else (F16,),
         narrow_comparison=(F16, BF16) if arch.capability >= 90 else (F16,),
     )

@@ -230,8 +230,14 @@ def atomic_rmw(
     kind: RMWKind,
     order: Order = Order.ACQ_REL,
     scope: Scope = Scope.DEVICE,
+    vector: int = 1,
 ) -> Type:
-    """Combine a value into memory in one step; give what was there (undefined if masked)."""
+    """Combine a value into memory in one step; give what was there (undefined if masked).
+
+    Of a fragment, `vector` registers in a row are combined at once, if nobody asks what was there;
+    they are as for `load`. Each element is a step of its own.
+    """
+    _vector("atomic_rmw", ptr, vector)
     element = pointee("atomic_rmw", ptr)
     result = with_element(ptr, element)
     require(value == result, f"an atomic through {ptr} takes a value of type {result}, not {value}")

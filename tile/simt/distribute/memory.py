@@ -20,6 +20,7 @@ from tile.ir.ops import arith, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import pointee
 from tile.simt import ops
+from tile.simt.atomic_vectors import atomic_vector
 from tile.simt.distribute.context import Context, Rule, count_of
 from tile.simt.distribute.registers import Registers, axis_mask, inverse, sums
 from tile.simt.layout_rules import maybe_layout
@@ -152,9 +153,26 @@ def atomic(ctx: Context, op: Operation) -> Sequence[Value]:
     return [ctx(op.defn, *operands, own, **op.attributes)]
 
 
+def atomic_rmw(ctx: Context, op: Operation) -> Sequence[Value]:
+    """In vectors, where the machine has some that give no result and nobody wants one."""
+    most = atomic_vector(op, ctx.target)
+    if most == 1:
+        return atomic(ctx, op)
+    ptr, _, mask = op.operands
+    assert ptr is not None
+    vector, order = vector_of(ctx, ptr, mask)
+    vector = min(vector, most)
+    *operands, own = ctx.operands(op)
+    operands.append(_alone(ctx, ptr, own))
+    if vector > 1:
+        operands = [_ordered(ctx, value, order) for value in operands]
+    result = ctx(op.defn, *operands, **{**op.attributes, "vector": vector})
+    return [result]
+
+
 RULES: dict[OpDef, Rule] = {
     memory.load: load,
     memory.store: store,
-    memory.atomic_rmw: atomic,
+    memory.atomic_rmw: atomic_rmw,
     memory.atomic_cas: atomic,
 }

@@ -10,6 +10,7 @@ from tile.ir.opdef import OpDef
 from tile.ir.ops import memory
 from tile.ir.types import Fragment, Scalar
 from tile.simt import ops
+from tile.simt.atomic_vectors import atomic_vector
 from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.layouts.fragments import MatrixShape
 from tile.simt.layouts.layout import LinearLayout
@@ -40,6 +41,14 @@ def _vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _require(
         op["vector"] == 1 or bits <= target.vector_bits,
         f"target {target} accesses up to {target.vector_bits} bits at once, not {bits}",
+    )
+
+
+def _atomic_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    most = atomic_vector(op, target)
+    _require(
+        op["vector"] <= most,
+        f"target {target} combines {most} neighbours into memory at once, not {op['vector']}",
     )
 
 
@@ -97,6 +106,7 @@ def _layout(layout: LinearLayout, target: SimtTarget, num_warps: int) -> None:
 CHECKS: dict[OpDef, Check] = {
     memory.load: _vector,
     memory.store: _vector,
+    memory.atomic_rmw: _atomic_vector,
     ops.thread.shuffle: _shuffle,
     ops.thread.shuffle_xor: _shuffle,
     ops.thread.shared_load: _shared_vector,

@@ -1,18 +1,24 @@
-"""Atomic operations on global memory, as lines of PTX: LLVM's own drop order and scope."""
+"""Atomic operations on global memory, as lines of PTX: LLVM's own drop order and scope.
+
+Where nobody asks what was there before, `red` does not bring it back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from tile.backends.nvptx.emit.assembler import assemble
+from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Registers, Rule
 from tile.backends.nvptx.emit.memory import from_register, global_pointer, in_register
 from tile.backends.nvptx.emit.narrow import narrow, wide
 from tile.backends.nvptx.emit.types import is_signed, llvm_type, number_of
+from tile.backends.nvptx.emit.words import pack
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
 from tile.ir.ops import memory
-from tile.ir.ops.memory import RMWKind
+from tile.ir.ops.memory import Order, RMWKind, Scope
 from tile.ir.types import BF16, F16, F32, F64, Pointer, Scalar
 
 Combine = Callable[[str], str]
@@ -22,19 +28,58 @@ _FLOAT_SUM = {F16: "noftz.f16", BF16: "noftz.bf16", F32: "f32", F64: "f64"}
 _SAME = {RMWKind.AND: "and", RMWKind.OR: "or", RMWKind.XOR: "xor", RMWKind.XCHG: "exch"}
 
 
+@dataclass(frozen=True)
+class _Step:
+    """An atomic operation as its instructions are to be."""
+
+    kind: str  # the instruction: `atom`, or `red`, which gives no result
+    order: Order
+    scope: Scope
+
+    def name(self, suffix: str) -> str:
+        return f"{self.kind}.{self.order}.{self.scope}.global.{suffix}"
+
+
+@contextmanager
+def _ordered(body: Body, op: Operation, steps: int) -> Iterator[_Step]:
+    """Order the accesses around an operation of so many instructions.
+
+    One instruction says so itself, several are between fences: each of them would wait otherwise
+    for all that came before. `red` knows no acquiring.
+    """
+    order, scope = op["order"], op["scope"]
+    kind = "atom" if op.result.uses or order.acquires else "red"
+    if steps == 1 or order is Order.RELAXED:
+        yield _Step(kind, order, scope)
+        return
+    fence = f"fence.acq_rel.{scope};"
+    if order.releases:
+        assemble(body, fence, [], [], memory=True)
+    yield _Step("atom" if op.result.uses else "red", Order.RELAXED, scope)
+    if order.acquires:
+        assemble(body, fence, [], [], memory=True)
+
+
 def atomic_rmw(body: Body, op: Operation) -> None:
     """One instruction where there is one, else a loop around compare-and-swap."""
     element = number_of(op.result.type)
     pointers, values = body.of(op.inputs[0]), body.of(op.inputs[1])
     masks = _masks(body, op, len(pointers))
     suffix = _suffix(body, op["kind"], element)
+    width = 1 if op.result.uses else op["vector"]
     results: Registers = []
-    for pointer, value, mask in zip(pointers, values, masks, strict=True):
-        if suffix is None:
-            results.append(_by_swapping(body, op, pointer, value, mask))
-        else:
-            results.append(_direct(body, op, suffix, pointer, [value], mask))
-    body.set(op, results)
+    with _ordered(body, op, len(pointers) // width) as step:
+        for first in range(0, len(pointers), width):
+            pointer, mask = pointers[first], masks[first]
+            given = values[first : first + width]
+            if suffix is None:
+                results.append(_by_swapping(body, op, step, pointer, given[0], mask))
+            elif width > 1:
+                _together(body, step, suffix, element, pointer, given, mask)
+            else:
+                results.append(_direct(body, op, step, suffix, pointer, given, mask))
+    if op.result.uses:
+        body.set(op, results)
 
 
 def atomic_cas(body: Body, op: Operation) -> None:
@@ -43,13 +88,11 @@ def atomic_cas(body: Body, op: Operation) -> None:
     pointers, expected, values = (body.of(value) for value in op.inputs[:3])
     masks = _masks(body, op, len(pointers))
     suffix = f"cas.b{element.bits}"
-    body.set(
-        op,
-        [
-            _direct(body, op, suffix, pointer, [old, new], mask)
-            for pointer, old, new, mask in zip(pointers, expected, values, masks, strict=True)
-        ],
-    )
+    given = zip(pointers, expected, values, masks, strict=True)
+    with _ordered(body, op, len(pointers)) as step:
+        step = replace(step, kind="atom")
+        results = [_direct(body, op, step, suffix, p, [old, new], m) for p, old, new, m in given]
+    body.set(op, results)
 
 
 def _masks(body: Body, op: Operation, count: int) -> Registers:
@@ -72,18 +115,46 @@ def _suffix(body: Body, kind: RMWKind, element: Scalar) -> str | None:
     return f"{kind}.{'s' if is_signed(element) else 'u'}{element.bits}"
 
 
+def _together(
+    body: Body,
+    step: _Step,
+    suffix: str,
+    element: Scalar,
+    pointer: str,
+    values: Registers,
+    mask: str,
+) -> None:
+    """Neighbours by one instruction: pairs of 16 bits, and up to four words."""
+    words = pack(body, element, values)
+    *before, number = suffix.split(".")
+    pairs = "x2" if element.bits == 16 else ""
+    many = [f"v{len(words)}"] if len(words) > 1 else []
+    name = ".".join([*before, *many, number + pairs])
+    guard = f"@${1 + len(words)} " if mask != "true" else ""
+    text = f"{guard}{step.name(name)} [$0], {braces(1, len(words))};"
+    operands = [("i64", pointer), *words, *([("i1", mask)] if guard else [])]
+    assemble(body, text, [], operands, memory=True)
+
+
 def _direct(
-    body: Body, op: Operation, suffix: str, pointer: str, values: Registers, mask: str
+    body: Body,
+    op: Operation,
+    step: _Step,
+    suffix: str,
+    pointer: str,
+    values: Registers,
+    mask: str,
 ) -> str:
     ty = llvm_type(op.result.type.element)
     if suffix.rpartition(".")[2][0] == "b" and ty in _INTEGER_OF:  # the bits of a float
         as_bits = _INTEGER_OF[ty]
         values = [body.new(f"bitcast {ty} {value} to {as_bits}") for value in values]
-        found = _instruction(body, op, suffix, pointer, as_bits, values, mask)
-        return body.new(f"bitcast {as_bits} {found} to {ty}")
+        found = _instruction(body, step, suffix, pointer, as_bits, values, mask)
+        return body.new(f"bitcast {as_bits} {found} to {ty}") if found else ""
     used = _REGISTER.get(ty, ty)
     values = [in_register(body, (ty, value)) for value in values]
-    return from_register(body, ty, _instruction(body, op, suffix, pointer, used, values, mask))
+    found = _instruction(body, step, suffix, pointer, used, values, mask)
+    return from_register(body, ty, found) if found else ""
 
 
 _INTEGER_OF = {"float": "i32", "double": "i64"}
@@ -91,26 +162,35 @@ _INTEGER_OF = {"float": "i32", "double": "i64"}
 
 def _instruction(
     body: Body,
-    op: Operation,
+    step: _Step,
     suffix: str,
     pointer: str,
     ty: str,
     values: Registers,
     mask: str,
 ) -> str:
-    guard = f"@${2 + len(values)} " if mask != "true" else ""
-    given = ", ".join([f"${number}" for number in range(2, 2 + len(values))])
-    text = f"{guard}atom.{op['order']}.{op['scope']}.global.{suffix} $0, [$1], {given};"
+    """What was there before; nothing from a `red`."""
+    if step.kind == "red" and suffix.startswith("exch"):  # there is none that exchanges
+        step = replace(step, kind="atom")
+    results = [ty] if step.kind == "atom" else []
+    at = len(results)
+    guard = f"@${at + 1 + len(values)} " if mask != "true" else ""
+    given = ", ".join([f"${number}" for number in range(at + 1, at + 1 + len(values))])
+    into = "$0, " if results else ""
+    text = f"{guard}{step.name(suffix)} {into}[${at}], {given};"
     operands = [("i64", pointer), *[(ty, value) for value in values]]
     if guard:
         operands.append(("i1", mask))
-    return assemble(body, text, [ty], operands, memory=True)[0]
+    found = assemble(body, text, results, operands, memory=True)
+    return found[0] if found else ""
 
 
 # -- by compare-and-swap
 
 
-def _by_swapping(body: Body, op: Operation, pointer: str, value: str, mask: str) -> str:
+def _by_swapping(
+    body: Body, op: Operation, step: _Step, pointer: str, value: str, mask: str
+) -> str:
     """Read, combine and swap until nobody else wrote in between.
 
         br mask, first, done
@@ -143,7 +223,8 @@ def _by_swapping(body: Body, op: Operation, pointer: str, value: str, mask: str)
         combined = _combined(body, op["kind"], element, number, value)
         new = body.new(f"bitcast {ty} {combined} to {bits}")
         suffix = f"cas.b{element.bits}"
-        swapped = _instruction(body, op, suffix, pointer, bits, [seen, new], "true")
+        swap = replace(step, kind="atom")
+        swapped = _instruction(body, swap, suffix, pointer, bits, [seen, new], "true")
         body.do(f"{found} = bitcast {bits} {swapped} to {bits}")
         body.branch(body.new(f"icmp eq {bits} {found}, {seen}"), done, again)
     body.start(done)
