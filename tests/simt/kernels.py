@@ -166,13 +166,21 @@ def pairs(x_ptr, y_ptr, N: tl.constexpr):
     tl.store(y_ptr + i, tl.flip(joined, 0))
 
 
-def _matmul(dtype: Any, name: str, m: int, n: int, k: int, blocks: tuple[int, int, int]) -> Kernel:
+def _matmul(
+    dtype: Any,
+    name: str,
+    m: int,
+    n: int,
+    k: int,
+    blocks: tuple[int, int, int],
+    into: tuple[Any, str] = (np.float32, "fp32"),
+) -> Kernel:
     return Kernel(
         matmul,
         {
             "a_ptr": f"*{name}:16",
             "b_ptr": f"*{name}:16",
-            "c_ptr": "*fp32:16",
+            "c_ptr": f"*{into[1]}:16",
             "M": "i32:16",
             "N": "i32:16",
             "K": "i32:16",
@@ -182,7 +190,7 @@ def _matmul(dtype: Any, name: str, m: int, n: int, k: int, blocks: tuple[int, in
         lambda: [
             numbers(m, k, dtype=dtype),
             numbers(k, n, dtype=dtype, seed=1),
-            np.zeros((m, n), np.float32),
+            np.zeros((m, n), into[0]),
             np.int32(m),
             np.int32(n),
             np.int32(k),
@@ -227,6 +235,9 @@ KERNELS: dict[str, Kernel] = {
     "transpose_f16": _two(transpose, (64, 64), (64, 64), {"N": 64}, dtype=np.float16, name="fp16"),
     "matmul_f32": _matmul(np.float32, "fp32", 64, 64, 80, (32, 32, 16)),
     "matmul_f16": _matmul(np.float16, "fp16", 128, 64, 128, (64, 64, 32)),
+    "matmul_into_f16": _matmul(
+        np.float16, "fp16", 128, 64, 128, (64, 64, 32), (np.float16, "fp16")
+    ),
     "softmax": _two(softmax, (3, 1000), (3, 1000), {"N": 1024}, grid=3, rtol=1e-5, extra=(1000,)),
     "row_sums": _two(row_sums, (3, 16, 256), (16,), {"M": 16, "N": 256}, rtol=1e-4),
     "column_sums": _two(column_sums, (128, 32), (32,), {"M": 128, "N": 32}, rtol=1e-4),

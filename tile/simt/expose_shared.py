@@ -66,15 +66,16 @@ def planned(src: LinearLayout, dst: LinearLayout, bits: int, target: SimtTarget)
 
     Shuffles give way to shared memory if that takes fewer instructions; see `shuffle_cost`.
     """
-    loads = target.matrix_loads
+    shuffles, banks = target.shuffles, target.banks
+    loads, stores = target.matrix_loads, target.matrix_stores
     plan = plan_conversion(
-        src, dst, bits, shuffles=target.shuffles, matrix_loads=loads, banks=target.banks
+        src, dst, bits, shuffles=shuffles, matrix_loads=loads, matrix_stores=stores, banks=banks
     )
     if not isinstance(plan, Shuffle):
         return plan
     if tile_bytes(src, bits) > target.shared_bytes // 2 or shuffle_cost(plan, bits) <= 2 * BARRIER:
         return plan
-    instead = through_shared(src, dst, bits, target.banks, matrix_loads=loads)
+    instead = through_shared(src, dst, bits, banks, matrix_loads=loads, matrix_stores=stores)
     return instead if shared_cost(instead, bits, target.banks) < shuffle_cost(plan, bits) else plan
 
 

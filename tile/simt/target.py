@@ -6,7 +6,7 @@ are for the thread machine, which runs code for any of them.
     plain     warps of 32, and nothing else: no shuffles, copies, or matrix instructions
     generic   with shuffles
     async     with shuffles, asynchronous copies to shared memory, and arithmetic on f16
-    matrix    with those, matrix instructions, loads of matrices, and arithmetic on bf16
+    matrix    with those, matrix instructions, loads and stores of matrices, and more on bf16
     wide      with shuffles, and warps of 64 lanes
 """
 
@@ -38,6 +38,7 @@ class SimtTarget:
     # Of those shapes, the ones that take only some of the elements of their width.
     matrix_elements: tuple[tuple[MatrixShape, tuple[Scalar, ...]], ...] = ()
     matrix_loads: bool = False  # a warp of 32 loads matrices of rows of 16 bytes together
+    matrix_stores: bool = False  # and stores them
     narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with sums and products
     narrow_comparison: tuple[Scalar, ...] = ()  # those that are compared, for their extrema too
     # How many neighbours in memory of some elements a lane adds to at once, in atomic steps.
@@ -54,10 +55,11 @@ class SimtTarget:
         for shape in self.matrix_shapes:
             if shape not in FRAGMENTS:
                 raise ArgumentValueError(f"target {self.name}: no matrix instruction is {shape}")
-        if self.matrix_loads and self.warp_size != 32:
-            raise ArgumentValueError(
-                f"matrix_loads of target {self.name} take warps of 32, not of {self.warp_size}"
-            )
+        for name in ("matrix_loads", "matrix_stores"):
+            if getattr(self, name) and self.warp_size != 32:
+                raise ArgumentValueError(
+                    f"{name} of target {self.name} take warps of 32, not of {self.warp_size}"
+                )
 
     def multiplies(self, shape: MatrixShape, element: Scalar) -> bool:
         """Whether there is a matrix instruction of a shape for factors of an element."""
@@ -126,6 +128,7 @@ MATRIX = replace(
         (MatrixShape(8, 8, 16, 8), (I8, U8)),
     ),
     matrix_loads=True,
+    matrix_stores=True,
     narrow_arithmetic=(F16, BF16),
     narrow_comparison=(F16, BF16),
     added_together=((F32, 4), (F16, 8), (BF16, 8)),

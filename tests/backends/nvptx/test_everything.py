@@ -188,8 +188,8 @@ def benchmarks() -> Iterator[tuple[str, Any, dict[str, str], dict[str, Any], dic
         yield f"matmul {bm} {bn} {bk} {warps}", kernels.matmul_kernel, types, constants, options
     for bm, warps, stages in ((64, 4, 3), (128, 4, 3), (128, 8, 3), (128, 8, 2)):
         types = dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "out_ptr"), "*fp16:16")
-        types |= {"scale": "fp32", "context": "i32:16"}
-        constants = {"BM": bm, "BN": 64, "HEAD": 64}
+        types |= {"log_sum_ptr": "*fp32:16", "scale": "fp32", "context": "i32:16"}
+        constants = {"BM": bm, "BN": 64, "HEAD": 64, "CAUSAL": False}
         options = {"num_warps": warps, "num_stages": stages}
         name = f"attention {bm} {warps} {stages}"
         yield name, kernels.attention_kernel, types, constants, options

@@ -10,6 +10,7 @@ import tile
 from tests.backends.nvptx.assembling import ARCHITECTURES, check, compiled
 from tests.backends.nvptx.test_memory import layout
 from tests.simt.kernels import transpose
+from tile.backends.nvptx.target import architecture
 from tile.errors import OutOfResourcesError
 from tile.ir.types import ALL, F16, F32, I8, Pointer, Scalar
 
@@ -194,9 +195,12 @@ kernel @load(%x: ptr<ELEMENT>, %o: ptr<ELEMENT>) {
   %of = fill %o {count = RESULT} : frag<RESULTxptr<ELEMENT>>
   %q = addptr %of, %i {stride = SIZE} : frag<RESULTxptr<ELEMENT>>
   store %q, %w
+  STORE
   return
 }
 """
+
+STORE = "shared_matrix_store %m, %s, %w {matrices = COUNT, transposed = FLIPPED}"
 
 ROWS = (
     "#linear{register = [[2048]], lane = [[16],[32],[64],[128],[256]], warp = [[512],[1024]] "
@@ -216,9 +220,12 @@ def test_matrices(element: Scalar, transposed: bool, matrices: int, arch: str) -
         "FLIPPED": str(transposed).lower(), "RESULT": result, "PLACES": layout(result),
         "SIZE": element.itemsize,
     }  # fmt: skip
-    text = MATRICES
+    stores = architecture(arch).simt.matrix_stores
+    text = MATRICES.replace("STORE", STORE if stores else "")
     for word, meaning in words.items():
         text = text.replace(word, str(meaning))
     ptx = check(text, arch)
     flipped = ".trans" if transposed else ""
+    stored = f"stmatrix.sync.aligned.m8n8.x{matrices}{flipped}.shared.b16"
+    assert ptx.count(stored) == (2 if stores else 0)
     assert ptx.count(f"ldmatrix.sync.aligned.m8n8.x{matrices}{flipped}.shared.b16") == 2

@@ -11,7 +11,7 @@ from tile.simt.layouts.banks import BANKS
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
 from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.matrix_access import matrix_access
+from tile.simt.layouts.matrix_access import matrix_access, matrix_store
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_conversion import by_matrices, through_shared
 from tile.simt.layouts.swizzle import swizzled
@@ -129,3 +129,31 @@ def test_what_threads_load_in_wide_vectors_stays() -> None:
     plan = through_shared(left, rows, 16, matrix_loads=True)
     assert plan.layout == through_shared(left, rows, 16).layout
     assert plan.load.vector == 8
+
+
+def test_accumulators_are_stored_in_matrices_and_loaded_in_wide_vectors() -> None:
+    held = matrix_layout([64, 128], F16, Operand.ACCUMULATOR, (4, 1))
+    wanted = blocked([64, 128], [1, 8], [2, 16], [4, 1])
+    plan = through_shared(held, wanted, 16, matrix_stores=True)
+    access = matrix_store(held, plan.layout, 16)
+    assert access is not None
+    assert (access.matrices, access.transposed) == (4, False)
+    assert plan.load.vector == 8
+    assert plan.store.conflicts(16) == plan.load.conflicts(16) == 0
+    assert plan.instructions == 16
+    assert through_shared(held, wanted, 16).instructions == 24
+    # Lanes 0 to 7 say where the rows of the first matrix are: where their first elements are.
+    places = plan.layout.invert_and_compose(held)
+    for row in range(8):
+        assert access.rows.apply(lane=row) == places.apply(lane=4 * row)
+
+
+@pytest.mark.parametrize("order", [ROWS, COLUMNS])
+def test_what_threads_store_in_wide_vectors_stays(order: list[int]) -> None:
+    held = matrix_layout([64, 128], F16, Operand.ACCUMULATOR, (2, 2))
+    vector, lanes = ([1, 8], [2, 16]) if order == ROWS else ([8, 1], [8, 4])
+    wanted = blocked([64, 128], vector, lanes, [4, 1] if order == ROWS else [1, 4], order)
+    plan = through_shared(held, wanted, 16, matrix_stores=True)
+    assert plan == through_shared(held, wanted, 16)
+    assert plan.store.vector == plan.load.vector == 8
+    assert matrix_store(held, plan.layout, 16) is None

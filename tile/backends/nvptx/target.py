@@ -104,6 +104,7 @@ def _simt(arch: Architecture) -> SimtTarget:
         matrix_shapes=tuple(shapes),
         matrix_elements=tuple(shapes.items()),
         matrix_loads=arch.capability >= 75,
+        matrix_stores=arch.capability >= 90,
         added_together=_ADDED[arch.capability >= 90],
         narrow_arithmetic=(F16, BF16) if arch.capability >= 90 else (F16,),
         narrow_comparison=(F16, BF16) if arch.capability >= 90 else (F16,),

@@ -24,7 +24,7 @@ from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.banks import Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
 from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.matrix_access import matrix_access
+from tile.simt.layouts.matrix_access import matrix_access, matrix_store
 from tile.simt.layouts.pieces import of_pieces, stacked
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.ops.thread import is_matrix_element
@@ -72,7 +72,24 @@ def _places(ctx: Context, op: Operation, tile: Value, banks: Banks | None = None
 
 
 def local_store(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Every thread writes what it holds, in vectors, and of several that hold it the first."""
+    """Warps write matrices where the machine can, and it takes less than what follows.
+
+    Every thread writes what it holds, in vectors, and of several that hold it the first.
+    """
+    mem, shared = _buffer(op)
+    layout = layout_of(op.inputs[1])
+    if ctx.target.matrix_stores and is_matrix_element(mem.of):
+        found = matrix_store(layout, shared, bits_of_element(mem), ctx.target.banks)
+        if found is not None:
+            ctx.op(
+                ops.thread.shared_matrix_store,
+                ctx.of(op.inputs[0]),
+                ctx.index(found.rows),
+                ctx.of(op.inputs[1]),
+                matrices=found.matrices,
+                transposed=found.transposed,
+            )
+            return []
     return _stored(ctx, op, ctx.of(op.inputs[1]))
 
 

@@ -46,12 +46,14 @@ def plan_conversion(
     *,
     shuffles: bool = True,
     matrix_loads: bool = False,
+    matrix_stores: bool = False,
     banks: Banks = BANKS,
 ) -> Conversion:
     """The cheapest way for a tile of `element_bits` (8, 16, 32 or 64) from layout `src` to `dst`.
 
     Both are surjective layouts of (register, lane, warp, block), any of which may be left out. With
-    `shuffles` false, a machine has none; with `matrix_loads`, it loads matrices. Raises
+    `shuffles` false, a machine has none; with `matrix_loads`, it loads matrices, and
+    with `matrix_stores`, it stores them. Raises
     `LayoutError` for layouts of different tiles or different numbers of lanes, warps or blocks, and
     where elements move between blocks.
     """
@@ -72,7 +74,14 @@ def plan_conversion(
         return by_shuffles(src, dst, element_bits)
     if not (src.is_surjective() and dst.is_surjective()):
         raise LayoutError(f"a block does not hold all of {src}, which shared memory takes whole")
-    return through_shared(src, dst, element_bits, banks, matrix_loads=matrix_loads)
+    return through_shared(
+        src,
+        dst,
+        element_bits,
+        banks,
+        matrix_loads=matrix_loads,
+        matrix_stores=matrix_stores,
+    )
 
 
 def distributed(layout: LinearLayout) -> LinearLayout:

@@ -1,4 +1,4 @@
-"""How a warp loads a tile from shared memory in matrices of 8 rows of 16 bytes.
+"""How a warp moves a tile to or from shared memory in matrices of 8 rows of 16 bytes.
 
 A lane asks for a row and gets four bytes of each of several rows. So there are two layouts: the one
 in which the tile is asked for, whose registers walk a row and whose lanes walk the rows, and the
@@ -21,6 +21,8 @@ A tile arrives in its layout if the first bits of the registers that ask are tho
     >>> found = matrix_access(right, swizzled([16, 8], 8, 1, 1), 16)
     >>> found.matrices, found.transposed, found.rows.apply(lane=1), found.rows.apply(lane=8)
     (2, True, {'offset': 8}, {'offset': 64})
+
+A store is the same the other way round: what lanes hold in the layout goes to the rows.
 """
 
 from __future__ import annotations
@@ -29,11 +31,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tile.simt.layouts import f2
+from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, log2_of
 from tile.simt.layouts.layout import LinearLayout, identity1d
+from tile.simt.layouts.shared_access import shared_access
 
 _PART_BITS = 32  # of a row, for one lane
 _LANE_BITS = 5
+_ROW_BITS = 3  # the number of a row in its matrix
 _MATRIX_BITS = 2  # up to four at once
 
 
@@ -98,3 +104,30 @@ def matrix_access(
             rows = LinearLayout(((REGISTER, registers[asked.row :]), *threads), offsets.outs)
             return MatrixAccess(asked.matrices, asked.transposed, rows)
     return None
+
+
+@lru_cache(maxsize=1024)
+def matrix_store(
+    layout: LinearLayout, shared: LinearLayout, element_bits: int, banks: Banks = BANKS
+) -> MatrixAccess | None:
+    """How matrices of a tile in this layout are stored; None where vectors do as well.
+
+    They do where they are as few, where several threads hold the same, of which one alone is to
+    store it, or where the rows of a matrix meet in the same banks.
+    """
+    if not all(layout.images(LANE)) or not all(layout.images(WARP)):
+        return None
+    found = matrix_access(layout, shared, element_bits)
+    if found is None:
+        return None
+    vectors = len(shared_access(layout, shared, element_bits, banks).registers)
+    if found.rows.in_size(REGISTER) >= vectors or _rows_meet(found.rows, element_bits, banks):
+        return None
+    return found
+
+
+def _rows_meet(rows: LinearLayout, element_bits: int, banks: Banks) -> bool:
+    """Whether some of the eight rows of a matrix are in the same banks."""
+    line = (1 << log2_of(banks.line_bits // element_bits, "the elements of a line")) - 1
+    down = rows.images(LANE)[:_ROW_BITS]
+    return f2.rank([offset & line for offset in down]) < _ROW_BITS

@@ -37,7 +37,7 @@ from tile.simt.layouts import f2
 from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, axis_name, bits_of, log2_of, places
 from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.matrix_access import Asked, asked_for, matrix_access
+from tile.simt.layouts.matrix_access import Asked, asked_for, matrix_access, matrix_store
 from tile.simt.layouts.shared_access import Access, shared_access
 from tile.simt.layouts.swizzle import swizzled
 
@@ -66,16 +66,28 @@ def through_shared(
     banks: Banks = BANKS,
     *,
     matrix_loads: bool = False,
+    matrix_stores: bool = False,
 ) -> Shared:
     """The conversion of `src` to `dst`, both of (register, lane, warp), through shared memory.
 
-    With `matrix_loads`, warps load matrices if that takes fewer instructions; `load` then is how
-    rows are asked for.
+    With `matrix_loads`, warps load matrices if that takes fewer instructions, and with
+    `matrix_stores`, they store them; `load`, or `store`, then is how rows are asked for.
     """
     layout = conflict_free(src, dst, element_bits, banks)
-    plan = _through(src, dst, layout, element_bits, banks)
+    plans = [_through(src, dst, layout, element_bits, banks)]
     other = by_matrices(src, dst, element_bits, banks) if matrix_loads else None
-    return other if other is not None and other.instructions < plan.instructions else plan
+    if other is not None:
+        plans.append(other)
+    back = by_matrices(dst, src, element_bits, banks) if matrix_stores else None
+    if back is not None and _stores_by_matrices(src, back.layout, element_bits, banks):
+        plans.append(Shared(back.layout, back.load, back.store))
+    return min(plans, key=lambda plan: plan.instructions)
+
+
+def _stores_by_matrices(
+    src: LinearLayout, layout: LinearLayout, element_bits: int, banks: Banks
+) -> bool:
+    return matrix_store(src, layout, element_bits, banks) is not None
 
 
 def _through(

@@ -14,6 +14,7 @@ from tile.ir.types import (
     I32,
     Fragment,
     Scalar,
+    Shared,
     Type,
     is_power_of_two,
     require,
@@ -184,18 +185,47 @@ def shared_matrix_load(
     l / 4 in the rows 2 * (l mod 4) and the next.
     """
     held = buffer("shared_matrix_load", mem)
+    return Fragment(
+        _matrix_registers("shared_matrix_load", held, offset, matrices, transposed), held.of
+    )
+
+
+def _matrix_registers(
+    name: str, held: Shared, offset: Type, matrices: int, transposed: bool
+) -> int:
+    """The registers of a lane for matrices of a buffer at some offsets."""
+    moves = name.rpartition("_")[2]
     require(
         is_matrix_element(held.of),
-        f"shared_matrix_load reads elements of 8, 16 or 32 bits, not {held.of}",
+        f"{name} {moves}s elements of 8, 16 or 32 bits, not {held.of}",
     )
     require(
         not transposed or held.of.itemsize == 2,
-        f"shared_matrix_load transposes elements of 16 bits, not {held.of}",
+        f"{name} transposes elements of 16 bits, not {held.of}",
     )
-    require(matrices in (1, 2, 4), f"shared_matrix_load reads 1, 2 or 4 matrices, not {matrices}")
-    rows = fragment("shared_matrix_load", offset)
-    require(rows.of == I32, f"shared_matrix_load takes offsets of i32, not {offset}")
-    return Fragment(rows.count * matrices * (4 // held.of.itemsize), held.of)
+    require(matrices in (1, 2, 4), f"{name} {moves}s 1, 2 or 4 matrices, not {matrices}")
+    rows = fragment(name, offset)
+    require(rows.of == I32, f"{name} takes offsets of i32, not {offset}")
+    return rows.count * matrices * (4 // held.of.itemsize)
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=THREAD,
+    examples=(
+        f"{_ROWS}, %o: frag<1xi32>, %x: frag<8xf16> | shared_matrix_store %m, %o, %x",
+        f"{_ROWS}, %o: frag<2xi32>, %x: frag<8xf16> | "
+        "shared_matrix_store %m, %o, %x {matrices = 2, transposed = true}",
+    ),
+)
+def shared_matrix_store(
+    mem: Type, offset: Type, value: Type, *, matrices: int = 4, transposed: bool = False
+) -> None:
+    """Write matrices of 8 rows of 16 bytes: what `shared_matrix_load` would read back."""
+    held = buffer("shared_matrix_store", mem)
+    count = _matrix_registers("shared_matrix_store", held, offset, matrices, transposed)
+    wanted = Fragment(count, held.of)
+    require(value == wanted, f"shared_matrix_store of these takes {wanted}, not {value}")
 
 
 @op(

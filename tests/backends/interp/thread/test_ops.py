@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -601,7 +602,12 @@ def in_line(first: int, bits: int) -> str:
 
 
 def matrices(
-    array: Any, matrices: int, transposed: bool = False, barrier: str = "barrier", **options: Any
+    array: Any,
+    matrices: int,
+    transposed: bool = False,
+    barrier: str = "barrier",
+    text: str = MATRICES,
+    **options: Any,
 ) -> Any:
     """What each of 64 threads gets of rows of `array`, of shape (64, elements)."""
     size = array.dtype.itemsize
@@ -615,12 +621,66 @@ def matrices(
         "GOT_BITS": in_line(0, b), "GOT_LANE": in_line(b, 5), "GOT_WARP": in_line(b + 5, 1),
         "GOT_ALL": 64 * got, "GOT": got, "XOR": 37 * row,
     }  # fmt: skip
-    text = MATRICES
     for word in sorted(words, key=len, reverse=True):
         text = text.replace(word, str(words[word]))
-    out = np.zeros((64, got), array.dtype)
+    stored = "shared_matrix_store" in text
+    out = np.zeros((64, row if stored else got), array.dtype)
     run(text, array, out, **{"target": "matrix", **options})
     return out
+
+
+# The end of another kernel: what was loaded, and one more, is stored where it came from.
+STORED = """
+  %n = alloc {at = 4224} : shared<NUMBERxTYPE, #flat>
+  shared_store %n, %first, %x {vector = ROW}
+  barrier
+  %one = const {value = 1} : frag<GOTxTYPE>
+  %z = add %y, %one : frag<GOTxTYPE>
+  shared_matrix_store %n, %o, %z {matrices = COUNT, transposed = FLIPPED}
+  AFTER
+  %w = shared_load %n, %first {vector = ROW} : frag<ROWxTYPE>
+  %to = fill %out {count = ROW} : frag<ROWxptr<TYPE>>
+  %q = addptr %to, %i {stride = SIZE} : frag<ROWxptr<TYPE>>
+  store %q, %w
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("dtype", "transposed"),
+    [(np.int8, False), (np.float16, False), (np.float16, True), (np.float32, False)],
+)
+def test_matrices_stored(dtype: Any, transposed: bool, count: int) -> None:
+    row = 16 // np.dtype(dtype).itemsize
+    array = (np.arange(64 * row).reshape(64, row) % 100).astype(dtype)
+    text = MATRICES[: MATRICES.index("  %j =")] + STORED.replace("AFTER", "barrier")
+    if np.dtype(dtype).kind == "f":
+        text = text.replace("{value = 1}", "{value = 1.0}")
+    found = matrices(array, count, transposed, text=text)
+    wanted = array.copy()
+    threads = np.arange(64)
+    wanted[threads[threads % 32 < 8 * count] ^ 37] += 1
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_matrices_that_are_not_waited_for() -> None:
+    """Not even by those who say where the rows are: others have parts of them."""
+    array = np.zeros((64, 8), np.float16)
+    text = MATRICES[: MATRICES.index("  %j =")] + STORED.replace("AFTER", "")
+    text = text.replace("{value = 1}", "{value = 1.0}").replace("XOR}", "0}")
+    with pytest.raises(RaceError, match="reads shared memory that another thread wrote"):
+        matrices(array, 4, text=text)
+
+
+def test_a_machine_without_stores_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.zeros((64, 8), np.float16)
+    text = MATRICES[: MATRICES.index("  %j =")] + STORED.replace("AFTER", "barrier")
+    machine = dataclasses.replace(MATRIX, name="loads", matrix_stores=False)
+    monkeypatch.setitem(TARGETS, "loads", machine)
+    with pytest.raises(UnsupportedError, match="target loads has no stores of matrices"):
+        matrices(array, 4, text=text.replace("{value = 1}", "{value = 1.0}"), target="loads")
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

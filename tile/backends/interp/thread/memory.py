@@ -182,6 +182,13 @@ class SharedMemory:
         self._alone(touch, where, thread, barrier)
         self.put(touch, words, values)
 
+    def write_together(self, touch: Touch, words: Array, values: Array) -> None:
+        """Write vectors of which several threads have the parts, and none may count as its own."""
+        where, _, barrier = self._granules(touch)
+        self._alone(touch, where, _NOBODY, barrier)
+        self.put(touch, words, values)
+        self.writer[where] = self.tick(touch.op) | self.many
+
     def put(self, touch: Touch, words: Array, values: Array) -> None:
         """Write without asking who was there before."""
         where, thread, _ = self._granules(touch)

@@ -65,6 +65,10 @@ def _matrix_load(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _require(target.matrix_loads, f"target {target} has no loads of matrices")
 
 
+def _matrix_store(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _require(target.matrix_stores, f"target {target} has no stores of matrices")
+
+
 def _copy(op: Operation, target: SimtTarget, num_warps: int) -> None:
     size = op.inputs[0].type.element.itemsize * op["vector"]
     sizes = ", ".join(map(str, target.copy_bytes)) or "none"
@@ -111,6 +115,7 @@ CHECKS: dict[OpDef, Check] = {
     ops.thread.shuffle_xor: _shuffle,
     ops.thread.shared_load: _shared_vector,
     ops.thread.shared_matrix_load: _matrix_load,
+    ops.thread.shared_matrix_store: _matrix_store,
     ops.thread.shared_store: _shared_vector,
     ops.thread.shared_copy: _copy,
     ops.thread.linear_index: _index,

@@ -77,6 +77,19 @@ def shared_load(op: Operation) -> Run:
     return run
 
 
+def _rows(wave: Wave, op: Operation, mem: RunValue, offset: RunValue) -> Touch:
+    """The rows of matrices, in the order of (lane that says where, offset)."""
+    all_of_warp(wave, op)
+    (count,) = op.inputs[1].type.shape
+    size = buffer_of(op).of.itemsize
+    place = place_of(wave)
+    asked = np.repeat((place.thread % place.lanes < 8 * op["matrices"])[:, None], count, axis=1)
+    start = _starts(wave, op, mem, offset, asked, ROW_BYTES // size)
+    if launch_of(wave).counters is not None:
+        costs.matrix_access(wave, op, start[asked].reshape(-1, 8, count), size)
+    return chunk_of(wave).memory.touch(op, place, start, ROW_BYTES).at(asked)
+
+
 @rule(ops.thread.shared_matrix_load)
 def shared_matrix_load(op: Operation) -> Run:
     matrices, transposed = op["matrices"], op["transposed"]
@@ -85,13 +98,7 @@ def shared_matrix_load(op: Operation) -> Run:
     (count,) = op.inputs[1].type.shape
 
     def run(wave: Wave, mem: RunValue, offset: RunValue) -> Array:
-        all_of_warp(wave, op)
-        place, memory = place_of(wave), chunk_of(wave).memory
-        asked = np.repeat((place.thread % place.lanes < 8 * matrices)[:, None], count, axis=1)
-        start = _starts(wave, op, mem, offset, asked, row)
-        if launch_of(wave).counters is not None:
-            costs.matrix_access(wave, op, start[asked].reshape(-1, 8, count), dtype.itemsize)
-        touch = memory.touch(op, place, start, ROW_BYTES).at(asked)
+        touch, memory = _rows(wave, op, mem, offset), chunk_of(wave).memory
         try:
             memory.read_together(touch)
         except SharedFaultError as fault:
@@ -104,6 +111,32 @@ def shared_matrix_load(op: Operation) -> Run:
         parts = read.reshape(-1, matrices, 8, count, 4, row // 4)
         by_lane = np.ascontiguousarray(parts.transpose(0, 2, 4, 3, 1, 5))
         return by_lane.reshape(len(wave), -1).view(dtype)
+
+    return run
+
+
+@rule(ops.thread.shared_matrix_store)
+def shared_matrix_store(op: Operation) -> Run:
+    matrices, transposed = op["matrices"], op["transposed"]
+    word = np.dtype(f"u{buffer_of(op).of.itemsize}")
+    row = ROW_BYTES // word.itemsize
+    (count,) = op.inputs[1].type.shape
+    (registers,) = op.inputs[2].type.shape
+
+    def run(wave: Wave, mem: RunValue, offset: RunValue, value: RunValue) -> None:
+        touch, memory = _rows(wave, op, mem, offset), chunk_of(wave).memory
+        held = np.ascontiguousarray(spread(value, (registers,), len(wave))).view(word)
+        # Axes: warp, row, part of it, offset, matrix, column; made what loads have.
+        by_lane = held.reshape(-1, 8, 4, count, matrices, row // 4)
+        parts = by_lane.transpose(0, 4, 1, 3, 2, 5).reshape(-1, matrices, 8, count, row)
+        if transposed:
+            parts = parts.swapaxes(2, 4)
+        values = np.ascontiguousarray(parts).reshape(-1, row)
+        try:
+            memory.write_together(touch, memory.words(word.itemsize, row), values)
+        except SharedFaultError as fault:
+            raise shared_fault(wave, fault) from None
+        launch_of(wave).memory.changed()
 
     return run
 

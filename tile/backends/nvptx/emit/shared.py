@@ -6,7 +6,7 @@ from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Place, Registers, Rule
 from tile.backends.nvptx.emit.memory import SHARED, guarded_store, plain_load, plain_store
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
-from tile.backends.nvptx.emit.words import Element, unpack
+from tile.backends.nvptx.emit.words import Element, pack, unpack
 from tile.errors import CompilationError
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
@@ -120,6 +120,28 @@ def from_word(body: Body, element: Element, word: str) -> Registers:
     return unpack(body, element, [word])
 
 
+def shared_matrix_store(body: Body, op: Operation) -> None:
+    """An instruction for each offset, as loads of matrices are."""
+    mem, matrices = op.inputs[0], op["matrices"]
+    addresses = Addresses(body, mem)
+    flipped = ".trans" if op["transposed"] else ""
+    many = braces(1, matrices) if matrices > 1 else "{$1}"
+    name = f"stmatrix.sync.aligned.m8n8.x{matrices}{flipped}.shared.b16"
+    words = to_words(body, mem.type.element, body.of(op.inputs[2]))
+    for number, offset in enumerate(body.of(op.inputs[1])):
+        pointer, moved = addresses.parts(offset)
+        given = words[number * matrices : (number + 1) * matrices]
+        operands = [(SHARED, pointer), *[("i32", word) for word in given]]
+        text = f"{name} [$0+{moved}], {many};"
+        assemble(body, text, [], operands, memory=True, convergent=True)
+
+
+def to_words(body: Body, element: Element, registers: Registers) -> Registers:
+    """Elements in words of 32 bits."""
+    words = pack(body, element, registers)
+    return [x if ty == "i32" else body.new(f"bitcast {ty} {x} to i32") for ty, x in words]
+
+
 def shared_store(body: Body, op: Operation) -> None:
     """Vectors, each under its mask."""
     mem, offsets, values, *_ = op.inputs
@@ -213,6 +235,7 @@ RULES: dict[OpDef, Rule] = {
     ops.shared.copy_wait: copy_wait,
     ops.thread.shared_load: shared_load,
     ops.thread.shared_matrix_load: shared_matrix_load,
+    ops.thread.shared_matrix_store: shared_matrix_store,
     ops.thread.shared_store: shared_store,
     ops.thread.shared_count: shared_count,
     ops.thread.shared_copy: shared_copy,
