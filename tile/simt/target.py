@@ -17,7 +17,8 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from tile.errors import ArgumentValueError
-from tile.ir.types import BF16, F16, F32, I8, U8, Scalar, is_power_of_two
+from tile.ir.ops.reduce import ReduceKind
+from tile.ir.types import BF16, F16, F32, I8, I32, U8, U32, Scalar, is_power_of_two
 from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape
 
@@ -41,6 +42,8 @@ class SimtTarget:
     matrix_stores: bool = False  # and stores them
     narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with sums and products
     narrow_comparison: tuple[Scalar, ...] = ()  # those that are compared, for their extrema too
+    # What all lanes of a warp combine at once, by elements: their sums, extrema and so on.
+    lane_reductions: tuple[tuple[Scalar, tuple[ReduceKind, ...]], ...] = ()
     # How many neighbours in memory of some elements a lane adds to at once, in atomic steps.
     added_together: tuple[tuple[Scalar, int], ...] = ()
     banks: Banks = field(default=BANKS)
@@ -65,6 +68,10 @@ class SimtTarget:
         """Whether there is a matrix instruction of a shape for factors of an element."""
         fitting = shape in self.matrix_shapes and shape.bits == element.bits
         return fitting and element in dict(self.matrix_elements).get(shape, (element,))
+
+    def reduces_lanes(self, kind: ReduceKind, element: Scalar) -> bool:
+        """Whether all lanes of a warp combine elements at once."""
+        return kind in dict(self.lane_reductions).get(element, ())
 
     def most_added(self, element: Scalar) -> int:
         """How many neighbours of an element a lane adds to at once, at most."""
@@ -99,6 +106,16 @@ class SimtTarget:
         return self.name
 
 
+# What machines that combine the lanes of a warp at once do with integers.
+REDUCTIONS = (
+    ReduceKind.SUM,
+    ReduceKind.MAX,
+    ReduceKind.MIN,
+    ReduceKind.AND,
+    ReduceKind.OR,
+    ReduceKind.XOR,
+)
+
 PLAIN = SimtTarget("plain", 32, 48 << 10, 255, 1024)
 GENERIC = replace(PLAIN, name="generic", shuffles=True)
 ASYNC = replace(
@@ -131,6 +148,7 @@ MATRIX = replace(
     matrix_stores=True,
     narrow_arithmetic=(F16, BF16),
     narrow_comparison=(F16, BF16),
+    lane_reductions=tuple((element, REDUCTIONS) for element in (I32, U32)),
     added_together=((F32, 4), (F16, 8), (BF16, 8)),
 )
 WIDE = replace(GENERIC, name="wide", warp_size=64)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, check, fragment
+from tile.backends.nvptx.target import architecture
 from tile.ir.opdef import OPS
+from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import ALL, F16, F32, I32, Pointer
 
 TYPES = (*ALL, Pointer(F32))
@@ -49,3 +51,20 @@ def test_a_layout_is_a_few_instructions() -> None:
     }
     """
     check(text.replace("\n        lane", " lane"), "sm_90a")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100", "sm_100a"])
+def test_all_lanes_at_once(arch: str) -> None:
+    known = architecture(arch).simt.lane_reductions
+    assert len(known) == (3 if arch == "sm_100a" else 2)
+    for element, kinds in known:
+        for kind in kinds:
+            use = Use(OPS["lane_reduce"], (fragment(element, 2),), {"kind": kind})
+            assert check(around([use]), arch).count("redux.sync.") == 2
+    assert not architecture("sm_75").simt.lane_reductions
+
+
+def test_extrema_that_propagate() -> None:
+    attributes = {"kind": ReduceKind.MAX, "propagate_nan": True}
+    use = Use(OPS["lane_reduce"], (fragment(F32, 2),), attributes)
+    assert "redux.sync.max.NaN.f32" in check(around([use]), "sm_100a")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tile.backends.nvptx.names import parse
 from tile.errors import BackendError
-from tile.ir.types import BF16, F16, F32, F64, FP8, I8, U8, Scalar
+from tile.ir.ops.reduce import ReduceKind
+from tile.ir.types import BF16, F16, F32, F64, FP8, I8, I32, U8, U32, Scalar
 from tile.simt.layouts.fragments import MatrixShape
-from tile.simt.target import SimtTarget
+from tile.simt.target import REDUCTIONS, SimtTarget
 
 WARP = 32
 MAX_THREADS = 1024
@@ -90,6 +92,14 @@ def architecture(name: str) -> Architecture:
     return Architecture(name, capability)
 
 
+def _lane_reductions(arch: Architecture) -> Iterator[tuple[Scalar, tuple[ReduceKind, ...]]]:
+    """What `redux` does: with integers from sm_80 on, with floats on one architecture alone."""
+    if arch.capability >= 80:
+        yield from ((element, REDUCTIONS) for element in (I32, U32))
+    if arch.name == "sm_100a":
+        yield F32, (ReduceKind.MAX, ReduceKind.MIN)
+
+
 @functools.cache
 def _simt(arch: Architecture) -> SimtTarget:
     shapes = {shape: elements for since, shape, elements in _MATRIX if arch.capability >= since}
@@ -105,6 +115,7 @@ def _simt(arch: Architecture) -> SimtTarget:
         matrix_elements=tuple(shapes.items()),
         matrix_loads=arch.capability >= 75,
         matrix_stores=arch.capability >= 90,
+        lane_reductions=tuple(_lane_reductions(arch)),
         added_together=_ADDED[arch.capability >= 90],
         narrow_arithmetic=(F16, BF16) if arch.capability >= 90 else (F16,),
         narrow_comparison=(F16, BF16) if arch.capability >= 90 else (F16,),

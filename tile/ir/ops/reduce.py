@@ -26,6 +26,9 @@ class ReduceKind(enum.StrEnum):
         return self in (ReduceKind.XOR, ReduceKind.AND, ReduceKind.OR)
 
 
+EXTREMES = (ReduceKind.MAX, ReduceKind.MIN)
+
+
 class ArgKind(enum.StrEnum):
     """Which element an `arg_reduce` looks for."""
 

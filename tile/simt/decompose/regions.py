@@ -10,7 +10,7 @@ from tile.ir.core import Block, Value, clone
 from tile.ir.opdef import OpDef
 from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
-from tile.ir.ops.reduce import ArgKind, ReduceKind
+from tile.ir.ops.reduce import EXTREMES, ArgKind, ReduceKind
 from tile.ir.types import I32, Scalar, Type
 
 # Makes a region anew for each operation that is to have it.
@@ -18,14 +18,16 @@ Region = Callable[[], Block]
 # Of two groups, the one that they are combined to.
 Combine = Callable[[Builder, Sequence[Value], Sequence[Value]], Sequence[Value]]
 
-_KINDS: dict[ReduceKind, OpDef] = {
+# What combines two elements.
+KINDS: dict[ReduceKind, OpDef] = {
     ReduceKind.SUM: arith.add,
     ReduceKind.PROD: arith.mul,
     ReduceKind.XOR: arith.xor,
     ReduceKind.AND: arith.and_,
     ReduceKind.OR: arith.or_,
+    ReduceKind.MAX: arith.max_,
+    ReduceKind.MIN: arith.min_,
 }
-_EXTREMES: dict[ReduceKind, OpDef] = {ReduceKind.MAX: arith.max_, ReduceKind.MIN: arith.min_}
 
 
 def _region(elements: Sequence[Type], combine: Combine) -> Block:
@@ -53,9 +55,9 @@ def combining(kind: ReduceKind, element: Type, propagate_nan: bool = False) -> R
     """Two elements combined as `reduce` and `scan` do it."""
 
     def combine(b: Builder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
-        if kind in _EXTREMES:
-            return [b(_EXTREMES[kind], *x, *y, propagate_nan=propagate_nan)]
-        return [b(_KINDS[kind], *x, *y)]
+        if kind in EXTREMES:
+            return [b(KINDS[kind], *x, *y, propagate_nan=propagate_nan)]
+        return [b(KINDS[kind], *x, *y)]
 
     return partial(_region, [element], combine)
 

@@ -2,6 +2,8 @@
 
     8 registers -> 4 -> 2 -> 1, then each lane with that at distance 1, 2, 4 and so on
 
+Where the machine combines all lanes of a warp at once, it does that instead.
+
 The bits of an axis are those that move along it and nowhere else. Bits that lead to copies move
 nowhere: what they hold is counted once.
 """
@@ -9,12 +11,15 @@ nowhere: what they hold is counted once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tile.errors import CompilationError
-from tile.ir.core import Operation, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.opdef import OpDef
 from tile.ir.ops import combine
+from tile.ir.types import Scalar
 from tile.simt import ops
+from tile.simt.decompose.regions import KINDS
 from tile.simt.distribute.context import Context, Rule, count_of
 from tile.simt.distribute.inline import combine as combined
 from tile.simt.distribute.registers import along_axis, sums
@@ -30,12 +35,33 @@ def reduce_by(ctx: Context, op: Operation) -> Sequence[Value]:
     parts = [ctx.of(value) for value in op.inputs]
     for bit in sorted([bit for bit, _ in along_axis(layout, REGISTER, axis)], reverse=True):
         parts = combined(ctx, region, *[_half(ctx, parts, bit, upper) for upper in (0, 1)])
-    for bit, _ in along_axis(layout, LANE, axis):
+    lanes = along_axis(layout, LANE, axis)
+    together = _together(ctx, region) if 1 << len(lanes) == ctx.target.warp_size else None
+    if together is not None:
+        parts = [ctx(ops.thread.lane_reduce, *parts, **together)]
+        lanes = []
+    for bit, _ in lanes:
         others = [ctx(ops.thread.shuffle_xor, part, mask=1 << bit) for part in parts]
         parts = combined(ctx, region, parts, others)
     if op.results[0].type.shape:
         return parts
     return [ctx(ops.thread.element, part, register=0) for part in parts]
+
+
+def _together(ctx: Context, region: Block) -> dict[str, Any] | None:
+    """How the machine combines the lanes of a warp at once; None if it does not."""
+    op, end = region.first, region.last
+    if op is None or end is None or op.next is not end or op.defn not in _KINDS:
+        return None
+    if [*op.inputs] != [*region.args] or [*end.inputs] != [*op.results]:
+        return None
+    kind, element = _KINDS[op.defn], op.result.type.element
+    if not isinstance(element, Scalar) or not ctx.target.reduces_lanes(kind, element):
+        return None
+    return {"kind": kind, "propagate_nan": op.attributes.get("propagate_nan", False)}
+
+
+_KINDS = {defn: kind for kind, defn in KINDS.items()}
 
 
 def _half(ctx: Context, parts: Sequence[Value], bit: int, upper: int) -> list[Value]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from tile.ir.levels import THREAD
 from tile.ir.opdef import Effect, op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
+from tile.ir.ops.reduce import EXTREMES, ReduceKind
 from tile.ir.types import (
+    F32,
     I1,
     I32,
+    U32,
     Fragment,
     Scalar,
     Shared,
@@ -121,6 +124,27 @@ def shuffle_xor(x: Type, *, mask: int) -> Type:
     """What the lane whose number differs in the bits of `mask` gives as `x`."""
     require(mask >= 0, f"shuffle_xor takes a mask of lane bits, not {mask}")
     return x
+
+
+@op(
+    levels=THREAD,
+    examples=("%x: frag<2xi32> | %r = lane_reduce %x {kind = sum} : frag<2xi32>",),
+)
+def lane_reduce(x: Type, *, kind: ReduceKind, propagate_nan: bool = False) -> Type:
+    """What all lanes of this warp give as `x`, combined; each of them takes part and gets it.
+
+    `propagate_nan` is for the extrema of floats, as in `max` and `min`.
+    """
+    floats = isinstance(x.element, Scalar) and x.element.is_floating()
+    allowed = EXTREMES if floats else _OF_INTEGERS
+    require(
+        x.element in (I32, U32, F32) and kind in allowed,
+        f"lane_reduce has no {kind} of {x.element}",
+    )
+    return x
+
+
+_OF_INTEGERS = (*EXTREMES, ReduceKind.SUM, ReduceKind.AND, ReduceKind.OR, ReduceKind.XOR)
 
 
 def _vectors(name: str, offset: Type, value: Fragment, vector: int) -> None:

@@ -715,3 +715,37 @@ def test_what_a_warp_reads_together_needs_a_barrier() -> None:
 def test_a_machine_without_loads_of_matrices() -> None:
     with pytest.raises(UnsupportedError, match="target async has no loads of matrices"):
         matrices(np.zeros((64, 8), np.float16), 4, target="async")
+
+
+# -- all lanes at once
+
+
+@pytest.mark.parametrize(
+    ("kind", "combine"),
+    [
+        ("sum", np.add),
+        ("max", np.maximum),
+        ("min", np.minimum),
+        ("and", np.bitwise_and),
+        ("or", np.bitwise_or),
+        ("xor", np.bitwise_xor),
+    ],
+)
+def test_lane_reduce(kind: str, combine: np.ufunc) -> None:
+    body = f"""
+  %one = fill %t {{count = 1}} : frag<1xi32>
+  %k = const {{value = 7}} : frag<1xi32>
+  %m = mul %one, %k : frag<1xi32>
+  %n = lane_reduce %m {{kind = {kind}}} : frag<1xi32>
+"""
+    wanted = combine.reduce(7 * np.arange(64).reshape(2, 32), axis=1)
+    assert np.array_equal(ints(body, target="matrix"), np.repeat(wanted, 32))
+
+
+def test_a_machine_that_does_not_combine_lanes() -> None:
+    body = """
+  %one = fill %t {count = 1} : frag<1xi32>
+  %n = lane_reduce %one {kind = sum} : frag<1xi32>
+"""
+    with pytest.raises(UnsupportedError, match="async combines no i32 of all lanes by sum"):
+        ints(body, target="async")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from tile.backends.interp.thread.launch import place_of
 from tile.backends.interp.values import Array, RunValue, array_of, spread
 from tile.backends.interp.wave import Wave
 from tile.errors import ExecutionError
+from tile.ir import numerics
 from tile.ir.core import Operation
+from tile.ir.ops.reduce import EXTREMES
 from tile.simt import ops
+from tile.simt.decompose.regions import KINDS
 
 RULES: Rules = {}
 rule = rule_in(RULES)
@@ -50,6 +53,27 @@ def shuffle_xor(op: Operation) -> Run:
                 f"shuffle_xor by {mask} leaves a warp of {place_of(wave).lanes}", loc=op.loc
             )
         return _from(array_of(x), _partners(len(wave), mask))
+
+    return run
+
+
+@rule(ops.thread.lane_reduce)
+def lane_reduce(op: Operation) -> Run:
+    combine = KINDS[op["kind"]]
+    extreme = op["kind"] in EXTREMES
+    attributes = {"propagate_nan": op["propagate_nan"]} if extreme else {}
+    shape = op.inputs[0].type.shape
+    assert combine.meaning is not None
+    meaning = partial(combine.meaning, **attributes)
+
+    def run(wave: Wave, x: RunValue) -> Array:
+        all_of_warp(wave, op)
+        lanes = place_of(wave).lanes
+        array = spread(x, shape, len(wave))
+        with numerics.quiet():
+            total = reduce(meaning, array.reshape(-1, lanes, *shape).swapaxes(0, 1))
+        result: Array = np.repeat(total, lanes, axis=0)
+        return result
 
     return run
 

@@ -35,6 +35,13 @@ def _shuffle(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _require(target.shuffles, f"target {target} has no shuffles")
 
 
+def _lanes(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    element = op.inputs[0].type.element
+    assert isinstance(element, Scalar)
+    known = target.reduces_lanes(op["kind"], element)
+    _require(known, f"target {target} combines no {element} of all lanes by {op['kind']}")
+
+
 def _vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
     element = memory.pointee(op.name, op["ptr"].type)
     bits = 8 * element.itemsize * op["vector"]
@@ -108,6 +115,7 @@ def _layout(layout: LinearLayout, target: SimtTarget, num_warps: int) -> None:
 
 
 CHECKS: dict[OpDef, Check] = {
+    ops.thread.lane_reduce: _lanes,
     memory.load: _vector,
     memory.store: _vector,
     memory.atomic_rmw: _atomic_vector,

@@ -1,10 +1,12 @@
-"""Shuffles: registers of other lanes of the warp, 32 bits at a time."""
+"""Shuffles: registers of other lanes of the warp, 32 bits at a time; and what all lanes combine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from tile.backends.nvptx.emit.assembler import assemble
 from tile.backends.nvptx.emit.body import Body, Rule
+from tile.backends.nvptx.emit.types import is_signed, llvm_type, number_of
 from tile.backends.nvptx.emit.words import (
     as_integers,
     from_integers,
@@ -15,7 +17,8 @@ from tile.backends.nvptx.emit.words import (
 )
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
-from tile.ir.types import I1, I8, Pointer, Scalar
+from tile.ir.ops.reduce import ReduceKind
+from tile.ir.types import F32, I1, I8, Pointer, Scalar
 from tile.simt import ops
 
 LAST_LANE = 31
@@ -31,6 +34,25 @@ def shuffle(body: Body, op: Operation) -> None:
 def shuffle_xor(body: Body, op: Operation) -> None:
     """What the lane across has."""
     _shuffled(body, op, lambda word: _sync(body, "bfly", word, str(op["mask"])))
+
+
+def lane_reduce(body: Body, op: Operation) -> None:
+    """One instruction for each register."""
+    element = number_of(op.result.type)
+    ty, kind = llvm_type(element), _REDUX.get(op["kind"], str(op["kind"]))
+    suffix = "b32"
+    if kind in ("add", "min", "max"):
+        suffix = "f32" if element is F32 else "s32" if is_signed(element) else "u32"
+    missing = ".NaN" if op["propagate_nan"] else ""
+    text = f"redux.sync.{kind}{missing}.{suffix} $0, $1, -1;"
+
+    def combine(x: str) -> str:
+        return assemble(body, text, [ty], [(ty, x)], convergent=True)[0]
+
+    body.set(op, [combine(x) for x in body.of(op.inputs[0])])
+
+
+_REDUX = {ReduceKind.SUM: "add"}
 
 
 def _sync(body: Body, kind: str, word: str, lane: str) -> str:
@@ -64,4 +86,5 @@ def _one(body: Body, element: Scalar | Pointer, register: str, move: Move) -> st
 RULES: dict[OpDef, Rule] = {
     ops.thread.shuffle: shuffle,
     ops.thread.shuffle_xor: shuffle_xor,
+    ops.thread.lane_reduce: lane_reduce,
 }
