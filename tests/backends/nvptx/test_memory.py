@@ -83,6 +83,18 @@ def test_hints(hints: str, masked: bool, arch: str) -> None:
     assert word in ptx
 
 
+@pytest.mark.parametrize("eviction", ["evict_first", "evict_last"])
+@pytest.mark.parametrize(("cache", "first"), [("", "L1::{}"), (", cache = cg", "cg")])
+@pytest.mark.parametrize("masked", [False, True])
+def test_evictions_reach_both_caches(cache: str, first: str, eviction: str, masked: bool) -> None:
+    """By one policy for all accesses; the first cache can go by only one of the two hints."""
+    ptx = check(copying(F32, 8, 4, masked, f"{cache}, eviction = {eviction}"), "sm_90a")
+    assert ptx.count(f"createpolicy.fractional.L2::{eviction}.b64") == 1
+    middle = first.format(eviction)
+    for kind in ("ld", "st"):
+        assert ptx.count(f"{kind}.global.{middle}.L2::cache_hint.v4.b32") == 2
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("kind", RMWKind)
 def test_atomics(kind: RMWKind, arch: str) -> None:

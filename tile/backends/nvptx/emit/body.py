@@ -45,7 +45,7 @@ class Body:
         self.block = "entry"  # the label of the block that lines go to
         self.scope: int | None = None
         self._home = function.loc.file if function.loc else ""
-        self._at = ""
+        self.place = ""  # where lines are from, as they have it at their end
         self._count = 0
 
     # -- values
@@ -84,12 +84,12 @@ class Body:
         """An instruction with a result that depends on more than its operands."""
         self._count += 1
         name = f"%v{self._count}"
-        self.lines.append(f"  {name} = {text}{self._at}")
+        self.lines.append(f"  {name} = {text}{self.place}")
         return name
 
     def do(self, text: str) -> None:
         """An instruction without a result."""
-        self.lines.append(f"  {text}{self._at}")
+        self.lines.append(f"  {text}{self.place}")
 
     def label(self, what: str) -> str:
         """A label that is not taken."""
@@ -161,7 +161,7 @@ class Body:
         loc = op.loc or self.function.loc
         if self.scope is None or loc is None:
             return
-        self._at = f", !dbg !{self.module.place(loc, self.scope, self._home)}"
+        self.place = f", !dbg !{self.module.place(loc, self.scope, self._home)}"
 
 
 def types_of(values: Sequence[Value]) -> list[str]:

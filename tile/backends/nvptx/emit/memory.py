@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Registers, Rule
 from tile.backends.nvptx.emit.elementwise import each
@@ -54,27 +56,50 @@ def load(body: Body, op: Operation) -> None:
     mask = None if op["mask"] is None else body.of(op["mask"])
     other = None if op["other"] is None else body.of(op["other"])
     step = op["vector"]
-    hints = _hints(op, _LOAD_CACHE)
+    hints = _hints(body, op, _LOAD_CACHE)
     results: Registers = []
     for first in range(0, len(pointers), step):
         allowed = "true" if mask is None else mask[first]
         instead = None if other is None else other[first : first + step]
-        if allowed == "true" and not hints:
+        if allowed == "true" and hints == _PLAIN:
             results += plain_load(body, element, global_pointer(body, pointers[first]), step)
         else:
-            results += _hinted_load(
-                body, element, pointers[first], step, f"ld{hints or '.global'}", allowed, instead
-            )
+            results += _hinted_load(body, element, pointers[first], step, hints, allowed, instead)
     body.set(op, results)
 
 
-def _hints(op: Operation, known: set[CacheModifier]) -> str:
-    """The middle of an instruction, such as `.global.cg`; nothing for a plain access."""
+@dataclass(frozen=True)
+class _Hints:
+    """How an access is spelled: what follows `ld` or `st`, and a cache policy, if there is one."""
+
+    kind: str = ".global"
+    policy: str = ""
+
+
+_PLAIN = _Hints()
+
+
+def _hints(body: Body, op: Operation, known: set[CacheModifier]) -> _Hints:
+    """The first cache goes by the modifier or else by the eviction, the second by the eviction."""
     if op.attributes.get("volatile"):
-        return ".volatile.global"
-    if op["eviction"] is not Eviction.NONE:
-        return f".global.L1::{op['eviction']}"
-    return f".global.{op['cache']}" if op["cache"] in known else ""
+        return _Hints(".volatile.global")
+    cache, eviction = op["cache"] in known, op["eviction"]
+    if eviction is Eviction.NONE:
+        return _Hints(f".global.{op['cache']}") if cache else _PLAIN
+    if body.module.arch.capability < 80:
+        return _Hints(f".global.L1::{eviction}")
+    first = f".{op['cache']}" if cache else f".L1::{eviction}"
+    return _Hints(f".global{first}.L2::cache_hint", _policy(body, eviction))
+
+
+def _policy(body: Body, eviction: Eviction) -> str:
+    """A policy for the second cache, made at the start of the function."""
+    name = f"%policy.{eviction}"
+    text = f"createpolicy.fractional.L2::{eviction}.b64 $0, 1.0;"
+    line = f'  {name} = call i64 asm "{text}", "=l"()'
+    if not any(known.startswith(line) for known in body.top):
+        body.top.append(line + body.place)
+    return name
 
 
 def global_pointer(body: Body, address: str) -> str:
@@ -107,7 +132,7 @@ def _hinted_load(
     element: Scalar | Pointer,
     address: str,
     count: int,
-    kind: str,
+    hints: _Hints,
     mask: str,
     other: Registers | None,
 ) -> Registers:
@@ -117,8 +142,12 @@ def _hinted_load(
     number = len(types)
     guarded = mask != "true"
     guard = f"@${number + 1} " if guarded else ""
-    text = f"{guard}{kind}{width(types)} {braces(0, number)}, [${number}];"
     operands = [("i64", address)] + ([("i1", mask)] if guarded else [])
+    policy = ""
+    if hints.policy:
+        policy = f", ${number + len(operands)}"
+        operands.append(("i64", hints.policy))
+    text = f"{guard}ld{hints.kind}{width(types)} {braces(0, number)}, [${number}]{policy};"
     initial: Registers = []
     if guarded and other is not None:
         initial = [in_register(body, word) for word in pack(body, element, other, bits)]
@@ -161,15 +190,15 @@ def store(body: Body, op: Operation) -> None:
     pointers, values = body.of(op.inputs[0]), body.of(op.inputs[1])
     mask = None if op["mask"] is None else body.of(op["mask"])
     step = op["vector"]
-    hints = _hints(op, _STORE_CACHE)
+    hints = _hints(body, op, _STORE_CACHE)
     for first in range(0, len(pointers), step):
         allowed = "true" if mask is None else mask[first]
         stored = values[first : first + step]
-        if allowed == "true" and not hints:
+        if allowed == "true" and hints == _PLAIN:
             plain_store(body, element, global_pointer(body, pointers[first]), stored)
         else:
-            kind = f"st{hints or '.global'}"
-            guarded_store(body, element, kind, ("i64", pointers[first]), stored, allowed)
+            kind, policy = f"st{hints.kind}", hints.policy
+            guarded_store(body, element, kind, ("i64", pointers[first]), stored, allowed, policy)
 
 
 def guarded_store(
@@ -179,6 +208,7 @@ def guarded_store(
     address: tuple[str, str],
     values: Registers,
     mask: str,
+    policy: str = "",
 ) -> None:
     """A store by a line of PTX, where the mask is true; `kind` is such as `st.global`."""
     bits = word_of(element, len(values))
@@ -188,8 +218,12 @@ def guarded_store(
     guard = ""
     if mask != "true":
         guard = f"@${len(words) + 1} "
-    text = f"{guard}{kind}{width(types)} [$0], {braces(1, len(words))};"
     given = [address, *operands] + ([("i1", mask)] if guard else [])
+    last = ""
+    if policy:
+        last = f", ${len(given)}"
+        given.append(("i64", policy))
+    text = f"{guard}{kind}{width(types)} [$0], {braces(1, len(words))}{last};"
     assemble(body, text, [], given, memory=True)
 
 
