@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, check, fragment
+from tile.backends.nvptx.emit.math import INSTRUCTIONS
 from tile.ir.opdef import OPS, OpDef
 from tile.ir.ops.arith import NUMBERS, Predicate, Rounding
 from tile.ir.types import ALL, F32, I1, Pointer, Scalar
@@ -75,3 +76,16 @@ def test_one_over_something(divisor: str, kind: str, arch: str) -> None:
     assert f"\t{kind}.approx.f32" in ptx
     assert "div." not in ptx
     assert "sqrt.approx" not in ptx.replace("rsqrt.approx", "")
+
+
+def test_instructions_are_as_close_as_the_language_promises() -> None:
+    for defn, instruction in INSTRUCTIONS.items():
+        assert defn.ulp is not None
+        assert instruction.ulp <= defn.ulp
+
+
+def test_what_the_chip_only_approximates_is_done_by_libdevice() -> None:
+    names = ("exp", "log", "log2", "sin", "cos", "tanh", "erf")
+    ptx = check(around([Use(OPS[name], (fragment(F32),)) for name in names]), "sm_90a")
+    for loose in ("lg2.approx", "tanh.approx"):
+        assert loose not in ptx
