@@ -160,11 +160,21 @@ def arg_reductions(defn: OpDef) -> Iterator[Case]:
             yield Case(defn, (Tile(shape, element),), {"axis": axis, "kind": kind})
 
 
+# Batch, m, k, n: as machines have instructions for, too small for any, and several at once.
+PRODUCTS: tuple[tuple[tuple[int, ...], int, int, int], ...] = (
+    ((), 16, 32, 16),
+    ((), 16, 8, 8),
+    ((), 16, 4, 8),
+    ((), 16, 16, 8),
+    ((), 8, 16, 8),
+    ((), 1, 4, 2),
+    ((2,), 8, 16, 4),
+)
+
+
 def dots(defn: OpDef) -> Iterator[Case]:
     for element, accumulators in ACCUMULATORS.items():
-        for accumulator, (batch, m, k, n) in itertools.product(
-            accumulators, (((), 16, 32, 16), ((), 1, 4, 2), ((2,), 8, 16, 4))
-        ):
+        for accumulator, (batch, m, k, n) in itertools.product(accumulators, PRODUCTS):
             a, b = Tile((*batch, m, k), element), Tile((*batch, k, n), element)
             yield dot(defn, a, b, accumulator)
     for precision in Precision:

@@ -166,6 +166,36 @@ def pairs(x_ptr, y_ptr, N: tl.constexpr):
     tl.store(y_ptr + i, tl.flip(joined, 0))
 
 
+@tile.jit
+def norm(x_ptr, weight_ptr, y_ptr, columns, N: tl.constexpr):
+    row = tl.program_id(0) * columns
+    j = tl.arange(0, N)
+    inside = j < columns
+    x = tl.load(x_ptr + row + j, mask=inside, other=0.0).to(tl.float32)
+    centred = tl.where(inside, x - tl.sum(x, axis=0) / columns, 0.0)
+    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=0) / columns + 1e-5)
+    weight = tl.load(weight_ptr + j, mask=inside, other=0.0, eviction_policy="evict_last")
+    y = (centred * scale * weight).to(tl.float16)
+    tl.store(y_ptr + row + j, y, mask=inside, eviction_policy="evict_first")
+
+
+@tile.jit
+def adding(x_ptr, sums_ptr, halves_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + tl.program_id(0) * N + i)
+    tl.atomic_add(sums_ptr + i, x.to(tl.float32), sem="relaxed")
+    tl.atomic_add(halves_ptr + i, x.to(tl.float16), mask=i < N - 16)
+
+
+@tile.jit
+def combining(x_ptr, y_ptr, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, N))
+    tl.store(y_ptr, tl.sum(x, axis=0))
+    tl.store(y_ptr + 1, tl.max(x, axis=0))
+    tl.store(y_ptr + 2, tl.min(x, axis=0))
+    tl.store(y_ptr + 3, tl.xor_sum(x, axis=0))
+
+
 def _matmul(
     dtype: Any,
     name: str,
@@ -287,5 +317,35 @@ KERNELS: dict[str, Kernel] = {
         ],
         rtol=1e-2,
     ),
+    "norm": Kernel(
+        norm,
+        {
+            "x_ptr": "*fp16:16",
+            "weight_ptr": "*fp16:16",
+            "y_ptr": "*fp16:16",
+            "columns": "i32:16",
+        },
+        {"N": 1024},
+        (3, 1, 1),
+        lambda: [
+            numbers(3, 1008, dtype=np.float16),
+            numbers(1008, dtype=np.float16, seed=1),
+            np.zeros((3, 1008), np.float16),
+            np.int32(1008),
+        ],
+        rtol=1e-3,
+    ),
+    "adding": Kernel(
+        adding,
+        {"x_ptr": "*i32:16", "sums_ptr": "*fp32:16", "halves_ptr": "*fp16:16"},
+        {"N": 1024},
+        (3, 1, 1),
+        lambda: [
+            numbers(3, 1024, dtype=np.int32),
+            np.zeros(1024, np.float32),
+            np.zeros(1024, np.float16),
+        ],
+    ),
+    "combining": _two(combining, (1024,), (4,), {"N": 1024}, dtype=np.int32, name="i32"),
     "pairs": _two(pairs, (512,), (512,), {"N": 512}),
 }
