@@ -77,7 +77,7 @@ def shared_load(op: Operation) -> Run:
     return run
 
 
-def _rows(wave: Wave, op: Operation, mem: RunValue, offset: RunValue) -> Touch:
+def _matrix_rows(wave: Wave, op: Operation, mem: RunValue, offset: RunValue) -> Touch:
     """The rows of matrices, in the order of (lane that says where, offset)."""
     all_of_warp(wave, op)
     (count,) = op.inputs[1].type.shape
@@ -98,7 +98,7 @@ def shared_matrix_load(op: Operation) -> Run:
     (count,) = op.inputs[1].type.shape
 
     def run(wave: Wave, mem: RunValue, offset: RunValue) -> Array:
-        touch, memory = _rows(wave, op, mem, offset), chunk_of(wave).memory
+        touch, memory = _matrix_rows(wave, op, mem, offset), chunk_of(wave).memory
         try:
             memory.read_together(touch)
         except SharedFaultError as fault:
@@ -124,7 +124,7 @@ def shared_matrix_store(op: Operation) -> Run:
     (registers,) = op.inputs[2].type.shape
 
     def run(wave: Wave, mem: RunValue, offset: RunValue, value: RunValue) -> None:
-        touch, memory = _rows(wave, op, mem, offset), chunk_of(wave).memory
+        touch, memory = _matrix_rows(wave, op, mem, offset), chunk_of(wave).memory
         held = np.ascontiguousarray(spread(value, (registers,), len(wave))).view(word)
         # Axes: warp, row, part of it, offset, matrix, column; made what loads have.
         by_lane = held.reshape(-1, 8, 4, count, matrices, row // 4)

@@ -89,10 +89,10 @@ def _hints(body: Body, op: Operation, known: set[CacheModifier]) -> _Hints:
     if body.module.arch.capability < 80:
         return _Hints(f".global.L1::{eviction}")
     first = f".{op['cache']}" if cache else f".L1::{eviction}"
-    return _Hints(f".global{first}.L2::cache_hint", _policy(body, eviction))
+    return _Hints(f".global{first}.L2::cache_hint", cache_policy(body, eviction))
 
 
-def _policy(body: Body, eviction: Eviction) -> str:
+def cache_policy(body: Body, eviction: Eviction) -> str:
     """A policy for the second cache, made at the start of the function."""
     name = f"%policy.{eviction}"
     text = f"createpolicy.fractional.L2::{eviction}.b64 $0, 1.0;"

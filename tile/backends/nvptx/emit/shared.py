@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Place, Registers, Rule
-from tile.backends.nvptx.emit.memory import SHARED, guarded_store, plain_load, plain_store
+from tile.backends.nvptx.emit.memory import (
+    SHARED,
+    cache_policy,
+    guarded_store,
+    plain_load,
+    plain_store,
+)
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.backends.nvptx.emit.words import Element, pack, unpack
 from tile.errors import CompilationError
@@ -191,7 +197,7 @@ def shared_copy(body: Body, op: Operation) -> None:
     hint = op["eviction"] is not Eviction.NONE
     kind = f"cp.async.{by}.shared.global{'.L2::cache_hint' if hint else ''}"
     active = None if op["active"] is None else ("i1", body.scalar(op["active"]))
-    policy = ("i64", _policy(body, op["eviction"])) if hint else None
+    policy = ("i64", cache_policy(body, op["eviction"])) if hint else None
     sources = body.of(pointers)[::step]
     places = body.of(offsets)
     masks = masks_of(body, op, len(places))
@@ -210,12 +216,6 @@ def shared_copy(body: Body, op: Operation) -> None:
             guard = f"@${len(operands)} "
             operands.append(active)
         assemble(body, f"{guard}{kind} {taken};", [], operands, memory=True)
-
-
-def _policy(body: Body, eviction: Eviction) -> str:
-    """How long the second cache keeps what is read."""
-    (policy,) = assemble(body, f"createpolicy.fractional.L2::{eviction}.b64 $0, 1.0;", ["i64"], [])
-    return policy
 
 
 def copy_commit(body: Body, op: Operation) -> None:
