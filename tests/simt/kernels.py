@@ -182,7 +182,7 @@ def norm(x_ptr, weight_ptr, y_ptr, columns, N: tl.constexpr):
 @tile.jit
 def adding(x_ptr, sums_ptr, halves_ptr, N: tl.constexpr):
     i = tl.arange(0, N)
-    x = tl.load(x_ptr + tl.program_id(0) * N + i)
+    x = tl.flip(tl.load(x_ptr + tl.program_id(0) * N + i), 0)
     tl.atomic_add(sums_ptr + i, x.to(tl.float32), sem="relaxed")
     tl.atomic_add(halves_ptr + i, x.to(tl.float16), mask=i < N - 16)
 

@@ -41,15 +41,16 @@ class _Step:
 
 
 @contextmanager
-def _ordered(body: Body, op: Operation, steps: int) -> Iterator[_Step]:
-    """Order the accesses around an operation of so many instructions.
+def _ordered(body: Body, op: Operation, steps: int, width: int = 1) -> Iterator[_Step]:
+    """Order the accesses around an operation of so many instructions, on vectors of a width.
 
     One instruction says so itself, several are between fences: each of them would wait otherwise
-    for all that came before. `red` knows no acquiring.
+    for all that came before. `red` knows no acquiring, and vectors know nothing but `red`.
     """
     order, scope = op["order"], op["scope"]
     kind = "atom" if op.result.uses or order.acquires else "red"
-    if steps == 1 or order is Order.RELAXED:
+    by_itself = steps == 1 and (kind == "red" or width == 1)
+    if by_itself or order is Order.RELAXED:
         yield _Step(kind, order, scope)
         return
     fence = f"fence.acq_rel.{scope};"
@@ -68,7 +69,7 @@ def atomic_rmw(body: Body, op: Operation) -> None:
     suffix = _suffix(body, op["kind"], element)
     width = 1 if op.result.uses else op["vector"]
     results: Registers = []
-    with _ordered(body, op, len(pointers) // width) as step:
+    with _ordered(body, op, len(pointers) // width, width) as step:
         for first in range(0, len(pointers), width):
             pointer, mask = pointers[first], masks[first]
             given = values[first : first + width]
@@ -125,6 +126,7 @@ def _together(
     mask: str,
 ) -> None:
     """Neighbours by one instruction: pairs of 16 bits, and up to four words."""
+    assert step.kind == "red"
     words = pack(body, element, values)
     *before, number = suffix.split(".")
     pairs = "x2" if element.bits == 16 else ""
