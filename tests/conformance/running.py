@@ -32,7 +32,7 @@ class Device:
             module = parse_module(module)
         target = Target.parse(self.target)
         backend = registry.get(target.backend)
-        artifact = backend.compile(module, target, self.options)
+        artifact = backend.compile(module, backend.resolve(target), self.options)
         backend.load(artifact).launch(grid, arguments)
 
 

@@ -38,7 +38,8 @@ def run(case: Case, backend: str, options: Options) -> Sequence[Any]:
     """The arguments after a run of the kernel."""
     arguments = case.arguments()
     chosen = registry.get(backend)
-    artifact = chosen.compile(exact(case.module), Target(backend), options)
+    target = chosen.resolve(Target(backend))
+    artifact = chosen.compile(exact(case.module), target, options)
     chosen.load(artifact).launch(case.grid, arguments)
     return arguments
 
