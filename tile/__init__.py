@@ -24,6 +24,7 @@ from tile.late import late_names
 from tile.runtime.arguments import MockArray, pointers
 from tile.runtime.compile import compile  # noqa: A004 - the name that programs use
 from tile.runtime.context import backend
+from tile.runtime.descriptor import TensorDescriptor
 from tile.runtime.jit import JITFunction, jit
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.pointers import PointerArray
@@ -48,6 +49,7 @@ __all__ = [
     "JITFunction",
     "MockArray",
     "PointerArray",
+    "TensorDescriptor",
     "TileError",
     "autotune",
     "backend",

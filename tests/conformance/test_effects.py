@@ -20,11 +20,12 @@ from tile.ir.opdef import OPS
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, RMWKind
 from tile.ir.types import ALL, F32, I32, Scalar
 
-# The operations that the programs of this file are there to test.
+# The operations that the programs of this file and of `test_descriptors.py` are there to test.
 COVERED = {
     "addptr", "load", "store", "atomic_rmw", "atomic_cas", "barrier", "program_id", "num_programs",
     "device_print", "device_assert", "assume", "for", "while", "if", "call", "yield", "condition",
-    "return",
+    "return", "make_descriptor", "descriptor_extent", "descriptor_stride", "descriptor_load",
+    "descriptor_store", "descriptor_atomic", "descriptor_gather", "descriptor_scatter",
 }  # fmt: skip
 
 COMBINE: dict[RMWKind, Any] = {

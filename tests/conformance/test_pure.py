@@ -252,7 +252,7 @@ MAKERS: dict[str, Any] = {
 }
 # Operations without operands, and those whose cases are written by hand elsewhere.
 CONSTANTS = {"const", "poison", "arange"}
-BY_HAND = {"addptr"}
+BY_HAND = {"addptr", "make_descriptor", "descriptor_extent", "descriptor_stride"}
 
 
 def all_cases() -> Iterator[Case]:

@@ -30,6 +30,7 @@ uint_to_uniform_float pair_uniform_to_normal
 static_assert static_print device_assert device_print sigmoid softmax cdiv swizzle2d
 exp exp2 log log2 sin cos sqrt sqrt_rn rsqrt abs erf floor ceil fma fdiv div_rn umulhi tanh
 block_type add sub mul
+make_tensor_descriptor load_tensor_descriptor store_tensor_descriptor
 reduce associative_scan sort topk gather histogram join split interleave flip cat
 """.split()
 TYPES = """int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bfloat16
@@ -39,7 +40,9 @@ float8e4nv float8e5""".split()
 def test_every_name_is_there() -> None:
     functions = {name for name in tl.__all__ if isinstance(getattr(tl, name), Builtin)}
     assert functions == set(EXPECTED)
-    classes = "constexpr tensor dtype pointer_type const range static_range condition"
+    classes = (
+        "constexpr tensor tensor_descriptor dtype pointer_type const range static_range condition"
+    )
     others = {*classes.split(), "PropagateNan", "pi32_t", "math", "PYTHON_BUILTINS"}
     assert {*TYPES, *others} <= set(tl.__all__)
 

@@ -20,7 +20,9 @@ from tile.simt.target import GENERIC, MATRIX, WIDE, SimtTarget
 def laid_out(name: str, target: SimtTarget, **options: int) -> Module:
     """A kernel's module with layouts."""
     module = KERNELS[name].compile("interp").artifact.module.clone()
-    PassManager(lowering(target, **options)[:1]).run(module, Level.TILE)
+    passes = lowering(target, **options)
+    layouts = [item.defn.name for item in passes].index("assign-layouts") + 1
+    PassManager(passes[:layouts]).run(module, Level.TILE)
     return module
 
 

@@ -23,7 +23,7 @@ from tile.analysis.dataflow import Forward
 from tile.ir.core import Function, Module, Operation, Value
 from tile.ir.opdef import Effect
 from tile.ir.ops import arith, control, memory
-from tile.ir.types import Pointer, Shared, Type
+from tile.ir.types import Descriptor, Pointer, Shared, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,8 @@ def _leads_to_pointers(ty: Type) -> bool:
 
 
 def _is_pointer(ty: Type) -> bool:
-    return isinstance(ty.element, Pointer)
+    """Whether a value leads to memory: a pointer, a tile of them, or a descriptor."""
+    return isinstance(ty, Descriptor) or isinstance(ty.element, Pointer)
 
 
 def _accessed(
@@ -200,7 +201,7 @@ def _accessed(
             return reduce(PointsTo.__or__, (facts[value] for value in op.inputs), UNKNOWN)
         accessed = summary.reads if effect is Effect.READ else summary.writes
         return accessed.through([facts[value] for value in op.inputs])
-    return facts[op["ptr"]]
+    return facts[op.inputs[0]]  # a pointer or descriptor
 
 
 class _Alias(Forward[PointsTo]):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import Scalar, Type
+from tile.ir.types import Descriptor, Scalar, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ BOOL = Interval(0, 1)
 
 def full(ty: Type) -> Interval | None:
     """All that a type holds: None unless its element is an integer or boolean."""
+    if isinstance(ty, Descriptor):
+        return None
     element = ty.element
     if not isinstance(element, Scalar) or element.is_floating():
         return None

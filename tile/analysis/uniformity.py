@@ -19,7 +19,7 @@ from tile.analysis.dataflow import Forward
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import effects
 from tile.ir.opdef import Effect, OpDef
-from tile.ir.ops import control, memory, program
+from tile.ir.ops import control, descriptor, memory, program
 from tile.ir.types import Type
 
 
@@ -31,6 +31,9 @@ class Variation(enum.Enum):
 
     def __or__(self, other: Variation) -> Variation:
         return self if self is Variation.VARYING else other
+
+
+LOADS = frozenset({memory.load, descriptor.descriptor_load, descriptor.descriptor_gather})
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,9 @@ class _Uniformity(Forward[Variation]):
         return [self.result(op)] * len(op.results)
 
     def result(self, op: Operation) -> Variation:
-        moving = op.defn is memory.load and (op["volatile"] or not self.stable_memory)
+        moving = op.defn in LOADS and (
+            op.attributes.get("volatile", False) or not self.stable_memory
+        )
         if moving or op.defn in self.members.sources:
             return Variation.VARYING
         return self.any_of(self.present(op))

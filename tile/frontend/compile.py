@@ -18,6 +18,7 @@ from tile.frontend.values import (
     ir_name,
     key_of,
     leaves,
+    like,
     name_leaves,
     runtime_types,
     transform,
@@ -28,6 +29,7 @@ from tile.ir.core import Function, Module
 from tile.ir.ops import control
 from tile.ir.types import Pointer, Scalar, Type
 from tile.language.builtin import suggestion
+from tile.language.descriptor import DescriptorParts, make_descriptor
 from tile.language.tensor import Tensor
 
 LONGEST_NAME = 80
@@ -167,6 +169,10 @@ class ModuleSession:
         self.module.add(ir)
         scope = parameters(function, arguments, ir)
         low = Lowering(function, self, RULES, Builder(ir.body), scope, kernel=kernel)
+        for name, binding in list(scope.items()):
+            if isinstance(binding, Binding):
+                low.build.loc = binding.loc
+                low.bind(name, described(low.build, binding.value), binding.loc)
         self.active.append(function)
         try:
             low.body(low.source.node.body, frozenset())
@@ -199,6 +205,15 @@ def parameters(function: DeviceFunction, arguments: Mapping[str, object], ir: Fu
         name_leaves(value, name)
         scope[name] = Binding(value, source.loc(places[name], function.name))
     return scope
+
+
+def described(build: Builder, value: object) -> object:
+    """A parameter's value with descriptors made of the parts that a kernel is given for them."""
+    if isinstance(value, DescriptorParts):
+        return make_descriptor(build, value)
+    if isinstance(value, tuple):
+        return like(value, [described(build, item) for item in value])
+    return value
 
 
 def returned(low: Lowering) -> object:

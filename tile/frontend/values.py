@@ -20,7 +20,7 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.ops import arith
-from tile.ir.types import Kind, Scalar, Type
+from tile.ir.types import Descriptor, Kind, Scalar, Type
 from tile.language import promote
 from tile.language.constexpr import constant_value
 from tile.language.promote import Number
@@ -135,6 +135,8 @@ def strong(build: Builder, value: object) -> object:
 
 def holds(ty: Type, number: Number) -> bool:
     """Whether a number that meets a runtime value of type `ty` becomes a constant of that type."""
+    if isinstance(ty, Descriptor):
+        return False
     element = ty.element
     if not isinstance(element, Scalar) or promote.number_type(number).kind > element.kind:
         return False

@@ -26,6 +26,7 @@ class Level(enum.Enum):
 
 
 EVERY = frozenset(Level)
+TILES_ALONE = frozenset({Level.TILE})
 WITH_TILES = frozenset({Level.TILE, Level.LAID_OUT})
 LAID_OUT = frozenset({Level.LAID_OUT})
 LOWERED = frozenset({Level.LAID_OUT, Level.THREAD})

@@ -26,13 +26,16 @@ from tile.ir.opdef import OPS, OpDef, Symbol
 from tile.ir.ops import control
 from tile.ir.types import (
     SCALARS,
+    Descriptor,
     Fragment,
     Layout,
+    Padding,
     Pointer,
     Scalar,
     Shared,
     Tile,
     Type,
+    require,
     without_layout,
 )
 
@@ -167,6 +170,8 @@ class _Parser:
                 return Fragment(math.prod(dims), element)
             if self.accept("shared"):
                 return self.shared()
+            if self.accept("desc"):
+                return self.descriptor()
             return self.element()
         except TypeRuleError as error:
             self.fail(error.message, token)
@@ -186,6 +191,14 @@ class _Parser:
             stages = self.integer()
         self.expect(">")
         return Shared(dims, element, layout, stages)
+
+    def descriptor(self) -> Descriptor:
+        dims, element = self.extents()
+        require(isinstance(element, Scalar), f"a descriptor is of numbers, not of {element}")
+        assert isinstance(element, Scalar)
+        padding = Padding(self.member(Padding).value) if self.accept(",") else Padding.ZERO
+        self.expect(">")
+        return Descriptor(dims, element, padding)
 
     def layout(self) -> Layout:
         """A layout's text, or a name that the top of the module gives one."""

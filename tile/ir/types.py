@@ -6,6 +6,10 @@ That lets a type rule treat scalars and tiles alike.
 
     f32   ptr<f32>   tile<128x64xf32>   tile<8xptr<i8>>
 
+A descriptor is an array in global memory together with its bounds, accessed in boxes of one shape.
+
+    desc<64x64xf16>   desc<1x32xf32, nan>
+
 From the LAID_OUT level on a tile has a layout, and there are buffers in shared memory; at the
 THREAD level there are fragments, what one thread holds of a tile.
 
@@ -18,7 +22,7 @@ import enum
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from tile.errors import TypeRuleError
 
@@ -336,6 +340,84 @@ class Shared(Type):
     def bytes(self) -> int:
         """The size of all stages."""
         return self.numel * self.of.itemsize * self.stages
+
+
+class Padding(enum.StrEnum):
+    """What a descriptor's loads give for elements that are outside the array."""
+
+    ZERO = "zero"
+    NAN = "nan"
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor(Type):
+    """An array in global memory with extents and strides, known when the kernel runs.
+
+    It is read and written in boxes, tiles of shape `dims`. Elements of a box that are outside the
+    array are read as `padding` and never written. The elements along the last axis are neighbours
+    in memory; the array's start and all other strides are multiples of `ALIGNMENT` bytes.
+    """
+
+    ALIGNMENT: ClassVar[int] = 16
+    MAX_RANK: ClassVar[int] = 5
+
+    dims: tuple[int, ...]
+    of: Scalar
+    padding: Padding = Padding.ZERO
+
+    def __post_init__(self) -> None:
+        dims, of = list(self.dims), self.of
+        most = self.MAX_RANK
+        require(1 <= len(dims) <= most, f"a descriptor has 1 to {most} axes, not {len(dims)}")
+        require(not of.is_bool(), f"a descriptor is of an array of numbers, not of {of}")
+        for extent in dims:
+            check_extent(extent, "the extents of a descriptor's block are")
+        numel, inner = math.prod(dims), dims[-1] * of.itemsize
+        require(
+            numel <= MAX_NUMEL,
+            f"a block of shape {dims} has {numel} elements; the most is {MAX_NUMEL}",
+        )
+        require(
+            inner >= self.ALIGNMENT,
+            f"a block of shape {dims} has {inner} bytes of {of} along its last axis; the least is "
+            f"{self.ALIGNMENT}, {self.ALIGNMENT // of.itemsize} elements",
+        )
+        require(
+            self.padding is Padding.ZERO or of.is_floating(),
+            f"elements of {of} outside the array cannot be NaN; a padding of zero fits any type",
+        )
+
+    def __str__(self) -> str:
+        padding = "" if self.padding is Padding.ZERO else f", {self.padding.value}"
+        return f"desc<{'x'.join(map(str, self.dims))}x{self.of}{padding}>"
+
+    __repr__ = __str__
+
+    @property
+    def element(self) -> Scalar | Pointer:
+        raise TypeRuleError(
+            f"{self} is a descriptor and no value to compute with; load([...]) and "
+            "store([...], value) read and write its array"
+        )
+
+    @property
+    def box(self) -> Tile:
+        """What is read or written at once."""
+        return Tile(self.dims, self.of)
+
+    @property
+    def parts(self) -> tuple[Scalar | Pointer, ...]:
+        """The types of what it is made of: base, extents, and strides but for the last, which is 1.
+
+        Extents and strides are in elements.
+        """
+        rank = len(self.dims)
+        return (Pointer(self.of), *[I32] * rank, *[I64] * (rank - 1))
+
+    @property
+    def multiple(self) -> int:
+        """Of how many elements every stride but the last is a multiple."""
+        return self.ALIGNMENT // self.of.itemsize
 
 
 MAX_NUMEL = 1 << 20

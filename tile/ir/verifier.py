@@ -13,7 +13,7 @@ from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.levels import CONDITIONS, Level
 from tile.ir.ops import combine, control
 from tile.ir.printer import print_op
-from tile.ir.types import Fragment, Shared, Tile, Type, without_layout
+from tile.ir.types import Descriptor, Fragment, Shared, Tile, Type, without_layout
 
 
 def verify(module: Module, level: Level = Level.TILE) -> None:
@@ -34,6 +34,9 @@ class _Verifier:
         if function.kernel and function.result_types:
             self.fail(f"kernel {function} returns values; a kernel has no results", function.loc)
         self.types(function.args, function.loc)
+        for value in function.args:
+            if function.kernel and isinstance(value.type, Descriptor):
+                self.fail(f"{value!r} is a descriptor; a kernel is given its parts", function.loc)
         self.block(function.body, f"function {function}")
         last = function.body.last
         assert last is not None
@@ -146,6 +149,8 @@ def _refused(ty: Type, level: Level) -> str:
             return "has no layout, which every tile has at the laid-out level"
     if isinstance(ty, Shared) and level is Level.TILE:
         return "is in shared memory, which the tile level does not know"
+    if isinstance(ty, Descriptor) and level is not Level.TILE:
+        return f"is a descriptor, which the {level.value} level does not know"
     if isinstance(ty, Fragment) and level is not Level.THREAD:
         return f"is a fragment, which the {level.value} level does not know"
     return ""

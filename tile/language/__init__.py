@@ -15,6 +15,11 @@ from tile.language.combine import associative_scan, reduce
 from tile.language.constexpr import constexpr
 from tile.language.creation import arange, cast, full, to_tensor, zeros, zeros_like
 from tile.language.debug import device_assert, device_print, static_assert, static_print
+from tile.language.descriptor import (
+    load_tensor_descriptor,
+    make_tensor_descriptor,
+    store_tensor_descriptor,
+)
 from tile.language.dtypes import (
     bfloat16,
     block_type,
@@ -112,7 +117,7 @@ from tile.language.shape import (
     view,
 )
 from tile.language.standard import add, cdiv, mul, sigmoid, softmax, sub, swizzle2d
-from tile.language.tensor import Tensor, tensor
+from tile.language.tensor import Tensor, tensor, tensor_descriptor
 
 __all__ = [
     "PYTHON_BUILTINS",
@@ -178,8 +183,10 @@ __all__ = [
     "interleave",
     "join",
     "load",
+    "load_tensor_descriptor",
     "log",
     "log2",
+    "make_tensor_descriptor",
     "math",
     "max",
     "max_constancy",
@@ -221,11 +228,13 @@ __all__ = [
     "static_print",
     "static_range",
     "store",
+    "store_tensor_descriptor",
     "sub",
     "sum",
     "swizzle2d",
     "tanh",
     "tensor",
+    "tensor_descriptor",
     "to_tensor",
     "topk",
     "trans",

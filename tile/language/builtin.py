@@ -109,8 +109,9 @@ class Callback(ABC):
         """Call the function where `build` stands, and give its result."""
 
 
-# What can be written after the dot of a value in a kernel, by name.
+# What can be written after the dot of a value in a kernel, by name; and of a descriptor.
 MEMBERS: dict[str, Builtin[..., Any]] = {}
+DESCRIPTOR_MEMBERS: dict[str, Builtin[..., Any]] = {}
 
 
 def builtin(function: Callable[Concatenate[Builder, P], R]) -> Builtin[P, R]:
@@ -123,6 +124,22 @@ def member(function: Callable[Concatenate[Builder, P], R]) -> Builtin[P, R]:
     made = Builtin(function)
     MEMBERS[made.name] = made
     return made
+
+
+def descriptor_member(
+    name: str,
+) -> Callable[[Callable[Concatenate[Builder, P], R]], Builtin[P, R]]:
+    """Like `builtin`, for a function that is the method `name` of a descriptor, its first argument.
+
+    Errors call it by the function's own name.
+    """
+
+    def declare(function: Callable[Concatenate[Builder, P], R]) -> Builtin[P, R]:
+        made = Builtin(function)
+        DESCRIPTOR_MEMBERS[name] = made
+        return made
+
+    return declare
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

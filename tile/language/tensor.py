@@ -8,12 +8,13 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
-from tile.ir.types import Pointer, Scalar, Type
-from tile.language.builtin import MEMBERS, Bound, suggestion
+from tile.ir.ops import descriptor
+from tile.ir.types import Descriptor, Pointer, Scalar, Type
+from tile.language.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Bound, suggestion
 
 
 class Tensor:
-    """A handle on an IR value of a scalar, pointer or tile type.
+    """A handle on an IR value of a scalar, pointer, tile or descriptor type.
 
     A scalar has shape `()`. The value itself exists when the kernel runs; its type is known before.
     """
@@ -53,7 +54,7 @@ class Tensor:
         return f"<value of type {self.type}>"
 
 
-tensor = Tensor  # as annotations spell it
+tensor = tensor_descriptor = Tensor  # as annotations spell it
 
 PROPERTIES = ("type", "dtype", "shape", "numel")
 
@@ -63,6 +64,8 @@ def tensor_attribute(build: Builder, tensor: Tensor, name: str) -> Any:
 
     Raises `CompilationError`, with the names that are close, for one that a tensor does not have.
     """
+    if isinstance(tensor.type, Descriptor):
+        return _descriptor_attribute(build, tensor, tensor.type, name)
     if name in PROPERTIES:
         return getattr(tensor, name)
     if name == "T":
@@ -71,4 +74,23 @@ def tensor_attribute(build: Builder, tensor: Tensor, name: str) -> Any:
     if found is None:
         near = suggestion(name, [*PROPERTIES, "T", *MEMBERS])
         raise CompilationError(f"a value of type {tensor.type} has no attribute `{name}`{near}")
+    return Bound(found, tensor)
+
+
+DESCRIPTOR_PROPERTIES = ("type", "dtype", "shape", "strides", "block_shape", "block_type")
+
+
+def _descriptor_attribute(build: Builder, tensor: Tensor, ty: Descriptor, name: str) -> Any:
+    """What `desc.name` means: extents and strides are known when the kernel runs."""
+    known = {"type": ty, "dtype": ty.of, "block_shape": ty.dims, "block_type": ty.box}
+    if name in known:
+        return known[name]
+    parts = {"shape": descriptor.descriptor_extent, "strides": descriptor.descriptor_stride}
+    if name in parts:
+        axes = range(len(ty.dims))
+        return tuple(Tensor(build(parts[name], tensor.value, axis=axis)) for axis in axes)
+    found = DESCRIPTOR_MEMBERS.get(name)
+    if found is None:
+        near = suggestion(name, [*DESCRIPTOR_PROPERTIES, *DESCRIPTOR_MEMBERS])
+        raise CompilationError(f"a descriptor of type {ty} has no attribute `{name}`{near}")
     return Bound(found, tensor)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -60,6 +61,14 @@ def _mock_element(dtype: Any) -> Scalar | Pointer:
     except TypeError:
         raise ArgumentTypeError(f"a MockArray takes a dtype, not {dtype!r}") from None
     return element_type(found, "a MockArray")
+
+
+class Adaptable(ABC):
+    """What says by itself what a kernel is given for it."""
+
+    @abstractmethod
+    def adapted(self, label: str) -> Any:
+        """One of the kinds above; `label` names the argument in errors."""
 
 
 # What needs no adapting; the launch path asks for the type of each argument here first.
@@ -128,6 +137,7 @@ _ADAPTERS: tuple[tuple[type, Adapter], ...] = (
     (int, lambda value, label: int(value)),
     (float, lambda value, label: float(value)),
     (tuple, _each),
+    (Adaptable, lambda value, label: value.adapted(label)),
     (constexpr, _itself),
     (Scalar, _mock),
     (Pointer, _mock),

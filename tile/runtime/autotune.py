@@ -29,6 +29,7 @@ from tile.errors import (
     OutOfResourcesError,
     TileError,
 )
+from tile.runtime.descriptor import TensorDescriptor
 from tile.runtime.snapshot import Snapshot, fill_zero
 from tile.runtime.timing import measure, quantiles_of
 from tile.runtime.tuning import Call, Config, Kernel, KernelWrapper, Pruning, pruning
@@ -171,6 +172,7 @@ class Autotuner(KernelWrapper):
         configs = self._pruning(self.configs, call)
         for config in configs:
             try:
+                _set_blocks(config, call)
                 written |= self.kernel.written_arguments(*args, **call.with_config(config))
             except CANNOT_RUN as error:
                 failures[config] = error
@@ -253,6 +255,7 @@ class Autotuner(KernelWrapper):
             if config in failures:
                 continue
             try:
+                _set_blocks(config, call)
                 # What only this configuration writes is still untouched by those before it.
                 for name in self.kernel.written_arguments(*call.args, **call.with_config(config)):
                     self._keep(kept, name, call)
@@ -292,6 +295,7 @@ class Autotuner(KernelWrapper):
         for config in configs:
             try:
                 if config not in failures:
+                    _set_blocks(config, call)
                     compiled.append(self.launch(call, config, warmup=True))
             except CANNOT_RUN as error:
                 failures[config] = error
@@ -301,8 +305,11 @@ class Autotuner(KernelWrapper):
     def _compile_ahead(
         self, configs: list[Config], call: Call, failures: dict[Config, TileError]
     ) -> None:
-        """Fill the kernel's cache through the executor, if there is one."""
-        if self.executor is None:
+        """Fill the kernel's cache through the executor, if there is one.
+
+        Not where configurations change the arguments that kernels are compiled for.
+        """
+        if self.executor is None or any(_sets_blocks(config, call) for config in configs):
             return
         overrides = {
             name: settings.overrides[variable.name]
@@ -344,6 +351,18 @@ class Autotuner(KernelWrapper):
             reason = f"  ({failures[config].message})" if config in failures else ""
             lines.append("".join(f"{t:12.4g}" for t in times) + f"  {config}{reason}")
         return "\n".join(lines) + "\n"
+
+
+def _sets_blocks(config: Config, call: Call) -> bool:
+    """Whether a configuration may set the blocks of descriptors, as Triton's programs do."""
+    given = any(isinstance(value, TensorDescriptor) for value in call.named.values())
+    return given and config.pre_hook is not None
+
+
+def _set_blocks(config: Config, call: Call) -> None:
+    """Let a configuration set the blocks of descriptors, before the kernel is compiled for them."""
+    if config.pre_hook is not None and _sets_blocks(config, call):
+        config.pre_hook({**call.named, **config.all_kwargs()})
 
 
 def _compile_one(kernel: Kernel, overrides: dict[str, Any], call: Call, config: Config) -> None:

@@ -9,14 +9,23 @@ from tile.backends import registry
 from tile.backends.base import Artifact, Backend, Options, Target
 from tile.errors import ArgumentError, ArgumentTypeError, TileError
 from tile.frontend.source import DeviceFunction, Parameter
+from tile.ir.types import Padding, Scalar
+from tile.language.descriptor import DescriptorParts
 from tile.late import late
 from tile.runtime import kept
 from tile.runtime.arguments import retuple
 from tile.runtime.binding import quoted, spell_parameters, unknown_names
 from tile.runtime.context import DEFAULT, leveled
+from tile.runtime.descriptor import descriptor_type, signature_parts, spell_descriptor
 from tile.runtime.kernel import CompiledKernel
-from tile.runtime.signature import ParameterType, parse_signature_type
-from tile.runtime.specialise import Constant, Leaf, constant, spell_specialised
+from tile.runtime.signature import ParameterType, parse_signature_type, parse_type
+from tile.runtime.specialise import (
+    Constant,
+    Leaf,
+    constant,
+    described_leaf,
+    spell_specialised,
+)
 
 if TYPE_CHECKING:
     from tile.frontend.compile import compile_function
@@ -176,8 +185,18 @@ def _parse(name: str, text: Any) -> Leaf:
     if isinstance(text, tuple | list):
         return tuple(_parse(f"{name}[{i}]", item) for i, item in enumerate(text))
     try:
+        described = signature_parts(text) if isinstance(text, str) else None
+        if described is not None:
+            return _described(*described)
         known = parse_signature_type(text)
     except ArgumentError as error:
         error.notes.append(f"this is the type given for {name!r}")
         raise
     return Constant(1) if known.one else known
+
+
+def _described(name: str, block: tuple[int, ...], padding: Padding) -> DescriptorParts:
+    element = parse_type(name)
+    assert isinstance(element, Scalar), "the spelling has no stars"
+    descriptor_type(element, block, padding, spell_descriptor(name, block, padding))
+    return described_leaf(element, block, padding)

@@ -11,11 +11,12 @@ import numpy as np
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir import numerics
 from tile.ir.types import F32, Kind, Pointer, Scalar
+from tile.language.descriptor import DescriptorParts
 from tile.runtime.arguments import MockArray, adapt
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.pointers import PointerArray
 from tile.runtime.signature import ParameterType, spell_type
-from tile.runtime.specialise import Constant, Leaf, Rule, runtime_key
+from tile.runtime.specialise import Constant, Leaf, Rule, runtime_key, spell_described
 
 Pack = Callable[[Any], Any]
 
@@ -92,6 +93,8 @@ def fit(value: Any, leaf: Leaf, label: str) -> Any:
     """
     if isinstance(leaf, Constant):
         return leaf.value
+    if isinstance(leaf, DescriptorParts):
+        value = _fit_described(value, leaf, label)
     if isinstance(leaf, ParameterType):
         fitting = _fit_pointer if isinstance(leaf.type, Pointer) else _fit_number
         return fitting(adapt(value, label), leaf, label)
@@ -101,6 +104,23 @@ def fit(value: Any, leaf: Leaf, label: str) -> Any:
         )
     parts = enumerate(zip(value, leaf, strict=True))
     return tuple(fit(item, part, f"item {i} of {label}") for i, (item, part) in parts)
+
+
+def _fit_described(value: Any, leaf: DescriptorParts, label: str) -> DescriptorParts:
+    """The parts of a descriptor with the block and padding that a kernel was compiled for."""
+    given = adapt(value, label)
+    wanted = spell_described(leaf)
+    if not isinstance(given, DescriptorParts):
+        raise ArgumentTypeError(
+            f"{label} is {_spoken(value)}, and the kernel was compiled for {wanted}"
+        )
+    block, padding = given.block_shape.value, given.padding.value
+    if (block, padding) != (leaf.block_shape.value, leaf.padding.value):
+        raise ArgumentValueError(
+            f"{label} has blocks of shape {list(block)} and {padding} outside the array, and the "
+            f"kernel was compiled for {wanted}"
+        )
+    return given
 
 
 def _fit_pointer(value: Any, wanted: ParameterType, label: str) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tile.errors import ArgumentTypeError
 from tile.runtime.arguments import adapt
+from tile.runtime.descriptor import TensorDescriptor
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.pointers import PointerArray
 
@@ -87,6 +88,8 @@ def _find(value: Any) -> _Access | None:
 
 def _arrays(name: str, value: Any) -> Iterator[tuple[_Access, Any]]:
     """The arrays that the argument `name` is made of: several in a tuple or behind pointers."""
+    if isinstance(value, TensorDescriptor):
+        value = value.base
     access = _find(value)
     if isinstance(value, tuple):
         for item in value:

@@ -16,9 +16,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ir.types import I32, I64, U64, Kind, Pointer, Scalar
+from tile.ir.types import I32, I64, U64, Kind, Padding, Pointer, Scalar
 from tile.language.constexpr import constexpr
+from tile.language.descriptor import DescriptorParts
 from tile.runtime.arguments import MockArray, retuple
+from tile.runtime.descriptor import part_types, spell_descriptor
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.elements import SCALAR_OF, Array, DType, element_type
 from tile.runtime.pointers import PointerArray
@@ -198,9 +200,28 @@ def leaf_of(value: Any, key: Key) -> Leaf:
 
 def spell_leaf(leaf: Leaf) -> Any:
     """A leaf as a signature has it: text, `constexpr`, or a tuple."""
+    if isinstance(leaf, DescriptorParts):
+        return spell_described(leaf)
     if isinstance(leaf, tuple):
         return retuple(leaf, list(map(spell_leaf, leaf)))
     return str(leaf) if isinstance(leaf, ParameterType) else "constexpr"
+
+
+def spell_described(leaf: DescriptorParts) -> str:
+    """A descriptor's leaf as a signature has it."""
+    return spell_descriptor(str(leaf.base), leaf.block_shape.value, leaf.padding.value)
+
+
+def described_leaf(element: Scalar, block: tuple[int, ...], padding: Padding) -> DescriptorParts:
+    """The leaf of a descriptor of which nothing more is known."""
+    base, extents, strides = part_types(element, len(block))
+    return DescriptorParts(
+        ParameterType(base, DIVISOR),
+        tuple(map(ParameterType, extents)),
+        (*map(ParameterType, strides), Constant(1)),
+        Constant(block),
+        Constant(padding.value),
+    )
 
 
 def spell_specialised(name: str, leaves: Mapping[str, Leaf]) -> str:
@@ -213,6 +234,8 @@ def spell_specialised(name: str, leaves: Mapping[str, Leaf]) -> str:
 
 
 def _spoken(leaf: Leaf) -> str:
+    if isinstance(leaf, DescriptorParts):
+        return spell_described(leaf)
     if isinstance(leaf, tuple):
         return f"({', '.join(map(_spoken, leaf))})"
     return str(leaf) if isinstance(leaf, ParameterType) else repr(leaf.value)

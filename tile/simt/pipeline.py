@@ -39,11 +39,12 @@ DECLARING = (
     tile_pipeline,
 )
 
+MEMORY = ("expand-descriptors",)
 LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
 SCHEDULE = ("pipeline-loops", "cut-products")
 SHARED = ("expose-shared", "plan-shared", "insert-barriers")
 THREADS = ("distribute", "legalise", "cse", "dce")
-LOWER = (*LAYOUT, *SCHEDULE, *SHARED, *THREADS)
+LOWER = (*MEMORY, *LAYOUT, *SCHEDULE, *SHARED, *THREADS)
 
 
 def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:

@@ -6,13 +6,14 @@ import argparse
 import inspect
 from collections.abc import Callable, Iterator
 from itertools import groupby
+from typing import Any
 
 import tile.language as tl
 from tile.ir.levels import EVERY, Level
 from tile.ir.opdef import OPS, OpDef
 from tile.ir.passes import PASSES, PassDef, spell
 from tile.ir.printer import print_value
-from tile.language.builtin import Builtin
+from tile.language.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pipeline import LOWER
 from tile.tools.command import Command
@@ -83,9 +84,18 @@ def language_page() -> Iterator[str]:
     for module, family in groupby(functions, key=lambda f: f.__module__):
         yield f"## {module.rpartition('.')[2]}\n"
         for function in family:
-            parameters = ", ".join(map(_parameter, function.__signature__.parameters.values()))
-            yield f"### `tl.{function.name}({parameters})`\n"
+            yield f"### `tl.{function.name}({_parameters(function)})`\n"
             yield f"{inspect.getdoc(function)}\n"
+    yield "## methods of descriptors\n"
+    for name, function in sorted(DESCRIPTOR_MEMBERS.items()):
+        if function not in functions:
+            yield f"### `desc.{name}({_parameters(function, skip=1)})`\n"
+            yield f"{inspect.getdoc(function)}\n"
+
+
+def _parameters(function: Builtin[..., Any], skip: int = 0) -> str:
+    parameters = list(function.__signature__.parameters.values())[skip:]
+    return ", ".join(map(_parameter, parameters))
 
 
 def _parameter(parameter: inspect.Parameter) -> str:

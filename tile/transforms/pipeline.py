@@ -7,6 +7,7 @@ from tile.transforms import (
     canonicalize,
     cse,
     dce,
+    expand_descriptors,
     fold,
     inline,
     licm,
@@ -14,7 +15,17 @@ from tile.transforms import (
     unroll,
 )
 
-DECLARING = (canonicalize, cse, dce, fold, inline, licm, print_analysis, unroll)
+DECLARING = (
+    canonicalize,
+    cse,
+    dce,
+    expand_descriptors,
+    fold,
+    inline,
+    licm,
+    print_analysis,
+    unroll,
+)
 
 # What every backend starts with. Functions that were inlined go before others spend time on them.
 TILE: tuple[Pass, ...] = tuple(

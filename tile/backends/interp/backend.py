@@ -17,11 +17,14 @@ from tile.backends.base import (
     Options,
     Target,
 )
+from tile.backends.interp.boxes import RULES as BOXES
 from tile.backends.interp.code import Code, translate
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.rules import RULES
+from tile.backends.interp.rules import RULES as PLAIN
 from tile.backends.optimised import optimise
 from tile.ir.core import Module
+
+RULES = {**PLAIN, **BOXES}
 
 # Just below DEFAULT_MMAP_THRESHOLD_MAX of 64-bit glibc.
 _HEAP_KEPT = (32 << 20) - (64 << 10)

@@ -21,7 +21,7 @@ from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.effects import effects
 from tile.ir.opdef import Effect, OpDef
 from tile.ir.ops import shape
-from tile.ir.types import Shared
+from tile.ir.types import Descriptor, Shared, Type
 
 if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
@@ -82,12 +82,7 @@ def translate(module: Module, rules: Rules) -> Code:
     Raises `UnsupportedError` for an operation that has neither a meaning nor a rule.
     """
     functions = {f.name: _Translator(rules).function(f) for f in module}
-    sizes = (
-        math.prod(value.type.shape) * value.type.element.itemsize
-        for op in module.walk()
-        for value in op.results
-        if not isinstance(value.type, Shared)
-    )
+    sizes = (_size(value.type) for op in module.walk() for value in op.results)
     return Code(
         module,
         functions[module.kernel.name],
@@ -95,6 +90,13 @@ def translate(module: Module, rules: Rules) -> Code:
         polls=any(op.name == "while" and _polls(op) for op in module.walk()),
         largest_value=max(sizes, default=1),
     )
+
+
+def _size(ty: Type) -> int:
+    """The bytes of a value; shared memory is none."""
+    if isinstance(ty, Descriptor):
+        return sum(part.itemsize for part in ty.parts)
+    return 0 if isinstance(ty, Shared) else math.prod(ty.shape) * ty.element.itemsize
 
 
 class _Translator:

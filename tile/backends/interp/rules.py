@@ -132,8 +132,24 @@ def _atomic(
 ) -> Array:
     """Do an atomic operation in every program of the wave, one after the other."""
     ptr = op.inputs[0].type
-    element, shape = pointee("atomic", ptr), ptr.shape
+    element = pointee("atomic", ptr)
     assert isinstance(element, Scalar)
+    return update(wave, element, ptr.shape, apply, address, mask, *operands)
+
+
+def update(
+    wave: Wave,
+    element: Scalar,
+    shape: tuple[int, ...],
+    apply: Callable[..., Array | None],
+    address: RunValue,
+    mask: RunValue | None,
+    *operands: RunValue,
+) -> Array:
+    """Update memory at a tile of addresses in every program, one after the other.
+
+    Gives what was there, where `apply` tells.
+    """
     dtype = numerics.numpy_dtype(element)
     space = wave.launch.memory
     programs = len(wave)

@@ -10,9 +10,22 @@ import enum
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from tile.ir import numerics
 from tile.ir.opdef import elementwise, op, same_shape
-from tile.ir.types import ALL, FLOATS, I1, INTEGERS, Pointer, Scalar, Type, require, with_element
+from tile.ir.types import (
+    ALL,
+    FLOATS,
+    I1,
+    INTEGERS,
+    Descriptor,
+    Pointer,
+    Scalar,
+    Type,
+    require,
+    with_element,
+)
 
 NUMBERS = (*INTEGERS, *FLOATS)
 BITS = (I1, *INTEGERS)
@@ -95,6 +108,8 @@ def const(*, value: bool | int | float, result: Type) -> Type:
 
 
 def _poison(*, result: Type) -> Any:
+    if isinstance(result, Descriptor):
+        return np.zeros((1, len(result.parts)), np.int64)
     return numerics.constant(0, result.element).reshape((1,) * (1 + result.rank))
 
 
@@ -214,6 +229,7 @@ def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:
 def select(condition: Type, x: Type, y: Type) -> Type:
     """`x` where the condition holds, else `y`."""
     require(x == y, f"select takes values of one type, not {x} and {y}")
+    require(not isinstance(x, Descriptor), f"select is not defined on {x}; an `if` may give one")
     wanted = with_element(x, I1)
     require(
         condition == wanted, f"select of {x} takes a condition of type {wanted}, not {condition}"

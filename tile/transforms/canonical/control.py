@@ -8,7 +8,7 @@ from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, control, shape
 from tile.ir.rewriter import Rewriter
-from tile.ir.types import Tile
+from tile.ir.types import Descriptor, Tile
 from tile.transforms.canonical.arith import is_number
 from tile.transforms.canonical.table import CANONICAL, constant
 from tile.transforms.regions import first_carried, splice, without_results
@@ -81,6 +81,8 @@ def branch_that_only_selects(op: Operation, rewriter: Rewriter) -> bool:
     made = [inner for region in op.regions for inner in region if not inner.defn.terminator]
     if not op.results or any(inner.defn is not arith.const for inner in made):
         return False
+    if any(isinstance(value.type, Descriptor) for value in op.results):
+        return False  # which no operation selects
     for inner in made:
         inner.unlink()
         assert op.block is not None

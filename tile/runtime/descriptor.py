@@ -1,0 +1,213 @@
+"""Descriptors made on the host: arrays with bounds that a kernel reads and writes in boxes.
+
+    a = tile.TensorDescriptor.from_tensor(x, [64, 32])
+    kernel[grid](a, ...)
+
+A kernel is compiled for the element type, the block's shape and the padding, and is given the
+base, extents and strides. In signatures a descriptor is `tensordesc<fp16[64,32]>`, or with NaN
+outside the array `tensordesc<fp16[64,32],nan>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tile.errors import ArgumentTypeError, ArgumentValueError, TypeRuleError
+from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar
+from tile.language.constexpr import constexpr
+from tile.language.descriptor import DescriptorParts
+from tile.runtime.arguments import Adaptable, MockArray, adapt
+from tile.runtime.device_arrays import DeviceArray
+from tile.runtime.elements import element_type
+
+ALIGNMENT = Descriptor.ALIGNMENT
+SIGNATURE = re.compile(r"tensordesc<(\w+)\[([\d,]*)\](?:,(\w+))?>")
+
+
+@dataclass
+class TensorDescriptor(Adaptable):
+    """An array of 1 to 5 axes whose elements along the last are neighbours in memory.
+
+    `base` is an array, of which the first element's place and the dtype count; `shape` and
+    `strides` are in elements. `block_shape` is the shape of the boxes, of which a kernel reads or
+    writes one at a time, and `padding` what it reads outside the array: "zero", or for floats
+    "nan". The address and all strides but the last, which is 1, are multiples of 16 bytes; a box
+    has extents that are powers of two, and 16 bytes or more along the last axis.
+
+    Raises `ArgumentError` where one of these is broken, also at a launch, since fields may be set.
+    """
+
+    base: Any
+    shape: Sequence[int]
+    strides: Sequence[int]
+    block_shape: Sequence[int]
+    padding: str = "zero"
+
+    def __post_init__(self) -> None:
+        checked(self, "a TensorDescriptor")
+
+    @classmethod
+    def from_tensor(
+        cls, tensor: Any, block_shape: Sequence[int], padding: str = "zero"
+    ) -> TensorDescriptor:
+        """The descriptor of a whole array of NumPy, torch, CuPy or another library."""
+        array = _memory(adapt(tensor, "the tensor of a TensorDescriptor"), "a TensorDescriptor")
+        return cls(tensor, array.shape, _strides_of(array), block_shape, padding)
+
+    def adapted(self, label: str) -> DescriptorParts:
+        """The descriptor as launches take it; `label` names it in errors.
+
+        Raises `ArgumentTypeError` for a base that is no array, and `ArgumentValueError` for one
+        that does not fit the rest.
+        """
+        return _parts(self, adapt(self.base, f"the base of {label}"), label)
+
+
+def _strides_of(array: Any) -> tuple[int, ...]:
+    """The strides of an array in elements; one that is never gone along is made to fit."""
+    size = array.dtype.itemsize
+    strides = []
+    for axis, (extent, step) in enumerate(zip(array.shape, array.strides, strict=True)):
+        if step % size:
+            raise ArgumentValueError(
+                f"a TensorDescriptor takes an array whose strides are whole elements; along axis "
+                f"{axis} this one's is {step} bytes, and an element has {size}"
+            )
+        last = axis == len(array.shape) - 1
+        strides.append(step // size if extent > 1 else 1 if last else ALIGNMENT)
+    return tuple(strides)
+
+
+def checked(desc: TensorDescriptor, label: str) -> tuple[Padding, tuple[tuple[int, ...], ...]]:
+    """The padding, and the extents, strides and block's extents as plain integers.
+
+    Raises `ArgumentError` for what does not go together, `label` being what it is called.
+    """
+    numbers = tuple(
+        _integers(getattr(desc, name), f"the {name} of {label}")
+        for name in ("shape", "strides", "block_shape")
+    )
+    shape, strides, block = numbers
+    if not len(shape) == len(strides) == len(block):
+        raise ArgumentValueError(
+            f"{label} has {len(shape)} extents, {len(strides)} strides and {len(block)} extents of "
+            "a block; there is one of each to an axis"
+        )
+    if desc.padding not in list(Padding):
+        raise ArgumentValueError(f'the padding of {label} is "zero" or "nan", not {desc.padding!r}')
+    if any(not 0 <= extent <= I32.max_value for extent in shape):
+        raise ArgumentValueError(
+            f"the extents of {label} are 0 to {I32.max_value}, not {list(shape)}"
+        )
+    if strides and strides[-1] != 1:
+        raise ArgumentValueError(
+            f"the last stride of {label} is 1, not {strides[-1]}: elements along the last axis are "
+            "neighbours in memory"
+        )
+    return Padding(desc.padding), numbers
+
+
+def _integers(values: Any, what: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, values))
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(f"{what} is a sequence of integers, not {values!r}") from None
+
+
+def _parts(desc: TensorDescriptor, base: Any, label: str) -> DescriptorParts:
+    padding, (shape, strides, block) = checked(desc, label)
+    mock = isinstance(base, MockArray)
+    element = base.element if mock else element_type(_memory(base, label).dtype, label)
+    if not isinstance(element, Scalar):
+        raise ArgumentTypeError(f"{label} is of numbers, not of {element}")
+    itemsize = element.itemsize
+    descriptor_type(element, block, padding, label)
+    for axis, stride in enumerate(strides[:-1]):
+        if stride < 0 or stride * itemsize % ALIGNMENT:
+            raise ArgumentValueError(
+                f"the stride of {label} along axis {axis} is {stride} elements of {element.alias}, "
+                f"{stride * itemsize} bytes; it is a multiple of {ALIGNMENT} bytes, "
+                f"{ALIGNMENT // itemsize} elements, and not negative"
+            )
+    if not mock:
+        _check_memory(base, shape, strides, label)
+    return DescriptorParts(base, shape, strides, constexpr(block), constexpr(padding.value))
+
+
+def _memory(base: Any, label: str) -> Any:
+    """An array that was adapted. Raises `ArgumentTypeError` for anything else."""
+    if not isinstance(base, np.ndarray | DeviceArray):
+        raise ArgumentTypeError(f"the base of {label} is an array, not {base!r}")
+    return base
+
+
+def _check_memory(base: Any, shape: tuple[int, ...], strides: tuple[int, ...], label: str) -> None:
+    """Refuse an address that is not aligned, and bounds beyond the end of the array's memory."""
+    is_host = isinstance(base, np.ndarray)
+    address = base.ctypes.data if is_host else base.address
+    if address % ALIGNMENT:
+        raise ArgumentValueError(
+            f"the base of {label} lies at address {address:#x}, which is not a multiple of "
+            f"{ALIGNMENT} bytes"
+        )
+    steps = zip(shape, strides, strict=True)
+    needed = 0 if 0 in shape else 1 + sum((extent - 1) * step for extent, step in steps)
+    steps = zip(base.shape, base.strides, strict=True)
+    reach = sum(max(0, (extent - 1) * step) for extent, step in steps) // base.dtype.itemsize
+    have = 0 if base.size == 0 else 1 + reach
+    if needed > have:
+        raise ArgumentValueError(
+            f"{label} of shape {list(shape)} and strides {list(strides)} reaches {needed} elements "
+            f"from its base, which has {have}"
+        )
+
+
+def descriptor_type(
+    element: Scalar, block: tuple[int, ...], padding: Padding, label: str
+) -> Descriptor:
+    """The type in the IR. Raises `ArgumentValueError`, with `label`, where there is none."""
+    try:
+        return Descriptor(block, element, padding)
+    except TypeRuleError as error:
+        raise ArgumentValueError(f"{label}: {error.message}") from error
+
+
+# -- types in signatures
+
+
+def spell_descriptor(pointer: str, block: Sequence[int], padding: str) -> str:
+    """A descriptor's type as signatures spell it, from that of a pointer to its elements."""
+    element = pointer.lstrip("*").partition(":")[0]
+    suffix = "" if padding == Padding.ZERO else f",{padding}"
+    return f"tensordesc<{element}[{','.join(map(str, block))}]{suffix}>"
+
+
+def signature_parts(text: str) -> tuple[str, tuple[int, ...], Padding] | None:
+    """Element, block and padding of a descriptor's type as text; None for any other text.
+
+    Raises `ArgumentValueError` for one that is spelt wrong.
+    """
+    plain = text.replace(" ", "")
+    if not plain.startswith("tensordesc"):
+        return None
+    found = SIGNATURE.fullmatch(plain)
+    known = found is not None and found[3] in (None, *Padding)
+    if found is None or not known or not all(found[2].split(",")):
+        raise ArgumentValueError(
+            f"{text!r}: a descriptor's type is spelt tensordesc<fp16[64,32]>, or with NaN outside "
+            "the array tensordesc<fp16[64,32],nan>"
+        )
+    block = tuple(map(int, found[2].split(",")))
+    return found[1], block, Padding(found[3] or Padding.ZERO)
+
+
+def part_types(
+    element: Scalar, rank: int
+) -> tuple[Pointer, tuple[Scalar, ...], tuple[Scalar, ...]]:
+    """The types of base, extents and strides but for the last, as a kernel is compiled for them."""
+    return Pointer(element), (I32,) * rank, (I64,) * (rank - 1)
