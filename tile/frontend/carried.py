@@ -29,6 +29,7 @@ from tile.frontend.values import (
     strong,
 )
 from tile.ir.core import Block, Operation, Value
+from tile.ir.types import Descriptor
 from tile.language.dtypes import spelled
 from tile.language.tensor import Tensor
 
@@ -234,6 +235,8 @@ def remedy(name: str, before: object, after: object) -> str:
         return (
             "what is known only at compile time changes in tl.static_range, not in a loop that runs"
         )
+    if isinstance(before.type, Descriptor) or isinstance(after.type, Descriptor):
+        return "descriptors with one dtype, block_shape and padding are of one type"
     if before.shape != after.shape:
         if after.dtype.is_ptr():
             return f"give `{name}` the shape {list(after.shape)} before the loop"

@@ -7,7 +7,7 @@ import ast
 from tile.errors import CompilationError
 from tile.frontend.state import Flag, Lowering
 from tile.ir.ops import arith
-from tile.ir.types import I1, Pointer
+from tile.ir.types import I1, Descriptor, Pointer
 from tile.language import iterators
 from tile.language.constexpr import constant_value
 from tile.language.tensor import Tensor
@@ -40,6 +40,11 @@ def _runtime(low: Lowering, node: ast.expr, value: Tensor, statement: str) -> Fl
                 "to choose element by element write tl.where(condition, a, b)",
                 "to ask whether any element is true write tl.max(condition.to(tl.int32)) != 0",
             ],
+        )
+    if isinstance(value.type, Descriptor):
+        raise CompilationError(
+            f"`{statement}` takes a number as its condition, not a descriptor, {value.type}",
+            loc=loc,
         )
     if isinstance(value.dtype, Pointer):
         raise CompilationError(

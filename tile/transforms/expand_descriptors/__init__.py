@@ -37,7 +37,11 @@ def expand_descriptors(module: Module, *, simplify: bool = True) -> None:
         %m = cmp %j, %limit {predicate = lt} : tile<8xi1>
         %x = load %pointers, %m, %zero : tile<8xf32>
     """
-    if not any(isinstance(v.type, Descriptor) for op in module.walk() for v in op.results):
+    values = (
+        *(value for function in module for value in function.args),
+        *(value for op in module.walk() for value in op.results),
+    )
+    if not any(isinstance(value.type, Descriptor) for value in values):
         return
     for function in module:
         _Expansion(function).run()

@@ -1,0 +1,88 @@
+"""Kernels with descriptors on the way to threads: as wide accesses as with pointers, and as early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tile.ir.core import Module, Operation
+from tile.ir.levels import Level
+from tile.ir.ops import control, memory
+from tile.ir.passes import PassManager
+from tile.simt import ops
+from tile.simt.pipeline import lowering
+from tile.simt.target import ASYNC, GENERIC, MATRIX, PLAIN, TARGETS, WIDE, SimtTarget
+
+
+@tile.jit
+def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    row = tl.program_id(0) * BM
+    column = tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([row, k]), b.load([k, column]), total)
+    c.store([row, column], total.to(c.dtype))
+
+
+SIGNATURE = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp16:16"}
+BLOCKS = {"BM": 64, "BN": 64, "BK": 32}
+
+
+def threads(target: SimtTarget, hint: str = ":16") -> Module:
+    """The product lowered; `hint` says what is known of the sizes."""
+    sizes = dict.fromkeys(("M", "N", "K"), f"i32{hint}")
+    compiled = tile.compile(matmul, {**SIGNATURE, **sizes}, BLOCKS, {}, "interp")
+    module = compiled.artifact.module.clone()
+    PassManager(lowering(target, num_warps=4, num_stages=3)).run(module, Level.TILE)
+    return module
+
+
+def of(module: Module, defn: Any) -> list[Operation]:
+    return [op for op in module.walk() if op.defn is defn]
+
+
+@pytest.mark.parametrize("hint", [":16", ""])
+def test_copies_and_stores_are_as_wide_as_the_rules_of_descriptors_allow(hint: str) -> None:
+    """Rows are multiples of 16 bytes long, even where nothing is known of the sizes."""
+    module = threads(MATRIX, hint)
+    copies = of(module, ops.thread.shared_copy)
+    assert len(copies) >= 2
+    assert {op["vector"] for op in (*copies, *of(module, memory.store))} == {8}
+
+
+def test_boxes_are_loaded_rounds_ahead_without_copies_too() -> None:
+    module = threads(GENERIC)
+    (loop,) = of(module, control.for_)
+    before = [op for op in of(module, memory.load) if op.block is not loop.regions[0]]
+    assert len(before) == 2
+    assert {op["vector"] for op in of(module, memory.load)} == {8}
+
+
+def test_nothing_but_scalars_and_masks_is_computed_in_the_loop() -> None:
+    for target in (MATRIX, PLAIN):
+        module = threads(target)
+        (loop,) = of(module, control.for_)
+        products = [op for op in loop.regions[0] if op.name == "mul"]
+        assert all(not op.result.type.is_block() for op in products)
+
+
+@pytest.mark.parametrize("target", [PLAIN, GENERIC, ASYNC, MATRIX, WIDE], ids=str)
+def test_products_of_any_sizes(target: SimtTarget) -> None:
+    assert target.name in TARGETS
+    m, n, k = 70, 88, 40
+    random = np.random.default_rng(0)
+    a = random.standard_normal((m, k)).astype(np.float16)
+    b = random.standard_normal((k, n)).astype(np.float16)
+    guard = np.full((m + 8, n), 7, np.float16)
+    with tile.backend(f"interp:{target}"):
+        matmul[tile.cdiv(m, 64), tile.cdiv(n, 64)](a, b, guard, m, n, k, **BLOCKS)
+    wanted = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_allclose(guard[:m].astype(np.float32), wanted, atol=0.02)
+    assert (guard[m:] == 7).all()
