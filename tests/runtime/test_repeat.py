@@ -310,3 +310,64 @@ def test_arrays_of_the_host_are_launched_as_ever() -> None:
     for _ in range(3):
         kernel[1,](x, y, out, 8, BLOCK=8)
     np.testing.assert_array_equal(out, x + 1)
+
+
+@tile.jit
+def boxes(x, y, n, BLOCK: tl.constexpr):
+    y.store([0, 0], tl.max(tl.max(x.load([0, 0]), 0), 0) * n)
+
+
+def boxed(rows: int, columns: int, block: tuple[int, int] = (4, 8), **options: Any) -> Any:
+    tensor = Tensor(aligned(256).reshape(8, 32), **options)
+    return tile.TensorDescriptor(tensor, (rows, columns), (32, 1), block)
+
+
+def test_descriptors_whose_base_alone_differs_are_repeats(noting: Noting) -> None:
+    kernel = tile.jit(boxes.fn)
+    x, y, other = boxed(8, 31), boxed(1, 16), boxed(8, 31)
+    compiled = kernel[1,](x, y, 3, BLOCK=32)
+    assert kernel[2,](other, y, 5, BLOCK=32) is compiled
+    bases = [other.base.data_ptr(), y.base.data_ptr()]
+    assert noting.repeats == [((2, 1, 1), (bases[0], 8, 31, 32, 1, bases[1], 1, 16, 32, 1, 5))]
+    (places,) = noting.bound
+    # An extent of 1, and the last stride, are compiled in.
+    assert [at for at, place in enumerate(places) if place is None] == [4, 6, 9]
+    assert [int(place) for place in places[1:4]] == [8, 31, 32]
+    other.base = Tensor(aligned(256).reshape(8, 32))
+    assert kernel[2,](other, y, 5, BLOCK=32) is compiled
+    assert noting.repeats[-1][1][0] == other.base.data_ptr()
+
+
+def test_descriptors_that_differ_otherwise_are_looked_at_again(noting: Noting) -> None:
+    kernel = tile.jit(boxes.fn)
+    y = boxed(8, 32)
+    given = [
+        boxed(8, 31),
+        boxed(7, 31),
+        boxed(8, 31, (4, 16)),
+        tile.TensorDescriptor(boxed(8, 32).base, (8, 31), (32, 1), (4, 8), "nan"),
+        tile.TensorDescriptor(boxed(8, 32).base, (4, 31), (64, 1), (4, 8)),
+        tile.TensorDescriptor(Tensor(aligned(256)), (8, 31), (32, 1), (4, 8)),
+        boxed(8, 31, device=1),
+    ]
+    for x in given:
+        kernel[1,](x, y, 3, BLOCK=32)
+    assert noting.repeats == []
+    for x in given:
+        kernel[1,](x, y, 3, BLOCK=32)
+    assert len(noting.repeats) == len(given)
+    given[0].shape = (9, 31)
+    with pytest.raises(ArgumentValueError, match="reaches 287 elements from its base"):
+        kernel[1,](given[0], y, 3, BLOCK=32)
+    given[1].base = Tensor(aligned(256, shift=1).reshape(8, 32))
+    with pytest.raises(ArgumentValueError, match="not a multiple of 16 bytes"):
+        kernel[1,](given[1], y, 3, BLOCK=32)
+    assert len(noting.repeats) == len(given)
+
+
+def test_descriptors_of_other_arrays_are_no_repeats(noting: Noting) -> None:
+    kernel = tile.jit(boxes.fn)
+    array = np.zeros((8, 32), np.float32)
+    for _ in range(2):
+        kernel[1,](tile.TensorDescriptor.from_tensor(array, (4, 8)), boxed(8, 32), 3, BLOCK=32)
+    assert noting.repeats == []

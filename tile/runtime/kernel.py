@@ -20,10 +20,12 @@ from tile.backends.base import (
     Target,
 )
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.language.descriptor import DescriptorParts
 from tile.runtime.binding import OPTION_DEFAULTS, named, quoted
 from tile.runtime.device_arrays import DeviceArray, host_copies
 from tile.runtime.grid import normalise_grid
 from tile.runtime.packing import fit, slots, writeable
+from tile.runtime.signature import ParameterType
 from tile.runtime.specialise import Constant, Leaf, spell_leaf, spell_specialised
 
 
@@ -169,12 +171,29 @@ class CompiledKernel:
     def bind(self, parameters: Sequence[int], arguments: Sequence[Any]) -> Repeat | None:
         """How to repeat the launch with `arguments` that was just done, if there is a way.
 
-        The result takes a value for each of `parameters`, which have one place each.
+        The result takes a value for each of `parameters`; for a descriptor one for its base, and
+        one for each extent and stride.
         """
         executable = self.executable
         if not isinstance(executable, Repeatable) or self._elsewhere(arguments):
             return None
-        by_parameter = {at: a for (at, _), a in zip(self._plan, arguments, strict=True)}
-        if len(by_parameter) < len(arguments):
+        by_parameter: dict[int, list[Any]] = {}
+        for (at, _), argument in zip(self._plan, arguments, strict=True):
+            by_parameter.setdefault(at, []).append(argument)
+        leaves = list(self._leaves.values())
+        places = [_places(leaves[at], by_parameter.get(at, [])) for at in parameters]
+        if None in places:
             return None
-        return executable.bind([by_parameter.get(parameter) for parameter in parameters])
+        return executable.bind([argument for place in places for argument in place or ()])
+
+
+def _places(leaf: Leaf, arguments: list[Any]) -> list[Any] | None:
+    """The launch arguments of one parameter as repeats have them, None where one is compiled in.
+
+    No list, for a tuple: repeats do not know those.
+    """
+    if not isinstance(leaf, DescriptorParts):
+        return (arguments or [None]) if len(arguments) < 2 else None
+    rest = iter(arguments)
+    parts = (leaf.base, *leaf.shape, *leaf.strides)
+    return [next(rest) if isinstance(part, ParameterType) else None for part in parts]

@@ -34,6 +34,7 @@ from tile.backends.base import Repeat
 from tile.config import config
 from tile.frontend.source import Parameter
 from tile.language.constexpr import constexpr
+from tile.runtime.descriptor import TensorDescriptor
 from tile.runtime.grid import normalise_grid
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import DIVISOR
@@ -111,7 +112,7 @@ def make_plan(
         return None
     table: dict[Any, Entry | None] = {}
     names |= {"table": table, "hooks": hooks, "cache": cache, "current": current, "config": config}
-    names |= {"normalise_grid": normalise_grid, "wide": _wide}
+    names |= {"normalise_grid": normalise_grid, "wide": _wide, "plain": is_plain_tensor}
     text = writer.text(watching=current is not None)
     exec(compile(text, "<a repeat launch>", "exec"), names)
     given = frozenset(writer.given)
@@ -143,6 +144,9 @@ class _Writer:
         if kind is type(None):
             return True
         self.parameters.append(index)
+        if kind is TensorDescriptor:
+            self._descriptor(word)
+            return True
         if kind is int:
             self._parts.append(
                 f"({word} == 1 or {word} % {DIVISOR} == 0 and {DIVISOR}) "
@@ -158,6 +162,20 @@ class _Writer:
             return False
         self._values.append(word)
         return True
+
+    def _descriptor(self, word: str) -> None:
+        """Another base may be given; all else of a descriptor, which was checked, is in the key."""
+        base, address, sizes = (f"{letter}{len(self._addresses)}" for letter in "bpn")
+        self._reads += [
+            f"{base} = {word}.base",
+            f"if not plain(type({base})): return None",
+            f"{address} = {base}.data_ptr()",
+            f"{sizes} = (*{word}.shape, *{word}.strides)",
+        ]
+        self._addresses.append(address)
+        self._parts += [f"{base}.dtype", f"{base}.device", f"{base}.shape", f"{base}.stride()"]
+        self._parts += [sizes, f"(*{word}.block_shape,)", f"{word}.padding"]
+        self._values += [address, f"*{sizes}"]
 
     def constant(self, word: str, kind: type) -> bool:
         if kind is float:
