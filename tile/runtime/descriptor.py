@@ -10,6 +10,7 @@ outside the array `tensordesc<fp16[64,32],nan>`.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -172,9 +173,14 @@ def descriptor_type(
 ) -> Descriptor:
     """The type in the IR. Raises `ArgumentValueError`, with `label`, where there is none."""
     try:
-        return Descriptor(block, element, padding)
+        return _described(element, block, padding)
     except TypeRuleError as error:
         raise ArgumentValueError(f"{label}: {error.message}") from error
+
+
+@functools.lru_cache(maxsize=1024)
+def _described(element: Scalar, block: tuple[int, ...], padding: Padding) -> Descriptor:
+    return Descriptor(block, element, padding)
 
 
 # -- types in signatures

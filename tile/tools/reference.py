@@ -49,6 +49,9 @@ expressions; assignments (augmented, annotated, of tuples); `if`, `for` over `ra
 - Globals are seen if they are `tl.constexpr(...)` objects, functions, modules or types.
 - `/` of integers gives a float. `//` and `%` truncate towards zero, as C does: `-7 // 2` is -3 and
   `-7 % 2` is -1. Between compile-time numbers they are Python's own.
+- A *descriptor*, made by `tl.make_tensor_descriptor` or passed as a `tile.TensorDescriptor`, is an
+  array with bounds. It is read and written in boxes and computes nothing by itself; it may be
+  assigned, carried by loops, passed to functions and returned.
 - Integers wrap at their width, and values are exact in that. It is an error, though, if signed
   arithmetic wraps on its way to an address or to the mask of an access: how many neighbours are
   accessed at once is decided as if it did not. Offsets beyond 2**31 take `int64`.
