@@ -45,9 +45,9 @@ def compile_function(
 
     `arg_types` gives the scalar or pointer type of each runtime parameter, or a tuple of such for a
     parameter that takes a tuple; anything else in such a tuple is a value known now. Items of
-    tuples become parameters `name.0`, `name.1`. `constexprs` gives the values of parameters that
-    are known now; a parameter in neither has its default. `divisible` says, by the name of a
-    parameter of the IR, of what its value is a multiple.
+    tuples become parameters `name.0`, `name.1`, those of named tuples `name.field`. `constexprs`
+    gives the values of parameters that are known now; a parameter in neither has its default.
+    `divisible` says, by the name of a parameter of the IR, of what its value is a multiple.
 
     Raises `CompilationError`, located, for a program that is not valid, and `ArgumentTypeError` for
     arguments that do not fit the parameters.

@@ -81,8 +81,14 @@ def name_leaves(value: object, name: str) -> None:
         if not value.value.name:
             value.value.name = ir_name(name)
     elif isinstance(value, tuple):
-        for index, item in enumerate(value):
-            name_leaves(item, f"{name}.{index}")
+        for part, item in zip(item_names(value), value, strict=True):
+            name_leaves(item, f"{name}.{part}")
+
+
+def item_names(value: tuple[Any, ...]) -> Sequence[str]:
+    """What the items of a tuple are called: by their fields in a named one, else by number."""
+    names: Sequence[str] = getattr(value, "_fields", None) or [str(i) for i in range(len(value))]
+    return names
 
 
 def ir_name(name: str) -> str:

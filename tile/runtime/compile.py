@@ -9,6 +9,7 @@ from tile.backends import registry
 from tile.backends.base import Artifact, Backend, Options, Target
 from tile.errors import ArgumentError, ArgumentTypeError, TileError
 from tile.frontend.source import DeviceFunction, Parameter
+from tile.frontend.values import item_names
 from tile.ir.types import Padding, Scalar
 from tile.language.descriptor import DescriptorParts
 from tile.late import late
@@ -87,8 +88,8 @@ def _divisible(name: str, leaf: Leaf) -> Iterator[tuple[str, int]]:
     if isinstance(leaf, ParameterType):
         yield name, leaf.divisible
     elif isinstance(leaf, tuple):
-        for index, part in enumerate(leaf):
-            yield from _divisible(f"{name}.{index}", part)
+        for item, part in zip(item_names(leaf), leaf, strict=True):
+            yield from _divisible(f"{name}.{item}", part)
 
 
 def compile(  # noqa: A001 - the public name is tile.compile
