@@ -34,6 +34,7 @@ from tile.ir.ops import (
     combine,
     control,
     debug,
+    descriptor,
     index,
     linalg,
     memory,
@@ -63,6 +64,8 @@ from tile.ir.types import (
     U8,
     U32,
     U64,
+    Descriptor,
+    Padding,
     Pointer,
     Scalar,
     Tile,
@@ -633,6 +636,57 @@ class Writer:
         loaded = self.emit(memory.load, pointers, mask, **rest)
         return self.emit(arith.select, mask, loaded, other)
 
+    def boxable(self, ty: Type) -> bool:
+        """Whether a tile can be a box of an array that begins at a multiple of 16 bytes."""
+        element = ty.element
+        assert isinstance(element, Scalar)
+        wide = ty.rank > 0 and ty.shape[-1] * element.itemsize >= Descriptor.ALIGNMENT
+        return wide and element != I1 and element in {e for _, e in self.aligned()}
+
+    def aligned(self) -> list[tuple[Value, Scalar]]:
+        """Arrays that are only read; those of a kernel, which begin where memory was allotted."""
+        if not self.function.kernel:
+            return []
+        args = [v for v in self.function.args if v.name.startswith("in_")]
+        return [(v, v.type.element.pointee) for v in args]  # type: ignore[union-attr]
+
+    def described(self, base: Value, room: int, ty: Type, *, apart: bool) -> Value:
+        """A descriptor within `room` elements of `base`, its elements apart from each other."""
+        element = ty.element
+        assert isinstance(element, Scalar)
+        step = Descriptor.ALIGNMENT // element.itemsize
+        extents = [self.number(0 if self.chance(8) else 1, min(room, 40))]
+        strides: list[int] = []
+        reach = max(1, extents[0])  # elements from the first to the last
+        for _ in ty.shape[1:]:
+            least = -(-reach // step) if apart else 0
+            strides.insert(0, step * self.number(least, least + 3))
+            most = 1 + (room - reach) // max(1, strides[0])
+            extents.insert(0, self.number(1, max(1, min(most, 9))))
+            reach += (extents[0] - 1) * strides[0]
+        sizes = [self.constant(n, I32) for n in extents] + [self.constant(s, I64) for s in strides]
+        padding = Padding.NAN if element.is_floating() and self.chance(3) else Padding.ZERO
+        return self.emit(descriptor.make_descriptor, base, *sizes, block=ty.shape, padding=padding)
+
+    def starts(self, rank: int) -> list[Value]:
+        """Where a box begins: near the array, or anywhere."""
+        found = []
+        for _ in range(rank):
+            start = self.value(I32, 1)
+            if not self.chance(4):
+                low = self.emit(arith.and_, start, self.constant(15, I32))
+                start = self.emit(arith.sub, low, self.constant(self.choose((0, 0, 4)), I32))
+            found.append(start)
+        return found
+
+    def box(self, ty: Type, depth: int) -> Value:
+        """A load by a descriptor."""
+        base, _ = self.choose([pair for pair in self.aligned() if pair[1] == ty.element])
+        room = self.sizes.elements
+        desc = self.described(base, room, ty, apart=False)
+        starts = self.starts(ty.rank)
+        return self.emit(descriptor.descriptor_load, desc, *starts)
+
     def at(self, base: Value, ty: Type) -> Value:
         return self.emit(shape.splat, base, shape=ty.shape) if ty.rank else base
 
@@ -726,6 +780,9 @@ class Writer:
     def store(self) -> None:
         base, element = self.choose(self.owned())
         ty = with_shape(self.choose(self.sizes.shapes), element)
+        if self.boxable(ty) and self.chance(4):
+            self.store_box(base, ty)
+            return
         slot = self.number(0, SLOTS - 1) * self.sizes.elements
         offset, mask = self.packed(ty, self.sizes.elements, 1)
         if slot:
@@ -734,6 +791,12 @@ class Writer:
         value = self.value(ty, 3)
         self.place()
         self.build.op(memory.store, pointers, value, mask, eviction=self.choose(tuple(Eviction)))
+
+    def store_box(self, base: Value, ty: Type) -> None:
+        desc = self.described(base, SLOTS * self.sizes.elements, ty, apart=True)
+        value, starts = self.value(ty, 3), self.starts(ty.rank)
+        self.place()
+        self.build.op(descriptor.descriptor_store, desc, value, *starts)
 
     def update(self) -> None:
         """An atomic operation on what all programs share; one kind to an array."""
@@ -996,6 +1059,7 @@ MAKERS: tuple[tuple[Callable[[Writer, Type], bool], Callable[..., Value]], ...] 
     (_combinable, Writer.scan),
     (lambda w, ty: _numeric(w, ty) and ty.element != I1 and ty.rank < 3, Writer.arg_reduce),
     (lambda w, ty: ty.element in (I32, F16, F32, F64) and ty.rank in (2, 3), Writer.dot),
+    (lambda w, ty: w.boxable(ty), Writer.box),
     (lambda w, ty: bool(w.readable(ty.element)), Writer.load),  # type: ignore[arg-type]
     (lambda w, ty: bool(w.readable(ty.element)), Writer.load),  # type: ignore[arg-type]
 )

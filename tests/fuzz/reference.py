@@ -18,7 +18,7 @@ import numpy as np
 
 from tile.ir import numerics
 from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.types import Pointer, Type
+from tile.ir.types import Descriptor, Padding, Pointer, Type
 
 WINDOW = 1 << 40
 Env = dict[Value, Any]
@@ -129,10 +129,12 @@ class Evaluator:
                 raise OutOfFuel
             results = self.operation(op, operands, env)
             for value, result in zip(op.results, results, strict=True):
+                env[value] = result
+                if isinstance(value.type, Descriptor):
+                    continue
                 wanted = numerics.numpy_dtype(value.type.element)
                 assert result.dtype == wanted, f"{op} gives {result.dtype}"
                 assert result.shape == value.type.shape, f"{op} gives shape {result.shape}"
-                env[value] = result
         raise AssertionError("a block without a terminator")
 
     def operation(self, op: Operation, operands: list[Any], env: Env) -> list[Any]:
@@ -267,6 +269,39 @@ class Evaluator:
                 self.write(int(pointers[lane]), value[lane], element, lane)
         return result
 
+    def make_descriptor(self, op: Operation, operands: list[Any]) -> Any:
+        return np.array([int(part) for part in operands], np.int64)
+
+    def box(self, desc: Any, offsets: Sequence[Any], ty: Descriptor) -> dict[tuple[int, ...], int]:
+        """The addresses of the elements of a box that are inside its array, by their index."""
+        rank = len(ty.dims)
+        base, *sizes = (int(part) for part in desc)
+        extents, strides = sizes[:rank], [*sizes[rank:], 1]
+        inside = {}
+        for lane in np.ndindex(ty.dims):
+            index = [int(start) + i for start, i in zip(offsets, lane, strict=True)]
+            if all(0 <= i < extent for i, extent in zip(index, extents, strict=True)):
+                steps = sum(i * stride for i, stride in zip(index, strides, strict=True))
+                inside[lane] = base + steps * ty.of.itemsize
+        return inside
+
+    def descriptor_load(self, op: Operation, operands: list[Any]) -> Any:
+        desc, *offsets = operands
+        ty = op.inputs[0].type
+        assert isinstance(ty, Descriptor)
+        outside = math.nan if ty.padding is Padding.NAN else 0
+        result = np.full(ty.dims, outside).astype(numerics.numpy_dtype(ty.of))
+        for lane, address in self.box(desc, offsets, ty).items():
+            result[lane] = self.read(address, ty.of, lane)
+        return result
+
+    def descriptor_store(self, op: Operation, operands: list[Any]) -> None:
+        desc, value, *offsets = operands
+        ty = op.inputs[0].type
+        assert isinstance(ty, Descriptor)
+        for lane, address in self.box(desc, offsets, ty).items():
+            self.write(address, value[lane], ty.of, lane)
+
     # -- the rest
 
     def program_id(self, op: Operation, operands: list[Any]) -> Any:
@@ -306,6 +341,9 @@ EFFECTS: dict[str, Callable[..., Any]] = {
         "store",
         "atomic_rmw",
         "atomic_cas",
+        "make_descriptor",
+        "descriptor_load",
+        "descriptor_store",
         "program_id",
         "num_programs",
         "device_print",

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.fuzz.generate import Case
 from tests.fuzz.reference import evaluate
+from tile.backends.interp.backend import RULES
 from tile.backends.interp.code import translate
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.rules import RULES
 from tile.config import config
 from tile.ir.core import Module
 from tile.ir.numerics import ulp_distance
