@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tile.ir.builder import Builder
 from tile.ir.core import Argument, Block, Function, Module, Operation, Value
+from tile.ir.effects import constant_of
 from tile.ir.ops import arith, control, descriptor, memory
 from tile.ir.ops.memory import Order
 from tile.ir.passes import module_pass
@@ -46,7 +47,7 @@ def expand_descriptors(module: Module, *, simplify: bool = True) -> None:
     for function in module:
         _Expansion(function).run()
     if simplify:
-        for clean in (canonicalize, cse, licm, canonicalize, cse, dce):
+        for clean in (canonicalize, cse, licm, dce):
             clean(module)
 
 
@@ -207,23 +208,31 @@ class _Expansion:
 def _promised(build: Builder, parts: Parts) -> Parts:
     """The parts with what a descriptor promises of them."""
     rank, multiple = len(parts.type.dims), parts.type.multiple
-    base = build(arith.hint, parts.base, divisible=(Descriptor.ALIGNMENT,))
-    extents, strides = parts.values[1 : 1 + rank], parts.values[1 + rank :]
-    if multiple > 1:
-        # Of an array without gaps the last extent is a stride as well.
-        also = {source for stride in strides for source in _same(stride)}
-        strides = [build(arith.hint, stride, divisible=(multiple,)) for stride in strides]
-        extents = [
-            build(arith.hint, extent, divisible=(multiple,)) if extent in also else extent
-            for extent in extents
-        ]
-    return Parts(parts.type, [base, *extents, *strides])
+    base = _multiple(build, parts.base, Descriptor.ALIGNMENT)
+    *extents, last = parts.values[1 : 1 + rank]
+    strides = parts.values[1 + rank :]
+    # Of an array without gaps the last extent is a stride as well.
+    if any(last is _source(stride) for stride in strides):
+        last = _multiple(build, last, multiple)
+    strides = [_multiple(build, stride, multiple) for stride in strides]
+    return Parts(parts.type, [base, *extents, last, *strides])
 
 
-def _same(stride: Value) -> list[Value]:
-    """The value that a stride is, before it was made 64 bits wide."""
-    op = stride.op
-    return [op.inputs[0]] if op is not None and op.defn is arith.cast else []
+def _multiple(build: Builder, value: Value, number: int) -> Value:
+    """A value with the promise that it is a multiple of a number, unless that is known."""
+    source = _source(value)
+    block, constant = source.owner, constant_of(source)
+    if isinstance(block, Block) and block.owner is not None:
+        known = block.owner.arguments[source.index].divisible
+    else:
+        known = constant if isinstance(constant, int) else 1
+    return value if known % number == 0 else build(arith.hint, value, divisible=(number,))
+
+
+def _source(value: Value) -> Value:
+    """The value before it was made 64 bits wide."""
+    op = value.op
+    return op.inputs[0] if op is not None and op.defn is arith.cast else value
 
 
 def _flat_types(types: Sequence[Type]) -> tuple[Type, ...]:
