@@ -165,6 +165,17 @@ def test_block_shapes_are_set_while_tuning() -> None:
     np.testing.assert_array_equal(y, x + 1)
 
 
+def test_tuning_tells_types_of_arrays_behind_descriptors_apart() -> None:
+    @tile.autotune([tile.Config({"B": b}) for b in (1, 2)], key=["N"])
+    @tile.jit
+    def tuned(x, N, B: tl.constexpr):
+        x.store([0, 0], x.load([0, 0]) + B)
+
+    for dtype in (np.float32, np.float16, np.float32):
+        tuned[1,](described(aligned(16, 16, dtype=dtype), 16, 16), 16)
+    assert len(tuned.cache) == 2
+
+
 X = aligned(16, 32)
 REFUSED = [
     (lambda: TensorDescriptor(X, [16], [32, 1], [16, 16]), ArgumentValueError, "1 extents, 2 strides and 2 extents"),

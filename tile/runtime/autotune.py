@@ -376,6 +376,8 @@ def _array_type(value: Any) -> Key | None:
     """What an array, or each of a tuple of them, is made of and where; None for other values."""
     if isinstance(value, tuple):
         return tuple(map(_array_type, value))
+    if isinstance(value, TensorDescriptor):
+        value = value.base
     dtype = getattr(value, "dtype", None)
     return None if dtype is None else (dtype, str(getattr(value, "device", "cpu")))
 
