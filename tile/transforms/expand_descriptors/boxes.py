@@ -3,7 +3,7 @@
 Along each axis a box has the indices `start + line`. The starts go into one address, the lines into
 a tile of offsets: so in a loop that moves a box through an array, all that changes is one scalar
 and the masks. An index is inside if, as an unsigned number, it is less than the extent; that is one
-comparison for both ends.
+comparison for both ends, and unsigned sums may wrap.
 
 Offsets are of 64 bits, as strides are. An index outside may give any address; it is masked.
 """
@@ -88,16 +88,13 @@ def _scaled(build: Builder, index: Value, stride: Value | None) -> Value:
 
 def _inside(build: Builder, index: Along, extent: Value, axis: int, dims: tuple[int, ...]) -> Value:
     """Which elements of a box are inside the array along one axis."""
-    start, line = index.start, index.line
-    if line is None:
-        at = start
-    else:
-        at = line if start is None else build(arith.add, _like(build, start, line), line)
-    assert at is not None, "an axis has neither a start nor a line"
-    at, limit = (build(arith.cast, value, to=U32) for value in (at, extent))
-    limit = _like(build, limit, at)
+    given = [value for value in (index.start, index.line) if value is not None]
+    *starts, at = (build(arith.cast, value, to=U32) for value in given)
+    for start in starts:
+        at = build(arith.add, _like(build, start, at), at)
+    limit = _like(build, build(arith.cast, extent, to=U32), at)
     inside = build(arith.cmp, at, limit, predicate=Predicate.LT)
-    if line is None:
+    if index.line is None:
         return build(shape.splat, inside, shape=dims)
     return _across(build, inside, axis, dims)
 
