@@ -180,7 +180,7 @@ class CompiledKernel:
         by_parameter: dict[int, list[Any]] = {}
         for (at, _), argument in zip(self._plan, arguments, strict=True):
             by_parameter.setdefault(at, []).append(argument)
-        leaves = list(self._leaves.values())
+        leaves = list(self.leaves.values())
         places = [_places(leaves[at], by_parameter.get(at, [])) for at in parameters]
         if None in places:
             return None
