@@ -21,6 +21,7 @@ from tile.language.constexpr import constexpr
 from tile.runtime.arguments import MockArray, retuple
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.elements import SCALAR_OF, Array, DType, element_type
+from tile.runtime.empty import EmptyArray
 from tile.runtime.pointers import PointerArray
 from tile.runtime.signature import DIVISOR, ParameterType, parse_signature_type
 
@@ -129,6 +130,7 @@ _KEYED: dict[type, Callable[[Any, Rule], Key]] = {
     type(None): lambda value, rule: _NONE,
     np.ndarray: _array,
     PointerArray: _pointer_array,
+    EmptyArray: _array,
     DeviceArray: _device_array,
     MockArray: lambda value, rule: _spelt(Pointer(value.element))[rule.alignment],
 }
