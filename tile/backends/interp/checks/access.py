@@ -76,7 +76,9 @@ def admit(wave: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, Ar
     flag = flag_of(mask, Mark.UNDEFINED)
     if flag is not None:
         message = f"{site.verb} memory under a mask that is undefined"
-        active = spared(wave, flag, active, partial(undefined, wave, site.op, flag, message))
+        # Whatever the mask says of such an element, nobody knows what it will say.
+        known = spared(wave, flag, None, partial(undefined, wave, site.op, flag, message))
+        active = known if known is None or active is None else active & known
     if type(address) is not Marked:
         return address, active
     for mark, flag in address.flags.items():
