@@ -6,12 +6,14 @@ release, and what that one knew by then. All atomics here are read-modify-writes
 every release that was before it at that place (the release sequence of C++ goes on through them).
 
 Edges are kept as they come, by place and by program; nothing grows with the square of the grid.
-What a program knows, as a time for each program, is worked out when two of its accesses meet, and
-kept until it acquires again. Kernels in which nothing acquires have no `Order` at all.
+What a program knows, as a time for each program, is worked out when two of its accesses meet: along
+the edges backwards, newest first, until the question is answered. Kernels in which nothing acquires
+have no `Order` at all.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
@@ -23,12 +25,21 @@ from tile.backends.interp.values import Array
 REMEMBERED = 64
 
 
+def _times() -> array[int]:
+    return array("q")
+
+
 @dataclass
 class Releases:
-    """The releases at one place, in order of time."""
+    """The releases at one place, in order of time.
 
-    times: list[int] = field(default_factory=list)
-    programs: list[int] = field(default_factory=list)
+    `foreign` has the positions of those whose programs had acquired at other places before, so that
+    more is known through them than this place tells.
+    """
+
+    times: array[int] = field(default_factory=_times)
+    programs: array[int] = field(default_factory=_times)
+    foreign: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -39,6 +50,15 @@ class Acquires:
     released: int = -1  # when the program released last
 
 
+class Knowledge:
+    """What a program knows, as far as somebody asked."""
+
+    def __init__(self, programs: int, acquires: Acquires) -> None:
+        self.known = np.full(programs, -1, np.int64)  # by program, the last release known of
+        self.heard: dict[int, int] = {}  # by place, how many of its releases are in `known`
+        self.pending = [(place, times[-1]) for place, times in acquires.places.items()]
+
+
 class Order:
     """The happens-before relation among the programs of a launch."""
 
@@ -47,7 +67,7 @@ class Order:
         self.now = 0
         self.releases: dict[int, Releases] = {}
         self.acquires: dict[int, Acquires] = {}
-        self._known: dict[int, Array] = {}
+        self._knowledge: dict[int, Knowledge] = {}
 
     def synchronise(self, programs: Array, places: Array, acquires: bool, releases: Array) -> None:
         """Atomic operations of programs at places, one after the other; who of them releases."""
@@ -68,63 +88,63 @@ class Order:
             times[-1] = self.now
         else:
             times.append(self.now)
-        self._known.pop(program, None)
+        self._knowledge.pop(program, None)
 
     def _release(self, program: int, place: int) -> None:
         at = self.releases.setdefault(place, Releases())
-        at.times.append(self.now)
-        at.programs.append(program)
         own = self.acquires.get(program)
         if own is not None:
             own.released = self.now
+            if len(own.places) > (place in own.places):
+                at.foreign.append(len(at.times))
+        at.times.append(self.now)
+        at.programs.append(program)
 
     def before(self, programs: Array, times: Array, readers: Array) -> Array:
         """Whether accesses that programs made at some times are known to those that meet them."""
+        if (readers == readers[0]).all():
+            return self._known_to(int(readers[0]), programs, times)
         result = np.zeros(programs.shape, np.bool_)
-        for reader in np.unique(readers):
-            mine = readers == reader
-            known = self._knowledge(int(reader))
-            if known is not None:
-                result[mine] = times[mine] < known[programs[mine]]
+        sequence = np.argsort(readers, kind="stable")
+        ends = np.flatnonzero(np.diff(readers[sequence])) + 1
+        for mine in np.split(sequence, ends):
+            result[mine] = self._known_to(int(readers[mine[0]]), programs[mine], times[mine])
         return result
 
-    def _knowledge(self, program: int) -> Array | None:
-        """For each program, the time of its last release that `program` knows of, or -1."""
-        if program not in self.acquires:
-            return None
-        known = self._known.get(program)
-        if known is None:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            known = self._known[program] = self._learn(program)
-        return known
+    def _known_to(self, reader: int, programs: Array, times: Array) -> Array:
+        acquires = self.acquires.get(reader)
+        if acquires is None:
+            return np.zeros(programs.shape, np.bool_)
+        knowledge = self._knowledge.get(reader)
+        if knowledge is None:
+            if len(self._knowledge) >= REMEMBERED:
+                self._knowledge.clear()
+            knowledge = self._knowledge[reader] = Knowledge(self.programs, acquires)
+        while True:
+            result: Array = times < knowledge.known[programs]
+            if not knowledge.pending or result.all():
+                return result
+            self._learn(knowledge)
 
-    def _learn(self, program: int) -> Array:
-        known = np.full(self.programs, -1, np.int64)
-        heard: dict[int, int] = {}  # by place, how many of its releases are known
-        pending = [(place, times[-1]) for place, times in self._places(program)]
-        while pending:
-            place, time = pending.pop()
-            releases = self.releases.get(place)
-            if releases is None:
-                continue
-            first, last = heard.get(place, 0), bisect_left(releases.times, time)
-            if last <= first:
-                continue
-            heard[place] = last
-            newest: dict[int, int] = {}
-            for index in range(first, last):
-                newest[releases.programs[index]] = releases.times[index]
-            for other, released in newest.items():
-                if released <= known[other]:
-                    continue
-                known[other] = released
-                for further, times in self._places(other):
-                    at = bisect_right(times, released)
-                    if at:
-                        pending.append((further, times[at - 1]))
-        return known
+    def _learn(self, knowledge: Knowledge) -> None:
+        """Follow one edge: take in what was released at a place before some time."""
+        place, time = knowledge.pending.pop()
+        releases = self.releases.get(place)
+        if releases is None:
+            return
+        first, last = knowledge.heard.get(place, 0), bisect_left(releases.times, time)
+        if last <= first:
+            return
+        knowledge.heard[place] = last
+        who = np.frombuffer(releases.programs[first:last], np.int64)
+        np.maximum.at(knowledge.known, who, np.frombuffer(releases.times[first:last], np.int64))
+        oldest, newest = (bisect_left(releases.foreign, position) for position in (first, last))
+        for position in releases.foreign[oldest:newest]:
+            self._follow(knowledge, releases.programs[position], releases.times[position], place)
 
-    def _places(self, program: int) -> list[tuple[int, list[int]]]:
-        own = self.acquires.get(program)
-        return [] if own is None else list(own.places.items())
+    def _follow(self, knowledge: Knowledge, program: int, released: int, place: int) -> None:
+        """Go on to what a program had acquired elsewhere by the time of its release."""
+        for further, times in self.acquires[program].places.items():
+            at = bisect_right(times, released)
+            if at and further != place:
+                knowledge.pending.append((further, times[at - 1]))

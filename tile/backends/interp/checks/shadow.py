@@ -45,7 +45,6 @@ class Record:
 
     op: Operation
     verb: str
-    time: int
 
 
 @dataclass(eq=False)
@@ -94,6 +93,7 @@ class Shadow:
         """Watch arrays that are `written` (None: all), in cells of at most `finest` bytes."""
         self.memory = memory
         self.records: list[Record] = []
+        self.times = np.zeros(1024, np.int64)  # of the records, where any two may be ordered
         self.regions: dict[int, Region] = {}
         for region, buffers in _regions(memory.buffers, finest):
             if written is None or any(_parameter(b.name) in written for b in buffers):
@@ -133,8 +133,12 @@ class Shadow:
     def record(self, wave: Wave, site: Site, atomic: bool) -> Array:
         """Begin an access; the records of it for each program of the wave."""
         order = launch_of(wave).order
-        self.records.append(Record(site.op, site.verb, 0 if order is None else order.now))
-        number = len(self.records) - 1 & NUMBER
+        number = len(self.records) & NUMBER
+        self.records.append(Record(site.op, site.verb))
+        if order is not None:
+            if number >= len(self.times):
+                self.times = np.concatenate([self.times, np.zeros_like(self.times)])
+            self.times[number] = order.now
         mine = (wave.rows.astype(np.int64) + 1 << WHO) | (ATOMIC * atomic) | number
         return mine.reshape(-1, *(1,) * len(site.shape))
 
@@ -234,12 +238,9 @@ class Shadow:
         asked = np.flatnonzero((found != 0) & (found >> WHO != who >> WHO))
         if not asked.size:
             return result
-        programs = (found[asked] >> WHO) - 1
-        pairs = np.stack([found[asked] & NUMBER, programs, (who[asked] >> WHO) - 1])
-        unique, back = np.unique(pairs, axis=1, return_inverse=True)
-        times = np.array([self.records[number].time for number in unique[0].tolist()], np.int64)
-        answers = order.before(unique[1], times, unique[2])
-        result[asked] = answers[back.reshape(-1)]
+        earlier, later = found[asked], who[asked]
+        times = self.times[earlier & NUMBER]
+        result[asked] = order.before((earlier >> WHO) - 1, times, (later >> WHO) - 1)
         return result
 
     # -- reports
