@@ -14,18 +14,21 @@ from tile.runtime.elements import Array
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """Which elements of an allocation were written."""
+    """Which elements of an allocation were written.
 
-    address: int
-    itemsize: int
+    It keeps the `memory` alive, so that no other array comes to lie there.
+    """
+
+    memory: Array
     written: Array
 
     def of(self, array: Array) -> Array | None:
         """The same for each element of a view; None if the account does not know its memory."""
-        if array.itemsize != self.itemsize:
+        size = self.memory.itemsize
+        if array.itemsize != size:
             return None
-        first = (array.ctypes.data - self.address) // self.itemsize
-        steps = [stride // self.itemsize for stride in array.strides]
+        first = (array.ctypes.data - self.memory.ctypes.data) // size
+        steps = [stride // size for stride in array.strides]
         reach = [step * (n - 1) for step, n in zip(steps, array.shape, strict=True)]
         low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
         if first + low < 0 or first + high >= len(self.written):
@@ -38,9 +41,10 @@ class Account:
             return None
         upwards = [slice(None, None, -1) if s < 0 else slice(None) for s in array.strides]
         corner: Array = array.__getitem__(tuple(upwards)) if upwards else array
-        first = (corner.ctypes.data - self.address) // self.itemsize
+        size = self.memory.itemsize
+        first = (corner.ctypes.data - self.memory.ctypes.data) // size
         reach = sum(s * (n - 1) for s, n in zip(corner.strides, corner.shape, strict=True))
-        return self.written[first : first + reach // self.itemsize + 1]
+        return self.written[first : first + reach // size + 1]
 
 
 class EmptyArray(np.ndarray[Any, np.dtype[Any]]):
@@ -105,6 +109,5 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> EmptyArray:
     except ValueError as error:
         raise ArgumentValueError(f"tile.empty: {error}") from None
     array = plain.view(EmptyArray)
-    written = np.zeros(plain.size, np.bool_)
-    array.account = Account(plain.ctypes.data, plain.itemsize, written)
+    array.account = Account(plain, np.zeros(plain.size, np.bool_))
     return array

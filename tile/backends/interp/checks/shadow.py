@@ -14,8 +14,9 @@ that is only written has one. Arrays that share bytes share their records.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -166,10 +167,8 @@ class Shadow:
         self, wave: Wave, site: Site, region: Region, buffer: Buffer, touched: Touched
     ) -> None:
         cells, who = touched.cells, touched.who
-        self.meet(wave, site, buffer, touched, region.last()[cells])
-        for other in region.others:
-            found = other[cells]
-            self.meet(wave, site, buffer, touched, np.where(found & ATOMIC, found, 0))
+        atomics = (np.where(f & ATOMIC, f, 0) for f in (other[cells] for other in region.others))
+        self.meet(wave, site, buffer, touched, chain([region.last()[cells]], atomics))
         self.keep(wave, region, cells, who)
 
     def keep(self, wave: Wave, region: Region, cells: Array, who: Array) -> None:
@@ -192,11 +191,11 @@ class Shadow:
         self, wave: Wave, site: Site, region: Region, buffer: Buffer, touched: Touched
     ) -> None:
         cells, who = touched.cells, touched.who
-        for known in region.records:
-            self.meet(wave, site, buffer, touched, known[cells])
         last = region.last()
+        reported = self.meet(wave, site, buffer, touched, (r[cells] for r in region.records))
         last[cells] = who
-        self.meet(wave, site, buffer, touched, last[cells])
+        if not reported:
+            self.meet(wave, site, buffer, touched, [last[cells]])
         for other in region.others:
             other[cells] = 0
 
@@ -206,9 +205,8 @@ class Shadow:
         cells, who = touched.cells, touched.who
         last = region.last()
         before = last[cells]
-        for known in region.records:
-            found = known[cells]
-            self.meet(wave, site, buffer, touched, np.where(found & ATOMIC, 0, found))
+        plain = (np.where(f & ATOMIC, 0, f) for f in (r[cells] for r in region.records))
+        self.meet(wave, site, buffer, touched, plain)
         another = (before != 0) & (before >> WHO != who >> WHO) & (before & ATOMIC != 0)
         if another.any():
             self.keep(wave, region, cells[another], before[another])
@@ -217,17 +215,24 @@ class Shadow:
         if lost.any():
             self.keep(wave, region, cells[lost], who[lost])
 
-    def meet(self, wave: Wave, site: Site, buffer: Buffer, touched: Touched, found: Array) -> None:
-        """Report an element whose earlier access is by another program, and not ordered."""
+    def meet(
+        self, wave: Wave, site: Site, buffer: Buffer, touched: Touched, earlier: Iterable[Array]
+    ) -> bool:
+        """Report an element that another program accessed earlier, and nothing orders the two.
+
+        Whether there was one; of several kinds of records the first that has one is reported.
+        """
         who = touched.who
-        wrong = (found != 0) & (found >> WHO != who >> WHO)
-        if not wrong.any():
-            return
-        wrong &= ~self.ordered(wave, found, who)
-        if not wrong.any():
-            return
-        index = int(wrong.argmax())
-        self.report(wave, site, buffer, touched, index, int(found[index]), int(wrong.sum()))
+        for found in earlier:
+            wrong = (found != 0) & (found >> WHO != who >> WHO)
+            if wrong.any():
+                wrong &= ~self.ordered(wave, found, who)
+                if wrong.any():
+                    index = int(wrong.argmax())
+                    count = int(wrong.sum())
+                    self.report(wave, site, buffer, touched, index, int(found[index]), count)
+                    return True
+        return False
 
     def ordered(self, wave: Wave, found: Array, who: Array) -> Array:
         """Whether accesses are known to the programs that come later."""
