@@ -22,7 +22,7 @@ from tile.errors import (
     OutOfBoundsError,
     UndefinedValueError,
 )
-from tile.faults import Fault, Report
+from tile.faults import Fault
 
 ERRORS: dict[str, type[ExecutionError]] = {
     "bounds": OutOfBoundsError,
@@ -57,7 +57,7 @@ class Planted:
         return [*self.faulty(), *self._collected(), *self.sound()]
 
     def faulty(self) -> list[str]:
-        error = self._raised(True)
+        error = self.raised(True)
         if error is None:
             return ["the fault is not found"]
         wanted = ERRORS[self.kind]
@@ -99,10 +99,11 @@ class Planted:
         return [] if self.kind in kinds else [f"collected are {sorted(kinds)}"]
 
     def sound(self) -> list[str]:
-        error = self._raised(False)
+        error = self.raised(False)
         return [] if error is None else [f"the sound twin is reported: {error}"]
 
-    def _raised(self, bug: bool) -> ExecutionError | None:
+    def raised(self, bug: bool) -> ExecutionError | None:
+        """What a launch under all checks raises, if it does."""
         try:
             with tile.sanitize():
                 self.launch(bug)
@@ -132,6 +133,3 @@ def planted(
         return launch
 
     return declare
-
-
-__all__ = ["CASES", "ERRORS", "Planted", "Report", "planted"]
