@@ -162,7 +162,7 @@ class UndefinedValueError(ExecutionError):
 
 
 class IntegerOverflowError(ExecutionError):
-    """Signed index arithmetic wrapped, and its result reached an address."""
+    """Signed arithmetic wrapped on its way to an address, or to the mask of an access."""
 
 
 class BrokenAssumptionError(ExecutionError):

@@ -144,6 +144,19 @@ def through_where(bug):
 
 
 @tile.jit
+def guarded(x_ptr, o_ptr, first, n, B: tl.constexpr, BUG: tl.constexpr):
+    i = tl.arange(0, B)
+    at = (first if BUG else first.to(tl.int64)) + i
+    tl.store(o_ptr + i, tl.load(x_ptr + i, mask=at < n, other=0))  # fault
+
+
+@planted("overflow", "wrapped on the way to a mask", element=(5,), place=("x_ptr", (5,)))
+def wrapped_mask(bug):
+    first = (1 << 31) - 5
+    guarded[(1,)](np.zeros(8, I8), np.zeros(8, I8), first, first + 4, B=8, BUG=bug)
+
+
+@tile.jit
 def apart(x_ptr, o_ptr, row, stride, B: tl.constexpr, BUG: tl.constexpr):
     i = tl.arange(0, B)
     r = row if BUG else row.to(tl.int64)

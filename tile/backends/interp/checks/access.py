@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile.backends.interp.checks.marked import Flag, Mark, Marked, flag_of
+from tile.backends.interp.checks.marked import Flag, Mark, Marked
 from tile.backends.interp.memory import FaultError, Group, Memory
 from tile.backends.interp.report import bounds_fault, described, place_of
 from tile.backends.interp.strided import Strided
@@ -73,12 +73,14 @@ class Reached:
 def admit(wave: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, Array | None]:
     """Address and mask of an access without marks; what marks reach is reported and left out."""
     active = None if mask is None else array_of(mask)
-    flag = flag_of(mask, Mark.UNDEFINED)
-    if flag is not None:
-        message = f"{site.verb} memory under a mask that is undefined"
-        # Whatever the mask says of such an element, nobody knows what it will say.
-        known = spared(wave, flag, None, partial(undefined, wave, site.op, flag, message))
-        active = known if known is None or active is None else active & known
+    if type(mask) is Marked:
+        for mark, flag in mask.flags.items():
+            if mark not in _MASKED:
+                continue
+            # Whatever the mask says of such an element, it is not what was meant.
+            report = partial(_MASKED[mark], wave, site, flag, address)
+            known = spared(wave, flag, None, report)
+            active = active if known is None or active is None else active & known
     if type(address) is not Marked:
         return address, active
     for mark, flag in address.flags.items():
@@ -217,21 +219,35 @@ def spelt(loc: Any) -> str:
     return "at an unknown place" if loc is None else f"at {loc}"
 
 
-def _undefined(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
-    message = f"{site.verb} memory at an address that is undefined"
-    return undefined(wave, site.op, flag, message, wrong)
+Report = Callable[["Wave", Site, Flag, RunValue, Array], Fault]
 
 
-def _wrapped(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
-    seen = first(wave, wrong)
-    notes = [
-        f"{flag.cause.text}: it wrapped, {spelt(flag.cause.loc)}",
-        "cast an operand to tl.int64 before that operation, as in `x.to(tl.int64) * stride`",
-    ]
-    message = f"{site.verb} memory at an address made of 32-bit arithmetic that wrapped"
-    place = place_at(wave, address, wrong, seen)
-    cause = flag.cause.loc
-    return fault_at(wave, Check.OVERFLOW, site.op, message, seen, notes, cause=cause, place=place)
+def _undefined(what: str) -> Report:
+    def report(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
+        return undefined(wave, site.op, flag, f"{site.verb} memory {what} that is undefined", wrong)
+
+    return report
+
+
+def _wrapped(what: str) -> Report:
+    def report(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
+        seen = first(wave, wrong)
+        notes = [
+            f"{flag.cause.text}: it wrapped, {spelt(flag.cause.loc)}",
+            "cast an operand to tl.int64 before that operation, as in `x.to(tl.int64) * stride`",
+        ]
+        return fault_at(
+            wave,
+            Check.OVERFLOW,
+            site.op,
+            f"{site.verb} memory {what} made of signed arithmetic that wrapped",
+            seen,
+            notes,
+            cause=flag.cause.loc,
+            place=place_at(wave, array_of(address), wrong, seen),
+        )
+
+    return report
 
 
 def _strayed(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
@@ -247,4 +263,12 @@ def _strayed(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array
     )
 
 
-_REPORTS = {Mark.UNDEFINED: _undefined, Mark.WRAPPED: _wrapped, Mark.STRAYED: _strayed}
+_REPORTS: dict[Mark, Report] = {
+    Mark.UNDEFINED: _undefined("at an address"),
+    Mark.WRAPPED: _wrapped("at an address"),
+    Mark.STRAYED: _strayed,
+}
+_MASKED: dict[Mark, Report] = {
+    Mark.UNDEFINED: _undefined("under a mask"),
+    Mark.WRAPPED: _wrapped("under a mask"),
+}

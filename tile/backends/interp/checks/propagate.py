@@ -20,13 +20,14 @@ from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
 from tile.ir.ops import arith, combine, index, linalg, memory, shape
 from tile.ir.ops import reduce as reductions
+from tile.ir.types import I1
 
 Where: TypeAlias = "Array | None"
 Rule = Callable[[Operation, Sequence[Where], Sequence[Any]], Any]
 RULES: dict[OpDef, Rule] = {}
 
-# What hands on that arithmetic wrapped, or that a pointer strayed. Others start afresh: whoever
-# computes with bits, or compares, means the number that is there.
+# What hands on that arithmetic wrapped, or that a pointer strayed: to addresses, and by comparisons
+# to masks. Others start afresh: whoever computes with bits means the number that is there.
 MOVES = (
     shape.splat,
     shape.broadcast,
@@ -53,10 +54,17 @@ CARRIES = frozenset(
         arith.cast,
         arith.bitcast,
         arith.hint,
+        arith.cmp,
         memory.addptr,
         index.gather,
     }
 )
+# These hand it on as well, between truths.
+LOGIC = frozenset({arith.and_, arith.or_, arith.xor, arith.not_})
+
+
+def _carries(op: Operation) -> bool:
+    return op.defn in CARRIES or (op.defn in LOGIC and op.results[0].type.element == I1)
 
 
 def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
@@ -72,7 +80,7 @@ def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
 
 def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
     """What an instruction of a pure operation runs where operands may be marked."""
-    marks = tuple(Mark) if op.defn in CARRIES else (Mark.UNDEFINED,)
+    marks = tuple(Mark) if _carries(op) else (Mark.UNDEFINED,)
     spread = RULES.get(op.defn, union)
     single = len(op.results) == 1
 
