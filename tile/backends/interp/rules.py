@@ -152,10 +152,10 @@ def _atomic(
         groups = space.groups(addresses, lanes, dtype, shape)
     except FaultError as fault:
         raise out_of_bounds(wave, "updates", fault, element.itemsize) from None
-    return update(space, groups, apply, addresses.shape, dtype, values)
+    return update_groups(space, groups, apply, addresses.shape, dtype, values)
 
 
-def update(
+def update_groups(
     space: Memory,
     groups: Sequence[Group],
     apply: Apply,

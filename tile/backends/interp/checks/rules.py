@@ -23,7 +23,7 @@ from tile.backends.interp.checks.access import (
 from tile.backends.interp.checks.assumptions import check_assume
 from tile.backends.interp.checks.marked import Cause, Flag, Mark, bare, flag_of, marked
 from tile.backends.interp.checks.uninitialised import note_written, unwritten
-from tile.backends.interp.rules import applied, update
+from tile.backends.interp.rules import applied, update_groups
 from tile.backends.interp.values import Array, Held, RunValue, array_of, spread
 from tile.checks import Check, Checks
 from tile.ir.core import Operation
@@ -146,7 +146,7 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
         if launch.uninitialised:
             _refuse_unwritten(wave, site, reached, never)
         values = [spread(value, site.shape, count) for value in given]
-        result = update(launch.memory, reached.groups, apply, addresses.shape, site.dtype, values)
+        result = update_groups(launch.memory, reached.groups, apply, addresses.shape, site.dtype, values)
         if launch.shadow is not None:
             launch.shadow.update(wave, site, reached, not alone)
         if launch.order is not None and (acquires or releases):
