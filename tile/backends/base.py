@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile.checks import Checks, choose
-from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from tile.ir.core import Module
 from tile.ir.types import Pointer, Scalar, is_power_of_two
 
@@ -62,7 +62,7 @@ class Options:
     `thread_tile` and `warp_rows` are sizes of matrix products inside a program: the edge of a
     thread's squares where threads multiply alone, and how many warps share the rows of the result
     (0: as its shape suggests). `sanitize` names checks as `tile.sanitize` does (None: those that
-    are in force), which the interpreter does and other backends do not.
+    are in force), which the interpreter does on tiles and others refuse.
     """
 
     num_warps: int = 4
@@ -96,6 +96,14 @@ class Options:
             return None if self.sanitize is None else choose(self.sanitize)
         except (TypeError, ValueError) as error:
             raise ArgumentValueError(f"the option sanitize: {error}") from None
+
+    def refuse_checks(self, who: str) -> None:
+        """Refuse checks of a launch for who does none; settings in force are no such wish."""
+        if self.checks:
+            raise UnsupportedError(
+                f"the option sanitize asks for checks, which {who} does not do; the interpreter "
+                "does them on tiles: set TILE_BACKEND=interp"
+            )
 
     @property
     def lowering(self) -> dict[str, int]:

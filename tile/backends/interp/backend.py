@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from tile.backends.base import (
     Options,
     Target,
 )
-from tile.backends.interp.checks.launch import CheckedLaunch
-from tile.backends.interp.checks.translate import CheckedCode, translate_checked
 from tile.backends.interp.code import translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
@@ -27,6 +25,14 @@ from tile.checks import ALWAYS, Checks
 from tile.config import config
 from tile.faults import collecting
 from tile.ir.core import Module
+from tile.late import late
+
+if TYPE_CHECKING:
+    from tile.backends.interp.checks.launch import CheckedLaunch
+    from tile.backends.interp.checks.translate import CheckedCode, translate_checked
+else:
+    CheckedLaunch = late("tile.backends.interp.checks.launch", "CheckedLaunch")
+    translate_checked = late("tile.backends.interp.checks.translate", "translate_checked")
 
 # Just below DEFAULT_MMAP_THRESHOLD_MAX of 64-bit glibc.
 _HEAP_KEPT = (32 << 20) - (64 << 10)
@@ -50,6 +56,8 @@ class InterpreterBackend:
 
         To run TILE IR only the machine-independent passes are needed.
         """
+        if target.arch:
+            options.refuse_checks("the thread machine")
         tiles = optimise(module)
         stages = tiles.stages
         if target.arch:

@@ -146,7 +146,9 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
         if launch.uninitialised:
             _refuse_unwritten(wave, site, reached, never)
         values = [spread(value, site.shape, count) for value in given]
-        result = update_groups(launch.memory, reached.groups, apply, addresses.shape, site.dtype, values)
+        result = update_groups(
+            launch.memory, reached.groups, apply, addresses.shape, site.dtype, values
+        )
         if launch.shadow is not None:
             launch.shadow.update(wave, site, reached, not alone)
         if launch.order is not None and (acquires or releases):
