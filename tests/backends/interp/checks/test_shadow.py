@@ -44,7 +44,7 @@ def shadows(monkeypatch) -> list[Shadow]:
 
 def size(shadow: Shadow) -> int:
     regions = {id(region): region for region in shadow.regions.values()}.values()
-    return sum(record.nbytes for region in regions for record in region.records)
+    return sum(record.nbytes for region in regions for record in region.existing)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float64])

@@ -42,7 +42,7 @@ WHO = 32  # bits below the program
 
 @dataclass(frozen=True)
 class Record:
-    """One execution of a memory operation by a wave."""
+    """A memory operation at some time."""
 
     op: Operation
     verb: str
@@ -72,9 +72,9 @@ class Region:
         return self.others[index]
 
     @property
-    def records(self) -> list[Array]:
+    def existing(self) -> list[Array]:
         """All records that there are, the writers' first."""
-        return [self.last(), *self.others]
+        return self.others if self.writer is None else [self.writer, *self.others]
 
 
 @dataclass
@@ -94,7 +94,8 @@ class Shadow:
         """Watch arrays that are `written` (None: all), in cells of at most `finest` bytes."""
         self.memory = memory
         self.records: list[Record] = []
-        self.times = np.zeros(1024, np.int64)  # of the records, where any two may be ordered
+        self.times = np.zeros(64, np.int64)  # of the records
+        self.latest: dict[Site, tuple[int, int]] = {}  # the time and number of the last record
         self.regions: dict[int, Region] = {}
         for region, buffers in _regions(memory.buffers, finest):
             if written is None or any(_parameter(b.name) in written for b in buffers):
@@ -104,16 +105,16 @@ class Shadow:
 
     def load(self, wave: Wave, site: Site, reached: Reached) -> None:
         """Elements are read."""
-        who = self.record(wave, site, atomic=False)
         for region, part, buffer in self.parts(site, reached):
+            who = self.record(wave, site, atomic=False)
             if isinstance(part, Strided) and _read_quickly(region, part, who):
                 continue
             self.read(wave, site, region, buffer, _each(part, who, site))
 
     def store(self, wave: Wave, site: Site, reached: Reached, value: Array) -> None:
         """Elements were written, so that memory holds what the last one wrote."""
-        who = self.record(wave, site, atomic=False)
         for region, part, buffer in self.parts(site, reached):
+            who = self.record(wave, site, atomic=False)
             if isinstance(part, Strided) and _write_quickly(region, part, who):
                 continue
             touched = _each(part, who, site)
@@ -123,23 +124,25 @@ class Shadow:
 
     def update(self, wave: Wave, site: Site, reached: Reached, atomic: bool) -> None:
         """Elements are read and written in one step, for whom it is `atomic`: all, or one's own."""
-        who = self.record(wave, site, atomic)
         for region, part, buffer in self.parts(site, reached):
-            touched = _each(part, who, site)
+            touched = _each(part, self.record(wave, site, atomic), site)
             if atomic:
                 self.modify(wave, site, region, buffer, touched)
             else:
                 self.write(wave, site, region, buffer, touched)
 
     def record(self, wave: Wave, site: Site, atomic: bool) -> Array:
-        """Begin an access; the records of it for each program of the wave."""
+        """The records of an access at this time, for each program of the wave."""
         order = launch_of(wave).order
-        number = len(self.records) & NUMBER
-        self.records.append(Record(site.op, site.verb))
-        if order is not None:
+        time = 0 if order is None else order.now
+        seen, number = self.latest.get(site, (-1, 0))
+        if seen != time:
+            number = len(self.records) & NUMBER
+            self.latest[site] = time, number
+            self.records.append(Record(site.op, site.verb))
             if number >= len(self.times):
                 self.times = np.concatenate([self.times, np.zeros_like(self.times)])
-            self.times[number] = order.now
+            self.times[number] = time
         mine = (wave.rows.astype(np.int64) + 1 << WHO) | (ATOMIC * atomic) | number
         return mine.reshape(-1, *(1,) * len(site.shape))
 
@@ -167,8 +170,9 @@ class Shadow:
         self, wave: Wave, site: Site, region: Region, buffer: Buffer, touched: Touched
     ) -> None:
         cells, who = touched.cells, touched.who
+        last = [] if region.writer is None else [region.writer[cells]]
         atomics = (np.where(f & ATOMIC, f, 0) for f in (other[cells] for other in region.others))
-        self.meet(wave, site, buffer, touched, chain([region.last()[cells]], atomics))
+        self.meet(wave, site, buffer, touched, chain(last, atomics))
         self.keep(wave, region, cells, who)
 
     def keep(self, wave: Wave, region: Region, cells: Array, who: Array) -> None:
@@ -193,7 +197,7 @@ class Shadow:
     ) -> None:
         cells, who = touched.cells, touched.who
         last = region.last()
-        reported = self.meet(wave, site, buffer, touched, (r[cells] for r in region.records))
+        reported = self.meet(wave, site, buffer, touched, (r[cells] for r in region.existing))
         last[cells] = who
         if not reported:
             self.meet(wave, site, buffer, touched, [last[cells]])
@@ -206,7 +210,7 @@ class Shadow:
         cells, who = touched.cells, touched.who
         last = region.last()
         before = last[cells]
-        plain = (np.where(f & ATOMIC, 0, f) for f in (r[cells] for r in region.records))
+        plain = (np.where(f & ATOMIC, 0, f) for f in (r[cells] for r in region.existing))
         self.meet(wave, site, buffer, touched, plain)
         another = (before != 0) & (before >> WHO != who >> WHO) & (before & ATOMIC != 0)
         if another.any():
@@ -378,7 +382,7 @@ def _strided_cells(access: Strided, region: Region, buffer: Buffer, size: int) -
     steps = tuple(step * ratio for step in access.steps)
     for step in range(ratio):
         offsets = access.offsets * ratio + (shift + step)
-        yield replace(access, flat=region.last(), offsets=offsets, steps=steps)
+        yield replace(access, offsets=offsets, steps=steps)
 
 
 def _apart(part: Strided, who: Array) -> bool:
@@ -386,27 +390,34 @@ def _apart(part: Strided, who: Array) -> bool:
     return len(who) == 1 or len(part.offsets) > 1
 
 
-def _alone(records: Array, part: Strided, who: Array) -> bool:
+def _alone(region: Region, part: Strided, who: Array) -> bool:
     """Whether nobody else has records where an access goes."""
-    found = replace(part, flat=records).read()
-    return not found.any() or not ((found != 0) & (found >> WHO != who >> WHO)).any()
+    if not part.flat.size:
+        return True
+    for records in region.existing:
+        access = replace(part, flat=records)
+        view = access.view()
+        found = access.read() if view is None else view
+        # Most often there are none, or one's own everywhere.
+        mixed = found.any() and ((found ^ who) >> WHO).any()
+        if mixed and ((found != 0) & (found >> WHO != who >> WHO)).any():
+            return False
+    return True
 
 
 def _read_quickly(region: Region, part: Strided, who: Array) -> bool:
     """Record a read of elements that nobody else has touched; whether that is so."""
-    if not _apart(part, who) or not all(_alone(r, part, who) for r in region.records):
+    if not (_apart(part, who) and _alone(region, part, who)):
         return False
     replace(part, flat=region.other(0)).write(who, False)
     return True
 
 
 def _write_quickly(region: Region, part: Strided, who: Array) -> bool:
-    """The same of a write."""
-    if not _apart(part, who) or not all(_alone(r, part, who) for r in region.records):
+    """The same of a write; the program's own reads stay, as who comes after it comes after them."""
+    if not (_apart(part, who) and _alone(region, part, who)):
         return False
-    part.write(who, False)
-    for other in region.others:
-        replace(part, flat=other).write(np.zeros_like(who), False)
+    replace(part, flat=region.last()).write(who, False)
     return True
 
 
