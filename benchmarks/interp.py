@@ -4,10 +4,12 @@
     python benchmarks/interp.py --case matmul    those whose name has `matmul` in it
     python benchmarks/interp.py --no-peer        without Triton
     python benchmarks/interp.py --grid           time and memory for grids of up to 2^22 programs
+    python benchmarks/interp.py --checks         what checks cost, each alone and all together
     python benchmarks/interp.py --markdown       the table as Markdown; --json: all numbers
 
 Every result is compared with NumPy's in float64 in the run that is timed. Bounds are checked: there
-is no way to turn that off. The exit status is 1 when a result is wrong or a grid takes 2 GiB.
+is no way to turn that off. The exit status is 1 when a result is wrong, a grid takes 2 GiB, or all
+checks together take more than `MOST_CHECKED` times as long as none.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peer_kernels import CASES, Prepared, jit, tl
+from peer_kernels import CASES, Prepared, compiler, jit, tl
 from peer_triton import DEFAULT_ROOT, SEED, measure_peer
 
 # What a speed is measured by: the median of this many launches after the first, and of as many more
@@ -146,6 +148,53 @@ def plain_softmax(rng: np.random.Generator, rows: int, columns: int) -> Prepared
 
 
 PLAIN: dict[str, Callable[..., Prepared]] = {"add": plain_add, "softmax": plain_softmax}
+
+
+# What checks cost: the same launches, with each set of checks in turn, round after round.
+
+CHECKS = ("none", "bounds", "race", "undef", "overflow", "assume", "all")
+MOST_CHECKED = 6.0
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One case: median seconds of a launch under each of `CHECKS`."""
+
+    case: str
+    seconds: dict[str, float]
+
+    def ratio(self, checks: str) -> float:
+        """How many times as long a launch takes."""
+        return self.seconds[checks] / self.seconds["none"]
+
+
+def measure_checks(name: str) -> Checked:
+    """Time the case `name` under each set of checks."""
+    prepared = CASES[name].prepare(np.random.default_rng(SEED))
+    times: dict[str, list[float]] = {checks: [] for checks in CHECKS}
+    spent = 0.0
+    while len(times["all"]) <= LEAST_REPEATS or spent < REPEAT_SECONDS * len(CHECKS):
+        for checks, taken in times.items():
+            with compiler.sanitize(checks):
+                taken.append(seconds(prepared.launch))
+            spent += taken[-1]
+            checked_error(f"{name} under {checks}", prepared, CASES[name].tolerance)
+    return Checked(name, {checks: statistics.median(taken[1:]) for checks, taken in times.items()})
+
+
+def checks_rows(checked: Sequence[Checked]) -> list[list[str]]:
+    """Header and lines of the table of checks."""
+    lines = [
+        [c.case, f"{c.seconds['none']:.5f}", *(f"{c.ratio(checks):.2f}" for checks in CHECKS[1:])]
+        for c in checked
+    ]
+    means = [f"{mean_ratio(checked, checks):.2f}" for checks in CHECKS[1:]]
+    return [["case", "none s", *CHECKS[1:]], *lines, ["geometric mean", "", *means]]
+
+
+def mean_ratio(checked: Sequence[Checked], checks: str) -> float:
+    """The geometric mean of how many times as long launches take."""
+    return statistics.geometric_mean(c.ratio(checks) for c in checked)
 
 
 # How time and memory grow with the grid. All values of the largest one together would take 1 GiB
@@ -292,10 +341,15 @@ def linearity_line(grown: Sequence[Growth]) -> str:
 
 
 def report(
-    measured: Sequence[Measurement], grown: Sequence[Growth], table: Callable[..., str]
+    measured: Sequence[Measurement],
+    grown: Sequence[Growth],
+    checked: Sequence[Checked],
+    table: Callable[..., str],
 ) -> str:
     """All that was measured, as text."""
     parts = [machine()]
+    if checked:
+        parts += [table(checks_rows(checked))]
     if measured:
         parts += [table(case_rows(measured)), ratios_line(measured)]
     if grown:
@@ -303,7 +357,9 @@ def report(
     return "\n\n".join(filter(None, parts))
 
 
-def as_json(measured: Sequence[Measurement], grown: Sequence[Growth]) -> dict[str, Any]:
+def as_json(
+    measured: Sequence[Measurement], grown: Sequence[Growth], checked: Sequence[Checked]
+) -> dict[str, Any]:
     """All that was measured, for programs."""
     return {
         "machine": machine(),
@@ -312,6 +368,7 @@ def as_json(measured: Sequence[Measurement], grown: Sequence[Growth]) -> dict[st
             for m in measured
         ],
         "grids": [dataclasses.asdict(g) for g in grown],
+        "checks": [dataclasses.asdict(c) for c in checked],
     }
 
 
@@ -332,6 +389,7 @@ def main() -> int:
         "--peer-root", type=Path, default=DEFAULT_ROOT, help="folder to install Triton in"
     )
     parser.add_argument("--grid", action="store_true", help="measure growing grids instead")
+    parser.add_argument("--checks", action="store_true", help="measure what checks cost instead")
     parser.add_argument("--grid-here", type=int, metavar="PROGRAMS", help=argparse.SUPPRESS)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
@@ -343,7 +401,10 @@ def main() -> int:
 
     measured: list[Measurement] = []
     grown: list[Growth] = []
-    if options.grid:
+    checked: list[Checked] = []
+    if options.checks:
+        checked = [measure_checks(name) for name in chosen_cases(options.case)]
+    elif options.grid:
         grown = [grow(programs) for programs in GRIDS]
     else:
         for name in chosen_cases(options.case):
@@ -352,13 +413,15 @@ def main() -> int:
             measured.append(measure(name, peer.get(name, {}).get("seconds")))
 
     if options.json:
-        print(json.dumps(as_json(measured, grown), indent=2))
+        print(json.dumps(as_json(measured, grown, checked), indent=2))
     else:
-        print(report(measured, grown, markdown_table if options.markdown else text_table))
+        table = markdown_table if options.markdown else text_table
+        print(report(measured, grown, checked, table))
     too_much = [g for g in grown if g.peak_bytes >= MEMORY_LIMIT]
     for g in too_much:
         print(f"a grid of {g.programs} took {g.peak_bytes / 2**30:.1f} GiB", file=sys.stderr)
-    return int(bool(too_much))
+    slow = bool(checked) and mean_ratio(checked, "all") > MOST_CHECKED
+    return int(bool(too_much) or slow)
 
 
 if __name__ == "__main__":

@@ -31,12 +31,14 @@ EXPECTED = {
 ROW = re.compile(r"^.* (\S+) +(\S+)  (ok|WRONG)$", re.MULTILINE)
 
 
-def run(name: str, *options: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run an example with this checkout's `tile`."""
+def run(
+    name: str, *options: str, timeout: float = 60, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run an example with this checkout's `tile`, and these variables in the environment."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py"), *options],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", **variables},
         capture_output=True,
         encoding="utf-8",
         timeout=timeout,
@@ -65,6 +67,13 @@ def test_example(name):
         assert verdict == "ok"
     assert re.search(also, done.stdout), done.stdout
     assert re.search(r"^\d+ checks? passed, against NumPy in float64\.$", done.stdout, re.M)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_example_under_all_checks(name):
+    done = run(name, TILE_SANITIZE="all")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,11 @@ from tile.runtime.arguments import MockArray, pointers
 from tile.runtime.compile import compile  # noqa: A004 - the name that programs use
 from tile.runtime.context import backend
 from tile.runtime.descriptor import TensorDescriptor
+from tile.runtime.empty import empty
 from tile.runtime.jit import JITFunction, jit
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.pointers import PointerArray
+from tile.runtime.sanitize import sanitize
 from tile.runtime.sizes import cdiv, next_power_of_2
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ __all__ = [
     "cdiv",
     "compile",
     "constexpr_function",
+    "empty",
     "errors",
     "heuristics",
     "jit",
@@ -63,5 +66,6 @@ __all__ = [
     "next_power_of_2",
     "pointers",
     "runtime",
+    "sanitize",
     "testing",
 ]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from tile.checks import ALWAYS, choose
 from tile.errors import ArgumentTypeError, ArgumentValueError
 
 T = TypeVar("T")
@@ -159,6 +160,13 @@ class Config:
         _flag,
         False,
         "look for races for global memory among a program's threads too (interp, at level thread)",
+    )
+    sanitize = Variable(
+        "TILE_SANITIZE",
+        choose,
+        ALWAYS,
+        "checks of runs under the interpreter: all, none, or some of bounds, race, undef, "
+        "overflow, assume",
     )
     opencl_device = Variable(
         "TILE_OPENCL_DEVICE",

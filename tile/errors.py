@@ -13,6 +13,10 @@ import linecache
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tile.faults import Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +141,32 @@ class UnsupportedError(BackendError):
 
 
 class ExecutionError(TileError):
-    """A fault found while a kernel ran."""
+    """A fault found while a kernel ran; as data in `fault`, if a check of the grid found it."""
+
+    fault: Fault | None = None
 
 
 class OutOfBoundsError(ExecutionError):
     """An access outside the array or view that was passed."""
+
+
+class DataRaceError(ExecutionError):
+    """Two programs touched one place, one to write, and nothing says which of them was first.
+
+    Or one store wrote two different values to one place.
+    """
+
+
+class UndefinedValueError(ExecutionError):
+    """A value that nobody defined reached memory, a branch, an address or an atomic operation."""
+
+
+class IntegerOverflowError(ExecutionError):
+    """Signed arithmetic wrapped on its way to an address, or to the mask of an access."""
+
+
+class BrokenAssumptionError(ExecutionError):
+    """A promise to the compiler is false: `assume`, `multiple_of` and the like, an alignment."""
 
 
 class VectorAccessError(OutOfBoundsError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simt.kernels import KERNELS
+from tile.errors import UnsupportedError
 
 
 @pytest.mark.parametrize("target", ["interp:generic", "nvptx:sm_90a", "opencl:generic"])
@@ -15,3 +16,10 @@ def test_sizes_of_products_reach_the_threads(target: str, option: dict[str, int]
     other = kernel.compile(target, **{"num_warps": 4, "thread_tile": 4, "warp_rows": 1, **option})
     assert usual.asm["tile-optimized"] == other.asm["tile-optimized"]
     assert usual.asm["thread"] != other.asm["thread"]
+
+
+@pytest.mark.parametrize("target", ["interp:generic", "nvptx:sm_90a", "opencl:generic"])
+def test_checks_of_a_launch_are_refused_by_who_does_none(target: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"sanitize asks for checks.*TILE_BACKEND=interp"):
+        KERNELS["matmul_f32"].compile(target, sanitize="race")
+    KERNELS["matmul_f32"].compile(target, sanitize="none")

@@ -13,7 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.checks import Checks, choose
+from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from tile.ir.core import Module
 from tile.ir.types import Pointer, Scalar, is_power_of_two
 
@@ -60,7 +61,8 @@ class Options:
 
     `thread_tile` and `warp_rows` are sizes of matrix products inside a program: the edge of a
     thread's squares where threads multiply alone, and how many warps share the rows of the result
-    (0: as its shape suggests).
+    (0: as its shape suggests). `sanitize` names checks as `tile.sanitize` does (None: those that
+    are in force), which the interpreter does on tiles and others refuse.
     """
 
     num_warps: int = 4
@@ -72,6 +74,7 @@ class Options:
     debug: bool = False
     thread_tile: int = 4
     warp_rows: int = 0
+    sanitize: str | tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         limits = {"num_warps": 32, "num_ctas": 16, "thread_tile": 16}
@@ -84,6 +87,23 @@ class Options:
         stages: object = self.num_stages  # whatever the caller passed
         if not isinstance(stages, int) or stages < 0:
             raise ArgumentValueError(f"num_stages is a number from 0 on, not {stages!r}")
+        _ = self.checks
+
+    @property
+    def checks(self) -> Checks | None:
+        """The checks that `sanitize` names."""
+        try:
+            return None if self.sanitize is None else choose(self.sanitize)
+        except (TypeError, ValueError) as error:
+            raise ArgumentValueError(f"the option sanitize: {error}") from None
+
+    def refuse_checks(self, who: str) -> None:
+        """Refuse checks of a launch for who does none; settings in force are no such wish."""
+        if self.checks:
+            raise UnsupportedError(
+                f"the option sanitize asks for checks, which {who} does not do; the interpreter "
+                "does them on tiles: set TILE_BACKEND=interp"
+            )
 
     @property
     def lowering(self) -> dict[str, int]:

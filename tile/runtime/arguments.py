@@ -21,6 +21,7 @@ from tile.ir.types import Pointer, Scalar
 from tile.language.constexpr import constexpr
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.elements import Array, DType, element_type
+from tile.runtime.empty import EmptyArray
 from tile.runtime.pointers import PointerArray, pointer_array
 from tile.runtime.signature import parse_type
 from tile.runtime.torch_arrays import is_torch, torch_array, torch_dtype
@@ -72,7 +73,9 @@ class Adaptable(ABC):
 
 
 # What needs no adapting; the launch path asks for the type of each argument here first.
-DIRECT = frozenset({np.ndarray, PointerArray, DeviceArray, MockArray, int, float, bool, type(None)})
+DIRECT = frozenset(
+    {np.ndarray, PointerArray, EmptyArray, DeviceArray, MockArray, int, float, bool, type(None)}
+)
 
 
 def adapt(value: Any, label: str) -> Any:
@@ -131,6 +134,7 @@ def _torch(value: Any, label: str) -> Any:
 # The first class that a value's type derives from decides; np.float64 is a float as well.
 _ADAPTERS: tuple[tuple[type, Adapter], ...] = (
     (PointerArray, _itself),
+    (EmptyArray, _itself),
     (np.ndarray, lambda value, label: np.asarray(value)),
     (np.generic, _itself),
     (bool, _itself),

@@ -23,6 +23,7 @@ from tile.runtime.arguments import MockArray, retuple
 from tile.runtime.descriptor import part_types, spell_descriptor
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.elements import SCALAR_OF, Array, DType, element_type
+from tile.runtime.empty import EmptyArray
 from tile.runtime.pointers import PointerArray
 from tile.runtime.signature import DIVISOR, ParameterType, parse_signature_type
 
@@ -131,6 +132,7 @@ _KEYED: dict[type, Callable[[Any, Rule], Key]] = {
     type(None): lambda value, rule: _NONE,
     np.ndarray: _array,
     PointerArray: _pointer_array,
+    EmptyArray: _array,
     DeviceArray: _device_array,
     MockArray: lambda value, rule: _spelt(Pointer(value.element))[rule.alignment],
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,22 @@ from tile.backends.base import (
     Target,
 )
 from tile.backends.interp.boxes import RULES as BOXES
-from tile.backends.interp.code import Code, translate
+from tile.backends.interp.code import translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES as PLAIN
 from tile.backends.optimised import optimise
+from tile.checks import ALWAYS, Checks
+from tile.config import config
+from tile.faults import collecting
 from tile.ir.core import Module
+from tile.late import late
+
+if TYPE_CHECKING:
+    from tile.backends.interp.checks.launch import CheckedLaunch
+    from tile.backends.interp.checks.translate import CheckedCode, translate_checked
+else:
+    CheckedLaunch = late("tile.backends.interp.checks.launch", "CheckedLaunch")
+    translate_checked = late("tile.backends.interp.checks.translate", "translate_checked")
 
 RULES = {**PLAIN, **BOXES}
 
@@ -48,6 +59,8 @@ class InterpreterBackend:
 
         To run TILE IR only the machine-independent passes are needed.
         """
+        if target.arch:
+            options.refuse_checks("the thread machine")
         tiles = optimise(module)
         stages = tiles.stages
         if target.arch:
@@ -71,7 +84,7 @@ class InterpreterBackend:
         if artifact.target.arch:
             kernel: Executable = _threads().load(artifact)
             return kernel
-        return InterpretedKernel(translate(artifact.module, RULES))
+        return InterpretedKernel(artifact.module, artifact.options.checks)
 
 
 def _threads() -> Any:
@@ -96,10 +109,22 @@ def _keep_heap() -> None:
 
 
 class InterpretedKernel:
-    """A kernel that is ready to run."""
+    """A kernel that is ready to run, with `checks`, or those that are in force (None)."""
 
-    def __init__(self, code: Code) -> None:
-        self.code = code
+    def __init__(self, module: Module, checks: Checks | None) -> None:
+        self.module = module
+        self.checks = checks
+        self.code = translate(module, RULES)
+        self.checked: dict[Checks, CheckedCode] = {}
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
-        Launch(self.code, grid, arguments).run()
+        """Run it over a grid; see `tile/backends/base.py`."""
+        checks = config.sanitize if self.checks is None else self.checks
+        report = collecting()
+        if checks <= ALWAYS and report is None:
+            Launch(self.code, grid, arguments).run()
+            return
+        code = self.checked.get(checks)
+        if code is None:
+            code = self.checked[checks] = translate_checked(self.module, RULES, checks)
+        CheckedLaunch(code, grid, arguments, report).run()

@@ -145,7 +145,7 @@ def _write(wave: Wave, op: Operation, desc: Array, value: RunValue, lines: Seque
         raise _claimed(out_of_bounds(wave, "writes", fault, ty.of.itemsize), ty) from None
 
 
-def _claimed(error: OutOfBoundsError, ty: Descriptor) -> OutOfBoundsError:
+def _claimed(error: ExecutionError, ty: Descriptor) -> ExecutionError:
     """The error for an element that is inside the descriptor's bounds and outside the array."""
     error.notes.append(f"it is inside the bounds of the descriptor {ty}, which are wrong")
     return error

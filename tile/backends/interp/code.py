@@ -76,12 +76,16 @@ class Code:
 Rules = dict[OpDef, Callable[[Operation], Run]]
 
 
-def translate(module: Module, rules: Rules) -> Code:
+def translate(
+    module: Module, rules: Rules, translator: Callable[[Rules], Translator] | None = None
+) -> Code:
     """Make a module ready to run, with rules for operations that have effects.
 
+    `translator` makes what gives each operation its instruction, for each function anew.
     Raises `UnsupportedError` for an operation that has neither a meaning nor a rule.
     """
-    functions = {f.name: _Translator(rules).function(f) for f in module}
+    make = translator or Translator
+    functions = {f.name: make(rules).function(f) for f in module}
     sizes = (_size(value.type) for op in module.walk() for value in op.results)
     return Code(
         module,
@@ -99,7 +103,9 @@ def _size(ty: Type) -> int:
     return 0 if isinstance(ty, Shared) else math.prod(ty.shape) * ty.element.itemsize
 
 
-class _Translator:
+class Translator:
+    """Makes the code of one function."""
+
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.registers: dict[Value, int] = {}
@@ -161,7 +167,7 @@ class _Translator:
         shapes = _shapes(op)
         regions = {}
         for name, region in zip(op.defn.regions, op.regions, strict=True):
-            translator = _Translator(self.rules)
+            translator = Translator(self.rules)
             regions[name] = translator.block(region), len(translator.registers)
 
         def run(wave: Wave, *values: RunValue) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.code import Code
+from tile.backends.interp.machine import Machine
 from tile.backends.interp.memory import Memory
 from tile.backends.interp.scheduler import Scheduler
 from tile.backends.interp.values import Array, Rows
@@ -29,6 +30,8 @@ class Launch:
 
     A row of its waves is a program.
     """
+
+    machine = Machine
 
     def __init__(self, code: Code, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         self.code = code

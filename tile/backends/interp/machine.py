@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tile.backends.interp.code import BlockCode, Instruction
-from tile.backends.interp.values import Array, RunValue, array_of, same, take
+from tile.backends.interp.values import Array, Held, array_of, same, take
 from tile.backends.interp.wave import Activation, Frame, Join, Loop, Wave
 from tile.errors import ExecutionError
 from tile.ir import numerics
@@ -87,12 +87,12 @@ class Machine:
 
     # -- entering and leaving regions
 
-    def operands(self, frame: Frame, instruction: Instruction) -> list[RunValue]:
+    def operands(self, frame: Frame, instruction: Instruction) -> list[Held]:
         values = [frame.activation.read(r) for r in instruction.operands]
         assert all(value is not None for value in values)
         return values  # type: ignore[return-value]
 
-    def deliver(self, wave: Wave, instruction: Instruction, values: list[RunValue]) -> None:
+    def deliver(self, wave: Wave, instruction: Instruction, values: list[Held]) -> None:
         """Write the results of a region operation, in the frame on top, and go on behind it."""
         frame = wave.frames[-1]
         registers = frame.activation.registers
@@ -102,7 +102,7 @@ class Machine:
             registers[register] = None
         frame.pc += 1
 
-    def enter(self, frame: Frame, block: BlockCode, values: list[RunValue]) -> None:
+    def enter(self, frame: Frame, block: BlockCode, values: list[Held]) -> None:
         """Start a block of the frame with its arguments."""
         registers = frame.activation.registers
         for register, value in zip(block.args, values, strict=True):
@@ -110,7 +110,7 @@ class Machine:
         frame.block = block
         frame.pc = 0
 
-    def leave(self, wave: Wave, frame: Frame, values: list[RunValue]) -> Then:
+    def leave(self, wave: Wave, frame: Frame, values: list[Held]) -> Then:
         """All programs of the wave leave the region of the frame on top."""
         assert frame.instruction is not None
         join = frame.join
@@ -120,7 +120,7 @@ class Machine:
         self.deliver(wave, frame.instruction, values)
         return Then.GO
 
-    def arrive(self, join: Join, programs: Array, values: list[RunValue]) -> Then:
+    def arrive(self, join: Join, programs: Array, values: list[Held]) -> Then:
         """Programs reach a join; the last ones set the waiting wave going."""
         if join.arrive(programs, values):
             self.scheduler.close(join)
@@ -295,7 +295,7 @@ class Machine:
         self.enter(frame, frame.instruction.regions[0], values)
         return then
 
-    def round(self, wave: Wave, frame: Frame, loop: Loop, values: list[RunValue]) -> Then:
+    def round(self, wave: Wave, frame: Frame, loop: Loop, values: list[Held]) -> Then:
         """A `while` goes round: see whether it can ever end, and whether others should run first.
 
         Programs are deterministic. If neither the carried values nor memory changed in an

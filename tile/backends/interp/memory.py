@@ -15,6 +15,7 @@ cheapest:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -229,7 +230,7 @@ class Memory:
                 return None
             offsets //= size
         return Strided(
-            buffer.typed(dtype), offsets, tuple(step // size for step in steps), extents, part
+            buffer.typed(dtype), offsets, tuple(step // size for step in steps), extents, part, low
         )
 
     # -- accesses by address
@@ -244,6 +245,17 @@ class Memory:
     ) -> Array:
         addresses = array_of(address)
         groups = self.groups(addresses, mask, dtype, shape)
+        return self.gathered(groups, addresses, mask, other, dtype)
+
+    def gathered(
+        self,
+        groups: Sequence[Group],
+        addresses: Array,
+        mask: Array | None,
+        other: Array | None,
+        dtype: np.dtype[Any],
+    ) -> Array:
+        """The elements of an access by address that was found to lie in these arrays."""
         if len(groups) == 1 and groups[0].lanes is None:
             group = groups[0]
             return group.flat[group.index]
@@ -277,7 +289,10 @@ class Memory:
         addresses = array_of(address)
         groups = self.groups(addresses, mask, dtype, shape)
         programs = max(addresses.shape[0], value.shape[0], 1 if mask is None else mask.shape[0])
-        extents = (programs, *shape)
+        self.scattered(groups, value, (programs, *shape))
+
+    def scattered(self, groups: Sequence[Group], value: Array, extents: tuple[int, ...]) -> None:
+        """Write elements at addresses that were found to lie in these arrays."""
         values = np.broadcast_to(value, extents)
         for group in groups:
             index = np.broadcast_to(group.index, extents)
@@ -300,7 +315,7 @@ class Memory:
         mask: Array | None,
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
-    ) -> list[_Group]:
+    ) -> list[Group]:
         """The active lanes of an access, by array, with the index of each in the array's flat view.
 
         Raises `FaultError` if any active lane lies outside its array.
@@ -310,7 +325,8 @@ class Memory:
             low, high = int(addresses.min()), int(addresses.max())
         else:
             if not lanes.any():
-                return [_Group(np.zeros(1, dtype), np.zeros((1,) * addresses.ndim, np.intp), lanes)]
+                nowhere = np.zeros((1,) * addresses.ndim, np.intp)
+                return [Group(None, np.zeros(1, dtype), nowhere, lanes)]
             if lanes.shape != addresses.shape:
                 addresses, lanes = np.broadcast_arrays(addresses, lanes)
             active = addresses[lanes]
@@ -338,7 +354,7 @@ class Memory:
         high: int,
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
-    ) -> _Group:
+    ) -> Group:
         buffer = self.buffer_at(low)
         size = dtype.itemsize
         if buffer is None or low < buffer.start or high + size > buffer.end:
@@ -355,7 +371,7 @@ class Memory:
             held = buffer.inside[index * size // buffer.array.itemsize]
             if not (held if lanes is None else held[lanes]).all():
                 self.fault(addresses, lanes, dtype, shape)
-        return _Group(buffer.typed(dtype), index, lanes)
+        return Group(buffer, buffer.typed(dtype), index, lanes)
 
     def fault(
         self,
@@ -394,12 +410,13 @@ class Memory:
 
 
 @dataclass
-class _Group:
+class Group:
     """Lanes of one access that fall into one array.
 
-    `flat[index]` where `lanes` (None: everywhere).
+    `flat[index]` where `lanes` (None: everywhere). The array is None if no lane is active.
     """
 
+    buffer: Buffer | None
     flat: Array
     index: Array
     lanes: Array | None

@@ -8,17 +8,46 @@ import numpy as np
 
 from tile.backends.interp.memory import Buffer, FaultError
 from tile.backends.interp.values import Array
-from tile.errors import OutOfBoundsError
+from tile.checks import Check
+from tile.errors import (
+    BrokenAssumptionError,
+    DataRaceError,
+    ExecutionError,
+    IntegerOverflowError,
+    OutOfBoundsError,
+    UndefinedValueError,
+)
+from tile.faults import Fault, Place
 
 if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
+ERRORS: dict[Check, type[ExecutionError]] = {
+    Check.BOUNDS: OutOfBoundsError,
+    Check.RACE: DataRaceError,
+    Check.UNDEF: UndefinedValueError,
+    Check.OVERFLOW: IntegerOverflowError,
+    Check.ASSUME: BrokenAssumptionError,
+}
 
-def out_of_bounds(wave: Wave, verb: str, fault: FaultError, itemsize: int) -> OutOfBoundsError:
+
+def error_of(fault: Fault) -> ExecutionError:
+    """The error that stands for a fault."""
+    error = ERRORS[fault.check](fault.message, loc=fault.loc, notes=fault.notes)
+    error.fault = fault
+    return error
+
+
+def out_of_bounds(wave: Wave, verb: str, fault: FaultError, itemsize: int) -> ExecutionError:
     """The error for an access at a bad address.
 
     `verb` is what the access does: reads, writes, updates.
     """
+    return error_of(bounds_fault(wave, verb, fault, itemsize))
+
+
+def bounds_fault(wave: Wave, verb: str, fault: FaultError, itemsize: int) -> Fault:
+    """An access at a bad address, as data."""
     launch = wave.launch
     buffer = launch.memory.buffer_at(fault.address)
     # An access that is the same in all programs was done once, for the first of them.
@@ -28,11 +57,54 @@ def out_of_bounds(wave: Wave, verb: str, fault: FaultError, itemsize: int) -> Ou
         notes = ["tile.pointers([...]) makes arrays known that are reached through memory"]
     else:
         what = f"{verb} {_place(buffer, fault.address, itemsize)}"
-        notes = [_described(buffer)]
+        notes = [described(buffer)]
     where = launch.element(fault.lane, row)
     others = f"; {fault.count} of {fault.active} active elements of this access are out of bounds"
     notes.append(where + (others if fault.active > 1 else ""))
-    return OutOfBoundsError(f"`{launch.name}` {what}", notes=notes)
+    instruction = wave.instruction()
+    return Fault(
+        Check.BOUNDS,
+        f"`{launch.name}` {what}",
+        kernel=launch.name,
+        grid=launch.grid,
+        program=launch.coordinates(int(launch.programs_of(np.array([row]))[0])),
+        loc=None if instruction is None else instruction.op.loc,
+        element=fault.lane,
+        place=None if buffer is None else place_of(buffer, fault.address),
+        count=fault.count,
+        active=fault.active,
+        notes=tuple(notes),
+    )
+
+
+def place_of(buffer: Buffer, address: int) -> Place:
+    """Where an address lies, relative to the array in whose window it is."""
+    array = buffer.array
+    element = (address - buffer.origin) // array.itemsize
+    return Place(buffer.name, element, index_of(buffer, address), array.shape, array.dtype.name)
+
+
+def index_of(buffer: Buffer, address: int) -> tuple[int, ...] | None:
+    """The index of the element that an address is the first byte of; None if there is none."""
+    array = buffer.array
+    if not array.size:
+        return None
+    rest = address - buffer.origin
+    axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+    index = [0] * array.ndim
+    # Counted from the corner with the least address, each axis has the index that fits.
+    for axis in axes:
+        if array.strides[axis] < 0:
+            rest -= array.strides[axis] * (array.shape[axis] - 1)
+    for axis in axes:
+        stride = abs(array.strides[axis])
+        if not stride:
+            continue
+        steps = min(rest // stride, array.shape[axis] - 1)
+        rest -= steps * stride
+        index[axis] = steps if array.strides[axis] > 0 else array.shape[axis] - 1 - steps
+    inside = rest == 0 and all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
+    return tuple(index) if inside else None
 
 
 def _place(buffer: Buffer, address: int, itemsize: int) -> str:
@@ -50,7 +122,8 @@ def _place(buffer: Buffer, address: int, itemsize: int) -> str:
     return f"{name} at element {element}, {beyond} past its end"
 
 
-def _described(buffer: Buffer) -> str:
+def described(buffer: Buffer) -> str:
+    """An array in words."""
     array = buffer.array
     kind = f"{array.dtype} array of shape {array.shape}"
     if array.size == 0:

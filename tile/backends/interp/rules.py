@@ -14,7 +14,7 @@ import numpy as np
 
 from tile.backends.interp import atomics
 from tile.backends.interp.code import Rules, Run, pure
-from tile.backends.interp.memory import FaultError
+from tile.backends.interp.memory import FaultError, Group, Memory
 from tile.backends.interp.report import first_false, out_of_bounds
 from tile.backends.interp.values import Array, RunValue, array_of, is_true, spread
 from tile.backends.interp.wave import Wave
@@ -93,14 +93,7 @@ def _array(value: RunValue | None) -> Array | None:
 
 @rule(memory.atomic_rmw)
 def atomic_rmw(op: Operation) -> Run:
-    kind = op["kind"]
-    used = bool(op.result.uses)
-
-    def apply(flat: Array, index: Array, value: Array) -> Array | None:
-        if used:
-            return atomics.exchange(flat, index, value, kind)
-        atomics.update(flat, index, value, kind)
-        return None
+    apply = applied(op)
 
     def run(wave: Wave, address: RunValue, value: RunValue, mask: RunValue | None) -> Array:
         return _atomic(wave, op, apply, address, mask, value)
@@ -110,6 +103,8 @@ def atomic_rmw(op: Operation) -> Run:
 
 @rule(memory.atomic_cas)
 def atomic_cas(op: Operation) -> Run:
+    apply = applied(op)
+
     def run(
         wave: Wave,
         address: RunValue,
@@ -117,15 +112,28 @@ def atomic_cas(op: Operation) -> Run:
         value: RunValue,
         mask: RunValue | None,
     ) -> Array:
-        return _atomic(wave, op, atomics.compare_and_swap, address, mask, expected, value)
+        return _atomic(wave, op, apply, address, mask, expected, value)
 
     return run
+
+
+Apply = Callable[..., Array | None]
+
+
+def applied(op: Operation) -> Apply:
+    """What an atomic operation does to elements; gives what was there, if anybody uses it."""
+    if op.defn is memory.atomic_cas:
+        return atomics.compare_and_swap
+    kind = op["kind"]
+    if op.result.uses:
+        return partial(atomics.exchange, kind=kind)
+    return partial(atomics.update, kind=kind)
 
 
 def _atomic(
     wave: Wave,
     op: Operation,
-    apply: Callable[..., Array | None],
+    apply: Apply,
     address: RunValue,
     mask: RunValue | None,
     *operands: RunValue,
@@ -156,15 +164,27 @@ def update(
     addresses = spread(address, shape, programs)
     lanes = None if mask is None or is_true(array_of(mask)) else spread(mask, shape, programs)
     values = [spread(operand, shape, programs) for operand in operands]
-    result = np.zeros(addresses.shape, dtype)
     try:
         groups = space.groups(addresses, lanes, dtype, shape)
     except FaultError as fault:
         raise out_of_bounds(wave, "updates", fault, element.itemsize) from None
+    return update_groups(space, groups, apply, addresses.shape, dtype, values)
+
+
+def update_groups(
+    space: Memory,
+    groups: Sequence[Group],
+    apply: Apply,
+    extents: tuple[int, ...],
+    dtype: np.dtype[Any],
+    values: Sequence[Array],
+) -> Array:
+    """Do an atomic operation on elements inside arrays; what was there before."""
+    result = np.zeros(extents, dtype)
     for group in groups:
-        active = np.ones(addresses.shape, bool) if group.lanes is None else group.lanes
-        active = np.broadcast_to(active, addresses.shape)
-        index = np.broadcast_to(group.index, addresses.shape)[active]
+        active = np.ones(extents, bool) if group.lanes is None else group.lanes
+        active = np.broadcast_to(active, extents)
+        index = np.broadcast_to(group.index, extents)[active]
         touched = np.unique(index) if space.watched else None
         before = None if touched is None else group.flat[touched].tobytes()
         old = apply(group.flat, index, *(value[active] for value in values))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tile.backends.interp.machine import Machine, Then
+from tile.backends.interp.machine import Then
 from tile.backends.interp.wave import Join, Wave
 from tile.errors import DeadlockError, TileError
 
@@ -38,7 +38,7 @@ class Scheduler:
         self.queue: deque[Wave] = deque()
         self.parked: list[Wave] = []
         self.joins: dict[Join, None] = {}
-        self.machine = Machine(self)
+        self.machine = launch.machine(self)
         self.idle = 0
 
     def ready(self, wave: Wave) -> None:

@@ -31,7 +31,8 @@ def restrided(array: Array, shape: Sequence[int], strides: Sequence[int]) -> Arr
 class Strided:
     """An access as `flat[offsets + sum(steps[k] * i_k)]` for i_k below `extents[k]`.
 
-    `part` is (axis, first, count) if the access covers only that run of one axis of its tile.
+    `part` is (axis, first, count) if the access covers only that run of one axis of its tile, and
+    `low` the least address.
     """
 
     flat: Array
@@ -39,6 +40,7 @@ class Strided:
     steps: tuple[int, ...]
     extents: Sequence[int]
     part: tuple[int, int, int] | None
+    low: int = 0
 
     def view(self) -> Array | None:
         """The elements as a view of the array, if the programs too stand at even distances."""

@@ -97,22 +97,40 @@ class Affine:
         return Affine(base, tuple(steps), self.shape, self.dtype, self.low, self.high)
 
 
+class Watched:
+    """A value with what checks know of its elements; they alone make any (`checks/marked.py`)."""
+
+    __slots__ = ()
+
+    def array(self) -> Array:
+        raise NotImplementedError
+
+    def among(self, rows: Rows) -> Watched:
+        """The value in some of the programs."""
+        raise NotImplementedError
+
+    def merged(self, parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
+        """One value of parts, this among them; see `merge`."""
+        raise NotImplementedError
+
+
 RunValue: TypeAlias = Array | Affine
+Held: TypeAlias = Array | Affine | Watched
 
 
-def array_of(value: RunValue) -> Array:
+def array_of(value: Held) -> Array:
     """The value as an array, axes of extent 1 left as they are."""
-    return value.array() if isinstance(value, Affine) else value
+    return value if isinstance(value, np.ndarray) else value.array()
 
 
-def full(value: RunValue, shape: tuple[int, ...]) -> Array:
+def full(value: Held, shape: tuple[int, ...]) -> Array:
     """The value as an array of the tile's whole shape; the program axis is left as it is."""
     array = array_of(value)
     wanted = array.shape[:1] + shape
     return array if array.shape == wanted else np.broadcast_to(array, wanted)
 
 
-def spread(value: RunValue, shape: tuple[int, ...], programs: int) -> Array:
+def spread(value: Held, shape: tuple[int, ...], programs: int) -> Array:
     """The value as an array of the tile's whole shape over all programs (a view)."""
     array, wanted = array_of(value), (programs, *shape)
     return array if array.shape == wanted else np.broadcast_to(array, wanted)
@@ -123,18 +141,23 @@ def is_true(mask: Array | None) -> bool:
     return mask is None or (mask.size == 1 and bool(mask.flat[0]))
 
 
-def take(value: RunValue, rows: Rows) -> RunValue:
+def take(value: Held, rows: Rows) -> Held:
     """The value in some of the programs."""
-    if isinstance(value, Affine):
-        if value.base.shape[0] == 1:
-            return value
-        base = value.base[rows]
-        return Affine(base, value.steps, value.shape, value.dtype, value.low, value.high)
-    return value if value.shape[0] == 1 else value[rows]
+    if isinstance(value, np.ndarray):
+        return value if value.shape[0] == 1 else value[rows]
+    if isinstance(value, Watched):
+        return value.among(rows)
+    if value.base.shape[0] == 1:
+        return value
+    base = value.base[rows]
+    return Affine(base, value.steps, value.shape, value.dtype, value.low, value.high)
 
 
-def merge(parts: Sequence[tuple[Rows, RunValue]], programs: int) -> RunValue:
+def merge(parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
     """One value from its parts in disjoint sets of programs that make up all `programs`."""
+    for _, value in parts:
+        if isinstance(value, Watched):
+            return value.merged(parts, programs)
     first = parts[0][1]
     if all(value is first for _, value in parts) and _uniform(first):
         return first
@@ -148,8 +171,8 @@ def merge(parts: Sequence[tuple[Rows, RunValue]], programs: int) -> RunValue:
     return _merge_arrays([(rows, array_of(value)) for rows, value in parts], programs)
 
 
-def _uniform(value: RunValue) -> bool:
-    array = value.base if isinstance(value, Affine) else value
+def _uniform(value: Held) -> bool:
+    array = value.base if isinstance(value, Affine) else array_of(value)
     return bool(array.shape[0] == 1)
 
 
@@ -165,7 +188,7 @@ def _merge_arrays(parts: Sequence[tuple[Rows, Array]], programs: int) -> Array:
     return merged
 
 
-def same(a: RunValue, b: RunValue) -> bool:
+def same(a: Held, b: Held) -> bool:
     """Whether two values are equal in every bit of every program."""
     if a is b:
         return True

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tile.backends.interp.code import ABSENT, BlockCode, FunctionCode, Instruction
-from tile.backends.interp.values import Rows, RunValue, merge, take
+from tile.backends.interp.values import Held, Rows, merge, take
 
 if TYPE_CHECKING:
     from tile.backends.interp.launch import Launch
@@ -33,11 +33,11 @@ class Activation:
         self, function: FunctionCode, parent: Activation | None = None, rows: Rows | None = None
     ) -> None:
         self.function = function
-        self.registers: list[RunValue | None] = [None] * function.registers
+        self.registers: list[Held | None] = [None] * function.registers
         self.parent = parent
         self.rows = rows  # the programs of this activation among the parent's
 
-    def read(self, register: int) -> RunValue | None:
+    def read(self, register: int) -> Held | None:
         """The value of a register; None for an operand that is absent."""
         if register == ABSENT:
             return None
@@ -63,11 +63,11 @@ class Activation:
 class Loop:
     """A running `for` or `while`."""
 
-    carried: list[RunValue]  # between iterations; while the body runs its registers hold them
+    carried: list[Held]  # between iterations; while the body runs its registers hold them
     index: Any = None  # of a `for`: an int, or an array where bounds differ between programs
     upper: Any = None
     step: Any = None
-    previous: list[RunValue] | None = None  # what the running iteration of a `while` began with
+    previous: list[Held] | None = None  # what the running iteration of a `while` began with
     version: int = -1  # of memory, when the last iteration ended
     turns: int = 0  # iterations since a program left the loop
 
@@ -161,18 +161,18 @@ class Join:
 
     wave: Wave
     instruction: Instruction
-    arrivals: list[tuple[Rows, list[RunValue]]] = field(default_factory=list)
+    arrivals: list[tuple[Rows, list[Held]]] = field(default_factory=list)
     count: int = 0
     broken: bool = False
 
-    def arrive(self, programs: Rows, values: list[RunValue]) -> bool:
+    def arrive(self, programs: Rows, values: list[Held]) -> bool:
         """Take the results of some programs; whether they were the last."""
         rows = np.searchsorted(self.wave.rows, programs)
         self.arrivals.append((rows, values))
         self.count += len(programs)
         return self.count == len(self.wave)
 
-    def results(self) -> list[RunValue]:
+    def results(self) -> list[Held]:
         """The results of all programs that arrived, in order of program."""
         rows = np.concatenate([r for r, _ in self.arrivals])
         place = np.argsort(np.argsort(rows))

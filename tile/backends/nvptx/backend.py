@@ -51,6 +51,7 @@ class NvptxBackend:
         Raises `OutOfResourcesError` for more shared memory than the architecture has, and
         `UnsupportedError` for what it lacks altogether.
         """
+        options.refuse_checks(self.name)
         return compile_module(module, target, options)
 
     def load(self, artifact: Artifact) -> LoadedKernel:

@@ -43,6 +43,7 @@ class OpenclBackend:
         `OutOfResourcesError` for more local memory or work-items than it has, and
         `UnsupportedError` for types and atomic operations that it lacks.
         """
+        options.refuse_checks(self.name)
         can = named(target.arch) if target.arch else devices.chosen().capabilities
         tiles = optimise(module)
         stages = tiles.stages

@@ -1,0 +1,95 @@
+"""`tile.empty`: arrays that know which of their elements were written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tile.errors import ArgumentTypeError, ArgumentValueError, UndefinedValueError
+
+
+@tile.jit
+def copy(x_ptr, o_ptr, step, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(o_ptr + i, tl.load(x_ptr + i * step))
+
+
+def reads(x, step=1, n=8) -> bool:
+    """Whether a kernel may read the first elements of a view."""
+    try:
+        with tile.sanitize("undef"):
+            copy[(1,)](x, np.zeros(n, np.float32), step, N=n)
+    except UndefinedValueError:
+        return False
+    return True
+
+
+def test_nothing_is_written_at_first() -> None:
+    assert not reads(tile.empty(8))
+    copy[(1,)](tile.empty(8), np.zeros(8, np.float32), 1, N=8)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.__setitem__(slice(None), 1),
+        lambda x: x.fill(1),
+        lambda x: np.add(1, 1, out=x),
+        lambda x: x.mark_written(),
+        lambda x: x.reshape(2, 4).__setitem__(slice(None), 1),
+        lambda x: x[::-1].__setitem__(slice(None), 1),
+        lambda x: [x.__setitem__(i, i) for i in range(8)],
+        lambda x: x.__iadd__(1),
+    ],
+)
+def test_writing_by_the_host(write) -> None:
+    x = tile.empty(8)
+    write(x)
+    assert reads(x)
+
+
+def test_writing_in_part() -> None:
+    x = tile.empty(16)
+    x[1::2] = 1
+    assert not reads(x)
+    assert reads(x[1::2], 2)
+    assert not reads(x[::2], 2)
+    assert reads(x[15::-2], -2)
+    x[0:8:2] = 1
+    assert reads(x)
+    assert not reads(x[8:])
+
+
+def test_kernels_write() -> None:
+    x = tile.empty(8)
+    with tile.sanitize("undef"):
+        copy[(1,)](np.ones(8, np.float32), x, 1, N=8)
+    assert reads(x)
+
+
+def test_columns_of_a_matrix() -> None:
+    x = tile.empty((8, 3))
+    x[:, 1] = 1
+    assert reads(x[:, 1], 3)
+    assert not reads(x[:, 0], 3)
+
+
+def test_results_of_arithmetic_are_plain() -> None:
+    x = tile.empty(8)
+    assert type(x + 1) is np.ndarray
+    assert reads(x + 1)
+    assert reads(x.copy())
+    copies = [x.copy() for _ in range(50)]
+    del x
+    assert all(reads(c.copy()) for c in copies)
+
+
+def test_bad_shapes_and_dtypes() -> None:
+    with pytest.raises(ArgumentValueError):
+        tile.empty(-1)
+    with pytest.raises(ArgumentTypeError):
+        tile.empty("eight")
+    with pytest.raises(ArgumentTypeError):
+        tile.empty(8, "no dtype")

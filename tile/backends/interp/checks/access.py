@@ -1,0 +1,274 @@
+"""What every access passes: no wrong mask or address, and no address outside its array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tile.backends.interp.checks.marked import Flag, Mark, Marked
+from tile.backends.interp.memory import FaultError, Group, Memory
+from tile.backends.interp.report import bounds_fault, described, place_of
+from tile.backends.interp.strided import Strided
+from tile.backends.interp.values import Array, RunValue, array_of
+from tile.checks import Check
+from tile.faults import Fault, Place
+from tile.ir import numerics
+from tile.ir.core import Operation
+from tile.ir.ops.memory import pointee
+from tile.ir.types import Pointer, Scalar
+
+if TYPE_CHECKING:
+    from tile.backends.interp.checks.launch import CheckedLaunch
+    from tile.backends.interp.wave import Wave
+
+
+class Site:
+    """A memory operation: what its messages and its accesses need of it."""
+
+    def __init__(self, op: Operation, verb: str) -> None:
+        self.op = op
+        self.verb = verb
+        ptr = op.inputs[0].type
+        self.element: Scalar | Pointer = pointee(op.name, ptr)
+        self.shape = ptr.shape
+        self.dtype = numerics.numpy_dtype(self.element)
+
+
+@dataclass
+class Reached:
+    """An access inside arrays: as strided elements of one, or by address in some."""
+
+    address: RunValue
+    mask: Array | None
+    strided: Strided | None
+    groups: Sequence[Group]
+
+    def load(self, memory: Memory, site: Site, other: Array | None) -> Array:
+        """The elements; `other`, or zero, where the mask is false."""
+        access = self.strided
+        if access is None:
+            addresses = array_of(self.address)
+            values = memory.gathered(self.groups, addresses, self.mask, other, site.dtype)
+        elif access.part is None:
+            values = access.read()
+        else:
+            values = access.padded(access.read(), other, site.dtype, site.shape)
+        return memory.virtual(values) if site.element.is_ptr() else values
+
+    def store(self, memory: Memory, site: Site, value: Array) -> None:
+        """Write the elements."""
+        if site.element.is_ptr():
+            value = memory.real(value)
+        if self.strided is not None:
+            memory.changed(self.strided.write(value, memory.watched))
+            return
+        programs = max(len(x) for x in (array_of(self.address), value, self.mask) if x is not None)
+        memory.scattered(self.groups, value, (programs, *site.shape))
+
+
+def admit(wave: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, Array | None]:
+    """Address and mask of an access without marks; what marks reach is reported and left out."""
+    active = None if mask is None else array_of(mask)
+    if type(mask) is Marked:
+        for mark, flag in mask.flags.items():
+            if mark not in _MASKED:
+                continue
+            # Whatever the mask says of such an element, it is not what was meant.
+            report = partial(_MASKED[mark], wave, site, flag, address)
+            known = spared(wave, flag, None, report)
+            active = active if known is None or active is None else active & known
+    if type(address) is not Marked:
+        return address, active
+    for mark, flag in address.flags.items():
+        report = partial(_REPORTS[mark], wave, site, flag, address.value)
+        active = spared(wave, flag, active, report)
+    return address.value, active
+
+
+def spared(
+    wave: Wave, flag: Flag | None, mask: Array | None, report: Callable[[Array], Fault]
+) -> Array | None:
+    """The mask without flagged elements; those that are active are reported."""
+    if flag is None or flag.spared_by(mask):
+        return mask
+    wrong = flag.where if mask is None else flag.where & mask
+    if not wrong.any():
+        return mask
+    launch_of(wave).found(report(wrong))
+    return ~flag.where if mask is None else mask & ~flag.where
+
+
+def reach(
+    wave: Wave, site: Site, address: RunValue, mask: Array | None, value: Array | None = None
+) -> Reached:
+    """Where an access goes. With the `value` of a store, elements are strided if all are apart.
+
+    Those outside are reported, and left out.
+    """
+    memory = wave.launch.memory
+    while True:
+        try:
+            access = memory.strided(address, mask, site.dtype, site.shape)
+            if access is not None and (value is None or access.distinct(value)):
+                return Reached(address, mask, access, ())
+            groups = memory.groups(array_of(address), mask, site.dtype, site.shape)
+            return Reached(address, mask, None, groups)
+        except FaultError as fault:
+            found = bounds_fault(wave, site.verb, fault, site.dtype.itemsize)
+            launch_of(wave).found(found)
+            addresses = array_of(address)
+            spread = np.broadcast_to(addresses, (len(addresses), *site.shape))
+            inside = memory.valid(spread, site.dtype.itemsize)
+            mask = inside if mask is None else inside & mask
+
+
+def launch_of(wave: Wave) -> CheckedLaunch:
+    """The run with checks that a wave is of."""
+    launch: Any = wave.launch
+    return launch  # type: ignore[no-any-return]
+
+
+# -- reports
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The first of some wrong elements: whose it is, which one, and how many there are."""
+
+    row: int
+    element: tuple[int, ...]
+    count: int
+    place: tuple[int, ...]
+
+
+def first(wave: Wave, wrong: Array) -> Seen:
+    """The first of the wrong elements; an axis of extent 1 stands for its first index."""
+    place = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+    row = int(wave.rows[place[0]])
+    programs = len(wave) if wrong.shape[0] == 1 else 1
+    return Seen(row, place[1:], int(wrong.sum()) * programs, place)
+
+
+def fault_at(
+    wave: Wave,
+    check: Check,
+    op: Operation,
+    message: str,
+    seen: Seen,
+    notes: Sequence[str] = (),
+    **known: Any,
+) -> Fault:
+    """A fault of an operation, seen first in one element."""
+    launch = wave.launch
+    return Fault(
+        check,
+        f"`{launch.name}` {message}",
+        kernel=launch.name,
+        grid=launch.grid,
+        program=launch.coordinates(seen.row),
+        loc=op.loc,
+        element=seen.element,
+        count=seen.count,
+        notes=(*notes, launch.element(seen.element, seen.row)),
+        **known,
+    )
+
+
+def undefined(
+    wave: Wave,
+    op: Operation,
+    flag: Flag,
+    message: str,
+    wrong: Array,
+    address: RunValue | None = None,
+) -> Fault:
+    """An undefined value that reached what it must not; on its way to an address, if it has one."""
+    seen = first(wave, wrong)
+    place = None if address is None else place_at(wave, address, wrong, seen)
+    if place is not None:
+        message = f"{message}, to {place}"
+    notes = [f"it is undefined since {flag.cause.text}, {spelt(flag.cause.loc)}"]
+    return fault_at(
+        wave,
+        Check.UNDEF,
+        op,
+        message,
+        seen,
+        notes,
+        place=place,
+        cause=flag.cause.loc,
+    )
+
+
+def place_at(wave: Wave, address: RunValue, wrong: Array, seen: Seen) -> Place | None:
+    """Where an address of a wrong element points."""
+    array = array_of(address)
+    extents = np.broadcast_shapes(array.shape, wrong.shape)
+    at = tuple(i if n > 1 else 0 for i, n in zip(seen.place, extents, strict=True))
+    number = int(np.broadcast_to(array, extents)[at])
+    buffer = wave.launch.memory.buffer_at(number)
+    return None if buffer is None else place_of(buffer, number)
+
+
+def spelt(loc: Any) -> str:
+    """A place in a note."""
+    return "at an unknown place" if loc is None else f"at {loc}"
+
+
+Report = Callable[["Wave", Site, Flag, RunValue, Array], Fault]
+
+
+def _undefined(what: str) -> Report:
+    def report(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
+        return undefined(wave, site.op, flag, f"{site.verb} memory {what} that is undefined", wrong)
+
+    return report
+
+
+def _wrapped(what: str) -> Report:
+    def report(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
+        seen = first(wave, wrong)
+        notes = [
+            f"{flag.cause.text}: it wrapped, {spelt(flag.cause.loc)}",
+            "cast an operand to tl.int64 before that operation, as in `x.to(tl.int64) * stride`",
+        ]
+        return fault_at(
+            wave,
+            Check.OVERFLOW,
+            site.op,
+            f"{site.verb} memory {what} made of signed arithmetic that wrapped",
+            seen,
+            notes,
+            cause=flag.cause.loc,
+            place=place_at(wave, array_of(address), wrong, seen),
+        )
+
+    return report
+
+
+def _strayed(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
+    seen = first(wave, wrong)
+    at = int(np.broadcast_to(array_of(address), wrong.shape)[seen.place])
+    buffer = wave.launch.memory.buffer_at(at)
+    into = "no array of this launch" if buffer is None else f"`{buffer.name}`"
+    message = f"{site.verb} {into} through a pointer {flag.cause.text}"
+    notes = [] if buffer is None else [described(buffer)]
+    place = None if buffer is None else place_of(buffer, at)
+    return fault_at(
+        wave, Check.BOUNDS, site.op, message, seen, notes, place=place, cause=flag.cause.loc
+    )
+
+
+_REPORTS: dict[Mark, Report] = {
+    Mark.UNDEFINED: _undefined("at an address"),
+    Mark.WRAPPED: _wrapped("at an address"),
+    Mark.STRAYED: _strayed,
+}
+_MASKED: dict[Mark, Report] = {
+    Mark.UNDEFINED: _undefined("under a mask"),
+    Mark.WRAPPED: _wrapped("under a mask"),
+}

@@ -1,0 +1,135 @@
+"""Promises to the compiler, held against what programs compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tile.backends.interp.checks.access import Seen, fault_at, first, launch_of, undefined
+from tile.backends.interp.checks.marked import Mark, flag_of
+from tile.backends.interp.values import Affine, Array, array_of
+from tile.checks import Check
+from tile.faults import Fault
+from tile.ir.core import Operation
+
+if TYPE_CHECKING:
+    from tile.backends.interp.checks.launch import CheckedLaunch
+    from tile.backends.interp.wave import Wave
+
+# What the claims of a `hint` are called in programs.
+CALLED = {
+    "divisible": "tl.multiple_of",
+    "contiguous": "tl.max_contiguous",
+    "constant": "tl.max_constancy",
+}
+
+
+def check_assume(wave: Wave, op: Operation, condition: Any) -> None:
+    """Report programs in which an `assume` is false."""
+    flag = flag_of(condition, Mark.UNDEFINED)
+    if flag is not None:
+        message = "assumes what is undefined"
+        launch_of(wave).found(undefined(wave, op, flag, message, flag.where))
+        return
+    holds = array_of(condition)
+    if not holds.all():
+        seen = first(wave, ~holds)
+        fault = fault_at(wave, Check.ASSUME, op, "assumes what is false", seen)
+        launch_of(wave).found(fault)
+
+
+def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
+    """What a `hint` runs: its operand, whose elements are held to the claims."""
+    rank = op.results[0].type.rank
+    shape = op.results[0].type.shape or (1,)
+
+    def instruction(wave: Wave, value: Any) -> Any:
+        if not _obvious(op, value):
+            array = array_of(value)
+            whole = np.broadcast_to(array, (len(array), *shape)) if rank else array.reshape(-1, 1)
+            for claim, limit, wrong in _broken(op, whole):
+                if wrong.any():
+                    _report(wave, op, claim, limit, whole, wrong, rank)
+        return run(wave, value)
+
+    return instruction
+
+
+def _obvious(op: Operation, value: Any) -> bool:
+    """Whether the steps of an affine value show that the claims hold, of which most are like it."""
+    if type(value) is not Affine or len(value.shape) != 1 or value.base.size != len(value.base):
+        return False
+    (run,) = op["contiguous"] or (1,)
+    (divisor,) = op["divisible"] or (1,)
+    (constant,) = op["constant"] or (1,)
+    step = value.steps[0]
+    if constant > 1 and step:
+        return False
+    if run > 1 and step != 1:
+        return False
+    return not (value.base % divisor).any() and (run * step) % divisor == 0
+
+
+def _broken(op: Operation, array: Array) -> Iterator[tuple[str, int, Array]]:
+    """Each claim, its number, and the elements that break it."""
+    rank = array.ndim - 1
+    for axis in range(rank):
+        run = (op["contiguous"] or (1,) * rank)[axis]
+        place = np.arange(array.shape[axis + 1]).reshape(-1, *(1,) * (rank - axis - 1))
+        if op["divisible"]:
+            divisor = op["divisible"][axis]
+            yield "divisible", divisor, (array % divisor != 0) & (place % run == 0)
+        for claim, step in (("contiguous", 1), ("constant", 0)):
+            extent = op[claim][axis] if op[claim] else 1
+            if extent > 1 and array.shape[axis + 1] > 1:
+                rises = np.diff(array, axis=axis + 1) != step
+                wrong = np.zeros(array.shape, np.bool_)
+                behind = (slice(None),) * (axis + 1) + (slice(1, None),)
+                wrong[behind] = rises
+                yield claim, extent, wrong & (place % extent != 0)
+
+
+def _report(
+    wave: Wave, op: Operation, claim: str, limit: int, array: Array, wrong: Array, rank: int
+) -> None:
+    seen = first(wave, wrong)
+    value = int(array[seen.place])
+    element = seen.element if rank else ()
+    if claim == "divisible":
+        told = f"the value is {value}"
+    else:
+        axis = next(a for a in range(1, array.ndim) if op[claim][a - 1] > 1)
+        before = list(seen.place)
+        before[axis] -= 1
+        told = f"the value is {value}, after {int(array[tuple(before)])} one element before it"
+    message = f"promises {CALLED[claim]}({limit}), which is false"
+    seen = Seen(seen.row, element, seen.count, seen.place)
+    launch_of(wave).found(fault_at(wave, Check.ASSUME, op, message, seen, [told]))
+
+
+def check_alignment(launch: CheckedLaunch) -> None:
+    """Report arguments that are not multiples of what the kernel was compiled for."""
+    function = launch.code.kernel.function
+    for value, argument, given in zip(function.args, function.arguments, launch.given, strict=True):
+        divisor = argument.divisible
+        if divisor <= 1:
+            continue
+        number, what = (
+            (given.ctypes.data, "the address of ")
+            if isinstance(given, np.ndarray)
+            else (int(np.asarray(given)), "")
+        )
+        if number % divisor:
+            launch.found(
+                Fault(
+                    Check.ASSUME,
+                    f"`{launch.name}` was compiled for {what}`{value.name}` being a multiple of "
+                    f"{divisor}, and it is {number}",
+                    kernel=launch.name,
+                    grid=launch.grid,
+                    program=(0, 0, 0),
+                    loc=function.loc,
+                )
+            )

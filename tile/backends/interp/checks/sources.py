@@ -1,0 +1,184 @@
+"""Operations that make elements which are undefined, wrapped or strayed.
+
+Each wraps what an instruction runs on unmarked values, and marks elements of its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tile.backends.interp.checks.marked import Cause, Mark, raised
+from tile.backends.interp.memory import WINDOW_BITS
+from tile.backends.interp.values import Affine, Array, RunValue, array_of
+from tile.checks import Check, Checks
+from tile.ir.core import Operation
+from tile.ir.opdef import OpDef
+from tile.ir.ops import arith, index, memory
+from tile.ir.types import Scalar
+
+Run = Callable[..., Any]
+Source = Callable[[Operation, Run], Run]
+
+# The greatest width of arithmetic that is watched for wrapping: addresses are of 64 bits.
+NARROW_BITS = 32
+# Offsets below this many bytes, from anywhere in a window's array, stay in the window.
+NEAR = 1 << (WINDOW_BITS - 2)
+
+EXACT: dict[OpDef, Callable[..., Array]] = {
+    arith.add: np.add,
+    arith.sub: np.subtract,
+    arith.mul: np.multiply,
+    arith.neg: np.negative,
+    arith.shl: lambda x, y: x << np.clip(y, 0, 31),
+}
+_SYMBOLS = {arith.add: "+", arith.sub: "-", arith.mul: "*", arith.shl: "<<"}
+
+
+def source(op: Operation, run: Run, checks: Checks) -> Run:
+    """What an instruction runs on unmarked operands, with its result marked where need be."""
+    for check, applies, make in SOURCES:
+        if check in checks and applies(op):
+            run = make(op, run)
+    return run
+
+
+# -- arithmetic that wraps
+
+
+def _may_wrap(op: Operation) -> bool:
+    element = op.results[0].type.element if op.results else None
+    return (
+        op.defn in EXACT
+        and isinstance(element, Scalar)
+        and element.is_int_signed()
+        and element.bits <= NARROW_BITS
+    )
+
+
+def wrapping(op: Operation, run: Run) -> Run:
+    """Mark elements that are not what exact arithmetic gives."""
+    exactly = EXACT[op.defn]
+    element = op.results[0].type.element
+    assert isinstance(element, Scalar)
+    least, most = element.min_value, element.max_value
+
+    def instruction(wave: Any, *values: RunValue) -> Any:
+        result = run(wave, *values)
+        if type(result) is Affine:  # its rule proved that nothing wrapped
+            return result
+        extremes = exactly(*np.ix_(*(_extremes(value) for value in values)))
+        if least <= extremes.min() and extremes.max() <= most:
+            return result
+        wide = exactly(*(array_of(value).astype(np.int64) for value in values))
+        wrong = (wide < least) | (wide > most)
+        if not wrong.any():
+            return result
+        return raised(result, Mark.WRAPPED, wrong, _overflow(op, values, wrong, wide))
+
+    return instruction
+
+
+def _extremes(value: RunValue) -> Array:
+    """The least and the greatest element, of which the extreme results come."""
+    array = array_of(value)
+    if array.size == 1:
+        return array.reshape(1).astype(np.int64)
+    return np.array([array.min(), array.max()], np.int64)
+
+
+def _overflow(op: Operation, values: tuple[RunValue, ...], wrong: Array, wide: Array) -> Cause:
+    place = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    numbers = [int(np.broadcast_to(array_of(value), wrong.shape)[place]) for value in values]
+    if len(numbers) == 2:
+        made = f"{numbers[0]} {_SYMBOLS[op.defn]} {numbers[1]}"
+    else:
+        made = f"-({numbers[0]})"
+    element = op.results[0].type.element
+    return Cause(op.loc, f"{made} is {int(wide[place])}, which {element} does not hold")
+
+
+# -- pointers that leave their window
+
+
+def _is_addptr(op: Operation) -> bool:
+    return op.defn is memory.addptr
+
+
+def straying(op: Operation, run: Run) -> Run:
+    """Mark pointers that an offset took from the window of one array to another's."""
+    stride = op["stride"]
+    offset_type = op.inputs[1].type.element
+    if isinstance(offset_type, Scalar) and offset_type.bits <= NARROW_BITS:
+        return run
+
+    def instruction(wave: Any, pointer: RunValue, offset: RunValue) -> Any:
+        result = run(wave, pointer, offset)
+        reach = array_of(offset)
+        if max(abs(int(reach.min())), abs(int(reach.max()))) * stride < NEAR:
+            return result
+        before, after = array_of(pointer), array_of(result)
+        strayed = (before >> WINDOW_BITS) != (after >> WINDOW_BITS)
+        buffer = wave.launch.memory.buffer_at(int(before.flat[0]))
+        name = "another array" if buffer is None else f"`{buffer.name}`"
+        cause = Cause(op.loc, f"made of a pointer into {name}")
+        return raised(result, Mark.STRAYED, strayed, cause)
+
+    return instruction
+
+
+# -- results that nobody defined
+
+
+def _is_poison(op: Operation) -> bool:
+    return op.defn is arith.poison
+
+
+def poison(op: Operation, run: Run) -> Run:
+    """A value that was never given."""
+    cause = Cause(op.loc, "a variable that has no value on this path")
+    where = np.ones((1,) * (1 + op.results[0].type.rank), np.bool_)
+    return lambda wave: raised(run(wave), Mark.UNDEFINED, where, cause)
+
+
+def _divides_integers(op: Operation) -> bool:
+    element = op.results[0].type.element if op.results else None
+    whole = isinstance(element, Scalar) and element.is_int()
+    return op.defn in (arith.div, arith.rem) and whole
+
+
+def dividing(op: Operation, run: Run) -> Run:
+    """Division of an integer by zero gives anything."""
+    cause = Cause(op.loc, "an integer divided by zero")
+
+    def instruction(wave: Any, x: RunValue, y: RunValue) -> Any:
+        return raised(run(wave, x, y), Mark.UNDEFINED, array_of(y) == 0, cause)
+
+    return instruction
+
+
+def _is_gather(op: Operation) -> bool:
+    return op.defn is index.gather
+
+
+def gathering(op: Operation, run: Run) -> Run:
+    """A position outside the tile gives anything."""
+    extent = op.inputs[0].type.shape[op["axis"]]
+    cause = Cause(op.loc, f"tl.gather at a position outside 0 to {extent - 1}")
+
+    def instruction(wave: Any, x: RunValue, position: RunValue) -> Any:
+        at = array_of(position)
+        return raised(run(wave, x, position), Mark.UNDEFINED, (at < 0) | (at >= extent), cause)
+
+    return instruction
+
+
+SOURCES: tuple[tuple[Check, Callable[[Operation], bool], Source], ...] = (
+    (Check.OVERFLOW, _may_wrap, wrapping),
+    (Check.BOUNDS, _is_addptr, straying),
+    (Check.UNDEF, _is_poison, poison),
+    (Check.UNDEF, _divides_integers, dividing),
+    (Check.UNDEF, _is_gather, gathering),
+)

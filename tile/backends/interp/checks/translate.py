@@ -1,0 +1,96 @@
+"""IR made ready to run with checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tile.analysis.alias import module_aliases
+from tile.backends.interp.checks.assumptions import claiming
+from tile.backends.interp.checks.propagate import propagated
+from tile.backends.interp.checks.rules import CHECKED, unmarked
+from tile.backends.interp.checks.sources import source
+from tile.backends.interp.code import Code, Rules, Translator, translate
+from tile.checks import Check, Checks
+from tile.ir.core import Module, Operation
+from tile.ir.ops import arith, memory
+from tile.ir.types import Pointer
+from tile.transforms.expand_descriptors import expand_descriptors
+
+Run = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedCode:
+    """A module ready to run with checks.
+
+    `written` names the parameters through which it writes (None: maybe all memory), `acquires` says
+    whether a program may come after what another one did, and `finest` is the least size in bytes
+    of elements that pointers were cast to, if any were.
+    """
+
+    code: Code
+    checks: Checks
+    written: frozenset[str] | None
+    acquires: bool
+    finest: int | None
+
+
+def translate_checked(module: Module, rules: Rules, checks: Checks) -> CheckedCode:
+    """Make a module ready to run with checks; see `translate`.
+
+    Accesses of boxes are taken apart, so that checks see the accesses that they are.
+    """
+    module = module.clone()
+    expand_descriptors(module, simplify=False)
+    code = translate(module, rules, partial(CheckedTranslator, checks=checks))
+    return CheckedCode(
+        code, checks, _written(module), any(map(_acquires, module.walk())), _finest(module)
+    )
+
+
+class CheckedTranslator(Translator):
+    """Gives each operation an instruction that knows of marks."""
+
+    def __init__(self, rules: Rules, checks: Checks) -> None:
+        super().__init__(rules)
+        self.checks = checks
+
+    def run(self, op: Operation) -> Run:
+        run = super().run(op)
+        checked = CHECKED.get(op.defn)
+        if checked is not None:
+            return checked(op, run, self.checks)
+        if op.defn is arith.hint and Check.ASSUME in self.checks:
+            run = claiming(op, run)
+        if op.defn in self.rules and op.defn is not arith.bitcast:
+            return unmarked(run)
+        return propagated(op, source(op, run, self.checks))
+
+
+def _written(module: Module) -> frozenset[str] | None:
+    """The parameters through which a kernel writes; None where it may write anywhere."""
+    kernel = module.kernel
+    writes = module_aliases(module)[kernel.name].summary.writes
+    if writes.unknown:
+        return None
+    return frozenset(v.name for index, v in enumerate(kernel.args) if index in writes.parameters)
+
+
+def _acquires(op: Operation) -> bool:
+    if op.defn not in (memory.atomic_rmw, memory.atomic_cas):
+        return False
+    shared = op["scope"] is not memory.Scope.PROGRAM
+    return bool(op.result.uses) and op["order"].acquires and shared
+
+
+def _finest(module: Module) -> int | None:
+    """The least element that a pointer was cast to point to, in bytes."""
+    sizes = [
+        op.result.type.element.pointee.itemsize
+        for op in module.walk()
+        if op.defn is arith.bitcast and isinstance(op.result.type.element, Pointer)
+    ]
+    return min(sizes, default=None)

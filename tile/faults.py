@@ -1,0 +1,189 @@
+"""Faults as data: what a check found, and where; and a report that collects them.
+
+An error of `tile.errors` that a check raises has its `Fault` as `fault`. Under
+`with tile.sanitize(collect=True) as report:` nothing is raised, and the report has them all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from tile.checks import Check
+from tile.errors import Loc, describe
+
+Program = tuple[int, int, int]
+
+# How many faults of one line are kept; the rest are counted.
+KEPT = 100
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an address fell, relative to the array through whose window it points.
+
+    `element` counts elements from the one at index 0, in memory's order; `index` is the index in
+    the array, None for an address that is outside.
+    """
+
+    argument: str
+    element: int
+    index: tuple[int, ...] | None
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        if self.index is None:
+            return f"`{self.argument}` at element {self.element}"
+        return f"`{self.argument}[{', '.join(map(str, self.index))}]`"
+
+
+@dataclass(frozen=True)
+class Side:
+    """The other access of a race: who, where in the source, and what it does."""
+
+    program: Program
+    verb: str
+    loc: Loc | None
+    argument: str  # the name under which it reached the memory
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that was wrong in one execution of one operation.
+
+    `program` and `element` (an index of the tile, empty for a scalar) say where it was seen first;
+    `count` elements are wrong in this execution, of as many as are `active` (0: not counted).
+    """
+
+    check: Check
+    message: str
+    kernel: str
+    grid: Program
+    program: Program
+    loc: Loc | None = None
+    element: tuple[int, ...] = ()
+    place: Place | None = None
+    count: int = 1
+    active: int = 0
+    other: Side | None = None
+    cause: Loc | None = None  # the operation that made an undefined value, or that wrapped
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; locations have their file, line, column and function."""
+        return _plain(dataclasses.asdict(self))  # type: ignore[no-any-return]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value.value if isinstance(value, Check) else value
+
+
+@dataclass
+class Group:
+    """The faults of one check at one line: the first ones, and how many there are in all."""
+
+    check: Check
+    loc: Loc | None
+    faults: list[Fault] = field(default_factory=list)
+    executions: int = 0
+    elements: int = 0
+
+    def add(self, fault: Fault) -> None:
+        """Count a fault, and keep it if it is among the first."""
+        self.executions += 1
+        self.elements += fault.count
+        if len(self.faults) < KEPT:
+            self.faults.append(fault)
+
+    def __str__(self) -> str:
+        first = self.faults[0]
+        times = "once" if self.executions == 1 else f"in {self.executions} executions"
+        elements = f"{self.elements} element{'s' * (self.elements != 1)}"
+        lines = [f"{self.check}: {first.message} ({elements}, {times})"]
+        if self.loc is not None:
+            lines.append(describe(self.loc))
+        lines.extend(f"  note: {note}" for note in first.notes)
+        return "\n".join(lines)
+
+
+@dataclass
+class Report:
+    """All that was found, by line and check; true if there is anything."""
+
+    _groups: dict[tuple[Check, Loc | None], Group] = field(default_factory=dict)
+
+    def add(self, fault: Fault) -> None:
+        """Take a fault."""
+        key = fault.check, fault.loc
+        self._groups.setdefault(key, Group(fault.check, fault.loc)).add(fault)
+
+    @property
+    def groups(self) -> list[Group]:
+        """The faults by line and check, in the order in which they were found first."""
+        return list(self._groups.values())
+
+    @property
+    def faults(self) -> list[Fault]:
+        """All faults that were kept."""
+        return [fault for group in self.groups for fault in group.faults]
+
+    def __len__(self) -> int:
+        return sum(group.executions for group in self.groups)
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def __str__(self) -> str:
+        if not self:
+            return "no faults"
+        places = len(self._groups)
+        head = f"{len(self)} fault{'s' * (len(self) != 1)} at {places} place{'s' * (places != 1)}"
+        return "\n\n".join([head, *map(str, self.groups)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "faults": len(self),
+            "groups": [
+                {
+                    "check": group.check.value,
+                    "loc": None if group.loc is None else dataclasses.asdict(group.loc),
+                    "executions": group.executions,
+                    "elements": group.elements,
+                    "faults": [fault.as_dict() for fault in group.faults],
+                }
+                for group in self.groups
+            ],
+        }
+
+    def to_json(self, **options: Any) -> str:
+        """The report as JSON; `options` are those of `json.dumps`."""
+        return json.dumps(self.as_dict(), **options)
+
+
+_COLLECTING: ContextVar[Report | None] = ContextVar("tile_report", default=None)
+
+
+def collecting() -> Report | None:
+    """The report that takes faults here; None: the first fault is raised."""
+    return _COLLECTING.get()
+
+
+@contextmanager
+def collected(report: Report | None) -> Iterator[None]:
+    """Let faults go to a report inside the `with` block, or be raised."""
+    token = _COLLECTING.set(report)
+    try:
+        yield
+    finally:
+        _COLLECTING.reset(token)
