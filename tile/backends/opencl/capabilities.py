@@ -12,13 +12,15 @@ produced where there is none:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tile.errors import BackendError
 from tile.ir.types import F16
+from tile.simt.layouts.banks import BANKS
 from tile.simt.target import SimtTarget
 
 WARP = 32
+FEW = 4  # registers that are better variables on any device
 REGISTERS = 255
 
 
@@ -38,6 +40,9 @@ class Capabilities:
     shuffles: bool = False  # cl_khr_subgroup_shuffle
     fixed_subgroups: bool = False  # intel_reqd_sub_group_size
     c_version: tuple[int, int] = (1, 2)
+    unrolled: int = 1 << 16  # registers of a fragment that are variables; of longer ones, an array
+    vector_bits: int = 128  # the widest access that pays
+    loops: str = ""  # the pragma of loops over registers
 
     @property
     def standard(self) -> str:
@@ -63,13 +68,17 @@ class Capabilities:
             max_threads=self.max_threads,
             shuffles=self.shuffles,
             narrow_arithmetic=(F16,) if self.fp16 else (),
+            vector_bits=self.vector_bits,
+            banks=replace(BANKS, vector_bits=self.vector_bits),
         )
 
 
 NAMED = {
     c.name: c
     for c in (
-        Capabilities("generic", local_bytes=32 << 10, max_threads=1024, atomics64=True),
+        Capabilities(
+            "generic", local_bytes=32 << 10, max_threads=1024, atomics64=True, unrolled=FEW
+        ),
         Capabilities(
             "amd",
             local_bytes=64 << 10,

@@ -9,12 +9,14 @@ from typing import Any
 
 import pyopencl as cl
 
-from tile.backends.opencl.capabilities import WARP, Capabilities
+from tile.backends.opencl.capabilities import FEW, WARP, Capabilities
 from tile.backends.opencl.runtimes import visible
 from tile.config import config
 from tile.errors import BackendError
 
 INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
+# CPUs keep arrays where GPUs have registers; unrolled, a large program takes minutes to build.
+_CPU: dict[str, Any] = {"unrolled": FEW, "loops": "unroll 1", "vector_bits": 8}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})
 
 
@@ -128,6 +130,7 @@ def capabilities(device: Any) -> Capabilities:
         shuffles=bool(warp),
         fixed_subgroups=bool(warp),
         c_version=version,
+        **_CPU if device.type & cl.device_type.CPU else {},
     )
 
 

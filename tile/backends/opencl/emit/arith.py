@@ -106,7 +106,7 @@ def absolute(body: Body, op: Operation) -> None:
     if is_signed(ty):
         each(body, op, lambda x: f"abs({natural(ty, x)})")
     elif is_integer(ty):
-        body.set(op, body.of(op.inputs[0]))
+        hint(body, op)
     elif is_bits(ty, body.source.device.fp16):
         rest = f"0x{(1 << (ty.bits - 1)) - 1:x}"
         each(body, op, lambda x: f"{x} & {rest}")

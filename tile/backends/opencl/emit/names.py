@@ -61,6 +61,19 @@ class Names:
                 self._taken.update(names)
                 return names
 
+    def loop(self, hint: str) -> str:
+        """The variable of a loop: the same name again where loops are not inside each other."""
+        name, number = hint, 0
+        while name in self._taken:
+            number += 1
+            name = f"{hint}{number}"
+        self._taken.add(name)
+        return name
+
+    def done(self, name: str) -> None:
+        """A loop's variable is free again."""
+        self._taken.discard(name)
+
     @staticmethod
     def _plain(hint: str) -> str:
         base = re.sub(r"\W", "_", hint, flags=re.ASCII)

@@ -14,6 +14,8 @@ from tile.errors import Loc, UnsupportedError
 from tile.ir.core import Function
 from tile.ir.types import F64, Pointer, Scalar
 
+FOR_EACH = "FOR_EACH"  # the macro by which loops over registers begin
+
 
 @dataclass(frozen=True)
 class Line:
@@ -108,6 +110,9 @@ class Source:
             head += [Line(""), *(Line(line) for line in text.split("\n"))]
         if self.prototypes:
             head += [Line(""), *(Line(text) for text in self.prototypes)]
-        for function in self.functions:
-            head += [Line(""), *function]
-        return head
+        body = [line for function in self.functions for line in (Line(""), *function)]
+        if any(FOR_EACH in line.text for line in body):
+            pragma = f'_Pragma("{self.device.loops}") ' if self.device.loops else ""
+            loop = f"{pragma}for (uint i = 0; i < (count); i++)"
+            head += [Line(""), Line(f"#define {FOR_EACH}(i, count) {loop}")]
+        return head + body
