@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pyopencl")
+
+import pyopencl as cl
 
 from tile.backends.base import Options, Target
 from tile.backends.opencl import BACKEND, devices
@@ -59,9 +62,34 @@ def test_info() -> None:
     assert info.shared_bytes >= 0 and info.local_bytes >= 0
 
 
+class _Apart:
+    """A device as if its memory were not the host's."""
+
+    host_unified_memory = False
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+
+def test_memory_that_is_shared_is_not_copied() -> None:
+    device = devices.chosen()
+    if not device.shares_memory:
+        pytest.skip("the device has memory of its own")
+    base = np.arange(1024, dtype=np.float32)
+    staging = Staging(device)
+    staging.stage([base], [True])
+    cl.enqueue_fill_buffer(device.queue, staging.pieces[0].buffer, np.float32(3), 0, base.nbytes)
+    staging.fetch()
+    device.queue.finish()
+    assert (base == 3).all()
+
+
 def test_copies_keep_overlaps_together() -> None:
     """What devices without the host's memory do."""
-    device = devices.chosen()
+    device = replace(devices.chosen(), raw=_Apart(devices.chosen().raw))
     base = np.arange(1024, dtype=np.float32)
     other = np.zeros(8, np.float32)
     staging = Staging(device)

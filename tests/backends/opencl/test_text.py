@@ -54,7 +54,10 @@ def test_statements_stand_beside_the_python_line() -> None:
     assert isinstance(source, str)
     assert "// kernels.py" in source
     assert "powers = tl.exp(x - tl.max(x, axis=0))" in source
-    assert "powers_0 = exp(" in source
+    assert "powers[r] = exp(" in source
+    unrolled = KERNELS["softmax"].compile("opencl:amd").asm["opencl"]
+    assert isinstance(unrolled, str)
+    assert "powers_0 = exp(" in unrolled
 
 
 def test_narrow_floats_are_bits_where_the_device_has_no_half() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyopencl as cl
 
-from tile.backends.opencl.capabilities import FEW, WARP, Capabilities
-from tile.backends.opencl.runtimes import visible
+from tile.backends.opencl.capabilities import FEW, NAMED, WARP, Capabilities
+from tile.backends.opencl.runtimes import POCL, visible
 from tile.config import config
 from tile.errors import BackendError
 
@@ -18,11 +18,12 @@ INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
 # CPUs keep arrays where GPUs have registers; unrolled, a large program takes minutes to build.
 _CPU: dict[str, Any] = {"unrolled": FEW, "loops": "unroll 1", "vector_bits": 8}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})
+_POINTER = 1 << 20  # numbers from here on are handles, as arrays name their devices
 
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """An OpenCL device with a context and a queue of its own."""
+    """An OpenCL device with a context and a queue."""
 
     raw: Any
     context: Any
@@ -34,10 +35,18 @@ class Device:
     def name(self) -> str:
         return self.capabilities.name
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether its memory is the host's, so that a buffer need not be a copy."""
+        return bool(self.raw.host_unified_memory)
+
 
 @functools.cache
 def all_devices() -> tuple[Any, ...]:
-    """The devices of all platforms, GPUs first, else in the platforms' order."""
+    """The devices of all platforms, GPUs first, else in the platforms' order.
+
+    Raises `BackendError` where there is no platform.
+    """
     try:
         with visible():
             platforms = cl.get_platforms()
@@ -55,11 +64,12 @@ def _devices_of(platform: Any) -> list[Any]:
 
 
 def _preference(device: Any) -> int:
-    """GPUs, then CPUs; a simulator, which is there to check and not to run, last."""
+    """GPUs, then CPUs, the faster runtime first; a simulator, which is there to check, last."""
     if "oclgrind" in device.platform.name.lower():
-        return 3
-    order = {cl.device_type.GPU: 0, cl.device_type.ACCELERATOR: 1}
-    return order.get(device.type & ~cl.device_type.DEFAULT, 2)
+        return 4
+    if device.type & cl.device_type.CPU:
+        return 3 if device.platform.name == POCL else 2
+    return 0 if device.type & cl.device_type.GPU else 1
 
 
 def describe(device: Any) -> str:
@@ -67,30 +77,39 @@ def describe(device: Any) -> str:
     return f"{device.name.strip()} ({device.platform.name.strip()})"
 
 
-def chosen() -> Device:
-    """The device that launches use: TILE_OPENCL_DEVICE, by index or part of its name, or the first.
+def chosen(wanted: str = "") -> Device:
+    """The device called so, else that of TILE_OPENCL_DEVICE, by index or part of its name.
 
-    Raises `BackendError` where there is none, or none such.
+    Without either it is the first. The name of a class of devices chooses none. Raises
+    `BackendError` where there is none, or none such.
     """
-    return opened(_index(config.opencl_device))
+    own = wanted and wanted not in NAMED
+    return opened(_index(wanted if own else config.opencl_device, bool(own)))
 
 
-def _index(wanted: str) -> int:
+def _index(wanted: str, own: bool) -> int:
     devices = all_devices()
     if not devices:
         raise BackendError(f"there is no OpenCL device; {INSTALL}")
     if not wanted:
         return 0
+    source = f"device {wanted}" if own else f"TILE_OPENCL_DEVICE is {wanted}, and"
     if wanted.isdecimal():
-        if int(wanted) < len(devices):
-            return int(wanted)
-        raise BackendError(
-            f"TILE_OPENCL_DEVICE is {wanted}, and there are {len(devices)} devices: {_listed()}"
-        )
+        number = int(wanted)
+        if number >= _POINTER:
+            number = next((i for i, d in enumerate(devices) if d.int_ptr == number), number)
+        if number < len(devices):
+            return number
+        beyond = f"there is no {source}:" if own else source
+        raise BackendError(f"{beyond} there are {len(devices)} devices: {_listed()}")
     for index, device in enumerate(devices):
         if wanted.lower() in describe(device).lower():
             return index
-    raise BackendError(f"no OpenCL device is called {wanted!r}; there are {_listed()}")
+    classes = f", nor a class of devices: there are {', '.join(NAMED)}" if own else ""
+    raise BackendError(
+        f"no OpenCL device is called {wanted!r}{classes}{'; devices are' if own else '; there are'}"
+        f" {_listed()}"
+    )
 
 
 def _listed() -> str:
@@ -99,14 +118,37 @@ def _listed() -> str:
 
 @functools.cache
 def opened(index: int) -> Device:
-    """A device by its number in `all_devices`, with a context."""
+    """A device by its number in `all_devices`, with a context of its own."""
     raw = all_devices()[index]
     try:
-        context = cl.Context([raw])
-        queue = cl.CommandQueue(context)
+        return _in_context(raw, cl.Context([raw]))
     except cl.Error as error:
         raise BackendError(f"OpenCL device {describe(raw)} cannot be used: {error}") from error
+
+
+def _in_context(raw: Any, context: Any, queue: Any = None) -> Device:
+    if queue is None:
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        queue = cl.CommandQueue(context, raw, properties=timed)
     return Device(raw, context, queue, capabilities(raw), _host_memory(raw))
+
+
+@dataclass
+class Opened:
+    """Devices in contexts and with queues that users made, by what is in use."""
+
+    _devices: dict[tuple[Any, Any], Device]
+
+    def of(self, context: Any, queue: Any) -> Device:
+        """The device of a queue; of a context, if there is no queue, the first one."""
+        found = self._devices.get((context, queue))
+        if found is None:
+            raw = context.devices[0] if queue is None else queue.device
+            found = self._devices[context, queue] = _in_context(raw, context, queue)
+        return found
+
+
+USERS = Opened({})
 
 
 def capabilities(device: Any) -> Capabilities:
@@ -156,7 +198,12 @@ def _subgroup(device: Any, extensions: set[str]) -> int:
 
 
 def _host_memory(device: Any) -> bool:
-    """CPU devices whose SVM is the system's; a kernel then takes any address of the host."""
+    """CPU devices whose SVM is the system's; a kernel then takes any address of the host.
+
+    PoCL runs kernels in this process, though it does not say so of its memory.
+    """
+    if device.platform.name == POCL and device.type & cl.device_type.CPU:
+        return True
     try:
         found = device.svm_capabilities
     except (AttributeError, cl.Error):

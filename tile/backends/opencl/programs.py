@@ -16,14 +16,14 @@ class Programs:
     """The kernels that were built, by device and text."""
 
     def __init__(self) -> None:
-        self._built: dict[tuple[int, str, tuple[str, ...]], Any] = {}
+        self._built: dict[tuple[Any, Any, str, tuple[str, ...]], Any] = {}
 
     def kernel(self, device: Device, emitted: Emitted) -> Any:
         """A kernel, whose program is built now if need be.
 
         Raises `BackendError` with the runtime's log, which names lines of the Python source.
         """
-        key = (id(device), emitted.numbered, emitted.build_options)
+        key = (device.context, device.raw, emitted.numbered, emitted.build_options)
         if key not in self._built:
             self._built[key] = _build(device, emitted)
         return cl.Kernel(self._built[key], emitted.kernel)

@@ -258,7 +258,12 @@ def select(body: Body, op: Operation) -> None:
     def chosen(condition: str, x: str, y: str) -> str:
         if x == y or condition == "true":
             return x
-        return y if condition == "false" else f"{condition} ? {x} : {y}"
+        if condition == "false":
+            return y
+        # Intel's runtime of 2026.2 gets elements of private arrays wrong that are read under a
+        # condition in a loop.
+        x, y = (body.temporary(held, text) if "[" in text else text for text in (x, y))
+        return f"{condition} ? {x} : {y}"
 
     if op.result.type.element is F16 and held == "half":
         each(body, op, lambda c, x, y: f"{c} ? (half){x} : (half){y}")

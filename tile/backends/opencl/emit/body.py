@@ -165,13 +165,21 @@ class Body:
             self.line(f"{target} = {text};")
         return array_row(name, count)
 
-    def compute(self, op: Operation, element: Callable[[Index], str], *, pure: bool = True) -> None:
-        """Give an operation's result its registers, each as `element` says.
+    def compute(
+        self,
+        op: Operation,
+        element: Callable[[Index], str],
+        sources: Iterable[Row] = (),
+        *,
+        pure: bool = True,
+    ) -> None:
+        """Give an operation's result its registers, each as `element` says, from `sources`.
 
         What is cheap, or wanted by one other operation alone, is computed where it is wanted.
         """
         result = op.result
-        if not (pure and self._rolling.is_late(op)):
+        cost = 1 + sum(source.cost for source in sources)
+        if not (pure and self._rolling.is_late(op, cost)):
             self.values[result] = self.fill_array(result, element)
             return
         held, hint, loc = self.carrier(result), self._hint(result), op.loc
@@ -186,7 +194,7 @@ class Body:
                 self._known[result, index] = known
             return known
 
-        self.values[result] = Row(count_of(result.type), late)
+        self.values[result] = Row(count_of(result.type), late, cost=cost)
 
     # -- variables
 
@@ -289,7 +297,7 @@ def each(body: Body, op: Operation, compute: Callable[..., str], *, pure: bool =
     """The result's registers, one at a time; `compute` takes a register of each operand."""
     if body.rolled(op.result):
         rows = [body.row(value) for value in op.inputs]
-        body.compute(op, lambda index: compute(*(row.at(index) for row in rows)), pure=pure)
+        body.compute(op, lambda index: compute(*(row.at(index) for row in rows)), rows, pure=pure)
         return
     columns = [body.of(value) for value in op.inputs]
     body.let(op, [compute(*registers) for registers in zip(*columns, strict=True)])

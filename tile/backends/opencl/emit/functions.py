@@ -35,6 +35,8 @@ class Emitted:
     reports: bool  # whether the last parameter is the record of assertions
     assertions: tuple[Assertion, ...]
     build_options: tuple[str, ...]
+    device: str  # what it was compiled for
+    extensions: frozenset[str]  # that the device must have
 
 
 def emit_module(module: Module, device: Capabilities, options: Options) -> Emitted:
@@ -55,6 +57,8 @@ def emit_module(module: Module, device: Capabilities, options: Options) -> Emitt
         reports=reports,
         assertions=tuple(source.assertions),
         build_options=device.build_options,
+        device=device.name,
+        extensions=frozenset(source.extensions),
     )
 
 

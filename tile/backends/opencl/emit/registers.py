@@ -8,7 +8,7 @@ from itertools import accumulate
 from tile.backends.opencl.emit.body import Body, Registers, Rule
 from tile.backends.opencl.emit.rows import Index, Row, array_row, linear
 from tile.backends.opencl.emit.types import count_of
-from tile.ir.core import Operation
+from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
 from tile.ir.ops import program
 from tile.ir.types import Fragment
@@ -83,12 +83,25 @@ def pick(body: Body, op: Operation) -> None:
         every = [(body.of(x), at) for x in op.inputs for at in range(count_of(x.type))]
         body.set(op, [every[number][0][every[number][1]] for number in chosen])
         return
-    way = linear(chosen) if len(op.inputs) == 1 else None
-    if way is None:
+    source, before = _only_source(op)
+    way = None if source is None else linear([number - before for number in chosen])
+    if source is None or way is None:
         _collect(body, op)
         return
-    row, (images, offset) = body.row(op.inputs[0]), way
-    body.set(op, Row(len(chosen), lambda index: row.at(index.through(images, offset))))
+    row, (images, offset) = body.row(source), way
+    moved = Row(len(chosen), lambda index: row.at(index.through(images, offset)), cost=row.cost)
+    body.set(op, moved)
+
+
+def _only_source(op: Operation) -> tuple[Value | None, int]:
+    """The only operand that registers are picked from, if there is one; registers before it."""
+    before = 0
+    for value in op.inputs:
+        count = count_of(value.type)
+        if all(before <= number < before + count for number in op["registers"]):
+            return value, before
+        before += count
+    return None, 0
 
 
 def _collect(body: Body, op: Operation) -> None:

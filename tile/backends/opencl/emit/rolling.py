@@ -47,6 +47,7 @@ _CHEAP = frozenset(
         memory.addptr,
     }
 )
+_MOST = 8  # operations that are computed several times rather than kept
 _SIMPLE = re.compile(r"\w+(\[\w+\])?|-?[\w.]+")
 
 
@@ -85,12 +86,15 @@ class Rolling:
         values = [*op.inputs, *op.results]
         return any(count_of(v.type) > self.unrolled for v in values if _is_fragment(v))
 
-    def is_late(self, op: Operation) -> bool:
-        """Whether an operation on rows is computed where its result is wanted."""
+    def is_late(self, op: Operation, cost: int) -> bool:
+        """Whether an operation on rows is computed where its result is wanted.
+
+        `cost` counts it and those that are computed with it.
+        """
         users = list(op.result.users)
         if any(user.defn.terminator for user in users):
             return False  # what a loop carries changes under it
-        if op.defn in _CHEAP and _is_whole(op):
+        if op.defn in _CHEAP and _is_whole(op) and cost <= _MOST:
             return True
         return (
             len(op.result.uses) == 1

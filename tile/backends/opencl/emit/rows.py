@@ -117,11 +117,17 @@ def _parts(name: str, images: Images) -> Iterator[tuple[str, int]]:
 class Row(Sequence[str]):
     """The registers of a value, by number; `at` may write what an expression needs first."""
 
-    def __init__(self, count: int, at: Callable[[Index], str], array: str = "") -> None:
-        """`array`: the array that they are elements of, if they are just that."""
+    def __init__(
+        self, count: int, at: Callable[[Index], str], *, array: str = "", cost: int = 0
+    ) -> None:
+        """`array`: the array that they are elements of, if they are just that.
+
+        `cost`: how many operations `at` takes.
+        """
         self._count = count
         self.at = at
         self.array = array
+        self.cost = cost
 
     def __len__(self) -> int:
         return self._count
@@ -140,7 +146,7 @@ class Row(Sequence[str]):
 
 def array_row(name: str, count: int) -> Row:
     """The elements of an array."""
-    return Row(count, lambda index: f"{name}[{bare(index.text())}]", name)
+    return Row(count, lambda index: f"{name}[{bare(index.text())}]", array=name)
 
 
 def bare(text: str) -> str:

@@ -98,6 +98,7 @@ class Source:
 
     def lines(self) -> list[Line]:
         """The whole program."""
+        # Functions of the library round as they say; the kernel's own products may be fused.
         head = [Line("#pragma OPENCL FP_CONTRACT OFF")]
         extensions = set(self.extensions)
         if self.device.fp16:
@@ -108,6 +109,8 @@ class Source:
             head += [Line(""), Line(f"typedef struct {{ {fields} }} {name};")]
         for text in self._library.values():
             head += [Line(""), *(Line(line) for line in text.split("\n"))]
+        if self.options.enable_fp_fusion:
+            head += [Line(""), Line("#pragma OPENCL FP_CONTRACT ON")]
         if self.prototypes:
             head += [Line(""), *(Line(text) for text in self.prototypes)]
         body = [line for function in self.functions for line in (Line(""), *function)]
