@@ -30,7 +30,7 @@ EXPECTED = {
 ROW = re.compile(r"^.* (\S+) +(\S+)  (ok|WRONG)$", re.MULTILINE)
 
 
-def run(name: str, *options: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def run(name: str, *options: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
     """Run an example with this checkout's `tile`."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.run(

@@ -68,7 +68,7 @@ def leveled(target: str) -> str:
     if target == DEFAULT and config.interp_level == "thread":
         return f"{DEFAULT}:{config.interp_target}"
     if target == OPENCL and config.opencl_device:
-        return f"{OPENCL}:{config.opencl_device}"
+        return f"{OPENCL}:@{config.opencl_device}"
     return target
 
 

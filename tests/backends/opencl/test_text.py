@@ -82,8 +82,8 @@ def test_more_work_items_than_a_work_group_has() -> None:
         emitted(SCALE.format("f32", 4), "opencl:apple", num_warps=16)
 
 
-def test_unknown_classes_of_devices() -> None:
-    with pytest.raises(BackendError, match="there are generic, amd, intel, arm, apple"):
+def test_unknown_classes_of_devices(runtime: None) -> None:
+    with pytest.raises(BackendError, match="as targets, generic, amd, intel, arm, apple"):
         emitted(SCALE.format("f32", 4), "opencl:vax")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from tile.backends.base import (
     Artifact,
     DeviceMemory,
     Executable,
+    Finding,
     Grid,
     LaunchArgument,
     Options,
@@ -22,6 +23,12 @@ from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
 from tile.backends.optimised import optimise
 from tile.ir.core import Module
+from tile.late import late
+
+if TYPE_CHECKING:
+    from tile.backends.interp.survey import survey
+else:
+    survey = late("tile.backends.interp.survey", "survey")
 
 # Just below DEFAULT_MMAP_THRESHOLD_MAX of 64-bit glibc.
 _HEAP_KEPT = (32 << 20) - (64 << 10)
@@ -60,6 +67,10 @@ class InterpreterBackend:
             written=tiles.written,
             module=module,
         )
+
+    def survey(self) -> Sequence[Finding]:
+        """Packages, and the machines whose threads it can run."""
+        return survey()
 
     def load(self, artifact: Artifact) -> Executable:
         """Make a kernel ready to run."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tile.backends.base import Artifact, DeviceMemory, Options, Target
+from tile.backends.base import Artifact, DeviceMemory, Finding, Options, Target
 from tile.backends.opencl import devices
 from tile.backends.opencl.capabilities import NAMED
 from tile.backends.opencl.emit.functions import Emitted, emit_module
 from tile.backends.opencl.launch import LoadedKernel
+from tile.backends.opencl.survey import survey
 from tile.backends.optimised import optimise
 from tile.ir.core import Module
 from tile.ir.printer import print_module
@@ -69,6 +70,10 @@ class OpenclBackend:
             },
             emitted=emitted,
         )
+
+    def survey(self) -> Sequence[Finding]:
+        """The runtimes that are there, and what their devices can do."""
+        return survey()
 
     def load(self, artifact: Artifact) -> LoadedKernel:
         """The kernel for the device that is chosen at its first launch."""

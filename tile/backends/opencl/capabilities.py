@@ -41,6 +41,7 @@ class Capabilities:
     fixed_subgroups: bool = False  # intel_reqd_sub_group_size
     c_version: tuple[int, int] = (1, 2)
     unrolled: int = 1 << 16  # registers of a fragment that are variables; of longer ones, an array
+    flags: tuple[str, ...] = ()  # that its programs are built with besides
     vector_bits: int = 128  # the widest access that pays
     loops: str = ""  # the pragma of loops over registers
 
@@ -55,7 +56,7 @@ class Capabilities:
     def build_options(self) -> tuple[str, ...]:
         """What programs are built with."""
         exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if self.exact_division else ()
-        return (f"-cl-std={self.standard}", *exact)
+        return (f"-cl-std={self.standard}", *exact, *self.flags)
 
     @property
     def simt(self) -> SimtTarget:

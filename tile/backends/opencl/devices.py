@@ -10,15 +10,17 @@ from typing import Any
 import pyopencl as cl
 
 from tile.backends.opencl.capabilities import FEW, NAMED, WARP, Capabilities
-from tile.backends.opencl.runtimes import POCL, visible
+from tile.backends.opencl.runtimes import OCLGRIND, POCL, visible
 from tile.config import config
 from tile.errors import BackendError
 
 INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
 # CPUs keep arrays where GPUs have registers; unrolled, a large program takes minutes to build.
 _CPU: dict[str, Any] = {"unrolled": FEW, "loops": "unroll 1", "vector_bits": 8}
+# Its optimiser makes instructions that it cannot run, such as the reversal of two bits.
+_FLAGS = {OCLGRIND: ("-cl-opt-disable",)}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})
-_POINTER = 1 << 20  # numbers from here on are handles, as arrays name their devices
+_HANDLES = 1 << 20  # numbers from here on are handles, as arrays name their devices
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,7 @@ def _devices_of(platform: Any) -> list[Any]:
 
 def _preference(device: Any) -> int:
     """GPUs, then CPUs, the faster runtime first; a simulator, which is there to check, last."""
-    if "oclgrind" in device.platform.name.lower():
+    if device.platform.name == OCLGRIND:
         return 4
     if device.type & cl.device_type.CPU:
         return 3 if device.platform.name == POCL else 2
@@ -78,38 +80,37 @@ def describe(device: Any) -> str:
 
 
 def chosen(wanted: str = "") -> Device:
-    """The device called so, else that of TILE_OPENCL_DEVICE, by index or part of its name.
+    """A device by its index, or by part of its name; of TILE_OPENCL_DEVICE, or the first.
 
-    Without either it is the first. The name of a class of devices chooses none. Raises
-    `BackendError` where there is none, or none such.
+    `wanted` is what a target names. The name of a class of devices chooses none, unless `@` stands
+    before it. Raises `BackendError` where there is no device, or none such.
     """
-    own = wanted and wanted not in NAMED
-    return opened(_index(wanted if own else config.opencl_device, bool(own)))
+    if not wanted or wanted in NAMED:
+        return opened(_index(config.opencl_device, "TILE_OPENCL_DEVICE is"))
+    return opened(_index(wanted.removeprefix("@"), "the target asks for device"))
 
 
-def _index(wanted: str, own: bool) -> int:
+def _index(wanted: str, asked: str) -> int:
     devices = all_devices()
     if not devices:
         raise BackendError(f"there is no OpenCL device; {INSTALL}")
     if not wanted:
         return 0
-    source = f"device {wanted}" if own else f"TILE_OPENCL_DEVICE is {wanted}, and"
-    if wanted.isdecimal():
-        number = int(wanted)
-        if number >= _POINTER:
-            number = next((i for i, d in enumerate(devices) if d.int_ptr == number), number)
-        if number < len(devices):
-            return number
-        beyond = f"there is no {source}:" if own else source
-        raise BackendError(f"{beyond} there are {len(devices)} devices: {_listed()}")
-    for index, device in enumerate(devices):
-        if wanted.lower() in describe(device).lower():
-            return index
-    classes = f", nor a class of devices: there are {', '.join(NAMED)}" if own else ""
-    raise BackendError(
-        f"no OpenCL device is called {wanted!r}{classes}{'; devices are' if own else '; there are'}"
-        f" {_listed()}"
-    )
+    if not wanted.isdecimal():
+        found = (i for i, d in enumerate(devices) if wanted.lower() in describe(d).lower())
+        index = next(found, None)
+        if index is None:
+            raise BackendError(
+                f"{asked} {wanted!r}, which is part of no OpenCL device's name; there are "
+                f"{_listed()}; and as targets, {', '.join(NAMED)}"
+            )
+        return index
+    number = int(wanted)
+    if number >= _HANDLES:
+        number = next((i for i, d in enumerate(devices) if d.int_ptr == number), number)
+    if number >= len(devices):
+        raise BackendError(f"{asked} {wanted}, and there are {len(devices)} devices: {_listed()}")
+    return number
 
 
 def _listed() -> str:
@@ -172,6 +173,7 @@ def capabilities(device: Any) -> Capabilities:
         shuffles=bool(warp),
         fixed_subgroups=bool(warp),
         c_version=version,
+        flags=_FLAGS.get(device.platform.name, ()),
         **_CPU if device.type & cl.device_type.CPU else {},
     )
 

@@ -26,7 +26,13 @@ class Programs:
         key = (device.context, device.raw, emitted.numbered, emitted.build_options)
         if key not in self._built:
             self._built[key] = _build(device, emitted)
-        return cl.Kernel(self._built[key], emitted.kernel)
+        try:
+            return cl.Kernel(self._built[key], emitted.kernel)
+        except cl.Error as error:  # some runtimes find only now that they cannot build it
+            raise BackendError(
+                f"OpenCL device {device.name} makes no kernel of the program of "
+                f"`{emitted.kernel}`: {error}"
+            ) from error
 
 
 def _build(device: Device, emitted: Emitted) -> Any:

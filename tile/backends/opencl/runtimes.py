@@ -30,7 +30,8 @@ VARIABLE = "OCL_ICD_VENDORS"
 SYSTEM = Path("/etc/OpenCL/vendors")
 INTEL = ("intel-opencl-rt", "libintelocl.so")
 NVIDIA = "libnvidia-opencl.so.1"
-POCL = "Portable Computing Language"
+POCL = "Portable Computing Language"  # by the names of their platforms
+OCLGRIND = "Oclgrind"
 # Where PoCL looks for `ld` first.
 TOOLS = "COMPILER_PATH"
 

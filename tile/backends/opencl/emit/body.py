@@ -148,6 +148,10 @@ class Body:
         if values is None:
             self.line(f"{start};")
             return
+        whole = f"{start} = {{{', '.join(values)}}};"
+        if 2 * self.depth + len(whole) <= WIDTH:
+            self.line(whole)
+            return
         self.line(f"{start} = {{")
         self.depth += 1
         self.joined("", [f"{value}," for value in values], " ", "")
@@ -289,8 +293,8 @@ class Body:
             rule(self, op)
 
     def locate(self, op: Operation) -> None:
-        """Lines from here on are of this operation."""
-        self._loc = op.loc or self.function.loc
+        """Lines from here on are of this operation; one without a place is of the last one's."""
+        self._loc = op.loc or self._loc or self.function.loc
 
 
 def each(body: Body, op: Operation, compute: Callable[..., str], *, pure: bool = True) -> None:

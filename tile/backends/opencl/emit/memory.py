@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tile.backends.opencl.emit.arith import Element
 from tile.backends.opencl.emit.body import Body, Rule, each
-from tile.backends.opencl.emit.rows import Index, Row, array_row
+from tile.backends.opencl.emit.rows import Index, Row, array_row, bare
 from tile.backends.opencl.emit.types import constant, count_of, is_signed, natural
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
@@ -216,12 +216,19 @@ def write(
 ) -> None:
     """Write a vector, or one element."""
     if len(registers) == 1:
-        pointer = pointer if pointer.isidentifier() else f"({pointer})"
-        body.when(mask, f"*{pointer} = {to_memory(body, ty, registers[0])};")
+        body.when(mask, f"{_behind(pointer)} = {to_memory(body, ty, registers[0])};")
         return
     kind = f"{body.source.stored(ty)}{len(registers)}"
     text = vector_of(body, ty, registers)
     body.when(mask, f"*({space} {kind} *)({pointer}) = {text};")
+
+
+def _behind(pointer: str) -> str:
+    """What a pointer leads to; that of a buffer and an offset is an element."""
+    base, plus, offset = pointer.partition(" + ")
+    if plus and base.isidentifier():
+        return f"{base}[{bare(offset)}]"
+    return f"*{pointer}" if pointer.isidentifier() else f"*({pointer})"
 
 
 RULES: dict[OpDef, Rule] = {

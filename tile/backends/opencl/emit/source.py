@@ -99,7 +99,8 @@ class Source:
     def lines(self) -> list[Line]:
         """The whole program."""
         # Functions of the library round as they say; the kernel's own products may be fused.
-        head = [Line("#pragma OPENCL FP_CONTRACT OFF")]
+        fused = self.options.enable_fp_fusion and not self._library
+        head = [] if fused else [Line("#pragma OPENCL FP_CONTRACT OFF")]
         extensions = set(self.extensions)
         if self.device.fp16:
             extensions.add("cl_khr_fp16")
@@ -110,7 +111,7 @@ class Source:
         for text in self._library.values():
             head += [Line(""), *(Line(line) for line in text.split("\n"))]
         if self.options.enable_fp_fusion:
-            head += [Line(""), Line("#pragma OPENCL FP_CONTRACT ON")]
+            head += [*([Line("")] if self._library else []), Line("#pragma OPENCL FP_CONTRACT ON")]
         if self.prototypes:
             head += [Line(""), *(Line(text) for text in self.prototypes)]
         body = [line for function in self.functions for line in (Line(""), *function)]
