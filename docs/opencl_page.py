@@ -26,11 +26,11 @@ that has a runtime. `pip install 'tile-compiler[opencl]'` brings one for the CPU
 are found where the system has them, and `tile info` lists all with what each can do.
 
 ```python
-with tile.backend("opencl"):           # the first GPU, else the CPU
+with tile.backend("opencl"):  # the first GPU, else the CPU
     kernel[grid](x, y, n, BLOCK=1024)  # arrays of NumPy
-with tile.backend("opencl:1"):         # a device by its number in `tile info`
+with tile.backend("opencl:1"):  # a device by its number in `tile info`
     ...
-with tile.backend("opencl:radeon"):    # or by part of its name
+with tile.backend("opencl:radeon"):  # or by part of its name
     ...
 ```
 

@@ -85,7 +85,7 @@ def test_too_little_local_memory(runtime: None) -> None:
 
 
 def test_too_many_work_items(runtime: None) -> None:
-    artifact, array = copy(threads=1 << 20)
+    artifact, array = copy(extents=(1 << 20, 1, 1))
     refused(artifact, array, OutOfResourcesError, "takes 1048576 work-items")
 
 

@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 
 from tile.errors import BackendError
 from tile.ir.types import F16
-from tile.simt.layouts.banks import BANKS
+from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.target import SimtTarget
 
 WARP = 32
 FEW = 4  # registers that are better variables on any device
 REGISTERS = 255
+_NO_BANKS = Banks(count=1, word_bits=64)  # one access at a time, of any element
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Capabilities:
     c_version: tuple[int, int] = (1, 2)
     unrolled: int = 1 << 16  # registers of a fragment that are variables; of longer ones, an array
     flags: tuple[str, ...] = ()  # that its programs are built with besides
+    abreast: int = 1  # work-items that a vector instruction runs
+    banked: bool = True  # whether local memory is in banks, of which each serves one at a time
     vector_bits: int = 128  # the widest access that pays
     loops: str = ""  # the pragma of loops over registers
 
@@ -70,7 +73,8 @@ class Capabilities:
             shuffles=self.shuffles,
             narrow_arithmetic=(F16,) if self.fp16 else (),
             vector_bits=self.vector_bits,
-            banks=replace(BANKS, vector_bits=self.vector_bits),
+            abreast=self.abreast,
+            banks=replace(BANKS if self.banked else _NO_BANKS, vector_bits=self.vector_bits),
         )
 
 

@@ -16,7 +16,13 @@ from tile.errors import BackendError
 
 INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
 # CPUs keep arrays where GPUs have registers; unrolled, a large program takes minutes to build.
-_CPU: dict[str, Any] = {"unrolled": FEW, "loops": "unroll 1", "vector_bits": 8}
+_CPU: dict[str, Any] = {
+    "unrolled": FEW,
+    "loops": "unroll 1",
+    "vector_bits": 8,
+    "abreast": 16,
+    "banked": False,
+}
 # Its optimiser makes instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})

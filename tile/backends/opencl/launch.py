@@ -146,9 +146,9 @@ class LoadedKernel:
         settle(list(own.values()), device)
         for index, value in enumerate(values):
             kernel.set_arg(index, value)
-        threads = self.emitted.threads
-        size = (grid[0] * threads, grid[1], grid[2])
-        cl.enqueue_nd_range_kernel(device.queue, kernel, size, (threads, 1, 1))
+        extents = self.emitted.extents
+        size = tuple(count * extent for count, extent in zip(grid, extents, strict=True))
+        cl.enqueue_nd_range_kernel(device.queue, kernel, size, extents)
         staging.fetch()
         if arrays or not own or faults is not None:
             device.queue.finish()

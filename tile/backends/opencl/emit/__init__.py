@@ -1,4 +1,6 @@
-"""From THREAD IR to the text of an OpenCL C program; short fragments become scalars, long ones arrays.
+"""From THREAD IR to the text of an OpenCL C program.
+
+Short fragments become a scalar for each register, long ones arrays.
 
     types       C types, and constants as C has them
     names       identifiers, from the names of Python variables

@@ -255,20 +255,17 @@ def select(body: Body, op: Operation) -> None:
     """By a condition of each register."""
     held = body.carrier(op.result)
 
+    half = op.result.type.element is F16 and held == "half"
+
     def chosen(condition: str, x: str, y: str) -> str:
         if x == y or condition == "true":
             return x
         if condition == "false":
             return y
-        # Intel's runtime of 2026.2 gets elements of private arrays wrong that are read under a
-        # condition in a loop.
-        x, y = (body.temporary(held, text) if "[" in text else text for text in (x, y))
-        return f"{condition} ? {x} : {y}"
+        x, y = body.settled(held, x), body.settled(held, y)
+        return f"{condition} ? (half){x} : (half){y}" if half else f"{condition} ? {x} : {y}"
 
-    if op.result.type.element is F16 and held == "half":
-        each(body, op, lambda c, x, y: f"{c} ? (half){x} : (half){y}")
-    else:
-        each(body, op, chosen)
+    each(body, op, chosen)
 
 
 RULES: dict[OpDef, Rule] = {

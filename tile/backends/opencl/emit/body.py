@@ -273,6 +273,14 @@ class Body:
         self.declare(ty, [name], [text])
         return name
 
+    def settled(self, ty: str, text: str) -> str:
+        """An operand that is to be chosen under a condition; an element of an array is read now.
+
+        Intel's runtime of 2026.2 gets elements of private arrays wrong that are read under a
+        condition in a loop.
+        """
+        return self.temporary(ty, text) if "[" in text else text
+
     # -- operations
 
     def emit(self, block: Block) -> None:

@@ -5,6 +5,7 @@ OpenCL C has no words for cache modifiers and eviction priorities: they are not 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from tile.backends.opencl.emit.arith import Element
@@ -183,6 +184,7 @@ def _guarded(
         other = constant(0, element, body.source.device.fp16)
     if body.source.carrier(element) == "half":
         text, other = f"(half){text}", f"(half){other}"
+    other = body.settled(body.source.carrier(element), other)
     return other if mask == "false" else f"{mask} ? {text} : {other}"
 
 
@@ -216,19 +218,30 @@ def write(
 ) -> None:
     """Write a vector, or one element."""
     if len(registers) == 1:
-        body.when(mask, f"{_behind(pointer)} = {to_memory(body, ty, registers[0])};")
+        body.when(mask, f"{behind(pointer)} = {to_memory(body, ty, registers[0])};")
         return
     kind = f"{body.source.stored(ty)}{len(registers)}"
     text = vector_of(body, ty, registers)
     body.when(mask, f"*({space} {kind} *)({pointer}) = {text};")
 
 
-def _behind(pointer: str) -> str:
-    """What a pointer leads to; that of a buffer and an offset is an element."""
+# A sum of a name and of what is the same for all work-items.
+_SUM = re.compile(r"\((\w+) \+ (.+)\)")
+
+
+def behind(pointer: str) -> str:
+    """What a pointer leads to; that of a buffer and an offset is an element.
+
+    Unsigned sums may wrap, so that a compiler cannot tell that neighbours access neighbours; of
+    sums of pointers it can.
+    """
     base, plus, offset = pointer.partition(" + ")
-    if plus and base.isidentifier():
+    if not (plus and base.isidentifier()):
+        return f"*{pointer}" if pointer.isidentifier() else f"*({pointer})"
+    parts = _SUM.fullmatch(offset)
+    if parts is None:
         return f"{base}[{bare(offset)}]"
-    return f"*{pointer}" if pointer.isidentifier() else f"*({pointer})"
+    return f"({base} + {parts[1]})[{bare(parts[2])}]"
 
 
 RULES: dict[OpDef, Rule] = {

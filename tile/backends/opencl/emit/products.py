@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import product
 
@@ -45,8 +45,11 @@ def thread_dot(body: Body, op: Operation) -> None:
         body.set(op, sums)
 
 
+SUMS = 8  # of a block
+
+
 def rolled_dot(body: Body, op: Operation) -> None:
-    """The same in loops: a row of products is in variables while it is summed up."""
+    """The same in loops: a block of sums is in variables while it is summed up."""
     a, b, acc = op.inputs
     batch, m, n, k = op["sizes"]
     left, right, before = _row_of(body, op, a, "a"), _row_of(body, op, b, "b"), body.row(acc)
@@ -54,24 +57,36 @@ def rolled_dot(body: Body, op: Operation) -> None:
     name = body.names.new(op.result.name or "sums")
     body.array(body.carrier(op.result), name, batch * m * n)
     result = array_row(name, batch * m * n)
-    with _maybe_loop(body, batch, "p") as p, body.loop(m, hint="i") as i:
+    rows = min(m, max(1, SUMS // n))
+    with _maybe_loop(body, batch, "p") as p, _maybe_loop(body, m // rows, "i") as i:
         sums = body.names.new("sum")
-        body.line(f"{kind.ty} {sums}[{n}] = {{0}};")
-        here = array_row(sums, n)
-        with body.loop(k, hint="k", free=True) as at:
-            x = left.at(p.times(m * k).and_(i.times(k)).and_(at))
-            with body.loop(n, hint="j", free=True) as j:
-                y = right.at(p.times(k * n).and_(at.times(n)).and_(j))
-                body.line(f"{here.at(j)} = {kind.step(x, y, here.at(j))};")
-        with body.loop(n, hint="j", free=True) as j:
-            place = p.times(m * n).and_(i.times(n)).and_(j)
-            added = before.at(place)
+        body.line(f"{kind.ty} {sums}[{rows * n}] = {{0}};")
+        here = array_row(sums, rows * n)
+        with body.loop(k, hint="k", free=True) as at, _block(body, rows, n) as (h, j):
+            x = left.at(p.times(m * k).and_(i.times(rows * k)).and_(h.times(k)).and_(at))
+            y = right.at(p.times(k * n).and_(at.times(n)).and_(j))
+            total = here.at(h.times(n).and_(j))
+            body.line(f"{total} = {kind.step(x, y, total)};")
+        with _block(body, rows, n) as (h, j):
+            place = p.times(m * n).and_(i.times(rows * n)).and_(h.times(n)).and_(j)
+            added, total = before.at(place), here.at(h.times(n).and_(j))
             if element is F16:
                 added = wide(body, F16, added)
-            total = here.at(j) if added in _ZEROS else f"{added} + {here.at(j)}"
+            total = total if added in _ZEROS else f"{added} + {total}"
             text = narrow(body, F16, total) if element is F16 else total
             body.line(f"{result.at(place)} = {text};")
     body.set(op, result)
+
+
+@contextmanager
+def _block(body: Body, rows: int, columns: int) -> Iterator[tuple[Index, Index]]:
+    """Over a block of sums, which is small enough to be unrolled."""
+    with ExitStack() as loops:
+        indices = [
+            loops.enter_context(body.loop(count, hint=hint, free=True)) if count > 1 else Index()
+            for count, hint in ((rows, "h"), (columns, "j"))
+        ]
+        yield indices[0], indices[1]
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from itertools import accumulate
 
 from tile.backends.opencl.emit.body import Body, Registers, Rule
-from tile.backends.opencl.emit.rows import Index, Row, array_row, linear
+from tile.backends.opencl.emit.rows import Index, Row, array_row, bare, linear
 from tile.backends.opencl.emit.types import count_of
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
@@ -18,6 +18,9 @@ from tile.simt.layouts.layout import LinearLayout
 from tile.simt.unrolling import reached_by, register_offsets, terms, thread_images
 
 THREAD = "thread"  # the variable that every function begins with
+LANE_OF_THREAD = "lane"  # and, where several run together, the two that it is made of
+PART_OF_THREAD = "part"
+PARTS = (THREAD, LANE_OF_THREAD, PART_OF_THREAD)
 
 
 def program_id(body: Body, op: Operation) -> None:
@@ -58,6 +61,7 @@ def _pick_from_array(body: Body, op: Operation) -> None:
 
 def _picked(body: Body, ty: str, registers: Registers, number: str) -> str:
     bit = 1
+    registers = [body.settled(ty, register) for register in registers]
     while len(registers) > 1:
         pairs = list(zip(registers[::2], registers[1::2], strict=True))
         if any(x != y for x, y in pairs):
@@ -165,8 +169,8 @@ def linear_row(body: Body, layout: LinearLayout, hint: str) -> Row:
 def _base(body: Body, layout: LinearLayout, hint: str) -> tuple[str, int]:
     """Where the thread itself leads, and the bits that this can set."""
     images = thread_images(layout)
-    text = of_thread(images)
-    base = text if text in ("0", THREAD) else body.temporary("uint", text, hint)
+    text = of_thread(images, body.source.abreast)
+    base = text if text in ("0", *PARTS) else body.temporary("uint", text, hint)
     return base, reached_by(images)
 
 
@@ -178,21 +182,37 @@ def _moved(base: str, reached: int, by: int) -> str:
     return f"({base} ^ {by})" if reached & by else f"{base} + {by}"
 
 
-def of_thread(images: tuple[int, ...]) -> str:
-    """The XOR of the images of the bits that are set in the thread's number."""
+def of_thread(images: tuple[int, ...], abreast: int = 1) -> str:
+    """The XOR of the images of the bits that are set in the thread's number.
+
+    Of `abreast` work-items that run together, those bits are taken apart in which they differ: so a
+    runtime sees that what the others give is the same for all.
+    """
+    if abreast == 1:
+        texts = _terms(THREAD, images)
+    else:
+        bits = abreast.bit_length() - 1
+        texts = [*_terms(LANE_OF_THREAD, images[:bits]), *_terms(PART_OF_THREAD, images[bits:])]
+        if images == tuple(1 << bit for bit in range(len(images))):
+            return THREAD
+    overlaps, reached = False, 0
+    for _, bits_of in texts:
+        overlaps |= bool(reached & bits_of)
+        reached |= bits_of
+    text = (" ^ " if overlaps else " | ").join(text for text, _ in texts) or "0"
+    return bare(text) if len(texts) == 1 else text
+
+
+def _terms(name: str, images: tuple[int, ...]) -> list[tuple[str, int]]:
+    """What the bits of one variable give, and which bits these can set."""
     whole = (1 << len(images)) - 1
     parts = []
-    overlaps = False
-    reached = 0
     for term in terms(images):
-        part = THREAD if term.mask == whole else f"({THREAD} & {term.mask})"
+        part = name if term.mask == whole else f"({name} & {term.mask})"
         if term.shift:
             part = f"({part} {'<<' if term.shift > 0 else '>>'} {abs(term.shift)})"
-        overlaps |= bool(reached & term.reached)
-        reached |= term.reached
-        parts.append(part)
-    text = (" ^ " if overlaps else " | ").join(parts) or "0"
-    return text[1:-1] if len(parts) == 1 and text.startswith("(") else text
+        parts.append((part, term.reached))
+    return parts
 
 
 RULES: dict[OpDef, Rule] = {

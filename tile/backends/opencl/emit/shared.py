@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from tile.backends.opencl.emit.body import Body, Registers, Rule
-from tile.backends.opencl.emit.memory import LOCAL, from_memory, read_rows, read_vector, write
-from tile.backends.opencl.emit.rows import Index, bare
+from tile.backends.opencl.emit.memory import (
+    LOCAL,
+    behind,
+    from_memory,
+    read_rows,
+    read_vector,
+    write,
+)
+from tile.backends.opencl.emit.rows import Index
 from tile.backends.opencl.emit.types import is_literal, value_of
 from tile.errors import CompilationError
 from tile.ir.core import Operation
@@ -66,11 +73,11 @@ def _load_row(body: Body, op: Operation, step: int) -> None:
     mem, offsets = op.inputs[0], body.row(op.inputs[1])
     buffer, ty = body.scalar(mem), mem.type.element
     if step == 1:
-        body.compute(
-            op,
-            lambda index: from_memory(body, ty, f"{buffer}[{bare(offsets.at(index))}]"),
-            pure=False,
-        )
+
+        def element(index: Index) -> str:
+            return from_memory(body, ty, behind(f"{buffer} + {offsets.at(index)}"))
+
+        body.compute(op, element, pure=False)
         return
     vector = step.bit_length() - 1
 

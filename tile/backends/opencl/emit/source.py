@@ -47,6 +47,18 @@ class Source:
         """Work-items of a work-group."""
         return self.device.warp * self.options.num_warps
 
+    @property
+    def abreast(self) -> int:
+        """Work-items along the first axis of a work-group that has two; 1 for one that has one."""
+        return self.device.abreast if not self.device.shuffles else 1
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """Those of a work-group."""
+        if self.abreast == 1:
+            return self.threads, 1, 1
+        return self.abreast, self.threads // self.abreast, 1
+
     def carrier(self, ty: Scalar | Pointer) -> str:
         """The type of a variable. Raises `UnsupportedError` for one that the device lacks."""
         self.check(ty)
