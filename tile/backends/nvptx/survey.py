@@ -11,7 +11,7 @@ from cuda.bindings import driver as cuda
 
 from tile.backends.base import Finding
 from tile.backends.nvptx.driver import check
-from tile.backends.nvptx.target import native
+from tile.backends.nvptx.names import native
 from tile.errors import TileError
 
 PACKAGES = ("llvmlite", "cuda-python", "cuda-pathfinder")

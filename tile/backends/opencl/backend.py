@@ -80,6 +80,4 @@ class OpenclBackend:
         assert isinstance(artifact, OpenclArtifact) and artifact.emitted is not None
         written = [name in artifact.written for name in artifact.parameters]
         wanted = artifact.target.arch
-        return LoadedKernel(
-            artifact.kernel, artifact.emitted, artifact.parameters, written, wanted
-        )
+        return LoadedKernel(artifact.kernel, artifact.emitted, artifact.parameters, written, wanted)
