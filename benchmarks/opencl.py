@@ -387,7 +387,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=1024, help="of the matrix product on CPUs")
     parser.add_argument("--markdown", action="store_true", help="tables as Markdown")
     options = parser.parse_args()
-    with config.scope(opencl_device=options.device):
+    with config.scope(opencl_device=options.device, cache=False):
         device = devices.chosen()
         unrolled = 1 << 16 if options.whole else options.unrolled
         if unrolled is not None:
