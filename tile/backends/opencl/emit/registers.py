@@ -157,7 +157,8 @@ def linear_row(body: Body, layout: LinearLayout, hint: str) -> Row:
     def moved(index: Index) -> str:
         to = index.through(images)
         if not to.variables:
-            return _moved(base, reached, to.offset)
+            text = _moved(base, reached, to.offset)
+            return f"({text})" if " + " in text else text
         if base == "0":
             return to.text()
         overlap = reached & (to.reached | to.offset)
