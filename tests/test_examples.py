@@ -32,7 +32,7 @@ ROW = re.compile(r"^.* (\S+) +(\S+)  (ok|WRONG)$", re.MULTILINE)
 
 
 def run(
-    name: str, *options: str, timeout: float = 60, **variables: str
+    name: str, *options: str, timeout: float = 180, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run an example with this checkout's `tile`, and these variables in the environment."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

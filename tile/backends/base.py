@@ -233,6 +233,23 @@ class Repeatable(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Finding:
+    """A part of what a backend needs: what is there of it, or else how it is come by."""
+
+    part: str
+    found: tuple[str, ...] = ()  # a line each
+    missing: str = ""
+
+
+@runtime_checkable
+class Surveyable(Protocol):
+    """A backend that can tell what is there for it on this machine."""
+
+    def survey(self) -> Sequence[Finding]:
+        """What it needs, part by part, and its devices; raises nothing for what is missing."""
+
+
 class Backend(Protocol):
     """One way to run kernels.
 

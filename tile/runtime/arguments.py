@@ -22,6 +22,7 @@ from tile.language.constexpr import constexpr
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.elements import Array, DType, element_type
 from tile.runtime.empty import EmptyArray
+from tile.runtime.opencl_arrays import is_opencl, opencl_array
 from tile.runtime.pointers import PointerArray, pointer_array
 from tile.runtime.signature import parse_type
 from tile.runtime.torch_arrays import is_torch, torch_array, torch_dtype
@@ -157,6 +158,8 @@ def _adapter(kind: type) -> Adapter:
     for base, adapter in _ADAPTERS:
         if issubclass(kind, base):
             return adapter
+    if is_opencl(kind):
+        return opencl_array
     return _torch if is_torch(kind) else _foreign
 
 

@@ -15,7 +15,8 @@ from tile.runtime.device_arrays import DeviceArray
 DEFAULT = "interp"
 
 # Which backend runs where an array lies, by the kind of its device.
-BACKEND_OF_DEVICE = {"cuda": "nvptx"}
+BACKEND_OF_DEVICE = {"cuda": "nvptx", "opencl": "opencl"}
+OPENCL = "opencl"  # the backend of many devices: which one is a part of its targets
 
 
 @contextmanager
@@ -38,7 +39,13 @@ def target_text(values: Iterable[Any]) -> str:
     Raises `BackendError` when arrays lie in the memory of a device that no backend of this version
     runs on.
     """
-    return leveled(config.backend or next(filter(None, map(_wanted, values)), DEFAULT))
+    wanted = next(filter(None, map(_wanted, values)), "") if _is_open(config.backend) else ""
+    return leveled(wanted or config.backend or DEFAULT)
+
+
+def _is_open(target: str) -> bool:
+    """Whether arguments have a say in where a launch runs."""
+    return target in ("", OPENCL)
 
 
 def target_of(values: Iterable[Any]) -> Target:
@@ -60,21 +67,25 @@ def leveled(target: str) -> str:
     """The target, with the machine whose threads the interpreter shall run, if settings ask so."""
     if target == DEFAULT and config.interp_level == "thread":
         return f"{DEFAULT}:{config.interp_target}"
+    if target == OPENCL and config.opencl_device:
+        return f"{OPENCL}:@{config.opencl_device}"
     return target
 
 
 def _wanted(value: Any) -> str:
     """The backend that an argument asks for, or nothing."""
     if type(value) is DeviceArray:
-        kind = value.device.partition(":")[0]
+        kind, _, which = value.device.partition(":")
         name = BACKEND_OF_DEVICE.get(kind, "")
+        if config.backend and name != config.backend:
+            return ""
         if name and name not in registry.names():
             raise BackendError(
                 f"arrays in the memory of a {kind.upper()} device are for the {name} backend, "
                 "which this version does not have; set TILE_BACKEND=interp, or use "
                 "`with tile.backend('interp'):`, to run on copies of them on the CPU"
             )
-        return name
+        return f"{name}:{which}" if name == OPENCL and which else name
     if isinstance(value, tuple):
         return next(filter(None, map(_wanted, value)), "")
     return ""

@@ -98,17 +98,29 @@ def matrix_warps(
 
 @lru_cache(maxsize=1024)
 def thread_accumulator(
-    extents: tuple[int, ...], lanes: int, num_warps: int, tiling: Tiling = Tiling()
+    extents: tuple[int, ...],
+    lanes: int,
+    num_warps: int,
+    tiling: Tiling = Tiling(),
+    abreast: int = 1,
 ) -> LinearLayout:
-    """The layout of a result that threads compute alone; the axes are (batch,) m, n."""
+    """The layout of a result that threads compute alone; the axes are (batch,) m, n.
+
+    So many lanes as run `abreast` have neighbours of one row, a column each.
+    """
     batch = extents[:-2]
     warps = _shared_out(batch, extents[-2:], num_warps)
     if tiling.warp_rows and not batch:
         warps = [tiling.warp_rows, num_warps // tiling.warp_rows]
     part = [max(1, extent // count) for extent, count in zip(extents, warps, strict=True)]
-    threads = _shared_out(part[:-2], part[-2:], lanes)
-    part = [max(1, extent // count) for extent, count in zip(part, threads, strict=True)]
+    across = min(abreast, lanes, part[-1])
+    rest = [*part[:-1], part[-1] // across]
+    threads = _shared_out(rest[:-2], rest[-2:], lanes // across)
+    part = [max(1, extent // count) for extent, count in zip(rest, threads, strict=True)]
     micro = [*(1 for _ in batch), *(min(size, tiling.thread_tile) for size in part[-2:])]
+    if across > 1:
+        threads[-1] *= across
+        micro[-1] = 1
     return blocked(extents, micro, threads, warps)
 
 
@@ -169,7 +181,9 @@ def _by_warps(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Prod
 
 
 def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: Tiling) -> Product:
-    result = thread_accumulator(op.result.type.shape, target.warp_size, num_warps, tiling)
+    result = thread_accumulator(
+        op.result.type.shape, target.warp_size, num_warps, tiling, target.abreast
+    )
     return Product(_thread_factors(result, op.inputs[0].type.shape[-1]), result)
 
 

@@ -46,10 +46,11 @@ class SimtTarget:
     lane_reductions: tuple[tuple[Scalar, tuple[ReduceKind, ...]], ...] = ()
     # How many neighbours in memory of some elements a lane adds to at once, in atomic steps.
     added_together: tuple[tuple[Scalar, int], ...] = ()
+    abreast: int = 1  # lanes that a vector instruction runs, and for which neighbours are cheapest
     banks: Banks = field(default=BANKS)
 
     def __post_init__(self) -> None:
-        for name in ("warp_size", "max_threads", "vector_bits"):
+        for name in ("warp_size", "max_threads", "vector_bits", "abreast"):
             value = getattr(self, name)
             if not is_power_of_two(value):
                 raise ArgumentValueError(

@@ -7,9 +7,23 @@ import sys
 from collections.abc import Sequence
 
 from tile.errors import TileError
-from tile.tools import cache, compile, explain, opt, reference  # noqa: A004 - named after commands
+from tile.tools import (
+    cache,
+    compile,  # noqa: A004 - named after its command
+    explain,
+    info,
+    opt,
+    reference,
+)
 
-COMMANDS = (cache.COMMAND, compile.COMMAND, explain.COMMAND, opt.COMMAND, reference.COMMAND)
+COMMANDS = (
+    cache.COMMAND,
+    compile.COMMAND,
+    explain.COMMAND,
+    info.COMMAND,
+    opt.COMMAND,
+    reference.COMMAND,
+)
 
 DESCRIPTION = """\
 Tools around the tile compiler. Kernels themselves are written and launched in Python:

@@ -17,6 +17,11 @@ def run(kernel: Kernel, target: str, **options: Any) -> list[Any]:
     compiled = kernel.compile(target, **options)
     arguments = kernel.arguments()
     registry.get(target.partition(":")[0]).load(compiled.artifact).launch(kernel.grid, arguments)
+    return results(arguments)
+
+
+def results(arguments: list[Any]) -> list[Any]:
+    """The arrays among arguments."""
     return [argument for argument in arguments if isinstance(argument, np.ndarray)]
 
 

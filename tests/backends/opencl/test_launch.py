@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pyopencl")
 
+import pyopencl as cl
+
 from tile.backends.base import Options, Target
-from tile.backends.opencl import BACKEND, devices
+from tile.backends.opencl import BACKEND, devices, programs
 from tile.backends.opencl.programs import Programs
-from tile.backends.opencl.staging import Staging
+from tile.backends.opencl.staging import Staging, in_place
 from tile.config import config
 from tile.errors import ArgumentValueError, BackendError
 from tile.ir.parser import parse_module
@@ -59,9 +63,34 @@ def test_info() -> None:
     assert info.shared_bytes >= 0 and info.local_bytes >= 0
 
 
+class _Apart:
+    """A device as if its memory were not the host's."""
+
+    host_unified_memory = False
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+
+def test_memory_that_is_shared_is_not_copied() -> None:
+    device = devices.chosen()
+    if not device.shares_memory:
+        pytest.skip("the device has memory of its own")
+    base = np.arange(1024, dtype=np.float32)
+    staging = Staging(device)
+    staging.stage([base], [True])
+    cl.enqueue_fill_buffer(device.queue, staging.pieces[0].buffer, np.float32(3), 0, base.nbytes)
+    staging.fetch()
+    device.queue.finish()
+    assert (base == 3).all()
+
+
 def test_copies_keep_overlaps_together() -> None:
     """What devices without the host's memory do."""
-    device = devices.chosen()
+    device = replace(devices.chosen(), raw=_Apart(devices.chosen().raw))
     base = np.arange(1024, dtype=np.float32)
     other = np.zeros(8, np.float32)
     staging = Staging(device)
@@ -104,3 +133,33 @@ def test_devices_by_index_and_name() -> None:
         devices.chosen()
     with config.scope(opencl_device="no such"), pytest.raises(BackendError, match="there are 0: "):
         devices.chosen()
+
+
+def test_binaries_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process builds from them; damaged or refused ones are made again."""
+    artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options(num_warps=1))
+    device, emitted = devices.chosen(), artifact.emitted
+    texts = []
+    build = programs._from_text
+    monkeypatch.setattr(programs, "_from_text", lambda *a: texts.append(a) or build(*a))
+    with config.scope(cache=True, cache_dir=str(tmp_path)):
+        Programs().kernel(device, emitted)
+        kept = list(tmp_path.rglob("*.entry"))
+        if not kept:
+            pytest.skip("this runtime gives no binaries")
+        kernel = Programs().kernel(device, emitted)
+        assert len(texts) == 1
+        out = np.arange(16, dtype=np.float32)
+        kernel.set_args(in_place(out), in_place(out), np.int32(2))
+        cl.enqueue_nd_range_kernel(
+            device.queue, kernel, (16 * emitted.extents[0], *emitted.extents[1:]), emitted.extents
+        )
+        device.queue.finish()
+        np.testing.assert_array_equal(out, 2 * np.arange(16))
+        kept[0].write_bytes(kept[0].read_bytes()[:-9])
+        with pytest.warns(RuntimeWarning, match="damaged"):
+            Programs().kernel(device, emitted)
+        assert len(texts) == 2
+    with config.scope(cache=False):
+        Programs().kernel(device, emitted)
+    assert len(texts) == 3

@@ -10,6 +10,7 @@ from tests.simt.kernels import KERNELS
 from tile.backends.base import Options, Target
 from tile.backends.opencl import BACKEND
 from tile.backends.opencl.capabilities import NAMED
+from tile.backends.opencl.emit.functions import emit_module
 from tile.backends.opencl.emit.names import Names
 from tile.errors import BackendError, OutOfResourcesError, UnsupportedError
 from tile.ir.parser import parse_module
@@ -54,7 +55,10 @@ def test_statements_stand_beside_the_python_line() -> None:
     assert isinstance(source, str)
     assert "// kernels.py" in source
     assert "powers = tl.exp(x - tl.max(x, axis=0))" in source
-    assert "powers_0 = exp(" in source
+    assert "powers[r] = exp(" in source
+    unrolled = KERNELS["softmax"].compile("opencl:amd").asm["opencl"]
+    assert isinstance(unrolled, str)
+    assert "powers_0 = exp(" in unrolled
 
 
 def test_narrow_floats_are_bits_where_the_device_has_no_half() -> None:
@@ -79,8 +83,8 @@ def test_more_work_items_than_a_work_group_has() -> None:
         emitted(SCALE.format("f32", 4), "opencl:apple", num_warps=16)
 
 
-def test_unknown_classes_of_devices() -> None:
-    with pytest.raises(BackendError, match="there are generic, amd, intel, arm, apple"):
+def test_unknown_classes_of_devices(runtime: None) -> None:
+    with pytest.raises(BackendError, match="as targets, generic, amd, intel, arm, apple"):
         emitted(SCALE.format("f32", 4), "opencl:vax")
 
 
@@ -96,3 +100,26 @@ def test_names_never_collide() -> None:
     assert len(set(taken)) == len(taken)
     assert not {"float4", "half", "exp", "if", "f32_to_f16"} & set(taken)
     assert all(name.isidentifier() and name.isascii() for name in taken)
+
+
+INDICES = """
+kernel @indices(%x: ptr<i32>) {
+  %i = linear_index {layout = #linear{register = [[4],[8]], lane = [[0],[0],[0],[0],[0]],
+    warp = [[1],[2]] -> dim0 = 16}} : frag<4xi32>
+  %wide = const {value = 32} : frag<4xi32>
+  %at = mul %i, %wide : frag<4xi32>
+  %p = fill %x {count = 4} : frag<4xptr<i32>>
+  %q = addptr %p, %at {stride = 4} : frag<4xptr<i32>>
+  store %q, %at
+  %many = pick %i {registers = (0, 0, 1, 1, 2, 2, 3, 3)} : frag<8xi32>
+  %r = fill %x {count = 8} : frag<8xptr<i32>>
+  store %r, %many
+  return
+}
+"""
+
+
+def test_sums_of_indices_are_operands() -> None:
+    """What a register adds to its thread's place is added before it is multiplied."""
+    text = emit_module(parse_module(INDICES), NAMED["generic"], Options()).text
+    assert "(i + 4) * 32" in text

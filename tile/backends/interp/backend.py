@@ -12,6 +12,7 @@ from tile.backends.base import (
     Artifact,
     DeviceMemory,
     Executable,
+    Finding,
     Grid,
     LaunchArgument,
     Options,
@@ -31,9 +32,11 @@ from tile.late import late
 if TYPE_CHECKING:
     from tile.backends.interp.checks.launch import CheckedLaunch
     from tile.backends.interp.checks.translate import CheckedCode, translate_checked
+    from tile.backends.interp.survey import survey
 else:
     CheckedLaunch = late("tile.backends.interp.checks.launch", "CheckedLaunch")
     translate_checked = late("tile.backends.interp.checks.translate", "translate_checked")
+    survey = late("tile.backends.interp.survey", "survey")
 
 RULES = {**PLAIN, **BOXES}
 
@@ -76,6 +79,10 @@ class InterpreterBackend:
             written=tiles.written,
             module=module,
         )
+
+    def survey(self) -> Sequence[Finding]:
+        """Packages, and the machines whose threads it can run."""
+        return survey()
 
     def load(self, artifact: Artifact) -> Executable:
         """Make a kernel ready to run."""

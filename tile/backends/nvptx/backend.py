@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tile.backends.base import Artifact, DeviceMemory, ExportedParameter, Options, Target
+from tile.backends.base import Artifact, DeviceMemory, ExportedParameter, Finding, Options, Target
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.facts import Facts
 from tile.backends.nvptx.launch import LoadedKernel
@@ -18,9 +18,11 @@ from tile.late import late
 if TYPE_CHECKING:
     from tile.backends.nvptx.ahead import files
     from tile.backends.nvptx.compiler import compile_module
+    from tile.backends.nvptx.survey import survey
 else:
     files = late("tile.backends.nvptx.ahead", "files")
     compile_module = late("tile.backends.nvptx.compiler", "compile_module")
+    survey = late("tile.backends.nvptx.survey", "survey")
 
 
 class NvptxBackend:
@@ -53,6 +55,10 @@ class NvptxBackend:
         """
         options.refuse_checks(self.name)
         return compile_module(module, target, options)
+
+    def survey(self) -> Sequence[Finding]:
+        """Packages, the driver and its devices."""
+        return survey()
 
     def load(self, artifact: Artifact) -> LoadedKernel:
         """The kernel for whatever devices it is launched on."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tile.backends.base import Artifact, DeviceMemory, Options, Target
+from tile.backends.base import Artifact, DeviceMemory, Finding, Options, Target
 from tile.backends.opencl import devices
-from tile.backends.opencl.capabilities import named
+from tile.backends.opencl.capabilities import NAMED
 from tile.backends.opencl.emit.functions import Emitted, emit_module
 from tile.backends.opencl.launch import LoadedKernel
+from tile.backends.opencl.survey import survey
 from tile.backends.optimised import optimise
 from tile.ir.core import Module
 from tile.ir.printer import print_module
@@ -24,10 +25,14 @@ class OpenclArtifact(Artifact):
 
 
 class OpenclBackend:
-    """Compiles for the device that is chosen, or for a class of devices that the target names."""
+    """Compiles for a device, or for a class of devices.
+
+    A target names either as its architecture: the class, as in `opencl:amd`, or the device by its
+    index or a part of its name, as in `opencl:1` and `opencl:pocl`.
+    """
 
     name = "opencl"
-    devices: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset({"opencl"})
 
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
         """The target as it is."""
@@ -44,7 +49,7 @@ class OpenclBackend:
         `UnsupportedError` for types and atomic operations that it lacks.
         """
         options.refuse_checks(self.name)
-        can = named(target.arch) if target.arch else devices.chosen().capabilities
+        can = NAMED.get(target.arch) or devices.chosen(target.arch).capabilities
         tiles = optimise(module)
         stages = tiles.stages
         lower(module, can.simt, **options.lowering)
@@ -67,8 +72,13 @@ class OpenclBackend:
             emitted=emitted,
         )
 
+    def survey(self) -> Sequence[Finding]:
+        """The runtimes that are there, and what their devices can do."""
+        return survey()
+
     def load(self, artifact: Artifact) -> LoadedKernel:
         """The kernel for the device that is chosen at its first launch."""
         assert isinstance(artifact, OpenclArtifact) and artifact.emitted is not None
         written = [name in artifact.written for name in artifact.parameters]
-        return LoadedKernel(artifact.kernel, artifact.emitted, artifact.parameters, written)
+        wanted = artifact.target.arch
+        return LoadedKernel(artifact.kernel, artifact.emitted, artifact.parameters, written, wanted)

@@ -12,14 +12,17 @@ produced where there is none:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tile.errors import BackendError
 from tile.ir.types import F16
+from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.target import SimtTarget
 
 WARP = 32
+FEW = 4  # registers that are better variables on any device
 REGISTERS = 255
+_NO_BANKS = Banks(count=1, word_bits=64)  # one access at a time, of any element
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,12 @@ class Capabilities:
     shuffles: bool = False  # cl_khr_subgroup_shuffle
     fixed_subgroups: bool = False  # intel_reqd_sub_group_size
     c_version: tuple[int, int] = (1, 2)
+    unrolled: int = 1 << 16  # registers of a fragment that are variables; of longer ones, an array
+    flags: tuple[str, ...] = ()  # that its programs are built with besides
+    abreast: int = 1  # work-items that a vector instruction runs
+    banked: bool = True  # whether local memory is in banks, of which each serves one at a time
+    vector_bits: int = 128  # the widest access that pays
+    loops: str = ""  # the pragma of loops over registers
 
     @property
     def standard(self) -> str:
@@ -50,7 +59,7 @@ class Capabilities:
     def build_options(self) -> tuple[str, ...]:
         """What programs are built with."""
         exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if self.exact_division else ()
-        return (f"-cl-std={self.standard}", *exact)
+        return (f"-cl-std={self.standard}", *exact, *self.flags)
 
     @property
     def simt(self) -> SimtTarget:
@@ -63,13 +72,18 @@ class Capabilities:
             max_threads=self.max_threads,
             shuffles=self.shuffles,
             narrow_arithmetic=(F16,) if self.fp16 else (),
+            vector_bits=self.vector_bits,
+            abreast=self.abreast,
+            banks=replace(BANKS if self.banked else _NO_BANKS, vector_bits=self.vector_bits),
         )
 
 
 NAMED = {
     c.name: c
     for c in (
-        Capabilities("generic", local_bytes=32 << 10, max_threads=1024, atomics64=True),
+        Capabilities(
+            "generic", local_bytes=32 << 10, max_threads=1024, atomics64=True, unrolled=FEW
+        ),
         Capabilities(
             "amd",
             local_bytes=64 << 10,

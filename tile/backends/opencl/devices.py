@@ -9,18 +9,29 @@ from typing import Any
 
 import pyopencl as cl
 
-from tile.backends.opencl.capabilities import WARP, Capabilities
-from tile.backends.opencl.runtimes import visible
+from tile.backends.opencl.capabilities import FEW, NAMED, WARP, Capabilities
+from tile.backends.opencl.runtimes import OCLGRIND, POCL, visible
 from tile.config import config
 from tile.errors import BackendError
 
 INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
+# CPUs keep arrays where GPUs have registers; unrolled, a large program takes minutes to build.
+_CPU: dict[str, Any] = {
+    "unrolled": FEW,
+    "loops": "unroll 1",
+    "vector_bits": 8,
+    "abreast": 16,
+    "banked": False,
+}
+# Its optimiser makes instructions that it cannot run, such as the reversal of two bits.
+_FLAGS = {OCLGRIND: ("-cl-opt-disable",)}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})
+_HANDLES = 1 << 20  # numbers from here on are handles, as arrays name their devices
 
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """An OpenCL device with a context and a queue of its own."""
+    """An OpenCL device with a context and a queue."""
 
     raw: Any
     context: Any
@@ -32,10 +43,18 @@ class Device:
     def name(self) -> str:
         return self.capabilities.name
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether its memory is the host's, so that a buffer need not be a copy."""
+        return bool(self.raw.host_unified_memory)
+
 
 @functools.cache
 def all_devices() -> tuple[Any, ...]:
-    """The devices of all platforms, GPUs first, else in the platforms' order."""
+    """The devices of all platforms, GPUs first, else in the platforms' order.
+
+    Raises `BackendError` where there is no platform.
+    """
     try:
         with visible():
             platforms = cl.get_platforms()
@@ -53,11 +72,12 @@ def _devices_of(platform: Any) -> list[Any]:
 
 
 def _preference(device: Any) -> int:
-    """GPUs, then CPUs; a simulator, which is there to check and not to run, last."""
-    if "oclgrind" in device.platform.name.lower():
-        return 3
-    order = {cl.device_type.GPU: 0, cl.device_type.ACCELERATOR: 1}
-    return order.get(device.type & ~cl.device_type.DEFAULT, 2)
+    """GPUs, then CPUs, the faster runtime first; a simulator, which is there to check, last."""
+    if device.platform.name == OCLGRIND:
+        return 4
+    if device.type & cl.device_type.CPU:
+        return 3 if device.platform.name == POCL else 2
+    return 0 if device.type & cl.device_type.GPU else 1
 
 
 def describe(device: Any) -> str:
@@ -65,30 +85,38 @@ def describe(device: Any) -> str:
     return f"{device.name.strip()} ({device.platform.name.strip()})"
 
 
-def chosen() -> Device:
-    """The device that launches use: TILE_OPENCL_DEVICE, by index or part of its name, or the first.
+def chosen(wanted: str = "") -> Device:
+    """A device by its index, or by part of its name; of TILE_OPENCL_DEVICE, or the first.
 
-    Raises `BackendError` where there is none, or none such.
+    `wanted` is what a target names. The name of a class of devices chooses none, unless `@` stands
+    before it. Raises `BackendError` where there is no device, or none such.
     """
-    return opened(_index(config.opencl_device))
+    if not wanted or wanted in NAMED:
+        return opened(_index(config.opencl_device, "TILE_OPENCL_DEVICE is"))
+    return opened(_index(wanted.removeprefix("@"), "the target asks for device"))
 
 
-def _index(wanted: str) -> int:
+def _index(wanted: str, asked: str) -> int:
     devices = all_devices()
     if not devices:
         raise BackendError(f"there is no OpenCL device; {INSTALL}")
     if not wanted:
         return 0
-    if wanted.isdecimal():
-        if int(wanted) < len(devices):
-            return int(wanted)
-        raise BackendError(
-            f"TILE_OPENCL_DEVICE is {wanted}, and there are {len(devices)} devices: {_listed()}"
-        )
-    for index, device in enumerate(devices):
-        if wanted.lower() in describe(device).lower():
-            return index
-    raise BackendError(f"no OpenCL device is called {wanted!r}; there are {_listed()}")
+    if not wanted.isdecimal():
+        found = (i for i, d in enumerate(devices) if wanted.lower() in describe(d).lower())
+        index = next(found, None)
+        if index is None:
+            raise BackendError(
+                f"{asked} {wanted!r}, which is part of no OpenCL device's name; there are "
+                f"{_listed()}; and as targets, {', '.join(NAMED)}"
+            )
+        return index
+    number = int(wanted)
+    if number >= _HANDLES:
+        number = next((i for i, d in enumerate(devices) if d.int_ptr == number), number)
+    if number >= len(devices):
+        raise BackendError(f"{asked} {wanted}, and there are {len(devices)} devices: {_listed()}")
+    return number
 
 
 def _listed() -> str:
@@ -97,14 +125,37 @@ def _listed() -> str:
 
 @functools.cache
 def opened(index: int) -> Device:
-    """A device by its number in `all_devices`, with a context."""
+    """A device by its number in `all_devices`, with a context of its own."""
     raw = all_devices()[index]
     try:
-        context = cl.Context([raw])
-        queue = cl.CommandQueue(context)
+        return _in_context(raw, cl.Context([raw]))
     except cl.Error as error:
         raise BackendError(f"OpenCL device {describe(raw)} cannot be used: {error}") from error
+
+
+def _in_context(raw: Any, context: Any, queue: Any = None) -> Device:
+    if queue is None:
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        queue = cl.CommandQueue(context, raw, properties=timed)
     return Device(raw, context, queue, capabilities(raw), _host_memory(raw))
+
+
+@dataclass
+class Opened:
+    """Devices in contexts and with queues that users made, by what is in use."""
+
+    _devices: dict[tuple[Any, Any], Device]
+
+    def of(self, context: Any, queue: Any) -> Device:
+        """The device of a queue; of a context, if there is no queue, the first one."""
+        found = self._devices.get((context, queue))
+        if found is None:
+            raw = context.devices[0] if queue is None else queue.device
+            found = self._devices[context, queue] = _in_context(raw, context, queue)
+        return found
+
+
+USERS = Opened({})
 
 
 def capabilities(device: Any) -> Capabilities:
@@ -128,6 +179,8 @@ def capabilities(device: Any) -> Capabilities:
         shuffles=bool(warp),
         fixed_subgroups=bool(warp),
         c_version=version,
+        flags=_FLAGS.get(device.platform.name, ()),
+        **_CPU if device.type & cl.device_type.CPU else {},
     )
 
 
@@ -153,7 +206,12 @@ def _subgroup(device: Any, extensions: set[str]) -> int:
 
 
 def _host_memory(device: Any) -> bool:
-    """CPU devices whose SVM is the system's; a kernel then takes any address of the host."""
+    """CPU devices whose SVM is the system's; a kernel then takes any address of the host.
+
+    PoCL runs kernels in this process, though it does not say so of its memory.
+    """
+    if device.platform.name == POCL and device.type & cl.device_type.CPU:
+        return True
     try:
         found = device.svm_capabilities
     except (AttributeError, cl.Error):

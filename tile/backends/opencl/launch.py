@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from tile.backends.base import Grid, KernelInfo, LaunchArgument
 from tile.backends.opencl import devices
+from tile.backends.opencl.arguments import Memory, memories, place, settle
 from tile.backends.opencl.devices import Device
 from tile.backends.opencl.emit.functions import Emitted
 from tile.backends.opencl.programs import PROGRAMS
@@ -19,36 +20,50 @@ from tile.errors import (
     DeviceAssertionError,
     ExecutionError,
     OutOfResourcesError,
+    UnsupportedError,
 )
 
 _WORDS = 8  # the assertion's number from 1 or 0 for none, the program along x, y, z, the thread
 
 
 class LoadedKernel:
-    """A kernel ready to run. Launches wait until it is over."""
+    """A kernel ready to run.
+
+    A launch waits until it is over, unless all its arrays are memory of OpenCL: then it is
+    enqueued on the queue of the first of them.
+    """
 
     def __init__(
-        self, name: str, emitted: Emitted, parameters: Sequence[str], written: Sequence[bool]
+        self,
+        name: str,
+        emitted: Emitted,
+        parameters: Sequence[str],
+        written: Sequence[bool],
+        wanted: str = "",
     ) -> None:
+        """`wanted` names the device, as `devices.chosen` takes it."""
         self.name = name
         self.emitted = emitted
         self._parameters = list(parameters)
         self._written = list(written)
-        self._on: dict[Device, Any] = {}
+        self._wanted = wanted
+        self._on: dict[Any, Any] = {}
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         """Run over the grid.
 
         Raises `ArgumentError` for arguments that the device cannot have, `BackendError` for a
-        program that the runtime refuses, `OutOfResourcesError`, and `DeviceAssertionError`.
+        program that the runtime refuses, `OutOfResourcesError`, `UnsupportedError` for types that
+        the device lacks, and `DeviceAssertionError`.
         """
         if 0 in grid:
             return
-        device = devices.chosen()
+        own = memories(self._parameters, arguments)
+        device = place(list(own.values()), self._wanted, self.name)
         self._check(device, arguments)
         kernel = self._kernel(device)
         try:
-            self._run(device, kernel, grid, arguments)
+            self._run(device, kernel, grid, arguments, own)
         except cl.MemoryError as error:
             raise OutOfResourcesError(
                 f"launching `{self.name}` on {device.name}: {error}"
@@ -58,7 +73,7 @@ class LoadedKernel:
 
     def info(self) -> KernelInfo:
         """What the chosen device's runtime says of the kernel, which is built there now."""
-        device = devices.chosen()
+        device = devices.chosen(self._wanted)
         kernel, of = self._kernel(device), cl.kernel_work_group_info
 
         def asked(what: int) -> int:
@@ -74,9 +89,10 @@ class LoadedKernel:
 
     def _kernel(self, device: Device) -> Any:
         """The kernel on a device, built now if need be."""
-        if device not in self._on:
-            self._on[device] = PROGRAMS.kernel(device, self.emitted)
-        return self._on[device]
+        here = device.context, device.raw
+        if here not in self._on:
+            self._on[here] = PROGRAMS.kernel(device, self.emitted)
+        return self._on[here]
 
     def _check(self, device: Device, arguments: Sequence[LaunchArgument]) -> None:
         emitted, can = self.emitted, device.capabilities
@@ -85,6 +101,12 @@ class LoadedKernel:
                 f"`{self.name}` takes {emitted.threads} work-items and {emitted.shared_bytes} "
                 f"bytes of local memory; device {can.name} has {can.max_threads} and "
                 f"{can.local_bytes}"
+            )
+        lacking = sorted(emitted.extensions - set(device.raw.extensions.split()))
+        if lacking:
+            raise UnsupportedError(
+                f"`{self.name}` was compiled for {emitted.device}, and needs {', '.join(lacking)}, "
+                f"which device {can.name} has not"
             )
         if device.host_memory:
             return
@@ -96,10 +118,17 @@ class LoadedKernel:
                 )
 
     def _run(
-        self, device: Device, kernel: Any, grid: Grid, arguments: Sequence[LaunchArgument]
+        self,
+        device: Device,
+        kernel: Any,
+        grid: Grid,
+        arguments: Sequence[LaunchArgument],
+        own: dict[int, Memory],
     ) -> None:
         arrays = [(i, x) for i, x in enumerate(arguments) if isinstance(x, np.ndarray)]
-        values: list[Any] = list(arguments)
+        values: list[Any] = [_scalar(value) for value in arguments]
+        for i, memory in own.items():
+            values[i] = memory.argument(device)
         staging = Staging(device)
         if device.host_memory:
             for i, array in arrays:
@@ -108,20 +137,21 @@ class LoadedKernel:
             staging.stage([array for _, array in arrays], [self._written[i] for i, _ in arrays])
             for i, array in arrays:
                 values[i] = staging.argument(array, self._parameters[i])
-        values = [_scalar(value) for value in values]
         faults = None
         if self.emitted.reports:
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
             record = np.zeros(_WORDS, np.int32)
             faults = cl.Buffer(device.context, flags, hostbuf=record)
             values.append(faults)
+        settle(list(own.values()), device)
         for index, value in enumerate(values):
             kernel.set_arg(index, value)
-        threads = self.emitted.threads
-        size = (grid[0] * threads, grid[1], grid[2])
-        cl.enqueue_nd_range_kernel(device.queue, kernel, size, (threads, 1, 1))
+        extents = self.emitted.extents
+        size = tuple(count * extent for count, extent in zip(grid, extents, strict=True))
+        cl.enqueue_nd_range_kernel(device.queue, kernel, size, extents)
         staging.fetch()
-        device.queue.finish()
+        if arrays or not own or faults is not None:
+            device.queue.finish()
         if faults is not None:
             cl.enqueue_copy(device.queue, record, faults)
             self._raise_fault(record)

@@ -1,4 +1,6 @@
-"""From THREAD IR to the text of an OpenCL C program; fragments are unrolled to scalars here alone.
+"""From THREAD IR to the text of an OpenCL C program.
+
+Short fragments become a scalar for each register, long ones arrays.
 
     types       C types, and constants as C has them
     names       identifiers, from the names of Python variables
@@ -7,6 +9,7 @@
     body        a function: statements with their places in the Python source
     rules       the table of what is emitted for each operation
     arith, convert, real                 arithmetic
+    rows, rolling                        long fragments as arrays, and loops over them
     registers, lanes                     fragments, and lanes of a sub-group
     memory, atomics, shared              accesses
     products                             products of matrices of one thread

@@ -106,7 +106,7 @@ def absolute(body: Body, op: Operation) -> None:
     if is_signed(ty):
         each(body, op, lambda x: f"abs({natural(ty, x)})")
     elif is_integer(ty):
-        body.set(op, body.of(op.inputs[0]))
+        hint(body, op)
     elif is_bits(ty, body.source.device.fp16):
         rest = f"0x{(1 << (ty.bits - 1)) - 1:x}"
         each(body, op, lambda x: f"{x} & {rest}")
@@ -255,15 +255,17 @@ def select(body: Body, op: Operation) -> None:
     """By a condition of each register."""
     held = body.carrier(op.result)
 
+    half = op.result.type.element is F16 and held == "half"
+
     def chosen(condition: str, x: str, y: str) -> str:
         if x == y or condition == "true":
             return x
-        return y if condition == "false" else f"{condition} ? {x} : {y}"
+        if condition == "false":
+            return y
+        x, y = body.settled(held, x), body.settled(held, y)
+        return f"{condition} ? (half){x} : (half){y}" if half else f"{condition} ? {x} : {y}"
 
-    if op.result.type.element is F16 and held == "half":
-        each(body, op, lambda c, x, y: f"{c} ? (half){x} : (half){y}")
-    else:
-        each(body, op, chosen)
+    each(body, op, chosen)
 
 
 RULES: dict[OpDef, Rule] = {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from tile.backends.opencl.emit.body import Body, Registers, Rule
+from tile.backends.opencl.emit.rows import Row, array_row
 from tile.backends.opencl.emit.types import (
     count_of,
     is_literal,
@@ -20,7 +22,7 @@ from tile.ir.ops import control
 from tile.ir.types import Scalar
 
 
-def flat(body: Body, values: Sequence[Value]) -> Registers:
+def flat(body: Body, values: Sequence[Value]) -> list[str]:
     """The registers of values, in order."""
     return [register for value in values for register in body.of(value)]
 
@@ -38,58 +40,88 @@ def types_of(body: Body, values: Sequence[Value]) -> list[str]:
 
 def _declared(
     body: Body, args: Sequence[Value], results: Sequence[Value], inits: Sequence[Value] | None
-) -> Registers:
+) -> list[Registers]:
     """Variables for what a region carries, under the results' names or the arguments'."""
-    names: Registers = []
+    names: list[Registers] = []
     for number, (value, result) in enumerate(zip(args, results, strict=True)):
-        own = body.named(value.name or result.name or "v", value.type)
-        first = None if inits is None else body.of(inits[number])
-        body.declare(body.carrier(value), own, first)
-        names += own
+        hint, held = value.name or result.name or "v", body.carrier(value)
+        if body.rolled(value):
+            first = None if inits is None else body.row(inits[number])
+            names.append(_array(body, held, hint, count_of(value.type), first))
+            continue
+        own = body.named(hint, value.type)
+        body.declare(held, own, None if inits is None else body.of(inits[number]))
+        names.append(own)
     return names
 
 
-def assign(body: Body, values: Sequence[Value], registers: Registers) -> None:
+def _array(body: Body, ty: str, hint: str, count: int, first: Row | None) -> Row:
+    """An array, with what it holds at first."""
+    row = array_row(body.names.new(hint), count)
+    body.array(ty, row.array, count)
+    if first is not None:
+        _copy(body, row, first)
+    return row
+
+
+def _copy(body: Body, target: Row, source: Row) -> None:
+    with body.loop(len(target)) as index:
+        text = source.at(index)
+        body.line(f"{target.at(index)} = {text};")
+
+
+def assign(body: Body, values: Sequence[Value], registers: Sequence[Registers]) -> None:
     """Say which registers the values have."""
-    at = 0
-    for value in values:
-        count = count_of(value.type)
-        body.values[value] = registers[at : at + count]
-        at += count
+    body.values.update(zip(values, registers, strict=True))
 
 
-def _move(body: Body, types: Sequence[str], targets: Registers, sources: Registers) -> None:
+def _move(
+    body: Body, args: Sequence[Value], targets: Sequence[Registers], sources: Sequence[Value]
+) -> None:
     """Assign to all targets at once: what is overwritten before it is read goes through another."""
+    rows: list[tuple[Row, Row]] = []
+    types: list[str] = []
+    moves: list[tuple[str, str]] = []
+    arrays = {target.array for target in targets if isinstance(target, Row)}
+    for arg, target, value in zip(args, targets, sources, strict=True):
+        if not isinstance(target, Row):
+            types += [body.carrier(arg)] * len(target)
+            moves += zip(target, body.of(value), strict=True)
+            continue
+        source = body.row(value)
+        if source.array != target.array:
+            if not source.array or source.array in arrays:
+                source = _array(body, body.carrier(arg), "old", len(source), source)
+            rows.append((target, source))
+    _move_variables(body, types, moves)
+    for target, source in rows:
+        _copy(body, target, source)
+
+
+def _move_variables(body: Body, types: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:
     statements = []
     overwritten: set[str] = set()
-    moves = [move for move in zip(types, targets, sources, strict=True) if move[1] != move[2]]
-    changed = {target for _, target, _ in moves}
+    moves = [move for move in zip(types, pairs, strict=True) if move[1][0] != move[1][1]]
     saved: dict[str, str] = {}
-    for ty, target, source in moves:
+    for ty, (target, source) in moves:
         if source in overwritten and source not in saved:
             saved[source] = body.temporary(ty, source, "old")
         overwritten.add(target)
         statements.append(f"{target} = {saved.get(source, source)};")
-    assert changed >= set(saved)
     body.joined("", statements, " ", "")
 
 
 def if_(body: Body, op: Operation) -> None:
     """Results are variables that both branches assign."""
     then, orelse = op.regions
-    names: Registers = []
-    for result in op.results:
-        own = body.fresh(result)
-        body.declare(body.carrier(result), own, None)
-        names += own
-    types = types_of(body, op.results)
+    names = _declared(body, op.results, op.results, None)
     body.open(f"if ({body.scalar(op.inputs[0])})")
     body.emit(then)
-    _move(body, types, names, flat(body, ending(then).inputs))
+    _move(body, op.results, names, ending(then).inputs)
     if names or ending(orelse).prev is not None:
         body.otherwise()
         body.emit(orelse)
-        _move(body, types, names, flat(body, ending(orelse).inputs))
+        _move(body, op.results, names, ending(orelse).inputs)
     body.close()
     assign(body, op.results, names)
 
@@ -111,7 +143,7 @@ def for_(body: Body, op: Operation) -> None:
         inner = body.temporary(unsigned(ty.bits), f"({unsigned(ty.bits)}){variable}", variable)
         body.values[count] = [inner]
     body.emit(region)
-    _move(body, types_of(body, args), names, flat(body, ending(region).inputs))
+    _move(body, args, names, ending(region).inputs)
     body.close()
     assign(body, op.results, names)
 
@@ -165,7 +197,7 @@ def while_(body: Body, op: Operation) -> None:
     body.emit(test)
     body.line(f"if (!{body.scalar(ending(test).inputs[0])}) break;")
     body.emit(region)
-    _move(body, types_of(body, region.args), names, flat(body, ending(region).inputs))
+    _move(body, region.args, names, ending(region).inputs)
     body.close()
     assign(body, op.results, names)
 
@@ -180,10 +212,12 @@ def call(body: Body, op: Operation) -> None:
     elif len(types) == 1:
         names = body.fresh(op.results[0])
         body.declare(types[0], names, [f"{name}({given})"])
-        assign(body, op.results, names)
+        assign(body, op.results, [names])
     else:
         held = body.temporary(body.source.structure(types), f"{name}({given})", "results")
-        assign(body, op.results, [f"{held}.r{number}" for number in range(len(types))])
+        fields = [f"{held}.r{number}" for number in range(len(types))]
+        ends = list(accumulate(count_of(result.type) for result in op.results))
+        assign(body, op.results, [fields[i:j] for i, j in zip([0, *ends], ends, strict=False)])
 
 
 def hidden(body: Body) -> list[str]:

@@ -98,7 +98,10 @@ def bitcast(body: Body, op: Operation) -> None:
     source, to = element_of(op), op["to"]
     held, wanted = body.source.carrier(source), body.source.carrier(to)
     if is_integer(source) and is_integer(to):
-        body.set(op, [_reread(x, to) for x in body.of(op.inputs[0])])
+        if body.rolled(op.result):
+            each(body, op, lambda x: _reread(x, to))
+        else:
+            body.set(op, [_reread(x, to) for x in body.of(op.inputs[0])])
     elif held == wanted:
         body.set(op, body.of(op.inputs[0]))
     elif isinstance(source, Pointer) or isinstance(to, Pointer):

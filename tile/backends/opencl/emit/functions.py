@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tile.backends.base import Options
 from tile.backends.opencl.capabilities import Capabilities
 from tile.backends.opencl.emit.body import Body
 from tile.backends.opencl.emit.control import ending, return_, types_of
+from tile.backends.opencl.emit.registers import LANE_OF_THREAD, PART_OF_THREAD, THREAD
 from tile.backends.opencl.emit.rules import RULES
 from tile.backends.opencl.emit.source import Line, Source
 from tile.backends.opencl.emit.types import is_signed, stored
@@ -30,11 +32,18 @@ class Emitted:
     text: str  # to be read: with the Python lines as comments
     numbered: str  # to be built: every line under the number of its Python line
     kernel: str
-    threads: int
+    extents: tuple[int, int, int]  # of a work-group
     shared_bytes: int
     reports: bool  # whether the last parameter is the record of assertions
     assertions: tuple[Assertion, ...]
     build_options: tuple[str, ...]
+    device: str  # what it was compiled for
+    extensions: frozenset[str]  # that the device must have
+
+    @property
+    def threads(self) -> int:
+        """Work-items of a work-group."""
+        return math.prod(self.extents)
 
 
 def emit_module(module: Module, device: Capabilities, options: Options) -> Emitted:
@@ -50,11 +59,13 @@ def emit_module(module: Module, device: Capabilities, options: Options) -> Emitt
         text="\n".join(_commented(lines)) + "\n",
         numbered="\n".join(_numbered(lines)) + "\n",
         kernel=source.symbol(module.kernel.name),
-        threads=source.threads,
+        extents=source.extents,
         shared_bytes=source.shared_bytes,
         reports=reports,
         assertions=tuple(source.assertions),
         build_options=device.build_options,
+        device=device.name,
+        extensions=frozenset(source.extensions),
     )
 
 
@@ -71,7 +82,9 @@ def emit_function(source: Source, function: Function) -> None:
     if function.kernel and source.shared_bytes:
         size = f"char shared[{source.shared_bytes}]"
         body.line(f"__local {size} __attribute__((aligned({ALIGNMENT})));")
-    body.line(f"uint thread = {_thread(source)};")
+    if source.abreast > 1:
+        body.line(f"uint {LANE_OF_THREAD} = get_local_id(0), {PART_OF_THREAD} = get_local_id(1);")
+    body.line(f"uint {THREAD} = {_thread(source)};")
     for value in function.args:
         if function.kernel and value.type is I1:
             body.values[value] = [body.temporary("bool", f"{body.scalar(value)} != 0", value.name)]
@@ -92,6 +105,8 @@ def _parameter(body: Body, function: Function, value: Value, name: str) -> str:
 
 def _thread(source: Source) -> str:
     """The number of a work-item in its work-group: sub-groups are warps where they matter."""
+    if source.abreast > 1:
+        return f"{PART_OF_THREAD} * {source.abreast} + {LANE_OF_THREAD}"
     if not source.device.shuffles:
         return "get_local_id(0)"
     source.extensions.add("cl_khr_subgroups")
@@ -110,8 +125,8 @@ def _head(body: Body, function: Function, parameters: list[str]) -> list[Line]:
         if source.device.shuffles and source.device.fixed_subgroups:
             size = source.device.warp
             lines.append(Line(f"__attribute__((intel_reqd_sub_group_size({size})))", function.loc))
-        size = source.threads
-        lines.append(Line(f"__attribute__((reqd_work_group_size({size}, 1, 1)))", function.loc))
+        extents = ", ".join(map(str, source.extents))
+        lines.append(Line(f"__attribute__((reqd_work_group_size({extents})))", function.loc))
         return [*lines, Line(f"void {symbol}({given}) {{", function.loc)]
     types = types_of(body, ending(function.body).inputs)
     result = "void" if not types else types[0] if len(types) == 1 else source.structure(types)

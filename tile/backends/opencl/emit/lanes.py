@@ -38,7 +38,12 @@ def _shuffled(body: Body, op: Operation, move: Callable[[str], str]) -> None:
         return move(x)
 
     body.source.extensions |= {"cl_khr_subgroups", "cl_khr_subgroup_shuffle"}
-    body.let(op, [moved(x) for x in body.of(op.inputs[0])])
+    x = op.inputs[0]
+    if body.rolled(op.result):
+        row = body.row(x)
+        body.compute(op, lambda index: moved(row.at(index)), pure=False)
+    else:
+        body.let(op, [moved(register) for register in body.of(x)])
 
 
 RULES: dict[OpDef, Rule] = {

@@ -5,11 +5,13 @@ OpenCL C has no words for cache modifiers and eviction priorities: they are not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
 from tile.backends.opencl.emit.arith import Element
-from tile.backends.opencl.emit.body import Body, Registers, Rule, each
-from tile.backends.opencl.emit.types import constant, is_signed, natural
+from tile.backends.opencl.emit.body import Body, Rule, each
+from tile.backends.opencl.emit.rows import Index, Row, array_row, bare
+from tile.backends.opencl.emit.types import constant, count_of, is_signed, natural
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
 from tile.ir.ops import memory
@@ -104,6 +106,9 @@ def load(body: Body, op: Operation) -> None:
     mask = None if op["mask"] is None else body.of(op["mask"])
     other = None if op["other"] is None else body.of(op["other"])
     step = op["vector"]
+    if body.rolled(op.result):
+        _load_row(body, op, element, step)
+        return
     if step == 1:
         texts = []
         for number, pointer in enumerate(pointers):
@@ -112,12 +117,59 @@ def load(body: Body, op: Operation) -> None:
             texts.append(_guarded(body, op, element, pointer, allowed, instead))
         body.let(op, texts)
         return
-    results: Registers = []
+    results: list[str] = []
     for first in range(0, len(pointers), step):
         allowed = "true" if mask is None else mask[first]
         rest = None if other is None else other[first : first + step]
         results += read_vector(body, element, GLOBAL, pointers[first], step, allowed, rest)
     body.let(op, results)
+
+
+def _load_row(body: Body, op: Operation, element: Element, step: int) -> None:
+    """An element or a vector in each round of a loop."""
+    pointers = body.row(op.inputs[0])
+    mask = None if op["mask"] is None else body.row(op["mask"])
+    other = None if op["other"] is None else body.row(op["other"])
+    if step > 1:
+        read_rows(
+            body,
+            op,
+            GLOBAL,
+            step,
+            lambda index: (pointers.at(index), "true" if mask is None else mask.at(index)),
+            other,
+        )
+        return
+
+    def one(index: Index) -> str:
+        allowed = "true" if mask is None else mask.at(index)
+        instead = None if other is None else other.at(index)
+        return _guarded(body, op, element, pointers.at(index), allowed, instead)
+
+    body.compute(op, one, pure=False)
+
+
+def read_rows(
+    body: Body,
+    op: Operation,
+    space: str,
+    step: int,
+    place: Callable[[Index], tuple[str, str]],
+    other: Row | None = None,
+) -> None:
+    """Fill an array by vectors of `step`; `place` gives the pointer and the mask of a vector."""
+    result = op.result
+    count, element = count_of(result.type), result.type.element
+    name = body.names.new(result.name or "v")
+    body.array(body.carrier(result), name, count)
+    row = array_row(name, count)
+    with body.loop(count // step, step) as index:
+        pointer, mask = place(index)
+        rest = None if other is None else [other.at(index.plus(i)) for i in range(step)]
+        parts = read_vector(body, element, space, pointer, step, mask, rest)
+        texts = [f"{row.at(index.plus(i))} = {part};" for i, part in enumerate(parts)]
+        body.joined("", texts, " ", "")
+    body.set(op, row)
 
 
 def _guarded(
@@ -132,6 +184,7 @@ def _guarded(
         other = constant(0, element, body.source.device.fp16)
     if body.source.carrier(element) == "half":
         text, other = f"(half){text}", f"(half){other}"
+    other = body.settled(body.source.carrier(element), other)
     return other if mask == "false" else f"{mask} ? {text} : {other}"
 
 
@@ -141,8 +194,23 @@ def store(body: Body, op: Operation) -> None:
     element = op.inputs[1].type.element
     masks = ["true"] * len(pointers) if op["mask"] is None else body.of(op["mask"])
     step = op["vector"]
+    if body.rolled(op.inputs[1]):
+        _store_row(body, op, step)
+        return
     for first in range(0, len(pointers), step):
         write(body, element, GLOBAL, pointers[first], values[first : first + step], masks[first])
+
+
+def _store_row(body: Body, op: Operation, step: int) -> None:
+    """An element or a vector in each round of a loop."""
+    pointers, values = (body.row(value) for value in op.inputs[:2])
+    mask = None if op["mask"] is None else body.row(op["mask"])
+    element = op.inputs[1].type.element
+    with body.loop(len(values) // step, step) as index:
+        pointer = pointers.at(index)
+        allowed = "true" if mask is None else mask.at(index)
+        registers = [values.at(index.plus(i)) for i in range(step)]
+        write(body, element, GLOBAL, pointer, registers, allowed)
 
 
 def write(
@@ -150,12 +218,30 @@ def write(
 ) -> None:
     """Write a vector, or one element."""
     if len(registers) == 1:
-        pointer = pointer if pointer.isidentifier() else f"({pointer})"
-        body.when(mask, f"*{pointer} = {to_memory(body, ty, registers[0])};")
+        body.when(mask, f"{behind(pointer)} = {to_memory(body, ty, registers[0])};")
         return
     kind = f"{body.source.stored(ty)}{len(registers)}"
     text = vector_of(body, ty, registers)
     body.when(mask, f"*({space} {kind} *)({pointer}) = {text};")
+
+
+# A sum of a name and of what is the same for all work-items.
+_SUM = re.compile(r"\((\w+) \+ (.+)\)")
+
+
+def behind(pointer: str) -> str:
+    """What a pointer leads to; that of a buffer and an offset is an element.
+
+    Unsigned sums may wrap, so that a compiler cannot tell that neighbours access neighbours; of
+    sums of pointers it can.
+    """
+    base, plus, offset = pointer.partition(" + ")
+    if not (plus and base.isidentifier()):
+        return f"*{pointer}" if pointer.isidentifier() else f"*({pointer})"
+    parts = _SUM.fullmatch(offset)
+    if parts is None:
+        return f"{base}[{bare(offset)}]"
+    return f"({base} + {parts[1]})[{bare(parts[2])}]"
 
 
 RULES: dict[OpDef, Rule] = {

@@ -22,7 +22,7 @@ isfinite isinf isnan isnormal ldexp length lgamma log log2 log10 log1p logb mad 
 maxmag mem_fence min minmag mix modf mul24 mul_hi nan nextafter normalize popcount pow pown powr
 prefetch printf radians read_mem_fence remainder remquo rhadd rint rootn rotate round rsqrt select
 shuffle shuffle2 sign signbit sin sincos sinh smoothstep sqrt step sub_sat tan tanh tgamma trunc
-upsample vec_step vload_half vstore_half write_mem_fence shared faults thread
+upsample vec_step vload_half vstore_half write_mem_fence shared faults thread lane part
 """
 _RESERVED = frozenset((_KEYWORDS + _BUILTINS).split())
 # Vectors, conversions, atomics, and what the library and the standard keep for themselves.
@@ -60,6 +60,19 @@ class Names:
                 self._next[base] = number
                 self._taken.update(names)
                 return names
+
+    def loop(self, hint: str) -> str:
+        """The variable of a loop: the same name again where loops are not inside each other."""
+        name, number = hint, 0
+        while name in self._taken:
+            number += 1
+            name = f"{hint}{number}"
+        self._taken.add(name)
+        return name
+
+    def done(self, name: str) -> None:
+        """A loop's variable is free again."""
+        self._taken.discard(name)
 
     @staticmethod
     def _plain(hint: str) -> str:

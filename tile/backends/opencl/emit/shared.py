@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from tile.backends.opencl.emit.body import Body, Registers, Rule
-from tile.backends.opencl.emit.memory import LOCAL, from_memory, read_vector, write
+from tile.backends.opencl.emit.memory import (
+    LOCAL,
+    behind,
+    from_memory,
+    read_rows,
+    read_vector,
+    write,
+)
+from tile.backends.opencl.emit.rows import Index
 from tile.backends.opencl.emit.types import is_literal, value_of
 from tile.errors import CompilationError
 from tile.ir.core import Operation
@@ -48,7 +56,10 @@ def shared_load(body: Body, op: Operation) -> None:
     """Vectors, aligned to their size."""
     mem = op.inputs[0]
     buffer, ty, step = body.scalar(mem), mem.type.element, op["vector"]
-    results: Registers = []
+    if body.rolled(op.result):
+        _load_row(body, op, step)
+        return
+    results: list[str] = []
     for offset in body.of(op.inputs[1]):
         if step == 1:
             results.append(from_memory(body, ty, f"{buffer}[{offset}]"))
@@ -57,15 +68,51 @@ def shared_load(body: Body, op: Operation) -> None:
     body.let(op, results)
 
 
+def _load_row(body: Body, op: Operation, step: int) -> None:
+    """An element or a vector in each round of a loop."""
+    mem, offsets = op.inputs[0], body.row(op.inputs[1])
+    buffer, ty = body.scalar(mem), mem.type.element
+    if step == 1:
+
+        def element(index: Index) -> str:
+            return from_memory(body, ty, behind(f"{buffer} + {offsets.at(index)}"))
+
+        body.compute(op, element, pure=False)
+        return
+    vector = step.bit_length() - 1
+
+    def place(index: Index) -> tuple[str, str]:
+        return f"{buffer} + {offsets.at(index.down(vector))}", "true"
+
+    read_rows(body, op, LOCAL, step, place)
+
+
 def shared_store(body: Body, op: Operation) -> None:
     """Vectors, each under its mask."""
     mem, offsets, values, *_ = op.inputs
     buffer, ty, step = body.scalar(mem), mem.type.element, op["vector"]
+    if body.rolled(values):
+        _store_row(body, op, step)
+        return
     registers = body.of(values)
     masks = masks_of(body, op, len(body.of(offsets)))
     for number, (offset, mask) in enumerate(zip(body.of(offsets), masks, strict=True)):
         stored = registers[number * step : (number + 1) * step]
         write(body, ty, LOCAL, f"{buffer} + {offset}", stored, mask)
+
+
+def _store_row(body: Body, op: Operation, step: int) -> None:
+    """An element or a vector in each round of a loop."""
+    mem, at, stored, *_ = op.inputs
+    offsets, values = body.row(at), body.row(stored)
+    mask = None if op["mask"] is None else body.row(op["mask"])
+    buffer, vector = body.scalar(mem), step.bit_length() - 1
+    with body.loop(len(offsets), step) as index:
+        number = index.down(vector)
+        place = f"{buffer} + {offsets.at(number)}"
+        allowed = "true" if mask is None else mask.at(number)
+        registers = [values.at(index.plus(i)) for i in range(step)]
+        write(body, mem.type.element, LOCAL, place, registers, allowed)
 
 
 def masks_of(body: Body, op: Operation, count: int) -> Registers:

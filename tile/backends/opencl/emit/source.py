@@ -14,6 +14,8 @@ from tile.errors import Loc, UnsupportedError
 from tile.ir.core import Function
 from tile.ir.types import F64, Pointer, Scalar
 
+FOR_EACH = "FOR_EACH"  # the macro by which loops over registers begin
+
 
 @dataclass(frozen=True)
 class Line:
@@ -44,6 +46,18 @@ class Source:
     def threads(self) -> int:
         """Work-items of a work-group."""
         return self.device.warp * self.options.num_warps
+
+    @property
+    def abreast(self) -> int:
+        """Work-items along the first axis of a work-group that has two; 1 for one that has one."""
+        return self.device.abreast if not self.device.shuffles else 1
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """Those of a work-group."""
+        if self.abreast == 1:
+            return self.threads, 1, 1
+        return self.abreast, self.threads // self.abreast, 1
 
     def carrier(self, ty: Scalar | Pointer) -> str:
         """The type of a variable. Raises `UnsupportedError` for one that the device lacks."""
@@ -96,7 +110,9 @@ class Source:
 
     def lines(self) -> list[Line]:
         """The whole program."""
-        head = [Line("#pragma OPENCL FP_CONTRACT OFF")]
+        # Functions of the library round as they say; the kernel's own products may be fused.
+        fused = self.options.enable_fp_fusion and not self._library
+        head = [] if fused else [Line("#pragma OPENCL FP_CONTRACT OFF")]
         extensions = set(self.extensions)
         if self.device.fp16:
             extensions.add("cl_khr_fp16")
@@ -106,8 +122,13 @@ class Source:
             head += [Line(""), Line(f"typedef struct {{ {fields} }} {name};")]
         for text in self._library.values():
             head += [Line(""), *(Line(line) for line in text.split("\n"))]
+        if self.options.enable_fp_fusion:
+            head += [*([Line("")] if self._library else []), Line("#pragma OPENCL FP_CONTRACT ON")]
         if self.prototypes:
             head += [Line(""), *(Line(text) for text in self.prototypes)]
-        for function in self.functions:
-            head += [Line(""), *function]
-        return head
+        body = [line for function in self.functions for line in (Line(""), *function)]
+        if any(FOR_EACH in line.text for line in body):
+            pragma = f'_Pragma("{self.device.loops}") ' if self.device.loops else ""
+            loop = f"{pragma}for (uint i = 0; i < (count); i++)"
+            head += [Line(""), Line(f"#define {FOR_EACH}(i, count) {loop}")]
+        return head + body

@@ -1,0 +1,411 @@
+"""Kernels on OpenCL devices, side by side with what else runs on them, in one process.
+
+    python benchmarks/opencl.py                    the cases, on the device that is chosen
+    python benchmarks/opencl.py --builds           the examples: lines of text, seconds to build
+    python benchmarks/opencl.py --builds --whole   the same with every register a variable
+    python benchmarks/opencl.py --device pocl      on another device (see `tile info`)
+    python benchmarks/opencl.py --unrolled 65536   long fragments as variables, too
+    python benchmarks/opencl.py --markdown         tables as Markdown
+
+On a CPU: a matrix product beside one written by hand for the same runtime, by the CPU time of
+this process, which other processes do not change. On a GPU: this backend beside `nvptx`, and
+PyTorch, where these are there, by their own events. Results are compared in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import io
+import itertools
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+import tile
+import tile.language as tl
+from tile.backends.opencl import devices, programs
+from tile.backends.opencl.devices import Device
+from tile.backends.opencl.timing import EventTimer
+from tile.config import config
+from tile.errors import TileError
+from tile.testing import do_bench
+
+ROOT = Path(__file__).parent.parent
+REPEATS = 7
+EXAMPLES = (
+    "vector_add", "sin", "softmax", "matmul", "layer_norm", "dropout", "attention", "matmul_nt",
+    "shift_conv",
+)  # fmt: skip
+
+
+# -- kernels
+
+
+@tile.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    x = tl.load(x_ptr + at, mask=inside)
+    tl.store(out_ptr + at, x + tl.load(y_ptr + at, mask=inside), mask=inside)
+
+
+@tile.jit
+def softmax_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    inside = column < columns
+    x = tl.load(x_ptr + row * columns + column, mask=inside, other=-float("inf"))
+    powers = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * columns + column, powers / tl.sum(powers, axis=0), mask=inside)
+
+
+@tile.jit
+def layer_norm_kernel(x_ptr, weight_ptr, bias_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    inside = column < columns
+    x = tl.load(x_ptr + row * columns + column, mask=inside, other=0.0)
+    centred = tl.where(inside, x - tl.sum(x, axis=0) / columns, 0.0)
+    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=0) / columns + 1e-5)
+    weight = tl.load(weight_ptr + column, mask=inside)
+    bias = tl.load(bias_ptr + column, mask=inside)
+    tl.store(out_ptr + row * columns + column, centred * scale * weight + bias, mask=inside)
+
+
+@tile.jit
+def matmul_kernel(a_ptr, b_ptr, c_ptr, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows = tl.program_id(1) * BM + tl.arange(0, BM)
+    columns = tl.program_id(0) * BN + tl.arange(0, BN)
+    inner = tl.arange(0, BK)
+    a_ptrs = a_ptr + rows[:, None] * K + inner[None, :]
+    b_ptrs = b_ptr + inner[:, None] * N + columns[None, :]
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for _ in range(0, K, BK):
+        total = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), total, input_precision="ieee")
+        a_ptrs += BK
+        b_ptrs += BK * N
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
+
+
+# A thread has 4 x 4 sums, each 16 apart, so that neighbours read and write neighbours.
+BY_HAND = """
+__kernel __attribute__((reqd_work_group_size(16, 16, 1)))
+void matmul(__global const float *a, __global const float *b, __global float *c, int n, int k) {
+  __local float rows[32][64 + 1], columns[32][64];
+  const int x = get_local_id(0), y = get_local_id(1), thread = y * 16 + x;
+  const int row = get_group_id(1) * 64, column = get_group_id(0) * 64;
+  float sum[4][4] = {{0}};
+  for (int from = 0; from < k; from += 32) {
+    for (int i = thread; i < 64 * 32; i += 256)
+      rows[i % 32][i / 32] = a[(row + i / 32) * k + from + i % 32];
+    for (int i = thread; i < 32 * 64; i += 256)
+      columns[i / 64][i % 64] = b[(from + i / 64) * n + column + i % 64];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int at = 0; at < 32; at++) {
+      float left[4], right[4];
+      for (int i = 0; i < 4; i++) {
+        left[i] = rows[at][y + 16 * i];
+        right[i] = columns[at][x + 16 * i];
+      }
+      for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) sum[i][j] += left[i] * right[j];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  for (int i = 0; i < 4; i++)
+    for (int j = 0; j < 4; j++) c[(row + y + 16 * i) * n + column + x + 16 * j] = sum[i][j];
+}
+"""
+
+
+# -- a matrix product on a CPU, beside one by hand
+
+
+def cpu_seconds(call: Callable[[], object]) -> float:
+    """The least CPU time of a call, over all threads of this process."""
+    call()
+    times = []
+    for _ in range(REPEATS):
+        start = time.process_time()
+        call()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def product_rows(device: Device, size: int) -> Iterator[list[str]]:
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal((size, size), dtype=np.float32) for _ in "ab")
+    wanted = a @ b
+    work = 2 * size**3 / 1e9
+
+    def row(name: str, tiles: str, call: Callable[[np.ndarray], object]) -> list[str]:
+        out = np.zeros_like(wanted)
+        seconds = cpu_seconds(lambda: call(out))
+        error = float(np.abs(out - wanted).max())
+        verdict = f"{work / seconds:.1f}" if error < 1e-2 else f"WRONG by {error:.2g}"
+        return [f"matmul f32 {size}", name, tiles, verdict]
+
+    by_hand = cl.Program(device.context, BY_HAND).build(cache_dir=False).matmul
+
+    def hand(out: np.ndarray) -> None:
+        by_hand.set_args(cl.SVM(a), cl.SVM(b), cl.SVM(out), np.int32(size), np.int32(size))
+        cl.enqueue_nd_range_kernel(device.queue, by_hand, (size // 4, size // 4), (16, 16))
+        device.queue.finish()
+
+    yield row("by hand", "64 64 32", hand)
+    for bm, bn, bk, warps, edge in PRODUCTS:
+        grid = (size // bn, size // bm)
+        sizes = {"BM": bm, "BN": bn, "BK": bk}
+        options = {"num_warps": warps, "thread_tile": edge, "num_stages": 1}
+
+        def ours(out: np.ndarray, grid=grid, sizes=sizes, options=options) -> None:
+            with tile.backend("opencl"):
+                matmul_kernel[grid](a, b, out, size, size, **sizes, **options)
+
+        yield row("tile", f"{bm} {bn} {bk}, {warps} warps, {edge}", ours)
+    yield row("NumPy", "", lambda out: np.matmul(a, b, out=out))
+
+
+PRODUCTS = (
+    (64, 64, 32, 2, 4),
+    (64, 64, 32, 4, 4),
+    (64, 64, 32, 8, 4),
+    (128, 64, 32, 4, 8),
+    (64, 128, 16, 4, 8),
+)
+
+
+# -- the same kernels through this backend, nvptx and PyTorch on a GPU
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel's launches with these tiles, and how much work it is."""
+
+    name: str
+    unit: str
+    work: float
+    arrays: tuple[np.ndarray, ...]  # the last one is written
+    launch: Callable[..., Any]
+    choices: tuple[dict[str, int], ...]
+    torch: Callable[..., Any]
+
+
+def gpu_cases() -> Iterator[Case]:
+    random = np.random.default_rng(0)
+    n = 1 << 26
+    x, y = (random.standard_normal(n, dtype=np.float32) for _ in "xy")
+    yield Case(
+        "add 2^26",
+        "GB/s",
+        12 * n / 1e9,
+        (x, y, np.zeros_like(x)),
+        lambda arrays, **tiles: add_kernel[(tile.cdiv(n, tiles["BLOCK"]),)](*arrays, n, **tiles),
+        tuple({"BLOCK": block, "num_warps": 4} for block in (512, 1024, 2048)),
+        lambda torch, x, y, out: torch.add(x, y, out=out),
+    )
+    rows, columns = 4096, 4096
+    x = random.standard_normal((rows, columns), dtype=np.float32)
+    weight, bias = (random.standard_normal(columns, dtype=np.float32) for _ in "wb")
+    tiles = tuple({"BLOCK": columns, "num_warps": warps} for warps in (4, 8, 16))
+    yield Case(
+        "softmax 4096x4096",
+        "GB/s",
+        8 * x.size / 1e9,
+        (x, np.zeros_like(x)),
+        lambda arrays, **tiles: softmax_kernel[(rows,)](*arrays, columns, **tiles),
+        tiles,
+        lambda torch, x, out: torch.softmax(x, dim=-1, out=out),
+    )
+    yield Case(
+        "layer norm 4096x4096",
+        "GB/s",
+        8 * x.size / 1e9,
+        (x, weight, bias, np.zeros_like(x)),
+        lambda arrays, **tiles: layer_norm_kernel[(rows,)](*arrays, columns, **tiles),
+        tiles,
+        lambda torch, x, w, b, out: out.copy_(torch.nn.functional.layer_norm(x, (columns,), w, b)),
+    )
+    size = 4096
+    a, b = (random.standard_normal((size, size), dtype=np.float32) for _ in "ab")
+    sizes = itertools.product(((64, 64), (128, 64), (128, 128)), (16, 32), (4, 8), (4, 8))
+    yield Case(
+        "matmul f32 4096",
+        "TFLOP/s",
+        2 * size**3 / 1e12,
+        (a, b, np.zeros_like(a)),
+        lambda arrays, BM, BN, **tiles: matmul_kernel[(size // BN, size // BM)](
+            *arrays, size, size, BM=BM, BN=BN, **tiles
+        ),
+        tuple(
+            {"BM": bm, "BN": bn, "BK": bk, "num_warps": warps, "thread_tile": edge}
+            for (bm, bn), bk, warps, edge in sizes
+        ),
+        lambda torch, a, b, out: torch.matmul(a, b, out=out),
+    )
+
+
+def gpu_rows(device: Device) -> Iterator[list[str]]:
+    torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
+    for case in gpu_cases():
+        queue = device.queue
+        mine = [cl_array.to_device(queue, array) for array in case.arrays]
+        found = best(case, mine, lambda call, queue=queue: queue_seconds(call, queue))
+        row = [case.name, case.unit, f"{case.work / found[0]:.2f}"]
+        if torch is not None and torch.cuda.is_available():
+            theirs = [torch.from_numpy(array).cuda() for array in case.arrays]
+            seconds = torch_seconds(torch, lambda case=case, x=theirs: case.torch(torch, *x))
+            wanted = theirs[-1].cpu().numpy().copy()
+            error = float(np.abs(mine[-1].get() - wanted).max())
+            nvptx = best(case, theirs, lambda call: torch_seconds(torch, call))
+            row += [f"{case.work / nvptx[0]:.2f}", f"{case.work / seconds:.2f}"]
+            row += [f"{nvptx[0] / found[0]:.2f}", f"{seconds / found[0]:.2f}", found[1]]
+            row += [f"{error:.1e}", nvptx[1]]
+        else:
+            row += ["", "", "", "", found[1], "", ""]
+        yield row
+
+
+def best(
+    case: Case, arrays: Sequence[Any], seconds: Callable[[Callable[[], object]], float]
+) -> tuple[float, str]:
+    """The least time of the tiles that there are, and these; the result is of the last ones."""
+    found, chosen = float("inf"), "none"
+    for tiles in case.choices:
+        try:
+            taken = seconds(lambda tiles=tiles: case.launch(arrays, **tiles))
+        except TileError as error:
+            print(f"  {case.name} {tiles}: {str(error).splitlines()[0]}", file=sys.stderr)
+            continue
+        if taken < found:
+            found, chosen = taken, " ".join(map(str, tiles.values()))
+    return found, chosen
+
+
+def queue_seconds(call: Callable[[], object], queue: Any) -> float:
+    """The median on the device's own clock."""
+    ms = do_bench(call, warmup=50, rep=200, return_mode="median", timer=EventTimer(queue))
+    return float(ms) / 1e3
+
+
+def torch_seconds(torch: Any, call: Callable[[], object]) -> float:
+    """The median by events of the current stream."""
+    call()
+    times = []
+    for _ in range(50):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        stop.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(stop) / 1e3)
+    return statistics.median(times)
+
+
+# -- building the examples
+
+
+def build_rows() -> Iterator[list[str]]:
+    """Every program of the examples: its lines, and seconds until it has run for the first time."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    seen: list[tuple[str, int, float, float]] = []
+    build = programs.Programs.kernel
+
+    def timed(self: Any, device: Device, emitted: Any) -> Any:
+        start, cpu = time.perf_counter(), time.process_time()
+        kernel = build(self, device, emitted)
+        _bind(device, kernel)
+        seen.append(
+            (
+                emitted.kernel,
+                emitted.text.count("\n"),
+                time.perf_counter() - start,
+                time.process_time() - cpu,
+            )
+        )
+        return kernel
+
+    setattr(programs.Programs, "kernel", timed)  # noqa: B010
+    for name in EXAMPLES:
+        sys.argv = [name]
+        seen.clear()
+        with tile.backend("opencl"), redirect_stdout(io.StringIO()) as out:
+            failed = importlib.import_module(name).main()
+        for kernel, lines, wall, cpu in _greatest(seen):
+            yield [name, kernel, f"{lines:,}", f"{cpu:.2f}", f"{wall:.2f}", "WRONG" * failed]
+        if failed:
+            print(out.getvalue(), file=sys.stderr)
+
+
+def _bind(device: Device, kernel: Any) -> None:
+    """What a runtime leaves for the first launch: PoCL compiles a kernel when it is asked for."""
+    cl.Kernel.get_work_group_info(
+        kernel, cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE, device.raw
+    )
+
+
+def _greatest(
+    seen: Sequence[tuple[str, int, float, float]],
+) -> list[tuple[str, int, float, float]]:
+    """The costliest program of each kernel."""
+    worst: dict[str, tuple[str, int, float, float]] = {}
+    for entry in seen:
+        if entry[3] >= worst.get(entry[0], entry)[3]:
+            worst[entry[0]] = entry
+    return list(worst.values())
+
+
+# -- tables
+
+
+def table(header: Sequence[str], rows: Iterator[list[str]], markdown: bool) -> None:
+    """Rows as they come."""
+    between, edge = (" | ", "|") if markdown else ("  ", "")
+    for row in [list(header), *([["---"] * len(header)] if markdown else [])]:
+        print(f"{edge} {between.join(row)} {edge}".strip())
+    for row in rows:
+        print(f"{edge} {between.join(row)} {edge}".strip(), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", default="", help="by index or part of its name")
+    parser.add_argument("--builds", action="store_true", help="how long programs of examples take")
+    parser.add_argument("--whole", action="store_true", help="every register a variable")
+    parser.add_argument("--unrolled", type=int, help="registers that are variables at most")
+    parser.add_argument("--size", type=int, default=1024, help="of the matrix product on CPUs")
+    parser.add_argument("--markdown", action="store_true", help="tables as Markdown")
+    options = parser.parse_args()
+    with config.scope(opencl_device=options.device, cache=False):
+        device = devices.chosen()
+        unrolled = 1 << 16 if options.whole else options.unrolled
+        if unrolled is not None:
+            can = replace(device.capabilities, unrolled=unrolled)
+            object.__setattr__(device, "capabilities", can)
+        print(f"{device.name}, {device.raw.version}\n")
+        if options.builds:
+            header = ("example", "kernel", "lines", "CPU s", "s", "")
+            table(header, build_rows(), options.markdown)
+        elif device.raw.type & cl.device_type.CPU:
+            header = ("case", "by", "tiles", "GFLOP per CPU s")
+            table(header, product_rows(device, options.size), options.markdown)
+        else:
+            header = ("case", "unit", "opencl", "nvptx", "torch", "to nvptx", "to torch", "tiles",
+                      "error", "tiles of nvptx")  # fmt: skip
+            table(header, gpu_rows(device), options.markdown)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

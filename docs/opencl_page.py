@@ -1,0 +1,102 @@
+"""Writes `opencl.md`: kernels, and the OpenCL C that becomes of them.
+
+python docs/opencl_page.py > docs/opencl.md
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import opencl_kernels as kernels
+
+import tile
+
+TARGET = "opencl:generic"
+
+HEAD = """\
+# OpenCL
+
+Made by `python docs/opencl_page.py > docs/opencl.md`.
+
+The backend `opencl` prints the threads of the lowering as OpenCL C 1.2, and runs it on any device
+that has a runtime. `pip install 'tile-compiler[opencl]'` brings one for the CPU, Intel's; GPUs
+are found where the system has them, and `tile info` lists all with what each can do.
+
+```python
+with tile.backend("opencl"):  # the first GPU, else the CPU
+    kernel[grid](x, y, n, BLOCK=1024)  # arrays of NumPy
+with tile.backend("opencl:1"):  # a device by its number in `tile info`
+    ...
+with tile.backend("opencl:radeon"):  # or by part of its name
+    ...
+```
+
+`TILE_OPENCL_DEVICE` says the same for a whole process. Arrays of pyopencl need neither: a kernel
+runs in their context and on the queue of the first of them, and returns when it is enqueued.
+Buffers are arrays of bytes to a kernel. Arrays of NumPy are accessed in place on CPUs, go through
+buffers without copies where device and host share memory, and are copied elsewhere; such a launch
+returns when it is over.
+
+| a target | is |
+| --- | --- |
+| `opencl` | the device that is chosen as above, with what it says it can do |
+| `opencl:1`, `opencl:pocl` | that device |
+| `opencl:generic` | any device: OpenCL C 1.2, 32 KiB of local memory, doubles, 64-bit atomics |
+| `opencl:amd`, `opencl:intel`, `opencl:arm`, `opencl:apple` | a class of devices, to see its text |
+
+What a device lacks is made of what it has: half precision by `vload_half` and `vstore_half`,
+bfloat16 and 8-bit floats by their bits, atomic sums of floats by compare-and-swap, shuffles
+through local memory. What cannot be so made is refused with the line that asks for it.
+
+## Reading the text
+
+A program of the grid is a work-group, of 32 work-items for each of `num_warps`. A tile becomes
+the registers that each work-item has of it: a few are variables `x_0`, `x_1`; many are an array,
+over which `FOR_EACH` goes. Integers have unsigned types, whose arithmetic wraps, and a cast where
+their sign matters. The Python line stands above what became of it, and the text that is built
+names these lines, so that a runtime's errors do. `kernel.warmup(...).asm["opencl"]` has the text
+of any kernel.
+"""
+
+FEW = {"num_warps": 4, "num_stages": 1}
+CASES = (
+    (
+        "Vector addition",
+        kernels.add,
+        {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "out_ptr": "*fp32:16", "n": "i32"},
+        {"BLOCK": 1024},
+    ),
+    (
+        "Softmax",
+        kernels.softmax,
+        {"x_ptr": "*fp32:16", "out_ptr": "*fp32:16", "columns": "i32"},
+        {"BLOCK": 1024},
+    ),
+    (
+        "Matrix product",
+        kernels.matmul,
+        {"a_ptr": "*fp32:16", "b_ptr": "*fp32:16", "c_ptr": "*fp32:16"}
+        | dict.fromkeys("MNK", "i32:16"),
+        {"BM": 64, "BN": 64, "BK": 16},
+    ),
+)
+
+
+def page() -> str:
+    """The page as Markdown."""
+    parts = [HEAD]
+    for title, function, signature, constants in CASES:
+        compiled = tile.compile(function, signature, constants, FEW, TARGET)
+        python, text = compiled.asm["source"], compiled.asm["opencl"]
+        assert isinstance(python, str) and isinstance(text, str)
+        sizes = ", ".join(f"`{name} = {value}`" for name, value in constants.items())
+        parts.append(f"## {title}\n\nWith {sizes}.\n")
+        parts.append(f"```python\n{python.strip()}\n```\n\n```c\n{text.strip()}\n```\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

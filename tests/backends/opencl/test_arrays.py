@@ -1,0 +1,147 @@
+"""Memory of OpenCL as arguments: accessed in place, on its own queue; what is refused of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyopencl")
+
+import pyopencl as cl
+import pyopencl.array as cl_array
+
+import tile
+import tile.language as tl
+from tile.backends.opencl import devices
+from tile.backends.opencl.timing import EventTimer
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.testing import do_bench
+
+Queues = Callable[[], cl.CommandQueue]
+
+pytestmark = pytest.mark.usefixtures("runtime")
+
+
+@tile.jit
+def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+
+
+@pytest.fixture
+def queue(runtime: None) -> Queues:
+    """Makes queues in contexts of their own, which Intel's runtime does not keep for its queues."""
+    contexts = []
+
+    def make() -> cl.CommandQueue:
+        contexts.append(cl.Context([devices.chosen().raw]))
+        return cl.CommandQueue(contexts[-1])
+
+    return make
+
+
+def test_arrays_choose_the_backend_and_their_queue(queue: Queues) -> None:
+    own = queue()
+    host = np.arange(1000, dtype=np.float32)
+    x = cl_array.to_device(own, host)
+    y = cl_array.empty_like(x)
+    kernel = double[(4,)](x, y, 1000, BLOCK=256)
+    assert kernel.target.backend == "opencl"
+    np.testing.assert_array_equal(y.get(), host * 2)
+
+
+def test_parts_of_arrays(queue: Queues) -> None:
+    own = queue()
+    x = cl_array.to_device(own, np.arange(2048, dtype=np.float32))
+    y = cl_array.zeros_like(x)
+    double[(4,)](x[1024:], y[512:], 1000, BLOCK=256)
+    expected = np.zeros(2048, np.float32)
+    expected[512:1512] = 2 * np.arange(1024, 2024)
+    np.testing.assert_array_equal(y.get(), expected)
+
+
+def test_buffers_are_bytes(queue: Queues) -> None:
+    own = queue()
+    host = np.arange(100, dtype=np.uint8)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    x, y = (cl.Buffer(own.context, flags, hostbuf=host) for _ in "xy")
+    double[(1,)](x, y, 100, BLOCK=128)
+    found = np.empty_like(host)
+    devices.USERS.of(own.context, None).queue.finish()
+    cl.enqueue_copy(own, found, y)
+    np.testing.assert_array_equal(found, host * 2)
+
+
+def test_arrays_beside_those_of_the_host(queue: Queues) -> None:
+    host = np.arange(1000, dtype=np.int32)
+    x = cl_array.to_device(queue(), host)
+    y = np.zeros_like(host)
+    double[(4,)](x, y, 1000, BLOCK=256)
+    np.testing.assert_array_equal(y, host * 2)
+
+
+def test_shared_virtual_memory() -> None:
+    if not devices.chosen().host_memory:
+        pytest.skip("the device does not share the host's memory")
+    host, out = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+    double[(1,)](cl.SVM(host), cl.SVM(out), 256, BLOCK=256)
+    devices.chosen().queue.finish()
+    np.testing.assert_array_equal(out, host * 2)
+
+
+def test_other_backends_get_copies(queue: Queues) -> None:
+    host = np.arange(256, dtype=np.float32)
+    x = cl_array.to_device(queue(), host)
+    y = cl_array.zeros_like(x)
+    with tile.backend("interp"):
+        double[(1,)](x, y, 256, BLOCK=256)
+    np.testing.assert_array_equal(y.get(), host * 2)
+
+
+def test_arrays_of_two_contexts_are_refused(queue: Queues) -> None:
+    x, y = (cl_array.to_device(queue(), np.ones(256, np.float32)) for _ in "xy")
+    with pytest.raises(
+        ArgumentValueError, match=r"'x_ptr' and 'y_ptr' .* different OpenCL contexts"
+    ):
+        double[(1,)](x, y, 256, BLOCK=256)
+    assert (y.get() == 1).all()
+
+
+def test_what_is_no_memory_is_refused(queue: Queues) -> None:
+    with pytest.raises(ArgumentTypeError, match="CommandQueue of pyopencl; a kernel takes"):
+        double[(1,)](queue(), np.ones(4, np.float32), 4, BLOCK=16)
+
+
+def test_a_buffer_for_another_backend_is_refused(queue: Queues) -> None:
+    buffer = cl.Buffer(queue().context, cl.mem_flags.READ_WRITE, 64)
+    with tile.backend("interp"), pytest.raises(ArgumentTypeError, match=r"Buffer .* has no queue"):
+        double[(1,)](buffer, buffer, 4, BLOCK=16)
+
+
+def test_devices_by_the_target() -> None:
+    host, out = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+    for index in range(len(devices.all_devices())):
+        with tile.backend(f"opencl:{index}"):
+            double[(1,)](host, out, 256, BLOCK=256)
+        np.testing.assert_array_equal(out, host * 2)
+
+
+def test_the_clock_of_the_device() -> None:
+    x, y = np.ones(1 << 20, np.float32), np.zeros(1 << 20, np.float32)
+    timer = EventTimer()
+    for _ in range(3):
+        timer.start()
+        double[(1 << 10,)](x, y, 1 << 20, BLOCK=1024)
+        timer.stop()
+    times = timer.elapsed()
+    assert len(times) == 3 and all(0 < ms < 10_000 for ms in times)
+    assert timer.elapsed() == []
+    best = do_bench(
+        lambda: double[(1 << 10,)](x, y, 1 << 20, BLOCK=1024),
+        rep=20,
+        return_mode="min",
+        timer=EventTimer(),
+    )
+    assert best > 0

@@ -1,0 +1,45 @@
+"""A kernel on Oclgrind, which logs races, accesses out of bounds and divergence; a program.
+
+    OCLGRIND_DATA_RACES=1 OCLGRIND_LOG=file python tests/backends/opencl/under_oclgrind.py NAME [N]
+
+With a number N, the N-th barrier of the program's text is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+
+from tests.backends.opencl.test_kernels import results
+from tests.simt.kernels import KERNELS
+from tests.simt.test_lowering import agree
+from tile.backends.opencl import BACKEND
+
+BARRIER = re.compile(r"^\s*barrier\(.*\);$", re.M)
+
+
+def without(text: str, number: int) -> str:
+    """A program without one of its barriers."""
+    found = list(BARRIER.finditer(text))[number]
+    return text[: found.start()] + text[found.end() :]
+
+
+def main(name: str, left_out: str | None = None) -> None:
+    kernel = KERNELS[name]
+    artifact = kernel.compile("opencl:oclgrind", num_warps=2, num_stages=2).artifact
+    if left_out is not None:
+        emitted = artifact.emitted
+        changed = replace(emitted, numbered=without(emitted.numbered, int(left_out)))
+        artifact = replace(artifact, emitted=changed)
+    arguments = kernel.arguments()
+    BACKEND.load(artifact).launch(kernel.grid, arguments)
+    if left_out is None:
+        wanted = kernel.arguments()
+        interpreted = kernel.compile("interp")
+        interpreted.executable.launch(kernel.grid, wanted)
+        agree(kernel, results(arguments), results(wanted))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,55 @@
+"""`tile info`: each backend with what it has, and what would bring what it lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tile.backends import registry
+from tile.backends.base import Surveyable
+from tile.errors import BackendError
+from tile.tools import info
+from tile.tools.cli import main
+
+
+def test_every_backend_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert set(registry.names()) <= set(lines)
+    assert any(line.startswith("  packages: numpy ") for line in lines)
+
+
+def test_what_is_missing_comes_with_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(name: str) -> object:
+        raise BackendError("it needs a package; pip install 'tile-compiler[cuda]' brings it")
+
+    monkeypatch.setattr(registry, "get", get)
+    assert list(info.report("nvptx")) == [
+        "nvptx",
+        "  missing: it needs a package; pip install 'tile-compiler[cuda]' brings it",
+    ]
+
+
+def test_unknown_backends_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "vulkan"]) == 1
+    assert "there is no backend 'vulkan'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["nvptx", "opencl"])
+def test_parts_are_found_or_missing(name: str) -> None:
+    try:
+        backend = registry.get(name)
+    except BackendError as missing:
+        pytest.skip(missing.message)
+    assert isinstance(backend, Surveyable)
+    findings = backend.survey()
+    assert all(bool(finding.found) != bool(finding.missing) for finding in findings)
+    lines = list(info.report(name))
+    assert len(lines) == 1 + sum(max(1, len(finding.found)) for finding in findings)
+
+
+def test_the_device_that_is_set_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILE_OPENCL_DEVICE", "7")
+    main(["info", "interp"])
+    assert "TILE_OPENCL_DEVICE=7" in capsys.readouterr().out

