@@ -193,6 +193,10 @@ class CopyInFlightError(SharedMemoryError):
     """An access where an asynchronous copy goes that nobody has waited for."""
 
 
+class ProductInFlightError(SharedMemoryError):
+    """A use of what a product of a group of warps computes or reads, before it was waited for."""
+
+
 class DivergenceError(ExecutionError):
     """An operation of a whole warp or program that some of its threads do not take part in."""
 

@@ -38,7 +38,7 @@ class Configuration:
 
 CONFIGURATIONS = st.builds(
     Configuration,
-    st.sampled_from(["generic", "plain", "async", "matrix", "wide"]),
+    st.sampled_from(["generic", "plain", "async", "matrix", "group", "wide"]),
     st.sampled_from([1, 2, 4, 8]),
     st.integers(1, 4),
 )

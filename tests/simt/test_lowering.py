@@ -24,6 +24,8 @@ CONFIGURATIONS = [
     ("matrix", 1, 2),
     ("matrix", 4, 3),
     ("matrix", 8, 4),
+    ("group", 4, 3),
+    ("group", 8, 4),
     ("wide", 2, 3),
     ("generic", 32, 2),
 ]

@@ -1,7 +1,8 @@
 """How a program's warps and lanes share a product of matrices.
 
 Where the machine has an instruction for the elements and the tiles are large enough, warps do it
-together: each takes a piece of the result. Without one, each thread does a product of its own.
+together, in groups of four if there are such instructions (`group_layouts`): each takes a piece of
+the result. Without one, each thread does a product of its own.
 Either way pieces are as square as they can be, so that a factor's row or column serves as much as
 possible of what a warp, or thread, has.
 """
@@ -18,9 +19,11 @@ from tile.ir.ops import linalg
 from tile.ir.ops.linalg import Precision
 from tile.ir.types import F32, Scalar
 from tile.simt.factors import thread_factors
+from tile.simt.group_layouts import group_instruction
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape, Operand, matrix_layout
 from tile.simt.layouts.layout import LinearLayout
+from tile.simt.ops.group import group_dot, group_wait
 from tile.simt.ops.matrix import matrix_dot
 from tile.simt.target import SimtTarget
 
@@ -135,26 +138,32 @@ def _shared_out(batch: Sequence[int], extents: Sequence[int], count: int) -> lis
 
 @dataclass(frozen=True)
 class Product:
-    """The layouts of a dot's operands; that of the accumulator is the result's, too."""
+    """The layouts of a dot's operands; that of the accumulator is the result's, too.
 
-    factors: tuple[LinearLayout, LinearLayout]
+    Factors of None may have any.
+    """
+
+    factors: tuple[LinearLayout | None, LinearLayout | None]
     result: LinearLayout
 
 
 def replace_dots(
     function: Function, target: SimtTarget, num_warps: int, tiling: Tiling = Tiling()
 ) -> dict[Operation, Product]:
-    """Make each `dot` that a machine has instructions for a `matrix_dot`; the layouts of all dots.
+    """Make each `dot` that a machine has instructions for a `group_dot` or a `matrix_dot`.
 
-    Values have no layouts yet.
+    Gives the layouts of all dots. Values have none yet.
     """
     chained = _chained(function)
-    products = {}
+    products: dict[Operation, Product] = {}
     for op in list(function.walk()):
         if op.defn is not linalg.dot:
             continue
+        found = group_instruction(op, target, num_warps, tiling.warp_rows)
         shape = matrix_instruction(op, target)
-        if shape is None:
+        if found is not None:
+            products |= _by_groups(op, *found)
+        elif shape is None:
             products[op] = _by_threads(op, target, num_warps, tiling)
         else:
             extents, rows = op.result.type.shape, op in chained
@@ -178,6 +187,18 @@ def _by_warps(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Prod
         for value, operand in zip(op.inputs, Operand, strict=True)
     )
     return Product((left, right), result)
+
+
+def _by_groups(
+    op: Operation, shape: MatrixShape, groups: tuple[int, int]
+) -> dict[Operation, Product]:
+    """The product, and a wait for it at once."""
+    b = Builder.before(op)
+    precision = op["input_precision"]
+    begun = b.op(group_dot, *op.inputs, shape=shape, groups=groups, input_precision=precision)
+    op.replace_by([b(group_wait, begun.result, pending=0)])
+    layout = _matrix_layout(begun.result.type.shape, shape, Operand.ACCUMULATOR, groups)
+    return {begun: Product((None, None), layout)}
 
 
 def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: Tiling) -> Product:

@@ -12,6 +12,7 @@ from tile.ir.ops import combine, control, memory, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Pointer, Scalar, Shared, Tile, with_layout, with_shape
 from tile.simt import ops
+from tile.simt.expose_factors import store_factors
 from tile.simt.halves import find_cut, halve
 from tile.simt.layout_rules import LayoutBuilder, layout_of
 from tile.simt.layouts import f2
@@ -37,8 +38,9 @@ def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: in
 
     That is a `convert_layout` between warps, or between lanes where the target has no shuffles, or
     where shuffles would take longer; an `exchange` of the same kind; and the result of an atomic
-    operation that more threads want than the one that does it. A program has `num_warps` warps. A
-    tile that would take more than half of the shared memory is converted in parts if it can be.
+    operation that more threads want than the one that does it. Factors of `group_dot` become
+    buffers, too (`expose_factors`). A program has `num_warps` warps. A tile that would take more
+    than half of the shared memory is converted in parts if it can be.
 
         %b = convert_layout %a : ...              %m = alloc : shared<16x16xf32, #s>
                                                   local_store %m, %a
@@ -46,6 +48,7 @@ def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: in
     """
     one = _one(target, num_warps)
     for function in module:
+        store_factors(function)
         for op in list(function.walk()):
             expose = _EXPOSE.get(op.defn)
             if expose is not None:

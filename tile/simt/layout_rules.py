@@ -186,6 +186,15 @@ def _matrix_dot(op: Operation) -> Layouts:
     return [layouts[2]]
 
 
+def _group_dot(op: Operation) -> Layouts:
+    """Factors may be in any layout: `expose-shared` makes buffers of them."""
+    acc = op.inputs[2]
+    shape, groups = MatrixShape(*op["shape"]), op["groups"]
+    layout = matrix_layout(acc.type.shape, shape, Operand.ACCUMULATOR, groups)
+    require(layout_of(acc) == layout, f"{op.name} adds to {layout}, not {layout_of(acc)}")
+    return [layout]
+
+
 def _factors(op: Operation, wanted: tuple[LinearLayout, LinearLayout]) -> None:
     for value, layout in zip(op.inputs, wanted, strict=False):
         require(
@@ -252,6 +261,7 @@ RULES.update(
         index.sort: lambda op: free(op) if op["count"] is not None else same_layout(op),
         linalg.dot: _dot,
         ops.matrix.matrix_dot: _matrix_dot,
+        ops.group.group_dot: _group_dot,
         control.for_: _carried,
         control.while_: _carried,
         control.if_: _carried,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.liveness import LOOPS
@@ -29,6 +30,8 @@ from tile.simt.target import GENERIC, SimtTarget
 # Rings are as good as arrays of their own: their stages begin where a line of memory does.
 RING_ALIGNMENT = 128
 ALIGNMENT = 16
+# The order of vectors in what products of groups read goes by the bits of addresses up to this.
+FACTOR_ALIGNMENT = 1024
 # The part of the shared memory that a program can have without keeping others away: a machine
 # runs no more than about so many programs at once.
 PROGRAMS = 16
@@ -94,8 +97,10 @@ class Buffer:
         assert isinstance(ty, Shared)
         return ty
 
-    @property
+    @cached_property
     def alignment(self) -> int:
+        if any(op.defn is ops.group.group_dot for op in _accesses(self.op.result)):
+            return FACTOR_ALIGNMENT
         return RING_ALIGNMENT if self.type.stages > 1 else ALIGNMENT
 
     def bytes(self, stages: int, halvings: int = 0) -> int:
@@ -163,7 +168,7 @@ def _live(alloc: Operation, numbers: _Numbers) -> Buffer:
 def _accesses(mem: Value) -> Iterator[Operation]:
     """The operations that use a buffer, or a slot of it."""
     for op in mem.users:
-        if op.defn is ops.shared.slot:
+        if op.defn in ops.shared.VIEWS:
             yield from _accesses(op.result)
         elif op.defn.terminator or op.regions:
             raise PassError(f"a buffer is used where it is, not passed on by {op.name}", loc=op.loc)

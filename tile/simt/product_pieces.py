@@ -11,7 +11,7 @@ registers a *part* is stored, and when its pieces have been read the next part.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from fractions import Fraction
 from functools import lru_cache
 
@@ -103,7 +103,7 @@ def read_layout(conversion: Operation, target: SimtTarget) -> LinearLayout | Non
     return in_pieces(layout_of(conversion.result), K_AXES[index], piece_extent(user, target))
 
 
-def stored_bytes(op: Operation, served: Collection[Operation], target: SimtTarget) -> int:
+def stored_bytes(op: Operation, served: Container[object], target: SimtTarget) -> int:
     """The shared memory, in bytes, that a cut product takes for its factors.
 
     Conversions that are `served` come to be reads of buffers that are there already.

@@ -7,6 +7,7 @@ are for the thread machine, which runs code for any of them.
     generic   with shuffles
     async     with shuffles, asynchronous copies to shared memory, and arithmetic on f16
     matrix    with those, matrix instructions, loads and stores of matrices, and more on bf16
+    group     with those, and products by groups of four warps from shared memory
     wide      with shuffles, and warps of 64 lanes
 """
 
@@ -20,7 +21,7 @@ from tile.errors import ArgumentValueError
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import BF16, F16, F32, I8, I32, U8, U32, Scalar, is_power_of_two
 from tile.simt.layouts.banks import BANKS, Banks
-from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape
+from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape, group_shapes
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class SimtTarget:
     matrix_shapes: tuple[MatrixShape, ...] = ()  # instructions of a warp for products
     # Of those shapes, the ones that take only some of the elements of their width.
     matrix_elements: tuple[tuple[MatrixShape, tuple[Scalar, ...]], ...] = ()
+    group_shapes: tuple[MatrixShape, ...] = ()  # of four warps, from shared memory
     matrix_loads: bool = False  # a warp of 32 loads matrices of rows of 16 bytes together
     matrix_stores: bool = False  # and stores them
     narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with sums and products
@@ -56,10 +58,10 @@ class SimtTarget:
                 raise ArgumentValueError(
                     f"{name} of target {self.name} is a power of two, not {value}"
                 )
-        for shape in self.matrix_shapes:
+        for shape in (*self.matrix_shapes, *self.group_shapes):
             if shape not in FRAGMENTS:
                 raise ArgumentValueError(f"target {self.name}: no matrix instruction is {shape}")
-        for name in ("matrix_loads", "matrix_stores"):
+        for name in ("matrix_loads", "matrix_stores", "group_shapes"):
             if getattr(self, name) and self.warp_size != 32:
                 raise ArgumentValueError(
                     f"{name} of target {self.name} take warps of 32, not of {self.warp_size}"
@@ -152,6 +154,7 @@ MATRIX = replace(
     lane_reductions=tuple((element, REDUCTIONS) for element in (I32, U32)),
     added_together=((F32, 4), (F16, 8), (BF16, 8)),
 )
+GROUP = replace(MATRIX, name="group", shared_bytes=224 << 10, group_shapes=tuple(group_shapes(16)))
 WIDE = replace(GENERIC, name="wide", warp_size=64)
 
-TARGETS = {target.name: target for target in (PLAIN, GENERIC, ASYNC, MATRIX, WIDE)}
+TARGETS = {target.name: target for target in (PLAIN, GENERIC, ASYNC, MATRIX, GROUP, WIDE)}

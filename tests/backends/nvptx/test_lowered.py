@@ -13,8 +13,13 @@ from tests.simt.kernels import KERNELS
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name: str, arch: str) -> None:
-    said = assemble(KERNELS[name].compile(f"nvptx:{arch}").asm["ptx"], arch)
+    check(assemble(KERNELS[name].compile(f"nvptx:{arch}").asm["ptx"], arch))
+
+
+def check(said: str) -> None:
+    """No spills, and no products of groups that wait for each other (C7510 to C7519)."""
     assert "0 bytes spill stores, 0 bytes spill loads" in said
+    assert "C75" not in said
 
 
 @pytest.mark.parametrize("depth", [16, 64])
@@ -25,7 +30,7 @@ def test_large_products_of_threads_fit_their_registers(depth: int) -> None:
 
 
 def test_products_of_f16_are_matrix_instructions_fed_by_copies() -> None:
-    ptx = KERNELS["matmul_f16"].compile("nvptx:sm_90a").asm["ptx"]
+    ptx = KERNELS["matmul_f16"].compile("nvptx:sm_80").asm["ptx"]
     assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in ptx
     assert "cp.async.cg.shared.global" in ptx
     assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx
@@ -50,3 +55,32 @@ def test_integers_of_a_warp_are_combined_at_once() -> None:
 def test_accumulators_are_stored_as_matrices() -> None:
     assert "stmatrix" in KERNELS["matmul_into_f16"].compile("nvptx:sm_90").asm["ptx"]
     assert "stmatrix" not in KERNELS["matmul_into_f16"].compile("nvptx:sm_80").asm["ptx"]
+
+
+@pytest.mark.parametrize(("warps", "stages"), [(4, 1), (4, 3), (8, 4)])
+@pytest.mark.parametrize("name", ["matmul_f16", "attention"])
+def test_groups_multiply_what_copies_put_in_shared_memory(
+    name: str, warps: int, stages: int
+) -> None:
+    options = {"num_warps": warps, "num_stages": stages}
+    ptx = KERNELS[name].compile("nvptx:sm_90a", **options).asm["ptx"]
+    assert "wgmma.mma_async.sync.aligned.m64n" in ptx
+    assert ("cp.async.cg.shared.global" in ptx) == (stages > 1)
+    assert "mma.sync" not in ptx
+    check(assemble(ptx, "sm_90a"))
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100a"])
+def test_only_one_architecture_has_products_of_groups(arch: str) -> None:
+    ptx = KERNELS["matmul_f16"].compile(f"nvptx:{arch}").asm["ptx"]
+    assert "wgmma" not in ptx
+
+
+def test_what_moves_in_a_loop_of_products_is_added_not_multiplied() -> None:
+    """See `emit/moving.py`: each pointer of a copy is where it started plus what has moved."""
+    ptx = KERNELS["matmul_f16"].compile("nvptx:sm_90a", num_stages=4).asm["ptx"]
+    start = ptx.index('.pragma "nounroll"')
+    loop = ptx[start : ptx.index("bra", start)]
+    assert loop.count("cp.async.cg.shared.global") == 4
+    assert "wide" not in loop
+    assert loop.count("add.s64") >= 4

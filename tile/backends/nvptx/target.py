@@ -10,7 +10,7 @@ from tile.backends.nvptx.names import parse
 from tile.errors import BackendError
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import BF16, F16, F32, F64, FP8, I8, I32, U8, U32, Scalar
-from tile.simt.layouts.fragments import MatrixShape
+from tile.simt.layouts.fragments import MatrixShape, group_shapes
 from tile.simt.target import REDUCTIONS, SimtTarget
 
 WARP = 32
@@ -113,6 +113,8 @@ def _simt(arch: Architecture) -> SimtTarget:
         copy_bytes=(4, 8, 16) if arch.copies else (),
         matrix_shapes=tuple(shapes),
         matrix_elements=tuple(shapes.items()),
+        # Neither sm_90 nor what came after sm_90a has them.
+        group_shapes=tuple(group_shapes(16)) if arch.name == "sm_90a" else (),
         matrix_loads=arch.capability >= 75,
         matrix_stores=arch.capability >= 90,
         lane_reductions=tuple(_lane_reductions(arch)),

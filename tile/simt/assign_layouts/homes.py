@@ -25,6 +25,7 @@ from tile.simt.layout_rules import joined, parted, reduced
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.operand_layouts import forward, is_flexible, operand_layout
+from tile.simt.ops.group import group_dot
 
 # The registers into which a thread loads a small tile, copies of what others load.
 _FEW = 8
@@ -94,13 +95,14 @@ class _Search:
 
     def anchor(self, op: Operation, layouts: Taken) -> None:
         """An operation that needs its operands in certain layouts, and its result in the last."""
-        self.found.taken[op] = layouts
+        if all(x is not None for x, v in zip(layouts, op.operands, strict=True) if _is_tile(v)):
+            self.found.taken[op] = layouts
         for value in op.results:
             self.settle(value, next(x for x in reversed(layouts) if x is not None))
 
     def each(self, op: Operation, layout: LinearLayout | None) -> Taken:
         """All tiles among an operation's operands in one layout."""
-        return [layout if v is not None and isinstance(v.type, Tile) else None for v in op.operands]
+        return [layout if _is_tile(v) else None for v in op.operands]
 
     def settle(self, value: Value, layout: LinearLayout | None) -> None:
         if layout is not None and isinstance(value.type, Tile):
@@ -239,6 +241,12 @@ class _Search:
 
     # -- operations that are not flexible
 
+    def product(self, op: Operation) -> None:
+        """Factors are taken as they are, and the accumulator as the result is."""
+        if self.last or all(v in self.home for v in op.inputs[:2]):
+            factors = [self.home.get(v) or self.default(v) for v in op.inputs[:2]]
+            self.found.taken[op] = [*factors, self.home[op.result]]
+
     def alike(self, op: Operation) -> None:
         """All tiles are taken in one layout, from which that of the results follows."""
         operands = tiles(op)
@@ -334,12 +342,17 @@ class _Search:
                     self.found.taken[region.last] = results
 
 
+def _is_tile(value: Value | None) -> bool:
+    return value is not None and isinstance(value.type, Tile)
+
+
 def _tile(value: Value) -> Tile:
     assert isinstance(value.type, Tile)
     return value.type
 
 
 _RULES: dict[OpDef, Callable[[_Search, Operation], None]] = {
+    group_dot: _Search.product,
     index.gather: _Search.gather,
     index.histogram: _Search.free,
     index.sort: _Search.sort,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from tile.errors import CompilationError
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
 from tile.ir.ops import linalg
 from tile.simt import ops
 from tile.simt.distribute.context import Context, Rule
 from tile.simt.distribute.registers import Registers, along_axis, inverse, sums
+from tile.simt.expose_factors import stored_factors
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.layout import LinearLayout
@@ -63,4 +65,18 @@ def matrix_dot(ctx: Context, op: Operation) -> Sequence[Value]:
     return [ctx(ops.matrix.matrix_multiply, *factors, repeats=repeats, **attributes)]
 
 
-RULES: dict[OpDef, Rule] = {linalg.dot: dot, ops.matrix.matrix_dot: matrix_dot}
+def group_dot(ctx: Context, op: Operation) -> Sequence[Value]:
+    """The same by the threads of groups, with factors in buffers or in the right registers."""
+    for index in stored_factors(op):
+        raise CompilationError(
+            f"`{op.name}` reads {op.inputs[index].type} from shared memory; an earlier pass should "
+            "have stored it there"
+        )
+    return ctx.same(op)
+
+
+RULES: dict[OpDef, Rule] = {
+    linalg.dot: dot,
+    ops.matrix.matrix_dot: matrix_dot,
+    ops.group.group_dot: group_dot,
+}

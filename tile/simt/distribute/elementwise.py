@@ -75,6 +75,9 @@ RULES: dict[OpDef, Rule] = {
     program.num_programs: same,
     ops.shared.alloc: same,
     ops.shared.slot: same,
+    ops.shared.local_trans: same,
     ops.shared.copy_commit: same,
     ops.shared.copy_wait: same,
+    ops.group.group_wait: same,
+    ops.group.group_fence: same,
 }

@@ -13,12 +13,13 @@ from __future__ import annotations
 from tile.analysis.alias import module_aliases
 from tile.analysis.call_graph import CallGraph
 from tile.ir.builder import create
-from tile.ir.core import Module
+from tile.ir.core import Function, Module, Operation
 from tile.ir.levels import Level
 from tile.ir.ops import memory
 from tile.ir.passes import module_pass
-from tile.simt.insert_barriers.solve import Solver, Summary
+from tile.simt.insert_barriers.solve import Need, Solver, Summary
 from tile.simt.insert_barriers.structure import structure
+from tile.simt.ops import group
 
 
 @module_pass("insert-barriers", before=Level.LAID_OUT)
@@ -26,12 +27,18 @@ def insert_barriers(module: Module) -> None:
     """Put a barrier in front of each access that might overtake another thread's.
 
     Needs the places that `plan-shared` gives. Threads that access nothing but what they accessed
-    themselves need none, nor do different stages of a ring. Barriers that are there count. Raises
-    `CompilationError` where copies are read, or overwritten, before they have been waited for.
+    themselves need none, nor do different stages of a ring. Barriers that are there count. Where
+    threads have written what products of groups read, a fence comes in front of the barrier. Raises
+    `CompilationError` where copies are read, or overwritten, before they have been waited for, and
+    where the factors of a product are overwritten before that has been waited for.
 
         local_store %m, %x                        local_store %m, %x
         %y = local_load %m : ...                  barrier
                                                   %y = local_load %m : ...
+        local_store %n, %z                        local_store %n, %z
+        %r = group_dot %n, %o, %c {...}           group_fence
+                                                  barrier
+                                                  %r = group_dot %n, %o, %c {...}
     """
     aliases = module_aliases(module)
     summaries: dict[str, Summary] = {}
@@ -40,6 +47,28 @@ def insert_barriers(module: Module) -> None:
         solver = Solver(found, summaries)
         needed = solver.run()
         summaries[function.name] = solver.summary
-        for op in needed:
-            assert op.block is not None
-            op.block.insert(create(memory.barrier, loc=op.loc), op)
+        before = _before_products(function) if found.factors else frozenset()
+        for need in needed:
+            _insert(need, need.fence and need.op in before)
+
+
+def _before_products(function: Function) -> frozenset[Operation]:
+    """The operations from which control may come to a product of groups."""
+    found: list[Operation] = []
+    waiting: list[Operation] = []
+    for outer in function.body:
+        ops = [outer, *(op for region in outer.regions for op in region.walk())]
+        waiting += ops
+        if any(op.defn is group.group_dot for op in ops):
+            found += waiting
+            waiting = []
+    return frozenset(found)
+
+
+def _insert(need: Need, fence: bool) -> None:
+    op = need.op
+    assert op.block is not None
+    if fence:
+        op.block.insert(create(group.group_fence, loc=op.loc), op)
+    if need.barrier:
+        op.block.insert(create(memory.barrier, loc=op.loc), op)

@@ -126,19 +126,28 @@ def access_of(op: Operation) -> Access | None:
     if how is None:
         return None
     kind, layout = how
-    mem: Value = op["mem"]
-    slot = mem.op
+    return _access(op, op["mem"], kind, layout(op))
+
+
+def factor_accesses(op: Operation) -> list[Access]:
+    """The reads of a `group_dot`, by threads of all warps of a group."""
+    factors = [value for value in op.inputs[:2] if isinstance(value.type, Shared)]
+    return [_access(op, mem, Kind.READ, None) for mem in factors]
+
+
+def _access(op: Operation, mem: Value, kind: Kind, layout: LinearLayout | None) -> Access:
     turn: Turn = FIRST
-    if slot is not None and slot.defn is ops.shared.slot:
-        turn = turn_of(slot["turn"]).later(slot["shift"])
-        mem = slot["mem"]
+    while mem.op is not None and mem.op.defn in ops.shared.VIEWS:
+        if mem.op.defn is ops.shared.slot:
+            turn = turn_of(mem.op["turn"]).later(mem.op["shift"])
+        mem = mem.op["mem"]
     alloc = mem.op
     if alloc is None or alloc.defn is not ops.shared.alloc or alloc["at"] < 0:
         raise PassError("a buffer has no place before the pass plan-shared", loc=op.loc)
     held = mem.type
     assert isinstance(held, Shared)
     begin = alloc["at"]
-    return Access(op, kind, mem, begin, begin + held.bytes, held.stages, turn, layout(op))
+    return Access(op, kind, mem, begin, begin + held.bytes, held.stages, turn, layout)
 
 
 def _loaded(op: Operation) -> LinearLayout | None:

@@ -3,17 +3,20 @@
 Copies to shared memory are under way from when they begin until they have been waited for, and no
 barrier changes that. They are in groups, of which a wait takes the older ones: `flight` has the
 open group first, then closed ones from the youngest on. Waited for, a copy is a write like others.
+
+In the same way products of groups of warps read their factors until they have been waited for:
+`products` has what each of them reads, the youngest first. Waited for, that is a read like others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tile.analysis.alias import PointsTo
 from tile.errors import CompilationError
 from tile.ir.core import Block, Value
-from tile.simt.insert_barriers.accesses import Access
+from tile.simt.insert_barriers.accesses import Access, Kind
 from tile.simt.insert_barriers.global_memory import MemoryAccess, Mode
 from tile.simt.insert_barriers.turns import Known, Renaming, Turn
 
@@ -29,6 +32,7 @@ class Pending:
 
     shared: set[Item] = field(default_factory=set)
     flight: list[set[Item]] = field(default_factory=lambda: [set()])
+    products: list[set[Item]] = field(default_factory=list)
     memory: dict[tuple[PointsTo, Mode], frozenset[Value | None]] = field(default_factory=dict)
     fresh: bool = True
 
@@ -45,16 +49,27 @@ class Pending:
         return any(access.conflicts(m, w, p) for (w, m), p in self.memory.items())
 
     def check_waited(self, access: Access, turn: Turn) -> None:
-        """Raise `CompilationError` for an access to what copies under way write."""
-        for group in self.flight:
-            for item in group:
-                if access.meets(turn, *item):
-                    raise CompilationError(
-                        f"{access.op.name} of a buffer to which a copy is under way: a copy_wait "
-                        "for its group belongs between them",
-                        loc=access.op.loc,
-                        notes=[f"the copy is at {item[0].op.loc}"],
-                    )
+        """Raise `CompilationError` for an access to what copies write, or products read, as yet."""
+        wrong = _meeting(self.flight, access, turn)
+        if wrong is not None:
+            raise CompilationError(
+                f"{access.op.name} of a buffer to which a copy is under way: a copy_wait for its "
+                "group belongs between them",
+                loc=access.op.loc,
+                notes=[f"the copy is at {wrong.op.loc}"],
+            )
+        wrong = None if access.kind is Kind.READ else _meeting(self.products, access, turn)
+        if wrong is not None:
+            raise CompilationError(
+                f"{access.op.name} of a buffer that a product still reads: a group_wait for it "
+                "belongs between them",
+                loc=access.op.loc,
+                notes=[f"the product is at {wrong.op.loc}"],
+            )
+
+    def is_written(self, buffers: Collection[Value]) -> bool:
+        """Whether threads have written any of some buffers."""
+        return any(a.buffer in buffers and a.kind is not Kind.READ for a, _ in self.shared)
 
     def barrier(self) -> None:
         self.shared = set()
@@ -78,6 +93,19 @@ class Pending:
             oldest = self.flight.pop()
             self.flight[-1] = self.flight[-1] | oldest
 
+    def begin_product(self, items: set[Item], most: int) -> None:
+        """A product reads. Those older than the last `most` need not be told apart."""
+        self.products.insert(0, items)
+        while len(self.products) > most + 1:
+            oldest = self.products.pop()
+            self.products[-1] = self.products[-1] | oldest
+
+    def finish_products(self, pending: int) -> None:
+        """All products but the last `pending` are done."""
+        for group in self.products[pending:]:
+            self.shared |= group
+        del self.products[pending:]
+
     def wait(self, pending: int) -> None:
         """All closed groups but the last `pending` have happened."""
         for group in self.flight[pending + 1 :]:
@@ -88,15 +116,18 @@ class Pending:
 
     def copy(self) -> Pending:
         return Pending(
-            set(self.shared), [set(group) for group in self.flight], dict(self.memory), self.fresh
+            set(self.shared),
+            [set(group) for group in self.flight],
+            [set(group) for group in self.products],
+            dict(self.memory),
+            self.fresh,
         )
 
     def __or__(self, other: Pending) -> Pending:
         both = self.copy()
         both.shared |= other.shared
-        both.flight += [set() for _ in other.flight[len(both.flight) :]]
-        for mine, its in zip(both.flight, other.flight, strict=False):
-            mine |= its
+        _join(both.flight, other.flight)
+        _join(both.products, other.products)
         for key, pointers in other.memory.items():
             both.memory[key] = both.memory.get(key, frozenset()) | pointers
         both.fresh |= other.fresh
@@ -106,8 +137,8 @@ class Pending:
         """Whether all that is pending here is pending there."""
         return (
             self.shared <= other.shared
-            and len(self.flight) <= len(other.flight)
-            and all(mine <= its for mine, its in zip(self.flight, other.flight, strict=False))
+            and _within(self.flight, other.flight)
+            and _within(self.products, other.products)
             and all(p <= other.memory.get(k, frozenset()) for k, p in self.memory.items())
             and self.fresh <= other.fresh
         )
@@ -115,7 +146,9 @@ class Pending:
     def key(self) -> object:
         """What equal states have in common."""
         flight = tuple(map(frozenset, self.flight))
-        return frozenset(self.shared), flight, frozenset(self.memory.items()), self.fresh
+        products = tuple(map(frozenset, self.products))
+        memory = frozenset(self.memory.items())
+        return frozenset(self.shared), flight, products, memory, self.fresh
 
     def renamed(
         self, names: Renaming, leads: Leads, gone: Collection[Block] = frozenset()
@@ -147,6 +180,27 @@ class Pending:
         return Pending(
             set(map(rename, self.shared)),
             [set(map(rename, group)) for group in self.flight],
+            [set(map(rename, group)) for group in self.products],
             dict(memory),
             self.fresh,
         )
+
+
+def _meeting(groups: Sequence[set[Item]], access: Access, turn: Turn) -> Access | None:
+    """One of the accesses in groups that may touch the same bytes."""
+    items = (item for group in groups for item in group)
+    return next((other for other, its in items if access.meets(turn, other, its)), None)
+
+
+def _join(groups: list[set[Item]], others: list[set[Item]]) -> None:
+    """Add to each group the one of its age."""
+    groups += [set() for _ in others[len(groups) :]]
+    for mine, its in zip(groups, others, strict=False):
+        mine |= its
+
+
+def _within(groups: list[set[Item]], others: list[set[Item]]) -> bool:
+    """Whether each group is part of the one of its age."""
+    return len(groups) <= len(others) and all(
+        mine <= its for mine, its in zip(groups, others, strict=False)
+    )

@@ -22,8 +22,10 @@ from tile.simt.insert_barriers.structure import (
     Branch,
     Call,
     Commit,
+    Finish,
     Loop,
     Node,
+    Product,
     Structure,
     Touch,
     Wait,
@@ -42,8 +44,17 @@ class Summary:
     after: Pending = field(default_factory=Pending)
 
 
-# The operations that need barriers in front of them, each with how many loops are around it.
-Needed = list[tuple[Operation, int]]
+@dataclass(frozen=True)
+class Need:
+    """A barrier in front of an operation, or a fence, or both; `depth` loops are around it."""
+
+    op: Operation
+    depth: int
+    barrier: bool
+    fence: bool
+
+
+Needed = list[Need]
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ class _Through:
 
     @property
     def cost(self) -> int:
-        return sum(ROUNDS**depth for _, depth in self.needed)
+        return sum(ROUNDS**need.depth for need in self.needed if need.barrier)
 
 
 class Solver:
@@ -70,10 +81,10 @@ class Solver:
         # Loops inside loops are gone through again and again with the same things pending.
         self.known: dict[object, _Through] = {}
 
-    def run(self) -> Sequence[Operation]:
-        """The operations that need a barrier in front of them."""
+    def run(self) -> Sequence[Need]:
+        """The operations that need a barrier or a fence in front of them."""
         self.summary.after = self.body(self.structure.body, Pending())
-        return [op for op, _ in self.needed]
+        return self.needed
 
     def body(self, body: Body, state: Pending) -> Pending:
         for node in body:
@@ -85,11 +96,15 @@ class Solver:
             case Touch():
                 self.touch(node, state)
             case Barrier():
-                state.barrier()
+                self.pass_barrier(node.op, state)
             case Commit():
                 state.commit(self.structure.most)
             case Wait():
                 state.wait(node.pending)
+            case Product():
+                self.product(node, state)
+            case Finish():
+                state.finish_products(node.pending)
             case Call():
                 return self.call(node, state)
             case Branch():
@@ -100,7 +115,16 @@ class Solver:
         return state
 
     def need(self, op: Operation, state: Pending) -> None:
-        self.needed.append((op, self.depth))
+        self.needed.append(self.barrier_before(op, state))
+        state.barrier()
+
+    def barrier_before(self, op: Operation, state: Pending) -> Need:
+        return Need(op, self.depth, True, state.is_written(self.structure.factors))
+
+    def pass_barrier(self, op: Operation, state: Pending) -> None:
+        """A barrier that is there takes a fence, if products are to find what was written."""
+        if state.is_written(self.structure.factors):
+            self.needed.append(Need(op, self.depth, False, True))
         state.barrier()
 
     def touch(self, node: Touch, state: Pending) -> None:
@@ -125,6 +149,16 @@ class Solver:
         else:
             state.touch(access, access.turn)
 
+    def product(self, node: Product, state: Pending) -> None:
+        if any(state.conflicts(access, access.turn) for access in node.factors):
+            self.need(node.op, state)
+        for access in node.factors:
+            state.check_waited(access, access.turn)
+            if state.fresh:
+                self.summary.shared[access, access.turn] = None
+        reads = {(access, access.turn) for access in node.factors}
+        state.begin_product(reads, self.structure.products)
+
     # -- calls
 
     def call(self, node: Call, state: Pending) -> Pending:
@@ -139,7 +173,7 @@ class Solver:
             self.summary.shared.update({(access, None): None for access, _ in callee.shared})
             self.summary.memory.update(dict.fromkeys(memory))
         if not callee.after.fresh:
-            state.barrier()
+            self.pass_barrier(node.op, state)
         return state | _left(callee.after, node.arguments)
 
     # -- loops
@@ -155,12 +189,12 @@ class Solver:
     def weighed(self, loop: Loop, state: Pending) -> _Through:
         """Through a loop with a barrier in front of it, if that saves barriers inside."""
         plain = self.rounds(loop, state)
-        if not plain.needed or not (state.shared or state.memory):
+        if not plain.cost or not (state.shared or state.memory):
             return plain
         behind = state.copy()
         behind.barrier()
         found = self.rounds(loop, behind)
-        first = _Through([(loop.op, self.depth), *found.needed], found.after)
+        first = _Through([self.barrier_before(loop.op, state), *found.needed], found.after)
         return first if first.cost < plain.cost else plain
 
     def rounds(self, loop: Loop, state: Pending) -> _Through:

@@ -12,7 +12,7 @@ from tile.ir.effects import constant_of
 from tile.ir.opdef import OpDef
 from tile.ir.ops import control, memory
 from tile.simt import ops
-from tile.simt.insert_barriers.accesses import Access, access_of
+from tile.simt.insert_barriers.accesses import Access, access_of, factor_accesses
 from tile.simt.insert_barriers.global_memory import MemoryAccess, memory_access_of
 from tile.simt.insert_barriers.turns import Renaming, renaming, turn_of
 
@@ -30,6 +30,8 @@ class Touch:
 class Barrier:
     """A barrier that is there already."""
 
+    op: Operation
+
 
 @dataclass(frozen=True, eq=False)
 class Commit:
@@ -39,6 +41,21 @@ class Commit:
 @dataclass(frozen=True, eq=False)
 class Wait:
     """A wait for all groups but the last `pending`."""
+
+    pending: int
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """The beginning of a product that reads buffers until it has been waited for."""
+
+    op: Operation
+    factors: list[Access]
+
+
+@dataclass(frozen=True, eq=False)
+class Finish:
+    """A wait for all products but the last `pending`."""
 
     pending: int
 
@@ -80,18 +97,23 @@ class Loop:
     blocks: frozenset[Block]
 
 
-Node = Touch | Barrier | Commit | Wait | Call | Branch | Loop
+Node = Touch | Barrier | Commit | Wait | Product | Finish | Call | Branch | Loop
 Body = list[Node]
 
 
 @dataclass
 class Structure:
-    """A function's body, what chooses slots (see `Leads`), and the most groups left by a wait."""
+    """A function's body, what chooses slots (see `Leads`), and the most groups left by a wait.
+
+    `products` is the most products that are left by one, and `factors` the buffers that they read.
+    """
 
     alias: Alias
     body: Body = field(default_factory=list)
     leads: set[tuple[Value, Value | None]] = field(default_factory=set)
     most: int = 0
+    products: int = 0
+    factors: set[Value] = field(default_factory=set)
 
 
 def structure(function: Function, alias: Alias) -> Structure:
@@ -117,9 +139,25 @@ class _Reading:
 
     def touch(self, op: Operation) -> Node:
         shared = access_of(op)
-        if shared is not None and shared.stages > 1 and shared.turn is not None:
-            self.lead(shared.buffer, shared.turn.base)
+        if shared is not None:
+            self.choose(shared)
         return Touch(op, shared, memory_access_of(op, self.alias))
+
+    def product(self, op: Operation) -> Node:
+        factors = factor_accesses(op)
+        for access in factors:
+            self.choose(access)
+            self.structure.factors.add(access.buffer)
+        return Product(op, factors)
+
+    def finish(self, op: Operation) -> Node:
+        self.structure.products = max(self.structure.products, op["pending"])
+        return Finish(op["pending"])
+
+    def choose(self, access: Access) -> None:
+        """Note what chooses the slot of an access."""
+        if access.stages > 1 and access.turn is not None:
+            self.lead(access.buffer, access.turn.base)
 
     def lead(self, buffer: Value, base: Value | None) -> None:
         """Note that a turn chooses slots of a buffer, and so do those that loops make it of."""
@@ -191,9 +229,11 @@ _NODES: dict[OpDef, Callable[[_Reading, Operation], Node | None]] = {
     memory.store: _Reading.touch,
     memory.atomic_rmw: _Reading.touch,
     memory.atomic_cas: _Reading.touch,
-    memory.barrier: lambda self, op: Barrier(),
+    memory.barrier: lambda self, op: Barrier(op),
     ops.shared.copy_commit: lambda self, op: Commit(),
     ops.shared.copy_wait: _Reading.wait,
+    ops.group.group_dot: _Reading.product,
+    ops.group.group_wait: _Reading.finish,
     control.call: _Reading.call,
     control.if_: _Reading.branch,
     control.for_: _Reading.for_,

@@ -13,7 +13,7 @@ column, and so on.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tile.simt.layouts.blocked import cover
@@ -114,6 +114,11 @@ FRAGMENTS: dict[MatrixShape, dict[Operand, str]] = {
     for (k, bits), left in _WIDE.items()
     for n, accumulator in _WIDE_ACCUMULATORS.items()
 }
+
+
+def group_shapes(*bits: int) -> Iterator[MatrixShape]:
+    """The instructions of four warps for factors whose elements have so many bits."""
+    return (shape for shape in FRAGMENTS if shape.m == 64 and shape.bits in bits)
 
 
 def matrix_fragment(shape: MatrixShape, operand: Operand) -> LinearLayout:

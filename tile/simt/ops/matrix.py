@@ -12,7 +12,8 @@ from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_fragment
 from tile.simt.ops.thread import fragment
 
 
-def _elements(name: str, a: Type, b: Type, acc: Type) -> None:
+def check_elements(name: str, a: Type, b: Type, acc: Type) -> None:
+    """Refuse factors of elements that are not multiplied into those of the accumulator."""
     left, right = a.element, b.element
     require(
         left == right or (left in FP8 and right in FP8),
@@ -87,7 +88,7 @@ def thread_dot(
     """
     require(len(sizes) == 4, f"thread_dot has four sizes, not {sizes}")
     batch, m, n, k = sizes
-    _elements("thread_dot", a, b, acc)
+    check_elements("thread_dot", a, b, acc)
     _counts("thread_dot", a, b, acc, (batch * m * k, batch * k * n, batch * m * n))
     return acc
 
@@ -118,7 +119,7 @@ def matrix_multiply(
     """
     require(len(shape) == 4, f"matrix_multiply has a shape (m, n, k, bits), not {shape}")
     require(len(repeats) == 3, f"matrix_multiply repeats along m, n and k, not {repeats}")
-    _elements("matrix_multiply", a, b, acc)
+    check_elements("matrix_multiply", a, b, acc)
     for x, (rows, columns) in ((a, (0, 2)), (b, (2, 1)), (acc, (0, 1))):
         count = fragment("matrix_multiply", x).count
         require(

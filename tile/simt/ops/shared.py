@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tile.ir.core import Operation, Value
 from tile.ir.levels import LAID_OUT, LOWERED
 from tile.ir.opdef import Effect, op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
@@ -22,6 +23,8 @@ from tile.ir.types import (
     with_element,
     with_shape,
 )
+from tile.simt.layouts.axes import permute_axes
+from tile.simt.layouts.layout import LinearLayout
 
 _ROW = "#linear{offset = [[1],[2]] -> dim0 = 4}"
 _LANES = "#linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}"
@@ -66,6 +69,37 @@ def slot(mem: Type, turn: Type, *, shift: int = 0) -> Type:
     require(turn == I32, f"slot takes a turn of type i32, not {turn}")
     require(shift >= 0, f"slot takes a shift from 0 on, not {shift}")
     return Shared(mem.dims, mem.of, mem.layout)
+
+
+@op(
+    levels=LOWERED,
+    examples=(
+        "%m: shared<4x2xf32, #linear{offset = [[0,1],[1,0],[2,0]] -> dim0 = 4, dim1 = 2}> | "
+        "%t = local_trans %m {order = (1, 0)} : "
+        "shared<2x4xf32, #linear{offset = [[1,0],[0,1],[0,2]] -> dim0 = 2, dim1 = 4}>",
+    ),
+)
+def local_trans(mem: Type, *, order: tuple[int, ...]) -> Type:
+    """The same buffer with its axes in another order: axis i is axis `order[i]` of `mem`."""
+    held = buffer("local_trans", mem)
+    require(
+        sorted(order) == list(range(len(held.dims))),
+        f"local_trans of {mem} takes an order of its axes, not {order}",
+    )
+    assert isinstance(held.layout, LinearLayout)
+    return Shared(
+        tuple(held.dims[axis] for axis in order), held.of, permute_axes(held.layout, order)
+    )
+
+
+VIEWS = frozenset({slot, local_trans})  # what gives a part of a buffer, or another look at it
+
+
+def allocation(mem: Value) -> Operation | None:
+    """The `alloc` of a buffer, if it can be seen."""
+    while mem.op is not None and mem.op.defn in VIEWS:
+        mem = mem.op.inputs[0]
+    return mem.op if mem.op is not None and mem.op.defn is alloc else None
 
 
 @op(

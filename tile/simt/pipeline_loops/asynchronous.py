@@ -11,6 +11,7 @@ from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.ops import shared
 from tile.simt.pipeline_loops.loads import mask_in
 from tile.simt.pipeline_loops.rings import Buffered, Ring
+from tile.simt.pipeline_loops.running import keep_running, running
 from tile.simt.pipeline_loops.slices import Ahead, Round, Slice
 
 
@@ -18,9 +19,14 @@ def copy_ahead(copied: Sequence[Buffered], sources: Slice, stages: int, top: Ope
     """Make loads of a loop into copies that are begun `stages` - 1 rounds ahead, before `top`.
 
     In each round the loop first waits for its own copies. The barrier that this takes also
-    separates the last round's reads of a stage from the copies to it that are begun then.
+    separates the last round's reads of a stage from the copies to it that are begun then. Products
+    that go on into the next round (`running`) are done when its own have begun, and then the copies
+    to what they read begin.
     """
-    loop, ahead = sources.loop, Ahead(sources, stages - 1, top)
+    loop = sources.loop
+    products = running(loop, [each.load for each in copied])
+    begin_before = keep_running(loop, products) if products else top
+    ahead = Ahead(sources, stages - 1, begin_before)
     build = LayoutBuilder.before(loop)
     rings = [Ring(build, each, stages) for each in copied]
     start = build.constant(0, I32)
@@ -36,8 +42,9 @@ def copy_ahead(copied: Sequence[Buffered], sources: Slice, stages: int, top: Ope
         turn.name = "turn"
         for ring in rings:
             _copy(ring, later, turn, stages - 1)
-        at_top.op(shared.copy_commit)
-        return [at_top(arith.add, turn, at_top.constant(1, I32))]
+        build = later.build
+        build.op(shared.copy_commit)
+        return [build(arith.add, turn, build.constant(1, I32))]
 
     (turn,) = ahead.in_loop([start], begin)
     for ring in rings:

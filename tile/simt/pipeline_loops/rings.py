@@ -9,7 +9,9 @@ from tile.ir.types import Shared, Tile, with_layout
 from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops import shared
+from tile.simt.pipeline_loops.factors import factors_in, read_from
 from tile.simt.pipeline_loops.readers import hand_over
+from tile.simt.plan_shared import FACTOR_ALIGNMENT, RING_ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,12 @@ class Buffered:
     def bytes(self) -> int:
         """What one stage takes."""
         return self.buffer(1).bytes
+
+    @property
+    def alignment(self) -> int:
+        """Where it may begin, in bytes."""
+        factors = factors_in(self.load.result, self.layout)
+        return FACTOR_ALIGNMENT if factors else RING_ALIGNMENT
 
     def buffer(self, stages: int) -> Shared:
         return Shared(self.tile.dims, self.tile.of, self.layout, stages)
@@ -49,7 +57,10 @@ class Ring:
         return build(shared.slot, self.buffer, turn, shift=shift)
 
     def serve(self, turn: Value) -> None:
-        """Give the users of the load what is in the buffer, once for each layout they want."""
+        """Give the users of the load what is in the buffer, once for each layout they want.
+
+        Products of groups that can read the buffer itself get that.
+        """
         build = LayoutBuilder.before(self.load)
         stage = self.stage(build, turn)
         known: dict[LinearLayout, Value] = {}
@@ -62,4 +73,5 @@ class Ring:
                 known[layout].name = self.load.result.name
             return known[layout]
 
+        read_from(self.load.result, stage)
         hand_over(self.load.result, read)

@@ -7,19 +7,26 @@ that call them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
 
 from tile.ir.core import Block, Function, Operation
 from tile.ir.opdef import OpDef
 from tile.ir.ops import control
 from tile.ir.types import Shared
+from tile.simt.expose_factors import stored_factors
 from tile.simt.expose_shared import conversion_bytes, exchange_bytes
+from tile.simt.ops.group import group_dot
 from tile.simt.ops.layout import convert_layout, exchange
 from tile.simt.ops.shared import alloc
+from tile.simt.plan_shared import FACTOR_ALIGNMENT
 from tile.simt.product_pieces import is_cut, is_read_in_pieces, stored_bytes
 from tile.simt.target import SimtTarget
 
-ALIGNMENT = 128  # of any buffer, at most
+ALIGNMENT = 128  # of any buffer but factors of products by groups, at most
+
+# A conversion, or a product and which of its factors.
+Served = Operation | tuple[Operation, int]
 
 
 class Room:
@@ -30,14 +37,14 @@ class Room:
         self.loops: dict[Operation, int] = {}
         self.functions: dict[str, int] = {}
 
-    def left(self, loop: Operation, served: Collection[Operation] = ()) -> int:
+    def left(self, loop: Operation, served: Collection[Served] = ()) -> int:
         """What the buffers of a loop can take.
 
-        The conversions `served` do not count: they come to be reads of those buffers.
+        The conversions and factors `served` do not count: they come to be reads of those buffers.
         """
         return self.target.shared_bytes - self._regions(loop.regions, served)
 
-    def take(self, loop: Operation, buffers: int, served: Collection[Operation] = ()) -> None:
+    def take(self, loop: Operation, buffers: int, served: Collection[Served] = ()) -> None:
         """Give so much to the buffers of a loop."""
         self.loops[loop] = buffers + self._regions(loop.regions, served)
 
@@ -45,7 +52,7 @@ class Room:
         """All loops of a function have what they get."""
         self.functions[function.name] = self._regions([function.body], ())
 
-    def _regions(self, regions: Iterable[Block], served: Collection[Operation]) -> int:
+    def _regions(self, regions: Iterable[Block], served: Collection[Served]) -> int:
         """What operations take: buffers that are there all the time, others one after the other."""
         most, buffers = 0, 0
         for region in regions:
@@ -53,11 +60,13 @@ class Room:
                 if op.defn is alloc:
                     assert isinstance(op.result.type, Shared)
                     buffers += aligned(op.result.type.bytes)
+                elif op.defn is group_dot:
+                    buffers += _factors(op, served)
                 elif op not in served:
                     most = max(most, self._operation(op, served))
         return most + buffers
 
-    def _operation(self, op: Operation, served: Collection[Operation]) -> int:
+    def _operation(self, op: Operation, served: Collection[Served]) -> int:
         if op in self.loops:
             return self.loops[op]
         if is_cut(op, self.target):
@@ -70,6 +79,12 @@ class Room:
         return self._regions(op.regions, ()) if op.regions else 0
 
 
+def _factors(op: Operation, served: Collection[Served]) -> int:
+    """What the factors of a product take that are still to be stored."""
+    tiles = [op.inputs[index].type for index in stored_factors(op) if (op, index) not in served]
+    return sum(aligned(math.prod(ty.shape) * ty.element.itemsize, FACTOR_ALIGNMENT) for ty in tiles)
+
+
 _RULES: dict[OpDef, Callable[[Room, Operation], int]] = {
     convert_layout: lambda room, op: aligned(conversion_bytes(op, room.target)),
     exchange: lambda room, op: aligned(exchange_bytes(op, room.target)),
@@ -77,6 +92,6 @@ _RULES: dict[OpDef, Callable[[Room, Operation], int]] = {
 }
 
 
-def aligned(size: int) -> int:
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
     """The size with what may have to be left free before it."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
+    return -(-size // alignment) * alignment

@@ -14,14 +14,16 @@ from tile.ir.opdef import Effect
 from tile.ir.ops import control, debug, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Scalar, Tile
+from tile.simt.group_layouts import run_axis
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.pipeline_loops.buffers import copy_layout, copy_vector, store_layout
+from tile.simt.pipeline_loops.factors import factors, wanted_layout
 from tile.simt.pipeline_loops.readers import Reader, in_pieces, readers
 from tile.simt.pipeline_loops.rings import Buffered
-from tile.simt.pipeline_loops.room import Room, aligned
+from tile.simt.pipeline_loops.room import Room, Served, aligned
 from tile.simt.pipeline_loops.rounds import Rounds
 from tile.simt.pipeline_loops.slices import DOTS, slice_of
 
@@ -53,7 +55,9 @@ class Choice:
     def bytes(self) -> int:
         """What that takes of it."""
         rings = (self.copied, self.stages), (self.stored, self.places)
-        return sum(aligned(stages * each.bytes) for ring, stages in rings for each in ring)
+        return sum(
+            aligned(stages * each.bytes, each.alignment) for ring, stages in rings for each in ring
+        )
 
 
 class Selection:
@@ -162,6 +166,9 @@ class Selection:
         vectors = copy_vector(source, pointers, masked, itemsize, self.target.copy_bytes)
         if vectors is None:
             return None
+        factor = wanted_layout(load.result, vectors[0])
+        if factor is not None:
+            return Buffered(load, factor)
         found = readers(load.result)
         wanted = self.wanted(found) or (source,)
         loads = self.target.matrix_loads and not self.in_pieces(found[:1])
@@ -180,6 +187,9 @@ class Selection:
     def stored(self, load: Operation) -> Buffered | None:
         """A load whose tile takes its way through shared memory; None if it need not."""
         source, target, found = layout_of(load.result), self.target, readers(load.result)
+        factor = wanted_layout(load.result, run_axis(source)) if factors(load.result) else None
+        if factor is not None:
+            return Buffered(load, factor)
         bits = load.result.type.element.itemsize * 8
         how = target.shuffles, target.banks, target.matrix_loads
         layouts = [store_layout(source, reader.layout, bits, *how) for reader in found]
@@ -210,9 +220,13 @@ def _stages(buffered: Sequence[Buffered], room: int) -> int:
     return room // one if one else room
 
 
-def _served(loads: Iterable[Operation]) -> set[Operation]:
-    """The conversions that come to be reads of the buffers of loads."""
-    return {reader.conversion for load in loads for reader in readers(load.result)}
+def _served(loads: Iterable[Operation]) -> set[Served]:
+    """The conversions and factors that come to be reads of the buffers of loads."""
+    served: set[Served] = set()
+    for load in loads:
+        served.update(reader.conversion for reader in readers(load.result))
+        served.update((factor.product, factor.index) for factor in factors(load.result))
+    return served
 
 
 def _is_candidate(op: Operation) -> bool:

@@ -16,10 +16,10 @@ from tile.ir.effects import is_pure
 from tile.ir.opdef import OpDef
 from tile.ir.ops import control, linalg
 from tile.simt.layout_rules import LayoutBuilder
-from tile.simt.ops import matrix
+from tile.simt.ops import group, matrix
 from tile.simt.pipeline_loops.rounds import Rounds
 
-DOTS = frozenset({linalg.dot, matrix.matrix_dot})
+DOTS = frozenset({linalg.dot, matrix.matrix_dot, group.group_dot})
 # What is not computed twice: products cost too much, and an inner loop might not end.
 _KEPT: frozenset[OpDef] = DOTS | {control.for_, control.while_}
 

@@ -38,7 +38,7 @@ def rows() -> np.ndarray:
     return np.random.default_rng(0).standard_normal((5, 100)).astype(np.float32)
 
 
-@pytest.mark.parametrize("target", ["plain", "generic", "async", "matrix", "wide"])
+@pytest.mark.parametrize("target", ["plain", "generic", "async", "matrix", "group", "wide"])
 def test_a_kernel_on_every_machine(target: str) -> None:
     x = rows()
     o = np.zeros_like(x)

@@ -9,9 +9,12 @@ there. See `tile/errors.py` for the faults.
     launch     a run, and what the programs of a chunk share
     memory     what shared memory holds, and who touched it when
     copies     asynchronous copies on their way
+    pending    products of groups of warps on their way
     rules      operations of one thread
     lanes      shuffles
     matrix     products
+    products   those by groups of warps
+    accumulators  what these compute, used too early
     accesses   global memory in vectors
     shared     operations on shared memory
     races      of global memory, on request

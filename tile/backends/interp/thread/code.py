@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tile.backends.interp.code import Code, Rules, translate
+from tile.backends.interp.thread.accumulators import check_accumulators
 from tile.backends.interp.thread.offered import check_offered
 from tile.errors import OutOfResourcesError, UnsupportedError, stamp
 from tile.ir.core import Module, Operation
@@ -52,13 +53,15 @@ def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules
     """Make a THREAD module ready to run.
 
     Raises `UnsupportedError` for what has no rule or that the target does not have and for a buffer
-    without a place, and `OutOfResourcesError` for more shared memory or threads than it has.
+    without a place, `ProductInFlightError` for a use of a product before a wait, and
+    `OutOfResourcesError` for more shared memory or threads than it has.
     """
     shared = shared_bytes(module)
     _fits(target, shared, num_warps * target.warp_size)
     for op in module.walk():
         with stamp(op.loc):
             check_offered(op, target, num_warps)
+    check_accumulators(module)
     return ThreadCode(translate(module, rules), target, num_warps, shared, _granule(module))
 
 

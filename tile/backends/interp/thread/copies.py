@@ -39,7 +39,7 @@ class Copies:
 
     def begin(self, touch: Touch, place: Place, values: Array, active: Array | None = None) -> None:
         """Begin to copy vectors, those of the threads that are `active`."""
-        thread = _numbers(place)
+        thread = place.numbers
         copy = Copy(touch, thread, self.closed[thread], values)
         if active is not None:
             copy = copy.among(active)
@@ -48,12 +48,12 @@ class Copies:
 
     def commit(self, place: Place) -> None:
         """Close a group."""
-        self.closed[_numbers(place)] += 1
+        self.closed[place.numbers] += 1
 
     def wait(self, place: Place, pending: int) -> None:
         """Finish the copies of all groups of these threads but the last `pending`."""
         finished = np.zeros(len(self.closed), np.int64)
-        here = _numbers(place)
+        here = place.numbers
         finished[here] = self.closed[here] - pending
         rest = []
         for copy in self.pending:
@@ -71,8 +71,3 @@ class Copies:
         values = copy.values
         words = self.memory.words(values.itemsize, values.shape[-1])
         self.memory.put(copy.touch, words, values)
-
-
-def _numbers(place: Place) -> Rows:
-    """The numbers of threads in the chunk."""
-    return place.program * place.threads + place.thread

@@ -13,14 +13,15 @@ from tile.errors import (
     CopyInFlightError,
     DivergenceError,
     ExecutionError,
+    ProductInFlightError,
     RaceError,
     SharedBoundsError,
     UndefinedReadError,
     VectorAccessError,
 )
-from tile.ir.core import Operation, Value
+from tile.ir.core import Operation
 from tile.ir.types import Shared
-from tile.simt import ops
+from tile.simt.ops.shared import allocation
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,16 @@ _WORDINGS = {
         CopyInFlightError,
         "touches shared memory to which a copy is on its way; copy_wait waits for it",
         "copy begun",
+    ),
+    Fault.READING: _Wording(
+        ProductInFlightError,
+        "writes shared memory that a product still reads; group_wait waits for it",
+        "product begun",
+    ),
+    Fault.UNFENCED: _Wording(
+        RaceError,
+        "multiplies what a thread wrote to shared memory, with no group_fence of that thread after",
+        "written",
     ),
     Fault.UNDEFINED: _Wording(
         UndefinedReadError, "reads shared memory to which nothing was written", ""
@@ -113,17 +124,10 @@ def buffer_of(op: Operation) -> Shared:
     return buffer
 
 
-def _allocation(mem: Value) -> Operation | None:
-    """The `alloc` of a buffer, if it can be seen."""
-    op = mem.op
-    if op is not None and op.defn is ops.shared.slot:
-        return _allocation(op.inputs[0])
-    return op if op is not None and op.defn is ops.shared.alloc else None
-
-
-def described(op: Operation) -> str:
-    """The buffer of an operation in words."""
-    alloc = _allocation(op.inputs[0])
+def described(op: Operation, byte: int | None = None) -> str:
+    """The buffer of an operation in words; of several, the one that a byte is in."""
+    found = [allocation(mem) for mem in op.inputs if isinstance(mem.type, Shared)]
+    alloc = next((a for a in found if a is not None and _has(a, byte)), found[0])
     if alloc is None:
         return f"the buffer is a {buffer_of(op)}"
     buffer = alloc.result.type
@@ -133,7 +137,13 @@ def described(op: Operation) -> str:
 
 
 def _where(op: Operation, byte: int) -> str:
-    return f"at byte {byte} of the program's shared memory; {described(op)}"
+    return f"at byte {byte} of the program's shared memory; {described(op, byte)}"
+
+
+def _has(alloc: Operation, byte: int | None) -> bool:
+    buffer = alloc.result.type
+    assert isinstance(buffer, Shared)
+    return byte is None or alloc["at"] <= byte < alloc["at"] + buffer.bytes
 
 
 def outside(wave: Wave, op: Operation, row: int, offset: int, vector: int) -> SharedBoundsError:

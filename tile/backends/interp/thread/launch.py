@@ -12,6 +12,7 @@ from tile.backends.interp.thread.code import ThreadCode
 from tile.backends.interp.thread.copies import Copies
 from tile.backends.interp.thread.counters import Counters
 from tile.backends.interp.thread.memory import SharedMemory
+from tile.backends.interp.thread.pending import Products
 from tile.backends.interp.thread.place import Place
 from tile.backends.interp.thread.races import GlobalRaces
 from tile.backends.interp.values import Rows
@@ -31,6 +32,7 @@ class Chunk:
         self.lanes = code.target.warp_size
         self.threads = code.threads
         self.memory = SharedMemory(len(programs), code.shared_bytes, code.granule, code.threads)
+        self.products = Products(self.memory, len(programs) * code.threads)
         self.copies = Copies(self.memory, len(programs) * code.threads)
         self._rows: Rows | None = None
         self._place: Place | None = None

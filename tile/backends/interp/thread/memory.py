@@ -13,6 +13,10 @@ its way, IN_FLIGHT; both flags are higher than any clock, so that one comparison
 read must not find:
 
     not (record >= barrier  and  who and flags of the record != the reader)
+
+A granule that a product of a group of warps reads has the flag READING in its record of reading
+until the product has been waited for, so that nobody writes it before. What a thread wrote, these
+products find behind a fence of that thread: each thread knows the clock of its last one.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from tile.ir.core import Operation
 
 UNDEFINED = 1 << 62
 IN_FLIGHT = 1 << 61
+READING = 1 << 60
 _NOBODY = np.array(-1, np.int64)  # no thread's number
 # Programs begin at multiples of this, which no vector exceeds.
 ALIGNMENT = 256
@@ -43,6 +48,8 @@ class Fault(enum.Enum):
     SAME_COPY = enum.auto()  # threads copy to one place in one operation
     UNDEFINED = enum.auto()
     IN_FLIGHT = enum.auto()
+    READING = enum.auto()  # a product goes on reading what is written
+    UNFENCED = enum.auto()  # a product reads what was written without a fence behind
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +119,8 @@ class SharedMemory:
         self.counted = threads + 1
         self.everyone: tuple[Place, Array, Array] | None = None
         self.barriers = np.full(programs, 1 << self.bits, np.int64)  # before clock 1
+        self.fences = np.zeros((programs, threads), np.int64)
+        self.reading = False  # whether any granule has the flag
         self.ops: list[Operation | None] = [None]  # by clock
 
     # -- places
@@ -165,6 +174,8 @@ class SharedMemory:
         new = now | thread
         if others.any():
             new = np.where(others, now | self.many, new)
+        if self.reading:
+            new = np.where(record > 0, new | (record & READING), new)
         self._note(self.reader, where, new, now | self.many)
 
     def read_together(self, touch: Touch) -> None:
@@ -174,6 +185,39 @@ class SharedMemory:
         """
         where, _, barrier = self._granules(touch)
         self._defined(touch, where, _NOBODY, barrier)
+        new: Array = np.array(self.tick(touch.op) | self.many)
+        if self.reading:
+            record = self.reader[where]
+            new = np.where(record > 0, new | (record & READING), new)
+        self.reader[where] = new
+
+    def fence(self, op: Operation, place: Place) -> None:
+        """Products from now on find what these threads have written."""
+        self.fences[place.program, place.thread] = self.tick(op)
+
+    def begin_reading(self, touch: Touch) -> None:
+        """Record that a product begins to read vectors, for all threads of its group."""
+        where, _, barrier = self._granules(touch)
+        self._defined(touch, where, _NOBODY, barrier)
+        record = self.writer[where]
+        who = record & self.who
+        program = where * self.granule // self.size
+        alone = self.fences[program, np.minimum(who, self.many - 1)]
+        fenced = np.where(who < self.many, alone, self.fences.min(axis=1)[program])
+        wrong = record > fenced
+        if wrong.any():
+            self._refuse(Fault.UNFENCED, touch, where, wrong, record)
+        self.reader[where] = self.tick(touch.op) | self.many | READING
+        self.reading = True
+
+    def go_on_reading(self, touch: Touch) -> None:
+        """A product that others have shared granules with still reads them."""
+        where, _, _ = self._granules(touch)
+        self.reader[where] |= READING
+
+    def end_reading(self, touch: Touch) -> None:
+        """A product has read its vectors."""
+        where, _, _ = self._granules(touch)
         self.reader[where] = self.tick(touch.op) | self.many
 
     def write(self, touch: Touch, words: Array, values: Array) -> None:
@@ -290,6 +334,8 @@ class SharedMemory:
             fault = Fault.IN_FLIGHT
         elif record & UNDEFINED:
             fault = Fault.UNDEFINED
+        elif record & READING:
+            fault = Fault.READING
         vector = index[: touch.start.ndim]
         place = max(int(granule) * self.granule, int(touch.start[vector]))
         program, byte = divmod(place, self.size)
@@ -297,5 +343,5 @@ class SharedMemory:
 
     def author(self, record: int) -> tuple[Operation | None, int]:
         """The operation of a record, and the thread; none of them, if several."""
-        clean = record & ~(UNDEFINED | IN_FLIGHT)
+        clean = record & ~(UNDEFINED | IN_FLIGHT | READING)
         return self.ops[clean >> self.bits], clean & self.who

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tile.errors import UnsupportedError
-from tile.ir.core import Operation
+from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
 from tile.ir.ops import memory
-from tile.ir.types import Fragment, Scalar
+from tile.ir.types import Fragment, Scalar, Shared
 from tile.simt import ops
 from tile.simt.atomic_vectors import atomic_vector
 from tile.simt.layouts.dims import LANE, WARP
+from tile.simt.layouts.factors import strips_of
 from tile.simt.layouts.fragments import MatrixShape
 from tile.simt.layouts.layout import LinearLayout
+from tile.simt.ops.group import GROUP_WARPS
+from tile.simt.ops.shared import allocation
+from tile.simt.plan_shared import FACTOR_ALIGNMENT
 from tile.simt.target import SimtTarget
 
 Check = Callable[[Operation, SimtTarget, int], None]
@@ -92,6 +96,30 @@ def _matrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _require(known, f"target {target} has no matrix instruction {shape} for {element}")
 
 
+def _group(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
+    _require(shape in target.group_shapes, f"target {target} has no product by groups {shape}")
+    warps = GROUP_WARPS * rows * columns
+    _require(warps == num_warps, f"{op.name} is for {warps} warps, and there are {num_warps}")
+    for mem in op.inputs[:2]:
+        if isinstance(mem.type, Shared):
+            _factor(op, mem)
+
+
+def _factor(op: Operation, mem: Value) -> None:
+    """A buffer in the order of a swizzle, that begins where the swizzle does."""
+    ty = mem.type
+    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    bits = 8 * ty.of.itemsize
+    strips = strips_of(ty.layout, bits)
+    along_k = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
+    _require(strips is not None and (along_k or bits == 16), f"{op.name} reads no {ty}")
+    alloc = allocation(mem)
+    if alloc is not None:
+        at = alloc["at"]
+        _require(at % FACTOR_ALIGNMENT == 0, f"{op.name} reads no buffer that begins at byte {at}")
+
+
 def _index(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _layout(op["layout"], target, num_warps)
 
@@ -129,4 +157,5 @@ CHECKS: dict[OpDef, Check] = {
     ops.thread.linear_index: _index,
     ops.thread.thread_print: _print,
     ops.matrix.matrix_multiply: _matrix,
+    ops.group.group_dot: _group,
 }

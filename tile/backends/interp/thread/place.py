@@ -54,6 +54,11 @@ class Place:
         return self.thread.astype(np.int32)
 
     @cached_property
+    def numbers(self) -> Rows:
+        """The number of each thread in the chunk."""
+        return self.program * self.threads + self.thread
+
+    @cached_property
     def column(self) -> Array:
         """The number of each thread, as a column beside its registers."""
         return self.thread.astype(np.int64)[:, None]

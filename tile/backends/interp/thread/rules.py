@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ import numpy as np
 from tile.backends.interp import rules as tile_rules
 from tile.backends.interp.code import Rules, Run
 from tile.backends.interp.rules import print_line
-from tile.backends.interp.thread import accesses, lanes, matrix, shared
+from tile.backends.interp.thread import accesses, lanes, matrix, products, shared
 from tile.backends.interp.thread.declare import rule_in
 from tile.backends.interp.thread.faults import all_of_program
+from tile.backends.interp.thread.indices import index_table
 from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
 from tile.backends.interp.values import Array, RunValue, array_of, full, spread
 from tile.backends.interp.wave import Wave
@@ -29,6 +30,7 @@ RULES: Rules = {
     **accesses.RULES,
     **lanes.RULES,
     **matrix.RULES,
+    **products.RULES,
     **shared.RULES,
 }
 rule = rule_in(RULES)
@@ -50,17 +52,6 @@ def linear_index(op: Operation) -> Run:
         return result
 
     return run
-
-
-@lru_cache(maxsize=1024)
-def index_table(layout: LinearLayout) -> Array:
-    """The row-major index, in i32, that each (thread, register) of a layout has."""
-    names = dict(layout.ins)
-    columns = [*names.get("register", ()), *names["lane"], *names["warp"]]
-    packed = np.zeros(1, np.int32)
-    for column in columns:
-        packed = np.concatenate([packed, packed ^ np.int32(column)])
-    return packed.reshape(-1, 1 << len(names.get("register", ())))
 
 
 @rule(ops.thread.fill)

@@ -59,6 +59,11 @@ def slot(op: Operation) -> Run:
     return run
 
 
+@rule(ops.shared.local_trans)
+def local_trans(op: Operation) -> Run:
+    return lambda wave, mem: mem
+
+
 @rule(ops.thread.shared_load)
 def shared_load(op: Operation) -> Run:
     buffer, vector = buffer_of(op), op["vector"]

@@ -39,9 +39,11 @@ class Body:
         self.values: dict[Value, Registers] = {}
         self.buffers: dict[Value, Place] = {}
         self.sums: dict[str, tuple[str, int]] = {}  # names that are another and a constant
+        self.moving: set[str] = set()  # pointers that a loop carries; see `moving.py`
         self._known: dict[str, str] = {}  # what was computed, by its text
         self._order: list[str] = []  # the same in order, so that it can be forgotten
         self.top: list[str] = []  # lines at the start of the function
+        self.early: list[str] = []  # lines behind those, and the thread's number
         self.block = "entry"  # the label of the block that lines go to
         self.scope: int | None = None
         self._home = function.loc.file if function.loc else ""
@@ -78,6 +80,18 @@ class Body:
         if found is None:
             found = self._known[text] = self.fresh(text)
             self._order.append(text)
+        return found
+
+    def first(self, text: str) -> str:
+        """An instruction on the thread's number, and what was made so, at the function's start.
+
+        What loops would compute again in each round is so computed once.
+        """
+        found = self._known.get(text)
+        if found is None:
+            self._count += 1
+            found = self._known[text] = f"%v{self._count}"
+            self.early.append(f"  {found} = {text}{self.place}")
         return found
 
     def fresh(self, text: str) -> str:

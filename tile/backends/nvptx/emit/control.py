@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.backends.nvptx.emit.body import Body, Registers, Rule, types_of
+from tile.backends.nvptx.emit.moving import moved_by, started
 from tile.backends.nvptx.emit.types import count_of, is_literal, is_signed, llvm_type
 from tile.ir.core import Block, Operation, Value
 from tile.ir.opdef import OpDef
@@ -77,7 +78,9 @@ def for_(body: Body, op: Operation) -> None:
     count: Scalar = op.inputs[0].type.element  # type: ignore[assignment]
     ty = llvm_type(count)
     types = [ty, *types_of(inits)]
-    first = [lower, *flat(body, inits)]
+    moved = moved_by(op)
+    starts = [started(body, v) if i in moved else body.of(v) for i, v in enumerate(inits)]
+    first = [lower, *(register for registers in starts for register in registers)]
     loop, done = body.label("loop"), body.label("done")
     test = _Test(body, count, lower, upper, step)
     before = body.block
@@ -90,6 +93,8 @@ def for_(body: Body, op: Operation) -> None:
     phis = Phis(body, types, first, before)
     region = op.regions[0]
     assign(body, region.args, phis.names)
+    for index in moved:
+        body.moving.update(body.of(region.args[1 + index]))
     with body.inside():
         body.emit(region)
         yielded = flat(body, ending(region).inputs)
@@ -147,9 +152,12 @@ class _Test:
         return self.body.call(name, self.ty, (self.ty, upper), (self.ty, step))
 
 
+_MATRIX = frozenset({ops.matrix.matrix_multiply, ops.group.group_dot})
+
+
 def _hint(body: Body, op: Operation) -> str:
     """Keep the assembler from unrolling loops of matrix instructions, which it does many times."""
-    if any(inner.defn is ops.matrix.matrix_multiply for inner in op.regions[0]):
+    if any(inner.defn in _MATRIX for inner in op.regions[0]):
         return f", !llvm.loop !{body.module.kept_loop()}"
     return ""
 

@@ -63,7 +63,9 @@ def emit_function(text: ModuleText, function: Function) -> None:
     last = function.body.last
     assert last is not None
     return_(body, last)
-    text.functions.append("\n".join([*_head(body, symbol, parameters), *body.lines, "}"]))
+    text.functions.append(
+        "\n".join([*_head(body, symbol, parameters), *body.early, *body.lines, "}"])
+    )
 
 
 def _truths(body: Body, function: Function) -> None:

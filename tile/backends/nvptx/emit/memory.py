@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tile.backends.nvptx.emit import moving
 from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Registers, Rule
 from tile.backends.nvptx.emit.elementwise import each
@@ -38,6 +39,8 @@ def addptr(body: Body, op: Operation) -> None:
     extend = "sext" if is_signed(offset) else "zext"
 
     def move(pointer: str, by: str) -> str:
+        if is_literal(by) and pointer in body.moving:
+            return body.new(f"add i64 {pointer}, {moving.step(body, int(by) * stride)}")
         if is_literal(by):
             return body.new(f"add i64 {pointer}, {int(by) * stride}") if by != "0" else pointer
         if ty != "i64":

@@ -1,0 +1,224 @@
+"""Products of groups of warps: what they compute, and every way to use one too early."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.backends.interp.thread.kernels import run
+from tile.errors import (
+    DivergenceError,
+    ProductInFlightError,
+    RaceError,
+    TileError,
+    UndefinedReadError,
+    UnsupportedError,
+)
+from tile.simt.layouts.factors import factor_layout
+
+RIGHT = factor_layout((16, 16), 16, 1, 16)
+LEFT = factor_layout((64, 16), 16, 1, 16)
+assert RIGHT is not None and LEFT is not None
+
+# The left factor is all ones; the right one is what the argument has, in the order of the buffer.
+FRAME = f"""
+#b = {RIGHT}
+#a = {LEFT}
+#two = #linear{{register = [], lane = [[2],[4],[8],[16],[32]], warp = [[64],[128]] -> dim0 = 256}}
+#line = #linear{{register = [[1]], lane = [[2],[4],[8],[16],[32]], warp = [[64],[128]] -> dim0 = 256}}
+#acc = #linear{{register = [[0,1],[8,0],[0,8]], lane = [[0,2],[0,4],[1,0],[2,0],[4,0]], warp = [[16,0],[32,0]] -> dim0 = 64, dim1 = 16}}
+kernel @k(%in: ptr<f16>, %out: ptr<f32>, %n: i32) {{
+  %i = linear_index {{layout = #line}} : frag<2xi32>
+  %from = fill %in {{count = 2}} : frag<2xptr<f16>>
+  %p = addptr %from, %i {{stride = 2}} : frag<2xptr<f16>>
+  %x = load %p : frag<2xf16>
+  %o = linear_index {{layout = #two}} : frag<1xi32>
+  %at = linear_index {{layout = #acc}} : frag<8xi32>
+  %to = fill %out {{count = 8}} : frag<8xptr<f32>>
+  %q = addptr %to, %at {{stride = 4}} : frag<8xptr<f32>>
+  %a = const {{value = 1.0}} : frag<8xf16>
+  %z = const {{value = 0.0}} : frag<8xf32>
+  %zero = const {{value = 0}} : i32
+  %one = const {{value = 1}} : i32
+BODY
+  return
+}}
+"""
+ALLOC = "%m = alloc {at = 0} : shared<16x16xf16, #b>\n"
+STORE = "shared_store %m, %o, %x {vector = 2}\n"
+FENCE = "group_fence\n"
+BARRIER = "barrier\n"
+HOW = "{shape = (64, 16, 16, 16), groups = (1, 1)} : frag<8xf32>\n"
+DOT = "%r = group_dot %a, %m, %z " + HOW
+WAIT = "%s = group_wait %r {pending = 0} : frag<8xf32>\n"
+OUT = "store %q, %s\n"
+READY = ALLOC + STORE + FENCE + BARRIER
+
+
+def result(body: str, target: str = "group", warps: int = 4, n: int = 3) -> np.ndarray:
+    """What a kernel stores."""
+    out = np.zeros((64, 16), np.float32)
+    run(FRAME.replace("BODY", body), _factor(), out, np.int32(n), target=target, warps=warps)
+    return out
+
+
+def _factor() -> np.ndarray:
+    return np.random.default_rng(0).integers(-8, 8, 256).astype(np.float16)
+
+
+def product() -> np.ndarray:
+    """What one product gives."""
+    assert RIGHT is not None
+    right = _factor()[RIGHT.invert().table()["offset"].reshape(16, 16)]
+    return np.broadcast_to(right.astype(np.float32).sum(axis=0), (64, 16))
+
+
+def fails(error: type[TileError], body: str, text: str, **options: object) -> None:
+    with pytest.raises(error, match=re.escape(text)) as caught:
+        result(body, **options)  # type: ignore[arg-type]
+    assert caught.value.loc is not None
+
+
+def test_a_product_of_what_threads_stored() -> None:
+    np.testing.assert_array_equal(result(READY + DOT + WAIT + OUT), product())
+
+
+def test_a_product_adds_to_one_under_way() -> None:
+    second = f"%t = group_dot %a, %m, %r {HOW}"
+    body = READY + DOT + second + WAIT.replace("%r", "%t") + OUT
+    np.testing.assert_array_equal(result(body), 2 * product())
+
+
+def test_a_left_factor_in_shared_memory() -> None:
+    body = (
+        READY.replace(FENCE + BARRIER, "")
+        + "%l = alloc {at = 1024} : shared<64x16xf16, #a>\n"
+        + "%ol = linear_index {layout = #linear{register = [], lane = [[8],[16],[32],[64],[128]], "
+        + "warp = [[256],[512]] -> dim0 = 1024}} : frag<1xi32>\n"
+        + "shared_store %l, %ol, %a {vector = 8}\n"
+        + FENCE
+        + BARRIER
+        + DOT.replace("%a", "%l")
+        + WAIT
+        + OUT
+    )
+    np.testing.assert_array_equal(result(body), product())
+
+
+def test_no_fence_after_the_store() -> None:
+    for fence in ("", FENCE):
+        body = ALLOC + fence + STORE + BARRIER + DOT + WAIT + OUT
+        fails(RaceError, body, "with no group_fence of that thread after")
+
+
+def test_no_barrier_after_the_store() -> None:
+    body = ALLOC + STORE + FENCE + DOT + WAIT + OUT
+    fails(RaceError, body, "reads shared memory that another thread wrote")
+
+
+def test_a_factor_that_nobody_stored() -> None:
+    fails(UndefinedReadError, ALLOC + DOT + WAIT + OUT, "to which nothing was written")
+
+
+def test_a_store_over_what_a_product_reads() -> None:
+    body = READY + DOT + BARRIER + STORE + WAIT + OUT
+    fails(ProductInFlightError, body, "writes shared memory that a product still reads")
+
+
+def test_a_store_after_the_wait_needs_a_barrier() -> None:
+    fails(RaceError, READY + DOT + WAIT + STORE + OUT, "that another thread read")
+    np.testing.assert_array_equal(result(READY + DOT + WAIT + BARRIER + STORE + OUT), product())
+
+
+def test_a_wait_that_leaves_the_product() -> None:
+    left = WAIT.replace("pending = 0", "pending = 1")
+    fails(ProductInFlightError, READY + DOT + left + OUT, "`store` uses what a product computes")
+    body = READY + DOT + left + BARRIER + STORE + OUT.replace("%s", "%z")
+    fails(ProductInFlightError, body, "writes shared memory that a product still reads")
+
+
+def test_a_wait_for_all_but_the_last_product() -> None:
+    second = f"%t = group_dot %a, %m, %z {HOW}"
+    left = WAIT.replace("pending = 0", "pending = 1")
+    np.testing.assert_array_equal(result(READY + DOT + second + left + OUT), product())
+    # It is the first product that is done, not the second.
+    body = READY + DOT + second + left.replace("%r", "%t") + OUT
+    fails(ProductInFlightError, body, "uses what a product computes")
+
+
+def test_no_wait() -> None:
+    fails(ProductInFlightError, READY + DOT + OUT.replace("%s", "%r"), "`store` uses")
+
+
+def test_a_factor_that_is_being_computed() -> None:
+    body = READY + DOT + "%c = cast %r {to = f16} : frag<8xf16>\n" + WAIT + OUT
+    fails(ProductInFlightError, body, "`cast` uses")
+
+
+LOOP = """
+  %v = for %i2 = %zero to %n step %one iter(%acc = %z) : frag<8xf32> {
+    %r = group_dot %a, %m, %acc {shape = (64, 16, 16, 16), groups = (1, 1)} : frag<8xf32>
+    %w = group_wait %r {pending = 1} : frag<8xf32>
+    yield %w
+  }
+"""
+
+
+def test_products_go_on_around_a_loop() -> None:
+    body = READY + LOOP + WAIT.replace("%r", "%v") + OUT
+    np.testing.assert_array_equal(result(body, n=5), 5 * product())
+    np.testing.assert_array_equal(result(body, n=0), 0 * product())
+
+
+def test_no_wait_behind_a_loop() -> None:
+    fails(ProductInFlightError, READY + LOOP + OUT.replace("%s", "%v"), "`store` uses")
+
+
+def test_a_use_inside_of_a_loop() -> None:
+    used = "%h = mul %acc, %acc : frag<8xf32>\n    %r = group_dot"
+    fails(ProductInFlightError, READY + LOOP.replace("%r = group_dot", used), "`mul` uses")
+
+
+def test_a_use_behind_a_branch() -> None:
+    body = (
+        READY
+        + "%c = cmp %n, %one {predicate = lt} : i1\n%s = if %c : frag<8xf32> {\n"
+        + DOT
+        + "yield %r\n} else {\nyield %z\n}\n"
+    )
+    fails(ProductInFlightError, body + OUT, "`store` uses")
+
+
+def test_some_threads_of_a_group() -> None:
+    body = (
+        READY
+        + "%t = thread_id : i32\n%c = cmp %t, %one {predicate = lt} : i1\nif %c {\n"
+        + DOT
+        + WAIT
+        + "yield\n} else {\nyield\n}\n"
+    )
+    fails(DivergenceError, body, "comes to `group_dot` with some threads of a program")
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "options"),
+    [
+        (READY + DOT + WAIT, "target matrix has no product by groups", {"target": "matrix"}),
+        (
+            READY.replace("at = 0", "at = 256") + DOT + WAIT,
+            "group_dot reads no buffer that begins at byte 256",
+            {},
+        ),
+        (
+            READY.replace("#b", "#linear{offset = [[0,1],[0,2],[0,4],[0,8],[1,0],[2,0],[4,0],[8,0]] -> dim0 = 16, dim1 = 16}")
+            + DOT
+            + WAIT,
+            "group_dot reads no shared<16x16xf16",
+            {},
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_machine_does_not_have(body: str, text: str, options: dict[str, object]) -> None:
+    fails(UnsupportedError, body, text, **options)

@@ -1,0 +1,111 @@
+"""Finds uses of what a product of a group computes in front of the wait for it.
+
+An accumulator is led by data from its product through a wait to its uses, loops and branches
+between them; so a walk over the code finds all that are not. For each that may be in flight it
+knows the fewest products that may have begun since, which a wait leaves out if it leaves as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.analysis.liveness import LOOPS
+from tile.errors import ProductInFlightError
+from tile.ir.core import Block, Module, Operation, Value
+from tile.ir.ops import control
+from tile.simt import ops
+
+# For each value in flight the fewest products that have begun since its own.
+Ages = dict[Value, int]
+
+_PASSING = frozenset({control.yield_, *LOOPS})
+
+
+def check_accumulators(module: Module) -> None:
+    """Raise `ProductInFlightError` for a use of an accumulator that was not waited for."""
+    waits = [op["pending"] for op in module.walk() if op.defn is ops.group.group_wait]
+    most = max(waits, default=0)
+    if any(op.defn is ops.group.group_dot for op in module.walk()):
+        for function in module:
+            _Walk(most).block(function.body, {})
+
+
+class _Walk:
+    """The walk through a function whose waits leave at most so many products."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def block(self, block: Block, ages: Ages) -> None:
+        for op in block:
+            self.check(op, ages)
+            if op.defn is ops.group.group_dot:
+                for value, age in ages.items():
+                    ages[value] = min(age + 1, self.most)
+                ages[op.result] = 0
+            elif op.defn is ops.group.group_wait:
+                value = op.inputs[0]
+                if value in ages and ages[value] < op["pending"]:
+                    ages[op.result] = ages[value]
+            elif op.defn in LOOPS:
+                self.loop(op, ages)
+            elif op.defn is control.if_:
+                self.branch(op, ages)
+
+    def check(self, op: Operation, ages: Ages) -> None:
+        for index, value in enumerate(op.operands):
+            if value is None or value not in ages or self.may_use(op, index):
+                continue
+            raise ProductInFlightError(
+                f"`{op.name}` uses what a product computes before a group_wait for that",
+                loc=op.loc,
+                notes=[f"the value is {value}"],
+            )
+
+    def may_use(self, op: Operation, index: int) -> bool:
+        if op.defn is ops.group.group_dot:
+            return index == 2
+        return op.defn is ops.group.group_wait or op.defn in _PASSING
+
+    def loop(self, op: Operation, ages: Ages) -> None:
+        """Rounds until another adds nothing: ages only fall, and values only come to be known."""
+        skipped = 3 if op.defn is control.for_ else 0
+        carried = [ages.get(value) for value in op.inputs[skipped:]]
+        while True:
+            ends: list[int | None] = []  # of the last region, which is the body
+            for region in op.regions:
+                inner = dict(ages)
+                args = region.args[1:] if op.defn is control.for_ else region.args
+                _set(args, carried, inner)
+                self.block(region, inner)
+                ends = [inner.get(value) for value in _last(region).inputs]
+            joined = _least(carried, ends)
+            if joined == carried:
+                break
+            carried = joined
+        _set(op.results, carried, ages)
+
+    def branch(self, op: Operation, ages: Ages) -> None:
+        given = []
+        for region in op.regions:
+            inner = dict(ages)
+            self.block(region, inner)
+            given.append([inner.get(value) for value in _last(region).inputs])
+        _set(op.results, _least(*given), ages)
+
+
+def _last(region: Block) -> Operation:
+    assert region.last is not None
+    return region.last
+
+
+def _set(values: Sequence[Value], ages: Sequence[int | None], into: Ages) -> None:
+    for value, age in zip(values, ages, strict=False):
+        if age is not None:
+            into[value] = age
+
+
+def _least(first: Sequence[int | None], second: Sequence[int | None]) -> list[int | None]:
+    """The least of both, where a number counts as less than none."""
+    both = zip(first, second, strict=False)
+    return [min((x for x in pair if x is not None), default=None) for pair in both]

@@ -1,0 +1,170 @@
+"""Products by groups of four warps, whose factors are in shared memory.
+
+The result is computed when a product begins, of what is in memory then: that nobody changes it, or
+looks at the result, before the product has been waited for is checked (`pending`, `accumulators`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from tile.backends.interp.code import Rules, Run
+from tile.backends.interp.thread.declare import rule_in
+from tile.backends.interp.thread.faults import all_of_program, shared_fault
+from tile.backends.interp.thread.indices import index_table
+from tile.backends.interp.thread.launch import chunk_of, place_of
+from tile.backends.interp.thread.memory import SharedFaultError, Touch
+from tile.backends.interp.values import Array, RunValue, array_of, spread
+from tile.backends.interp.wave import Wave
+from tile.ir import numerics
+from tile.ir.core import Operation, Value
+from tile.ir.types import Shared
+from tile.simt import ops
+from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.ops.group import GROUP_THREADS, sizes_of
+
+RULES: Rules = {}
+rule = rule_in(RULES)
+
+VECTOR_BYTES = 16
+
+_layout = lru_cache(maxsize=256)(matrix_layout)
+
+
+@rule(ops.group.group_dot)
+def group_dot(op: Operation) -> Run:
+    m, n, k = sizes_of(op)
+    shapes = [(m, k), (k, n), (m, n)]
+    factors = [
+        _Factor(op, value, operand)
+        for value, operand in zip(op.inputs, Operand, strict=True)
+        if isinstance(value.type, Shared)
+    ]
+    held = {
+        index: _Held(op, index, shape)
+        for index, shape in enumerate(shapes)
+        if not isinstance(op.inputs[index].type, Shared)
+    }
+    precision = op["input_precision"]
+
+    def run(wave: Wave, *operands: RunValue) -> Array:
+        all_of_program(wave, op)
+        chunk = chunk_of(wave)
+        reads = {factor.index: factor for factor in factors}
+        touches = [factor.touch(wave, operands[index]) for index, factor in reads.items()]
+        try:
+            chunk.products.begin(place_of(wave), *touches)
+        except SharedFaultError as fault:
+            raise shared_fault(wave, fault) from None
+        a, b, acc = (
+            reads[index].read(wave, value) if index in reads else held[index].whole(wave, value)
+            for index, value in enumerate(operands)
+        )
+        return held[2].parts(numerics.dot(a, b, acc, precision))
+
+    return run
+
+
+class _Held:
+    """An operand that the threads of a program hold together."""
+
+    def __init__(self, op: Operation, index: int, shape: tuple[int, int]) -> None:
+        operand = tuple(Operand)[index]
+        layout = _layout(shape, MatrixShape(*op["shape"]), operand, tuple(op["groups"]))
+        self.places = index_table(layout)
+        self.shape = shape
+
+    def whole(self, wave: Wave, value: RunValue) -> Array:
+        """The matrices of all programs."""
+        array = spread(value, self.places.shape[1:], len(wave))
+        programs = len(wave) // len(self.places)
+        tiles = np.empty((programs, self.shape[0] * self.shape[1]), array.dtype)
+        tiles[:, self.places] = array.reshape(programs, *self.places.shape)
+        return tiles.reshape(programs, *self.shape)
+
+    def parts(self, tiles: Array) -> Array:
+        """What each thread holds of matrices."""
+        flat = tiles.reshape(len(tiles), -1)
+        result: Array = flat[:, self.places].reshape(-1, self.places.shape[1])
+        return result
+
+
+class _Factor:
+    """A factor in shared memory."""
+
+    def __init__(self, op: Operation, value: Value, operand: Operand) -> None:
+        mem = value.type
+        assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
+        self.op = op
+        self.index = tuple(Operand).index(operand)
+        self.shape = mem.dims
+        self.dtype = numerics.numpy_dtype(mem.of)
+        self.size = mem.of.itemsize
+        self.offsets = _offsets(mem.layout)
+        self.vectors = _vectors(
+            mem.layout, MatrixShape(*op["shape"]), operand, tuple(op["groups"]), self.size
+        )
+
+    def touch(self, wave: Wave, mem: RunValue) -> Touch:
+        """The vectors that each thread's group reads."""
+        place = place_of(wave)
+        start = self.vectors[place.thread] * np.int64(self.size) + array_of(mem)[:, None]
+        return chunk_of(wave).memory.touch(self.op, place, start, VECTOR_BYTES)
+
+    def read(self, wave: Wave, mem: RunValue) -> Array:
+        """The matrices of all programs."""
+        place, memory = place_of(wave), chunk_of(wave).memory
+        begin = spread(mem, (), len(wave))[:: place.threads] + place.programs * memory.size
+        words = memory.bytes.view(self.dtype)
+        return words[begin[:, None, None] // self.size + self.offsets]
+
+
+@lru_cache(maxsize=256)
+def _offsets(layout: LinearLayout) -> Array:
+    """The offset of each element of a matrix, as a matrix."""
+    table: Array = layout.invert().table()["offset"]
+    return table.reshape(layout.shape)
+
+
+@lru_cache(maxsize=256)
+def _vectors(
+    layout: LinearLayout, shape: MatrixShape, operand: Operand, groups: Sequence[int], size: int
+) -> Array:
+    """The offsets of vectors that each thread of a program stands for, an array (thread, vector).
+
+    Together they are what its group reads.
+    """
+    offsets = _offsets(layout)
+    axis = operand.value.index("m" if operand is Operand.LEFT else "n")
+    piece = getattr(shape, operand.value[axis])
+    parts = []
+    for group in range(groups[0] * groups[1]):
+        number = group % groups[0] if operand is Operand.LEFT else group // groups[0]
+        count = groups[0] if operand is Operand.LEFT else groups[1]
+        own = np.arange(offsets.shape[axis]) // piece % count == number
+        read = np.compress(own, offsets, axis=axis).ravel()
+        first = np.sort(read[read % (VECTOR_BYTES // size) == 0])
+        rows = -(-len(first) // GROUP_THREADS)
+        parts.append(np.resize(first, (rows, GROUP_THREADS)).T)
+    return np.concatenate(parts)
+
+
+@rule(ops.group.group_wait)
+def group_wait(op: Operation) -> Run:
+    pending = op["pending"]
+
+    def run(wave: Wave, acc: RunValue) -> RunValue:
+        all_of_program(wave, op)
+        chunk_of(wave).products.wait(place_of(wave), pending)
+        return acc
+
+    return run
+
+
+@rule(ops.group.group_fence)
+def group_fence(op: Operation) -> Run:
+    return lambda wave: chunk_of(wave).memory.fence(op, place_of(wave))

@@ -1,0 +1,198 @@
+"""Products by groups of four warps: wgmma, whose factors the tensor cores read from shared memory.
+
+LLVM has no instruction for it. The accumulators are operands of inline PTX that come in where they
+go out, so that they stay where they are from one product to the next, through loops and waits. A
+factor in shared memory is given by a descriptor of 64 bits: where it begins, in units of 16 bytes;
+how far apart its strips and its groups of 8 rows are; and how the vectors of its rows are
+reordered. (PTX ISA 9.7.15, "asynchronous warpgroup level matrix instructions".)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from tile.backends.nvptx.emit.assembler import Operand as Given
+from tile.backends.nvptx.emit.assembler import assemble, braces
+from tile.backends.nvptx.emit.body import Body, Rule
+from tile.backends.nvptx.emit.memory import SHARED
+from tile.backends.nvptx.emit.registers import THREAD
+from tile.backends.nvptx.emit.shared import MEMORY
+from tile.backends.nvptx.emit.types import number_of
+from tile.backends.nvptx.emit.words import pack
+from tile.ir.core import Operation, Value
+from tile.ir.opdef import OpDef
+from tile.ir.types import BF16, F16, Shared
+from tile.simt import ops
+from tile.simt.layouts.factors import ROWS, Strips, strips_of
+from tile.simt.layouts.fragments import MatrixShape, Operand
+from tile.simt.layouts.layout import LinearLayout
+from tile.simt.ops.group import GROUP_THREADS, sizes_of
+
+_PTX = {F16: "f16", BF16: "bf16"}
+_SWIZZLE = {128: 1, 64: 2, 32: 3}
+UNIT = 16  # bytes that a descriptor counts in
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A factor in shared memory: the descriptor of the group's first piece, and where others are.
+
+    `axis` is that of the rows or columns, of which a group's pieces are `step` bytes apart.
+    """
+
+    descriptor: str
+    strips: Strips
+    axis: int
+    depth: int  # k of an instruction
+    step: int
+
+    @property
+    def transposed(self) -> int:
+        """Whether neighbours are not along k."""
+        return int(self.strips.along == self.axis)
+
+    def at(self, piece: int, k: int) -> int:
+        """How far the descriptor of a piece and a step of k is from the first one."""
+        place = [0, 0]
+        place[1 - self.axis] = k * self.depth
+        return (piece * self.step + self.strips.place(*place)) // UNIT
+
+
+def _factor(body: Body, op: Operation, mem: Value, operand: Operand) -> _Factor:
+    ty = mem.type
+    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
+    strips = strips_of(ty.layout, 8 * ty.of.itemsize)
+    assert strips is not None, f"{ty} is in no order that a product reads"
+    left = operand is Operand.LEFT
+    axis, count = (0, rows) if left else (1, columns)
+    piece = [0, 0]
+    piece[axis] = shape.m if left else shape.n
+    apart = strips.place(*piece)
+    place = body.buffers[mem]
+    start = body.new(f"ptrtoint {SHARED} {MEMORY} to i32")
+    if place.moving != "0":
+        start = body.new(f"add i32 {start}, {place.moving}")
+    if count > 1:
+        start = body.new(f"add i32 {start}, {_of_group(body, rows, left, count, apart)}")
+    units = body.new(f"zext i32 {body.new(f'lshr i32 {start}, 4')} to i64")
+    constant = _constant(strips, place.at, strips.along == axis)
+    descriptor = body.new(f"add i64 {units}, {constant}")
+    return _Factor(descriptor, strips, axis, shape.k, apart * count)
+
+
+def _of_group(body: Body, rows: int, left: bool, count: int, apart: int) -> str:
+    """How far the first piece of this thread's group is from that of the first group.
+
+    The number is taken from the first lane, so that the assembler sees that a warp has one.
+    """
+    number = body.first(f"lshr i32 {THREAD}, {GROUP_THREADS.bit_length() - 1}")
+    name = "@llvm.nvvm.shfl.sync.idx.i32"
+    body.module.declare(name, f"declare i32 {name}(i32, i32, i32, i32)")
+    number = body.first(f"call i32 {name}(i32 -1, i32 {number}, i32 0, i32 31)")
+    if left:
+        number = body.first(f"and i32 {number}, {count - 1}")
+    elif rows > 1:
+        number = body.first(f"lshr i32 {number}, {rows.bit_length() - 1}")
+    return body.first(f"mul i32 {number}, {apart}")
+
+
+def _constant(strips: Strips, at: int, transposed: bool) -> int:
+    """What is known of a descriptor: all but where shared memory is, and which stage."""
+    strip = strips.bytes // UNIT if transposed else 1  # elsewhere it is not looked at
+    rows = ROWS * strips.row_bytes // UNIT
+    found = at // UNIT | strip << 16 | rows << 32 | _SWIZZLE[strips.row_bytes] << 62
+    return found - (found >> 63 << 64)  # as a signed number
+
+
+def group_dot(body: Body, op: Operation) -> None:
+    """A statement for each piece of the accumulator; the last one ends what a wait counts."""
+    a, b, acc = op.inputs
+    shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
+    m, n, k = sizes_of(op)
+    right = _factor(body, op, b, Operand.RIGHT)
+    left = _factor(body, op, a, Operand.LEFT) if isinstance(a.type, Shared) else None
+    words = [] if left is not None else pack(body, number_of(a.type), body.of(a))
+    pieces = list(product(range(m // (shape.m * rows)), range(n // (shape.n * columns))))
+    depth, sums = k // shape.k, list(body.of(acc))
+    count, held = len(sums) // len(pieces), len(words) // max(1, m // (shape.m * rows))
+    for number, (row, column) in enumerate(pieces):
+        own = words[row * held : (row + 1) * held]
+        text = _Statement(shape, number_of(a.type), count, depth)
+        lines = text.lines(left, right, row, column, len(own))
+        if number == len(pieces) - 1:
+            lines.append("wgmma.commit_group.sync.aligned;")
+        given: list[Given] = own if left is None else [("i64", left.descriptor)]
+        part = slice(number * count, (number + 1) * count)
+        sums[part] = assemble(
+            body,
+            "{ " + " ".join(lines) + " }",
+            ["float"] * count,
+            [*given, ("i64", right.descriptor)],
+            initial=sums[part],
+            memory=True,
+            convergent=True,
+        )
+    body.set(op, sums)
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """The text of one statement: `$0` and so on are the accumulators, then come the factors."""
+
+    shape: MatrixShape
+    element: object
+    count: int
+    depth: int
+
+    def lines(
+        self, left: _Factor | None, right: _Factor, row: int, column: int, words: int
+    ) -> list[str]:
+        kind = _PTX[self.element]  # type: ignore[index]
+        m, n, k, _ = self.shape
+        name = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.f32.{kind}.{kind}"
+        flags = f"{left.transposed}, {right.transposed}" if left else f"{right.transposed}"
+        each = words // self.depth
+        found = [
+            ".reg .pred p; .reg .b64 da, db;",
+            "setp.eq.b32 p, 0, 0;",
+            "wgmma.fence.sync.aligned;",
+        ]
+        for step in range(self.depth):
+            first = braces(self.count + step * each, each)
+            if left is not None:
+                found.append(f"add.s64 da, ${self.count}, {left.at(row, step)};")
+                first = "da"
+            last = self.count + (words or 1)
+            found.append(f"add.s64 db, ${last}, {right.at(column, step)};")
+            sums = braces(0, self.count)
+            found.append(f"{name} {sums}, {first}, db, p, 1, 1, {flags};")
+        return found
+
+
+def group_wait(body: Body, op: Operation) -> None:
+    """The accumulators go through the wait, so that nothing that uses them comes before it."""
+    text = f"wgmma.wait_group.sync.aligned {op['pending']};"
+    sums = body.of(op.inputs[0])
+    types = ["float"] * len(sums)
+    found = assemble(body, text, types, [], initial=sums, memory=True, convergent=True)
+    body.set(op, found)
+
+
+def group_fence(body: Body, op: Operation) -> None:
+    """What threads write is seen by them at once, and by tensor cores behind this."""
+    assemble(body, "fence.proxy.async.shared::cta;", [], [], memory=True)
+
+
+def local_trans(body: Body, op: Operation) -> None:
+    """The same place."""
+    body.buffers[op.result] = body.buffers[op.inputs[0]]
+
+
+RULES: dict[OpDef, Rule] = {
+    ops.group.group_dot: group_dot,
+    ops.group.group_wait: group_wait,
+    ops.group.group_fence: group_fence,
+    ops.shared.local_trans: local_trans,
+}

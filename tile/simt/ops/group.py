@@ -1,0 +1,129 @@
+"""Products of matrices by groups of four warps, which read them from shared memory meanwhile.
+
+A `group_dot` only begins: the group goes on, and may begin others, until a `group_wait` says that
+it needs what has been computed. Until then the product's buffers are being read, and its result is
+nothing that any operation but the next product of the same accumulator, or a wait, may touch. The
+accumulator passes through the wait, so that data leads every use of it past one:
+
+    %r = group_dot %a, %b, %acc {...}       begins; is done, for its threads, after
+    %s = group_wait %r {pending = 1}        all products but the last one are done
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.ir import numerics
+from tile.ir.core import Operation
+from tile.ir.levels import LOWERED
+from tile.ir.opdef import Effect, op
+from tile.ir.ops.linalg import Precision
+from tile.ir.types import Fragment, Shared, Tile, Type, require
+from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_fragment
+from tile.simt.layouts.swizzle import byte_swizzled
+from tile.simt.ops.matrix import check_elements
+from tile.simt.ops.shared import buffer
+
+GROUP_WARPS = 4
+GROUP_THREADS = 32 * GROUP_WARPS
+
+_SHAPE = MatrixShape(64, 8, 16, 16)
+_LEFT, _ACC = (matrix_fragment(_SHAPE, o) for o in (Operand.LEFT, Operand.ACCUMULATOR))
+_RIGHT = byte_swizzled([16, 8], 16, 32, (0, 1))
+_SIZES = "{shape = (64, 8, 16, 16), groups = (1, 1)}"
+
+
+def _check_sizes(a: Type, b: Type, acc: Type, groups: Sequence[int]) -> None:
+    """Refuse factors and accumulators of sizes that do not go together."""
+    k, n = b.shape
+    threads = GROUP_THREADS * groups[0] * groups[1]
+    m = a.shape[0]
+    if isinstance(a, Fragment):
+        require(isinstance(acc, Fragment), f"group_dot adds to a fragment, not to {acc}")
+        m = acc.shape[0] * threads // n
+        held = m * k // (GROUP_THREADS * groups[0])
+        require(a.count == held, f"group_dot takes {held} registers of its left factor, not {a}")
+    else:
+        require(a.shape[1] == k, f"group_dot multiplies no {a} by {b}")
+    wanted = (m * n // threads,) if isinstance(acc, Fragment) else (m, n)
+    require(tuple(acc.shape) == wanted, f"group_dot of {a} by {b} adds to no {acc}")
+
+
+@op(
+    effect=Effect.SHARED,
+    meaning=lambda a, b, acc, *, shape, groups, input_precision: numerics.dot(
+        a, b, acc, input_precision
+    ),
+    levels=LOWERED,
+    examples=(
+        f"%a: tile<64x16xf16, {_LEFT}>, %b: shared<16x8xf16, {_RIGHT}>, "
+        f"%c: tile<64x8xf32, {_ACC}> | %r = group_dot %a, %b, %c {_SIZES} : tile<64x8xf32, {_ACC}>",
+        f"%a: frag<8xf16>, %b: shared<16x8xf16, {_RIGHT}>, %c: frag<4xf32> | "
+        f"%r = group_dot %a, %b, %c {_SIZES} : frag<4xf32>",
+    ),
+)
+def group_dot(
+    a: Type,
+    b: Type,
+    acc: Type,
+    *,
+    shape: tuple[int, ...],
+    groups: tuple[int, ...],
+    input_precision: Precision = Precision.IEEE,
+) -> Type:
+    """Begin `a @ b + acc` by instructions of a `shape` (m, n, k, bits), each of four warps.
+
+    `groups` are how many groups share the rows and the columns; the accumulator has the layout that
+    `matrix_layout` gives for these. The right factor is a buffer in the order of a `byte_swizzled`
+    layout, along either axis for elements of 16 bits and along k for others, and so is the left
+    one, or a tile in the layout of `matrix_layout`. Factors that are tiles of any other layout, and
+    a right factor that is one, come to be buffers in `expose-shared`.
+
+    All warps of a group take part. The result is there after a `group_wait`, and buffers are read
+    until then. What threads wrote to these they tell the product by a `group_fence`.
+    """
+    require(len(shape) == 4, f"group_dot has a shape (m, n, k, bits), not {shape}")
+    require(len(groups) == 2, f"group_dot has groups along m and n, not {groups}")
+    require(isinstance(b, Shared | Tile), f"group_dot takes its right factor from memory, not {b}")
+    for x in (a, b, acc):
+        if isinstance(x, Shared):
+            buffer("group_dot", x)
+        if not isinstance(x, Fragment):
+            require(len(x.shape) == 2, f"group_dot takes tiles of rank 2, not {x}")
+    require(isinstance(acc, Tile | Fragment), f"group_dot adds to what threads hold, not to {acc}")
+    check_elements("group_dot", a, b, acc)
+    _check_sizes(a, b, acc, groups)
+    return acc
+
+
+def sizes_of(op: Operation) -> tuple[int, int, int]:
+    """The (m, n, k) of a whole `group_dot` at the THREAD level."""
+    _, b, acc = (value.type for value in op.inputs)
+    k, n = b.shape
+    rows, columns = op["groups"]
+    return acc.shape[0] * GROUP_THREADS * rows * columns // n, n, k
+
+
+@op(
+    effect=Effect.SHARED,
+    meaning=lambda acc, *, pending: acc,
+    levels=LOWERED,
+    examples=("%c: frag<4xf32> | %r = group_wait %c {pending = 1} : frag<4xf32>",),
+)
+def group_wait(acc: Type, *, pending: int) -> Type:
+    """The accumulator, after all products of this group but the last `pending` are done.
+
+    If the last product of this accumulator is among those, it still goes on.
+    """
+    require(isinstance(acc, Tile | Fragment), f"group_wait takes an accumulator, not {acc}")
+    require(pending >= 0, f"group_wait leaves a number of products from 0 on, not {pending}")
+    return acc
+
+
+@op(effect=Effect.SHARED, levels=LOWERED, examples=("group_fence",))
+def group_fence() -> None:
+    """What this thread has written to shared memory, products that begin later will find.
+
+    Copies count as written when they have been waited for. Products of other threads find it
+    after a barrier behind the fence.
+    """
