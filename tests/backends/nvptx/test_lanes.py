@@ -68,3 +68,9 @@ def test_extrema_that_propagate() -> None:
     attributes = {"kind": ReduceKind.MAX, "propagate_nan": True}
     use = Use(OPS["lane_reduce"], (fragment(F32, 2),), attributes)
     assert "redux.sync.max.NaN.f32" in check(around([use]), "sm_100a")
+
+
+def test_extrema_of_integers_have_no_nan_to_propagate() -> None:
+    attributes = {"kind": ReduceKind.MAX, "propagate_nan": True}
+    use = Use(OPS["lane_reduce"], (fragment(I32, 2),), attributes)
+    assert "redux.sync.max.s32" in check(around([use]), "sm_90a")

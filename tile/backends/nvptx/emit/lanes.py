@@ -43,7 +43,7 @@ def lane_reduce(body: Body, op: Operation) -> None:
     suffix = "b32"
     if kind in ("add", "min", "max"):
         suffix = "f32" if element is F32 else "s32" if is_signed(element) else "u32"
-    missing = ".NaN" if op["propagate_nan"] else ""
+    missing = ".NaN" if op["propagate_nan"] and element is F32 else ""
     text = f"redux.sync.{kind}{missing}.{suffix} $0, $1, -1;"
 
     def combine(x: str) -> str:
