@@ -161,7 +161,7 @@ SKINNY = (
 def product_tiles(n: int) -> tuple[Tiles, ...]:
     """Tiles for products with `n` columns: edges, warps, depth and stages."""
     if n >= 1024:
-        shapes = ((128, 128, 4), (128, 128, 8), (128, 256, 8), (256, 128, 8), (64, 128, 4))
+        shapes = ((128, 128, 4), (128, 128, 8), (128, 256, 8), (64, 128, 4))
         depths: tuple[tuple[int, int], ...] = ((32, 4), (64, 3), (64, 4))
     else:
         width = min(n, 128)
@@ -194,7 +194,7 @@ def product(m: int, n: int, k: int, dtype: torch.dtype, name: str) -> Case:
 def attention_tiles(shapes: Sequence[tuple[int, int, int]]) -> tuple[Tiles, ...]:
     return tuple(
         {"BM": bm, "BN": bn, "num_warps": warps, "num_stages": stages}
-        for (bm, bn, warps), stages in itertools.product(shapes, (2, 3, 4))
+        for (bm, bn, warps), stages in itertools.product(shapes, (2, 3))
     )
 
 
@@ -252,7 +252,7 @@ def backward(head: int, causal: bool, name: str) -> Case:
         return torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
 
     work = 2.5 * operations(head, causal)
-    choices = attention_tiles(((64, 32, 4), (64, 64, 4), (128, 32, 4), (128, 64, 8)))
+    choices = attention_tiles(((64, 32, 4), (64, 64, 4), (128, 64, 8)))
     return Case(name, "TFLOP/s", work, by_torch, run, (dq, dk, dv), choices, 1e-2)
 
 
