@@ -69,6 +69,15 @@ def test_narrow_floats_are_bits_where_the_device_has_no_half() -> None:
     assert "half w = v + v;" in native
 
 
+def test_a_nan_is_no_number_of_64_bits() -> None:
+    text = SCALE.format("f32", 4)
+    there = text.replace(
+        "%w = add %v, %v", "%k = cast %v {to = i64} : i64\n  %w = cast %k {to = f32}"
+    )
+    assert "(isnan(v) ? 0 : convert_long_sat(v))" in emitted(there, "opencl:generic")
+    assert "isnan" not in emitted(there.replace("i64", "i32"), "opencl:generic")
+
+
 def test_what_a_device_lacks_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="'apple' has no numbers of type f64"):
         emitted(SCALE.format("f64", 8), "opencl:apple")

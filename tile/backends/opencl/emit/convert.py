@@ -51,7 +51,13 @@ def _conversion(body: Body, source: Element, to: Scalar, rounding: Rounding) -> 
         return lambda x: f"({unsigned(to.bits)}){x}"
     if is_integer(source):
         return lambda x: f"({unsigned(to.bits)}){natural(source, x)}"
-    return lambda x: f"convert_{stored(to, True)}_sat({wide(body, source, x)})"
+    return lambda x: _integer_of_float(to, wide(body, source, x))
+
+
+def _integer_of_float(to: Scalar, x: str) -> str:
+    """Saturated, and 0 of a NaN, which the standard recommends and NVIDIA's 64 bits ignore."""
+    saturated = f"convert_{stored(to, True)}_sat({x})"
+    return f"(isnan({x}) ? 0 : {saturated})" if to.bits == 64 else saturated
 
 
 def _truth(body: Body, source: Element, x: str) -> str:
