@@ -42,6 +42,7 @@ SMALL: dict[str, list[str]] = {
     "layer_norm": ["--rows", "64", "--columns", "256"],
     "dropout": ["--elements", "4096"],
     "matmul": ["--sizes", "128", "128", "64"],
+    "matmul_descriptor": ["--sizes", "128", "128", "64"],
     "matmul_nt": ["--sizes", "128", "128", "64"],
     "attention": ["--context", "128", "--heads", "1", "--head", "64"],
     "shift_conv": ["--batch", "1", "--channels", "64", "--filters", "64", "--size", "8"],

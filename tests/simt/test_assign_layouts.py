@@ -27,6 +27,7 @@ from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.matrix import matrix_dot
 from tile.simt.target import GENERIC, MATRIX, TARGETS, SimtTarget
+from tile.transforms.expand_descriptors import expand_descriptors
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 MACHINES = st.sampled_from(sorted(TARGETS.items()))
@@ -63,6 +64,7 @@ def test_random_kernels_keep_their_meaning(
     case: Case, machine: tuple[str, SimtTarget], warps: int
 ) -> None:
     wanted = interpret(case.module, case)
+    expand_descriptors(case.module)
     module = laid_out(case.module, machine[1], warps)
     text = print_module(module)
     read = parse_module(text)

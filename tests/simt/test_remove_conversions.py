@@ -24,6 +24,7 @@ from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.ops.layout import convert_layout
 from tile.simt.remove_conversions import remove_conversions
 from tile.simt.target import GENERIC, MATRIX, SimtTarget
+from tile.transforms.expand_descriptors import expand_descriptors
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -48,6 +49,7 @@ def scramble(module: Module, seed: int, share: float) -> None:
 @given(case=modules(), seed=st.integers(0, 9), warps=st.sampled_from([1, 4]))
 def test_random_kernels_keep_their_meaning(case: Case, seed: int, warps: int) -> None:
     wanted = interpret(case.module, case)
+    expand_descriptors(case.module)
     assign_layouts(case.module, target=GENERIC, num_warps=warps)
     plain = conversions(case.module)
     scramble(case.module, seed, 0.3)

@@ -109,6 +109,7 @@ SIZES = {
     "dropout": ["--elements", "4096"],
     "layer_norm": ["--rows", "64", "--columns", "256"],
     "matmul": ["--sizes", "64", "64", "64"],
+    "matmul_descriptor": ["--sizes", "64", "64", "64"],
     "matmul_nt": ["--sizes", "64", "64", "64"],
     "shift_conv": ["--batch", "1", "--channels", "16", "--filters", "16"],
     "sin": ["--rows", "8", "--columns", "256"],
