@@ -13,7 +13,7 @@ import tile
 import tile.language as tl
 from tests.conformance.bounds import of_dots
 from tests.simt.kernels import matmul
-from tests.simt.test_synchronisation import FAULTS, waits
+from tests.simt.synchronisation import FAULTS, synchronising, without_each
 from tile.backends.interp.thread.counters import Counters
 from tile.backends.interp.thread.registers import registers
 from tile.backends.interp.thread.run import run_threads
@@ -98,15 +98,10 @@ def test_each_barrier_is_needed() -> None:
     assert max(_depth(op) for op in parts_read(module)) == 3
     a, b = np.ones((32, 64), np.float32), np.ones((64, 32), np.float32)
     sizes = np.int32(32), np.int32(32), np.int32(64)
-    total = len(waits(module))
-    assert total >= 2
-    for index in range(total):
-        broken = module.clone()
-        removed = waits(broken)[index]
-        fault = FAULTS[removed.defn]
-        removed.erase()
+    assert len(synchronising(module)) >= 2
+    for removed, broken in without_each(module):
         c = np.zeros((32, 32), np.float32)
-        with pytest.raises(fault):
+        with pytest.raises(FAULTS[removed.defn]):
             run_threads(broken, target, 4, (1, 1, 1), [a, b, c, *sizes])
 
 

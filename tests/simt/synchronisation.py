@@ -1,0 +1,85 @@
+"""Barriers, waits and fences taken out of lowered kernels one by one; as a command, the table of it.
+
+python -m tests.simt.synchronisation
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from tests.simt.kernels import KERNELS, Kernel
+from tile.backends.interp.thread.run import run_threads
+from tile.errors import CopyInFlightError, ExecutionError, ProductInFlightError, RaceError
+from tile.ir.core import Module, Operation
+from tile.ir.ops import memory
+from tile.simt.ops import group, shared
+from tile.simt.pipeline import lower
+from tile.simt.target import SimtTarget
+
+# What is reported where one is missing.
+FAULTS: dict[object, type[ExecutionError]] = {
+    memory.barrier: RaceError,
+    shared.copy_wait: CopyInFlightError,
+    group.group_wait: ProductInFlightError,
+    group.group_fence: RaceError,
+}
+MACHINES = (("plain", 4, 2), ("generic", 4, 2), ("matrix", 4, 3), ("group", 4, 3))
+
+
+def lowered(kernel: Kernel, target: SimtTarget, warps: int, stages: int) -> Module:
+    """A kernel as threads of a machine."""
+    module: Module = kernel.compile("interp").artifact.module.clone()
+    lower(module, target, num_warps=warps, num_stages=stages)
+    return module
+
+
+def synchronising(module: Module) -> list[Operation]:
+    """The barriers, waits and fences of a module, in order."""
+    return [op for op in module.walk() if op.defn in FAULTS]
+
+
+def without_each(module: Module) -> Iterator[tuple[Operation, Module]]:
+    """Each of them, with a module that lacks it."""
+    for index in range(len(synchronising(module))):
+        broken = module.clone()
+        removed = synchronising(broken)[index]
+        for value in removed.results:
+            value.replace_by(removed.inputs[0])
+        removed.erase()
+        yield removed, broken
+
+
+def reported(kernel: Kernel, target: SimtTarget, warps: int, stages: int) -> tuple[int, int, int]:
+    """How many barriers a kernel has, how many waits and fences, and how many are missed when gone."""
+    barriers = others = missed = 0
+    for removed, broken in without_each(lowered(kernel, target, warps, stages)):
+        is_barrier = removed.defn is memory.barrier
+        barriers, others = barriers + is_barrier, others + (not is_barrier)
+        try:
+            run_threads(broken, target, warps, kernel.grid, kernel.arguments())
+        except FAULTS[removed.defn]:
+            missed += 1
+    return barriers, others, missed
+
+
+def main() -> int:
+    """Print the table; 1 if one is removed and nothing is reported."""
+    print(
+        "| kernel | machine, warps, stages | barriers | waits, fences | removed one by one: reported |"
+    )
+    print("| --- | --- | --- | --- | --- |")
+    total = all_missed = 0
+    for name, kernel in KERNELS.items():
+        for machine, warps, stages in MACHINES:
+            found = reported(kernel, SimtTarget.parse(machine), warps, stages)
+            barriers, others, missed = found
+            total, all_missed = total + barriers + others, all_missed + missed
+            where = f"{machine}, {warps}, {stages}"
+            print(f"| {name} | {where} | {barriers} | {others} | {missed} of {barriers + others} |")
+    print(f"| all | | | | {all_missed} of {total} |")
+    return int(all_missed != total)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
