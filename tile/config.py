@@ -153,7 +153,7 @@ class Config:
         "TILE_INTERP_TARGET",
         str,
         "generic",
-        "machine that TILE_INTERP_LEVEL=thread compiles for: plain, generic, async, matrix or wide",
+        "machine that TILE_INTERP_LEVEL=thread compiles for, such as generic, matrix or group",
     )
     interp_races = Variable(
         "TILE_INTERP_RACES",
