@@ -77,7 +77,8 @@ class Fault:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; locations have their file, line, column and function."""
-        return _plain(dataclasses.asdict(self))  # type: ignore[no-any-return]
+        found: dict[str, Any] = _plain(dataclasses.asdict(self))
+        return found
 
 
 def _plain(value: Any) -> Any:

@@ -105,7 +105,7 @@ def refused(body: str, *words: str) -> None:
         patch.setitem(linecache.cache, name, (len(source), None, source.splitlines(True), name))
         exec(compile(source, name, "exec"), {"tl": tl}, namespace)
         with pytest.raises(CompilationError) as caught:
-            tile.compile(tile.jit(namespace["kernel"]), {"x": "*fp32", "n": "i32"})  # type: ignore[arg-type]
+            tile.compile(tile.jit(namespace["kernel"]), {"x": "*fp32", "n": "i32"})
     for word in words:
         assert word in str(caught.value)
 

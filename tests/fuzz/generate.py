@@ -648,7 +648,7 @@ class Writer:
         if not self.function.kernel:
             return []
         args = [v for v in self.function.args if v.name.startswith("in_")]
-        return [(v, v.type.element.pointee) for v in args]  # type: ignore[union-attr]
+        return [(v, v.type.element.pointee) for v in args]
 
     def described(self, base: Value, room: int, ty: Type, *, apart: bool) -> Value:
         """A descriptor within `room` elements of `base`, its elements apart from each other."""

@@ -77,7 +77,7 @@ def product() -> np.ndarray:
 
 def fails(error: type[TileError], body: str, text: str, **options: object) -> None:
     with pytest.raises(error, match=re.escape(text)) as caught:
-        result(body, **options)  # type: ignore[arg-type]
+        result(body, **options)
     assert caught.value.loc is not None
 
 

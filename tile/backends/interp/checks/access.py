@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -128,8 +128,7 @@ def reach(
 
 def launch_of(wave: Wave) -> CheckedLaunch:
     """The run with checks that a wave is of."""
-    launch: Any = wave.launch
-    return launch  # type: ignore[no-any-return]
+    return cast("CheckedLaunch", wave.launch)
 
 
 # -- reports

@@ -22,7 +22,7 @@ from tile.backends.nvptx.emit.types import number_of
 from tile.backends.nvptx.emit.words import pack
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
-from tile.ir.types import BF16, F16, Shared
+from tile.ir.types import BF16, F16, Scalar, Shared
 from tile.simt import ops
 from tile.simt.layouts.factors import ROWS, Strips, strips_of
 from tile.simt.layouts.fragments import MatrixShape, Operand
@@ -142,14 +142,14 @@ class _Statement:
     """The text of one statement: `$0` and so on are the accumulators, then come the factors."""
 
     shape: MatrixShape
-    element: object
+    element: Scalar
     count: int
     depth: int
 
     def lines(
         self, left: _Factor | None, right: _Factor, row: int, column: int, words: int
     ) -> list[str]:
-        kind = _PTX[self.element]  # type: ignore[index]
+        kind = _PTX[self.element]
         m, n, k, _ = self.shape
         name = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.f32.{kind}.{kind}"
         flags = f"{left.transposed}, {right.transposed}" if left else f"{right.transposed}"
