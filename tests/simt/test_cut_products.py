@@ -17,8 +17,6 @@ from tests.simt.synchronisation import FAULTS, synchronising, without_each
 from tile.backends.interp.thread.counters import Counters
 from tile.backends.interp.thread.registers import registers
 from tile.backends.interp.thread.run import run_threads
-from tile.backends.nvptx.target import architecture
-from tile.backends.opencl.capabilities import named
 from tile.ir.core import Module, Operation
 from tile.ir.ops import control
 from tile.ir.types import F16, F32, F64, Tile
@@ -26,7 +24,9 @@ from tile.simt import ops
 from tile.simt.pipeline import lower
 from tile.simt.target import ASYNC, GENERIC, PLAIN, WIDE, SimtTarget
 
-MACHINES = [PLAIN, GENERIC, ASYNC, architecture("sm_75").simt, named("generic").simt]
+SM_75 = replace(ASYNC, name="sm_75", shared_bytes=64 << 10, copy_bytes=(), matrix_loads=True)
+OPENCL = replace(PLAIN, name="opencl", shared_bytes=32 << 10)
+MACHINES = [PLAIN, GENERIC, ASYNC, SM_75, OPENCL]
 # So few registers that the tiles of a quick test do not fit.
 SMALL = replace(GENERIC, name="small", registers=64)
 

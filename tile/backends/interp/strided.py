@@ -131,8 +131,11 @@ class Strided:
         else:
             windows, places, order = self.rows()
             extents = (self.offsets.shape[0], *self.extents)
-            inverse = np.argsort(order)
-            windows[places] = np.broadcast_to(value, extents).transpose(inverse)
+            whole = np.broadcast_to(value, extents)
+            for axis, step in enumerate(self.steps):
+                if step == 0 and self.offsets.shape[axis + 1] == 1:  # the last one at an address
+                    whole = whole[(slice(None),) * (axis + 1) + (slice(-1, None),)]
+            windows[places] = whole.transpose(np.argsort(order))
         return not compare or self.read().tobytes() != before
 
     def padded(

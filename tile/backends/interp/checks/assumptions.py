@@ -81,21 +81,32 @@ def _broken(op: Operation, array: Array) -> Iterator[tuple[str, int, Array]]:
         if op["divisible"]:
             divisor = op["divisible"][axis]
             yield "divisible", divisor, (array % divisor != 0) & (place % run == 0)
-        for claim, step in (("contiguous", 1), ("constant", 0)):
+        behind = (slice(None),) * (axis + 1) + (slice(1, None),)
+        before = (slice(None),) * (axis + 1) + (slice(None, -1),)
+        for claim, differs in (("contiguous", _rises_otherwise), ("constant", _is_another)):
             extent = op[claim][axis] if op[claim] else 1
             if extent > 1 and array.shape[axis + 1] > 1:
-                rises = np.diff(array, axis=axis + 1) != step
                 wrong = np.zeros(array.shape, np.bool_)
-                behind = (slice(None),) * (axis + 1) + (slice(1, None),)
-                wrong[behind] = rises
+                wrong[behind] = differs(array[before], array[behind])
                 yield claim, extent, wrong & (place % extent != 0)
+
+
+def _rises_otherwise(before: Array, after: Array) -> Array:
+    rises: Array = after - before != 1
+    return rises
+
+
+def _is_another(before: Array, after: Array) -> Array:
+    """Whether two elements differ; of floats all NaNs are alike."""
+    differs: Array = (before != after) & ~((before != before) & (after != after))
+    return differs
 
 
 def _report(
     wave: Wave, op: Operation, claim: str, limit: int, array: Array, wrong: Array, rank: int
 ) -> None:
     seen = first(wave, wrong)
-    value = int(array[seen.place])
+    value = array[seen.place].item()
     element = seen.element if rank else ()
     if claim == "divisible":
         told = f"the value is {value}"
@@ -103,7 +114,7 @@ def _report(
         axis = next(a for a in range(1, array.ndim) if op[claim][a - 1] > 1)
         before = list(seen.place)
         before[axis] -= 1
-        told = f"the value is {value}, after {int(array[tuple(before)])} one element before it"
+        told = f"the value is {value}, after {array[tuple(before)].item()} one element before it"
     message = f"promises {CALLED[claim]}({limit}), which is false"
     seen = Seen(seen.row, element, seen.count, seen.place)
     launch_of(wave).found(fault_at(wave, Check.ASSUME, op, message, seen, [told]))
