@@ -104,7 +104,7 @@ class _Writer:
         offset, mask = self.offsets[ty.shape]
         if isinstance(ty, Tile):
             pointer = build(shape.splat, pointer, shape=ty.dims)
-        size = pointer.type.element.pointee.itemsize  # type: ignore[union-attr]
+        size = pointer.type.element.pointee.itemsize
         return build(memory.addptr, pointer, offset, stride=size), mask
 
     def offset(self, ty: Type) -> tuple[Value, Value | None]:

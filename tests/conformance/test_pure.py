@@ -276,7 +276,7 @@ def inputs(case: Case, seed: str) -> list[np.ndarray[Any, Any]]:
         if case.defn.name in ("shl", "shr") and position == 1:
             array = (array.astype(np.int64) % element.bits).astype(array.dtype)
         if case.defn.name == "gather" and position == 1:
-            extent = case.operands[0].shape[case.attributes["axis"]]  # type: ignore[union-attr]
+            extent = case.operands[0].shape[case.attributes["axis"]]
             array = (array.astype(np.int64) % extent).astype(array.dtype)
         if case.defn.name == "histogram" and position == 0:
             array = (array % case.attributes["bins"]).astype(array.dtype)
@@ -370,7 +370,7 @@ def judge(
         expected = reference(case, arrays, results)
     for output, wanted, ty in zip(outputs, expected, results, strict=True):
         if limit is not None:
-            untouched = placeholder(ty.element, 1)  # type: ignore[arg-type]
+            untouched = placeholder(ty.element, 1)
             wanted = np.where(np.arange(len(wanted)) < limit, wanted, untouched)
         if case.defn.name in EXTREMES and output.dtype.kind not in "biu":
             # Which of two zeros is the greater depends on the order in which they are combined.
