@@ -16,7 +16,7 @@ import argparse
 import sys
 
 import numpy as np
-from report import Report
+from report import Report, positive
 
 import tile
 import tile.language as tl
@@ -263,10 +263,14 @@ def check(report: Report, inputs: list[np.ndarray], causal: bool, tolerance: flo
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="attention over random queries, keys and values")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--heads", type=int, default=2)
-    parser.add_argument("--context", type=int, default=256, help="queries, and keys, of a head")
-    parser.add_argument("--head", type=int, default=64, help="numbers of a query; a power of two")
+    parser.add_argument("--batch", type=positive, default=1)
+    parser.add_argument("--heads", type=positive, default=2)
+    parser.add_argument(
+        "--context", type=positive, default=256, help="queries, and keys, of a head"
+    )
+    parser.add_argument(
+        "--head", type=positive, default=64, help="numbers of a query; a power of two"
+    )
     options = parser.parse_args()
     shape = (options.batch, options.heads, options.context, options.head)
     rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ import argparse
 import sys
 
 import numpy as np
-from report import Report
+from report import Report, positive
 
 import tile
 import tile.language as tl
@@ -68,9 +68,9 @@ def within_chance(found: float, probability: float, n: int) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="dropout of random numbers")
-    parser.add_argument("--elements", type=int, default=1_000_000)
+    parser.add_argument("--elements", type=positive, default=1_000_000)
     parser.add_argument("--p", type=float, default=0.3, help="the share that is dropped")
-    parser.add_argument("--seed", type=int, default=123)
+    parser.add_argument("--seed", type=positive, default=123)
     options = parser.parse_args()
     n, p, seed = options.elements, options.p, options.seed
     x = np.random.default_rng(0).standard_normal(n, dtype=np.float32)

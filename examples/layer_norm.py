@@ -15,7 +15,7 @@ import argparse
 import sys
 
 import numpy as np
-from report import Report
+from report import Report, positive
 
 import tile
 import tile.language as tl
@@ -178,8 +178,8 @@ def reference(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="layer normalisation of a random matrix")
-    parser.add_argument("--rows", type=int, default=512)
-    parser.add_argument("--columns", type=int, default=1000)
+    parser.add_argument("--rows", type=positive, default=512)
+    parser.add_argument("--columns", type=positive, default=1000)
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     shape = (options.rows, options.columns)

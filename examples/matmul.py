@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from report import Report
+from report import Report, positive
 
 import tile
 import tile.language as tl
@@ -124,7 +124,7 @@ def check(report: Report, sizes: tuple[int, int, int], dtype: type[np.floating[A
 def main() -> int:
     parser = argparse.ArgumentParser(description="products of random matrices")
     parser.add_argument(
-        "--sizes", type=int, nargs=3, metavar=("M", "N", "K"), default=[300, 270, 190]
+        "--sizes", type=positive, nargs=3, metavar=("M", "N", "K"), default=[300, 270, 190]
     )
     m, n, k = parser.parse_args().sizes
 

@@ -23,7 +23,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from report import Report
+from report import Report, positive
 
 import tile
 import tile.language as tl
@@ -75,7 +75,7 @@ def matmul_nt(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def main() -> int:
     parser = argparse.ArgumentParser(description="product of a random matrix and a transposed one")
     parser.add_argument(
-        "--sizes", type=int, nargs=3, metavar=("M", "N", "K"), default=[300, 270, 200]
+        "--sizes", type=positive, nargs=3, metavar=("M", "N", "K"), default=[300, 270, 200]
     )
     m, n, k = parser.parse_args().sizes
     rng = np.random.default_rng(0)

@@ -6,6 +6,7 @@ float64, and exits with what `finish` returns.
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -68,6 +69,13 @@ class Report:
         else:
             print(f"\n{count} passed, against NumPy in float64.")
         return int(self._wrong > 0)
+
+
+def positive(text: str) -> int:
+    """A size from the command line."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; sizes are numbers from 1 on")
+    return int(text)
 
 
 def timed(function: Callable[[], Results]) -> tuple[Results, float]:

@@ -16,7 +16,7 @@ import argparse
 import sys
 
 import numpy as np
-from report import Report
+from report import Report, positive
 
 import tile
 import tile.language as tl
@@ -109,10 +109,10 @@ def reference(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="shift convolution of random images")
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--channels", type=int, default=512)
-    parser.add_argument("--filters", type=int, default=512)
-    parser.add_argument("--size", type=int, default=7, help="height and width of the images")
+    parser.add_argument("--batch", type=positive, default=4)
+    parser.add_argument("--channels", type=positive, default=512)
+    parser.add_argument("--filters", type=positive, default=512)
+    parser.add_argument("--size", type=positive, default=7, help="height and width of the images")
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     shape = (options.batch, options.channels, options.size, options.size)

@@ -11,7 +11,7 @@ import argparse
 import sys
 
 import numpy as np
-from report import Report
+from report import Report, positive
 
 import tile
 import tile.language as tl
@@ -66,8 +66,8 @@ def benchmark(rows: int, columns: list[int]) -> tile.testing.Mark:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="sin, with a benchmark against NumPy")
-    parser.add_argument("--rows", type=int, default=256)
-    parser.add_argument("--columns", type=int, nargs="+", default=[256, 512, 1024, 2048, 4096])
+    parser.add_argument("--rows", type=positive, default=256)
+    parser.add_argument("--columns", type=positive, nargs="+", default=[256, 512, 1024, 2048, 4096])
     parser.add_argument("--plot", metavar="DIR", help="folder to save a PNG and the numbers in")
     options = parser.parse_args()
     x = np.random.default_rng(0).standard_normal((1024, 1024), dtype=np.float32)

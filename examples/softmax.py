@@ -12,7 +12,7 @@ import argparse
 import sys
 
 import numpy as np
-from report import Report
+from report import Report, positive
 
 import tile
 import tile.language as tl
@@ -48,8 +48,8 @@ def reference(x: np.ndarray) -> np.ndarray:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="softmax of the rows of a random matrix")
-    parser.add_argument("--rows", type=int, default=1823)
-    parser.add_argument("--columns", type=int, default=781)
+    parser.add_argument("--rows", type=positive, default=1823)
+    parser.add_argument("--columns", type=positive, default=781)
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     x = rng.standard_normal((options.rows, options.columns), dtype=np.float32)

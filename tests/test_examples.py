@@ -146,3 +146,10 @@ def test_report_notices_a_wrong_call(values, capsys, monkeypatch):
     report.measure("differs", lambda: next(results), {"a": np.ones(1)}, 0.5)
     assert report.finish() == 1
     assert "WRONG" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("size", ["0", "many"])
+def test_sizes_that_are_none(size: str) -> None:
+    done = run("matmul", "--sizes", "64", size, "8")
+    assert done.returncode == 2
+    assert f"{size!r} is no size; sizes are numbers from 1 on" in done.stderr
