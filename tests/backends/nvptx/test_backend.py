@@ -68,7 +68,8 @@ def test_machines_that_are_not_there(arch: str, message: str) -> None:
 def test_what_a_machine_lacks() -> None:
     with pytest.raises(UnsupportedError, match="num_ctas=2 asks for clusters, which sm_80 lacks"):
         tile.compile(exponential, SIGNATURE, {"B": 64}, {"num_ctas": 2}, "nvptx:sm_80")
-    tile.compile(exponential, SIGNATURE, {"B": 64}, {"num_ctas": 2}, "nvptx:sm_90a")
+    with pytest.raises(UnsupportedError, match="num_ctas=4 asks for clusters, which are not made"):
+        tile.compile(exponential, SIGNATURE, {"B": 64}, {"num_ctas": 4}, "nvptx:sm_90a")
 
 
 def test_names_of_devices() -> None:

@@ -17,10 +17,10 @@ from tile.simt.pipeline import lower
 def compile_module(module: Module, target: Target, options: Options) -> Artifact:
     """Lower a TILE module, which changes, to PTX. See `NvptxBackend.compile`."""
     arch = architecture(target.arch)
-    if options.num_ctas > 1 and arch.capability < 90:
+    if options.num_ctas > 1:
+        lacking = f"which {arch.name} lacks" if arch.capability < 90 else "which are not made yet"
         raise UnsupportedError(
-            f"num_ctas={options.num_ctas} asks for clusters, which {arch.name} lacks; there are "
-            "some from sm_90 on"
+            f"num_ctas={options.num_ctas} asks for clusters, {lacking}; num_ctas=1 runs everywhere"
         )
     tiles = optimise(module)
     stages = tiles.stages
