@@ -41,6 +41,14 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _order(text: str) -> str | int | None:
+    if text in ("", "reverse"):
+        return text or None
+    if not text.isdecimal():
+        raise ValueError("it is reverse, or the seed of a random order as a number")
+    return int(text)
+
+
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
@@ -141,6 +149,14 @@ class Config:
         int,
         1 << 21,
         "bytes of one tile value over a chunk of programs (interp)",
+        Effect.NONE,
+    )
+    interp_order = Variable(
+        "TILE_INTERP_ORDER",
+        _order,
+        None,
+        "order in which the programs of a grid start: reverse, or the seed of a random one "
+        "(interp; default: as they are numbered)",
         Effect.NONE,
     )
     interp_level = Variable(

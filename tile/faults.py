@@ -106,6 +106,16 @@ class Group:
         if len(self.faults) < KEPT:
             self.faults.append(fault)
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "check": self.check.value,
+            "loc": None if self.loc is None else dataclasses.asdict(self.loc),
+            "executions": self.executions,
+            "elements": self.elements,
+            "faults": [fault.as_dict() for fault in self.faults],
+        }
+
     def __str__(self) -> str:
         first = self.faults[0]
         times = "once" if self.executions == 1 else f"in {self.executions} executions"
@@ -155,16 +165,7 @@ class Report:
         """For JSON."""
         return {
             "faults": len(self),
-            "groups": [
-                {
-                    "check": group.check.value,
-                    "loc": None if group.loc is None else dataclasses.asdict(group.loc),
-                    "executions": group.executions,
-                    "elements": group.elements,
-                    "faults": [fault.as_dict() for fault in group.faults],
-                }
-                for group in self.groups
-            ],
+            "groups": [group.as_dict() for group in self.groups],
         }
 
     def to_json(self, **options: Any) -> str:

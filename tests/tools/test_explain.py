@@ -81,7 +81,7 @@ def test_layouts_are_listed_shown_and_drawn(
         ([*TRANSPOSE[:3], "N"], "an argument is given as in name=value, not 'N'"),
         ([*TRANSPOSE[:3], "N=many"], "N is a number, true, false, none or an array"),
         ([TRANSPOSE[0], "x_ptr=fp31[4]"], "x_ptr has elements of i1, i8"),
-        ([*TRANSPOSE, "--grid", "many"], "a grid is as in 8 or 4,2, not 'many'"),
+        ([*TRANSPOSE, "--grid", "many"], "the grid many has no value"),
         ([*TRANSPOSE, "--show", "q"], "no layout is of a value 'q'"),
     ],
 )

@@ -8,6 +8,7 @@ runs once, on the data that the caller passed.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import sys
@@ -30,6 +31,7 @@ from tile.errors import (
     TileError,
 )
 from tile.runtime.descriptor import TensorDescriptor
+from tile.runtime.observer import Alternative, observing
 from tile.runtime.snapshot import Snapshot, fill_zero
 from tile.runtime.timing import measure, quantiles_of
 from tile.runtime.tuning import Call, Config, Kernel, KernelWrapper, Pruning, pruning
@@ -152,11 +154,33 @@ class Autotuner(KernelWrapper):
         self.check_free(self._chosen, call, "@autotune")
         if warmup:
             return self._compile(self._pruning(self.configs, call), call)
+        observer = observing()
+        if observer is not None and len(self.configs) > 1:
+            return observer.tuned(self.__name__, self._alternatives(call))
         config = self.configs[0] if len(self.configs) == 1 else self._best(call)
+        return self._launch_chosen(call, config)
+
+    def _launch_chosen(self, call: Call, config: Config) -> Any:
+        """Launch with a configuration that stays."""
         self.best_config = config
         if config.pre_hook is not None:
             config.pre_hook({**call.named, **config.all_kwargs()})
         return self.launch(call, config)
+
+    def _alternatives(self, call: Call) -> list[Alternative]:
+        """Every configuration that can run here, each on the arguments as they are now."""
+        kept = Snapshot()
+        for name in {*self.written_arguments(*call.args, **call.kwargs), *self.restore_value}:
+            self._keep(kept, name, call)
+
+        def launch(config: Config) -> Any:
+            kept.restore()
+            return self._launch_chosen(call, config)
+
+        return [
+            Alternative(str(config), functools.partial(launch, config))
+            for config in dict.fromkeys(self._pruning(self.configs, call))
+        ]
 
     def launch(self, call: Call, config: Config, *, warmup: bool = False) -> Any:
         """Run the wrapped kernel on `call` under `config`, without hooks."""

@@ -62,7 +62,7 @@ class EmptyArray(np.ndarray[Any, np.dtype[Any]]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, value)
-        known = None if self.account is None else self.account.of(self)
+        known = self.written
         if known is not None:
             known[key] = True
 
@@ -72,9 +72,14 @@ class EmptyArray(np.ndarray[Any, np.dtype[Any]]):
 
     def mark_written(self) -> None:
         """Say that all elements have values."""
-        known = None if self.account is None else self.account.of(self)
+        known = self.written
         if known is not None:
             known[...] = True
+
+    @property
+    def written(self) -> Array | None:
+        """Whether each element was written, to be read and changed; None if that is not known."""
+        return None if self.account is None else self.account.of(self)
 
     def written_span(self) -> Array | None:
         """Whether each element was written, from the one at the least address on."""

@@ -17,6 +17,7 @@ from tile.runtime.compile import build
 from tile.runtime.context import target_of
 from tile.runtime.grid import normalise_grid
 from tile.runtime.kernel import CompiledKernel
+from tile.runtime.observer import Attempt, Constants, observing
 from tile.runtime.repeat import Entry, Plan, Shape, make_plan, shape_of
 from tile.runtime.specialise import (
     PLAIN,
@@ -167,6 +168,30 @@ class JITFunction(DeviceFunction):
 
     def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledKernel:
         """Launch, and see to it that launches like this one are repeated where that can be."""
+        observer = observing()
+        if observer is not None:
+            return observer.launch(self._attempt(grid, args, kwargs))
+        return self._launch_once(grid, args, kwargs)
+
+    def _attempt(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attempt:
+        """This launch, for an observer to make."""
+        values, _ = self._binder.bind(args, kwargs)
+        names = self.arg_names
+        given = dict(zip(names, args, strict=False))
+        rest = {name: value for name, value in kwargs.items() if name not in given}
+
+        def run(constants: Constants) -> CompiledKernel:
+            return self._launch_once(grid, (), {**given, **rest, **constants})
+
+        def written(constants: Constants) -> frozenset[str]:
+            return self.written_arguments(**{**given, **rest, **constants})
+
+        named = dict(zip(names, values, strict=True))
+        return Attempt(self, named, not callable(grid), run, written)
+
+    def _launch_once(
+        self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> CompiledKernel:
         values, options = self._binder.bind(args, kwargs)
         kernel, adapted = self._compiled(values, options)
         if callable(grid):

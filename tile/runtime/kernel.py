@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from tile.backends.base import (
     Artifact,
@@ -24,6 +26,7 @@ from tile.language.descriptor import DescriptorParts
 from tile.runtime.binding import OPTION_DEFAULTS, named, quoted
 from tile.runtime.device_arrays import DeviceArray, host_copies
 from tile.runtime.grid import normalise_grid
+from tile.runtime.observer import observing
 from tile.runtime.packing import fit, slots, writeable
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialise import Constant, Leaf, spell_leaf, spell_specialised
@@ -152,14 +155,22 @@ class CompiledKernel:
         """Run over the grid, on copies of arrays that are in the memory of another device."""
         on_device = self._elsewhere(arguments)
         if not on_device:
-            self.executable.launch(grid, arguments)
+            self._launch(grid, arguments)
             return
         hosts = dict(zip(map(id, on_device), host_copies(on_device), strict=True))
-        self.executable.launch(grid, [hosts.get(id(a), a) for a in arguments])
+        self._launch(grid, [hosts.get(id(a), a) for a in arguments])
         for index, _ in self._written:
             array = arguments[index]
             if id(array) in hosts:
                 array.put(hosts[id(array)])
+
+    def _launch(self, grid: Grid, arguments: Sequence[Any]) -> None:
+        """Launch with arguments that the backend can reach."""
+        self.executable.launch(grid, arguments)
+        observer = observing()
+        if observer is not None:
+            written = {label: arguments[index] for index, label in self._written}
+            observer.ran(self, grid, dict(reached(written)))
 
     def _elsewhere(self, arguments: Sequence[Any]) -> list[DeviceArray]:
         """The arrays that are in the memory of a device which is none of the backend's own."""
@@ -185,6 +196,15 @@ class CompiledKernel:
         if None in places:
             return None
         return executable.bind([argument for place in places for argument in place or ()])
+
+
+def reached(arrays: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """NumPy's arrays among `arrays`, and those that pointers in them point to, by label."""
+    for label, array in arrays.items():
+        if isinstance(array, np.ndarray):
+            yield label, array
+            for index, target in enumerate(getattr(array, "targets", ())):
+                yield from reached({f"{label}[{index}]": target})
 
 
 def _places(leaf: Leaf, arguments: list[Any]) -> list[Any] | None:

@@ -17,6 +17,7 @@ from tile.errors import ArgumentTypeError
 from tile.runtime.arguments import adapt
 from tile.runtime.descriptor import TensorDescriptor
 from tile.runtime.device_arrays import DeviceArray
+from tile.runtime.empty import EmptyArray
 from tile.runtime.pointers import PointerArray
 
 
@@ -43,6 +44,19 @@ def _write_numpy(array: Any, saved: Any) -> None:
         np.copyto(array, saved, casting="no")
 
 
+def _copy_empty(array: EmptyArray) -> tuple[Any, Any]:
+    return array.view(np.ndarray).copy(order="K"), np.array(array.written)
+
+
+def _write_empty(array: EmptyArray, saved: tuple[Any, Any]) -> None:
+    """Contents, and which elements have any."""
+    contents, written = saved
+    _write_numpy(array, contents)
+    known = array.written
+    if known is not None:
+        np.copyto(known, written)
+
+
 def _write_device(array: DeviceArray, saved: Any) -> None:
     if array.writeable:
         array.put(saved)
@@ -55,6 +69,7 @@ def _assign(array: Any, value: Any) -> None:
 # torch: `.data` rather than the tensor or `.detach()`, whose in-place operations count as changes
 # to what autograd has saved; the contents put back are the ones it saved.
 _ACCESS = (
+    _Access(_is_a(EmptyArray), _copy_empty, _write_empty, lambda array: _assign(array, 0)),
     _Access(
         _is_a(np.ndarray),
         lambda array: array.copy(order="K"),

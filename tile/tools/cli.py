@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tile.errors import TileError
 from tile.tools import (
     cache,
+    check,
     compile,  # noqa: A004 - named after its command
     explain,
     info,
@@ -18,6 +19,7 @@ from tile.tools import (
 
 COMMANDS = (
     cache.COMMAND,
+    check.COMMAND,
     compile.COMMAND,
     explain.COMMAND,
     info.COMMAND,

@@ -32,7 +32,7 @@ from tile.simt.layouts.layout import LinearLayout
 from tile.simt.pipeline import lowering
 from tile.simt.target import TARGETS, SimtTarget
 from tile.tools.command import Command
-from tile.tools.kernel_arguments import load_kernel, parse_arguments
+from tile.tools.kernel_arguments import load_kernel, parse_arguments, parse_grid
 from tile.tools.table import table
 
 DESCRIPTION = f"""\
@@ -241,7 +241,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("kernel", help="as in kernel.py:function")
     add("arguments", nargs="*", metavar="NAME=VALUE", help="the kernel's arguments")
-    add("--grid", default="1", help="programs along each axis, as in 8 or 4,2")
+    add("--grid", default="1", help="as in 8, 4,2 or cdiv(n, BLOCK)")
     add("--target", default="generic", choices=list(TARGETS), help="the machine")
     add("--num-warps", type=int, default=Options.num_warps, help="warps of a program")
     add("--num-stages", type=int, default=Options.num_stages, help="stages of pipelined loops")
@@ -258,8 +258,12 @@ def _run(options: argparse.Namespace) -> int:
     chosen = Options.of({name: getattr(options, name) for name in names})
     kernel = load_kernel(options.kernel)
     arguments = parse_arguments(options.arguments)
-    grid = normalise_grid(_grid(options.grid))
-    found = explain(kernel, arguments, grid, SimtTarget.parse(options.target), chosen)
+    grid = parse_grid(options.grid)
+    if callable(grid):
+        grid = grid(arguments)
+    found = explain(
+        kernel, arguments, normalise_grid(grid), SimtTarget.parse(options.target), chosen
+    )
     layouts = held_layouts([found.laid_out, found.threads])
     if options.ir:
         print(print_module(found.laid_out), print_module(found.threads), sep="\n")
@@ -271,13 +275,6 @@ def _run(options: argparse.Namespace) -> int:
     if options.draw:
         print("", *draw_layouts(layouts, Path(options.draw)), sep="\n")
     return 0
-
-
-def _grid(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(extent) for extent in text.split(","))
-    except ValueError:
-        raise ArgumentValueError(f"a grid is as in 8 or 4,2, not {text!r}") from None
 
 
 COMMAND = Command("explain", "what a kernel costs, line by line", DESCRIPTION, _configure, _run)

@@ -23,6 +23,7 @@ import numpy as np
 from tile.errors import ArgumentValueError
 from tile.ir import numerics
 from tile.ir.types import ALIASES, Scalar
+from tile.runtime.sizes import cdiv
 
 _ARRAY = re.compile(r"(?P<type>\w+)\[(?P<shape>[\d,\s]+)\](?::(?P<fill>\S+))?")
 _WORDS = {"true": True, "false": False, "none": None}
@@ -65,9 +66,14 @@ def parse_arguments(texts: Sequence[str], seed: int = 0) -> dict[str, Any]:
 
 def _value(name: str, text: str, random: np.random.Generator) -> Any:
     match = _ARRAY.fullmatch(text)
-    if match is not None:
-        shape = tuple(int(extent) for extent in match["shape"].split(",") if extent.strip())
-        return _array(name, match["type"], shape, match["fill"], random)
+    if match is None:
+        return parse_constant(name, text)
+    shape = tuple(int(extent) for extent in match["shape"].split(",") if extent.strip())
+    return _array(name, match["type"], shape, match["fill"], random)
+
+
+def parse_constant(name: str, text: str) -> Any:
+    """A number, true, false or none. Raises `ArgumentValueError` for anything else."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for read in (int, float):
@@ -78,6 +84,31 @@ def _value(name: str, text: str, random: np.random.Generator) -> Any:
     raise ArgumentValueError(
         f"{name} is a number, true, false, none or an array such as fp32[64,64], not {text!r}"
     )
+
+
+def parse_grid(text: str) -> Any:
+    """A grid: numbers as in 8 or 4,2, or a function of the arguments by name, as in cdiv(n, BLOCK).
+
+    Raises `ArgumentValueError` for what is no expression, and the function where it has no value.
+    """
+    try:
+        return tuple(int(extent) for extent in text.split(","))
+    except ValueError:
+        pass
+    try:
+        code = compile(text, "--grid", "eval")
+    except SyntaxError as error:
+        raise ArgumentValueError(
+            f"a grid is as in 8, 4,2 or cdiv(n, BLOCK), not {text!r}: {error.msg}"
+        ) from None
+
+    def grid(meta: dict[str, Any]) -> Any:
+        try:
+            return eval(code, {"__builtins__": {}, "cdiv": cdiv}, meta)
+        except (NameError, TypeError, ArithmeticError) as error:
+            raise ArgumentValueError(f"the grid {text} has no value: {error}") from error
+
+    return grid
 
 
 def _array(

@@ -25,6 +25,25 @@ if TYPE_CHECKING:
 MAX_CHUNK = 1 << 16
 
 
+# The most waves that a grid is cut into for the sake of another order.
+MOST_REORDERED = 32
+
+
+def reordered(programs: int, size: int, order: str | int) -> Iterator[Rows]:
+    """The programs of waves of at most `size`, in another order than they are numbered in.
+
+    `reverse` starts the last program first; a number is the seed of a random order, which is cut
+    into a random number of waves. Rows of a wave ascend, as those of all waves do.
+    """
+    if order == "reverse":
+        sequence, waves = np.arange(programs)[::-1], MOST_REORDERED
+    else:
+        random = np.random.default_rng(int(order))
+        sequence, waves = random.permutation(programs), int(random.integers(2, MOST_REORDERED + 1))
+    waves = max(min(waves, programs), -(-programs // size))
+    return map(np.sort, np.array_split(sequence, waves))
+
+
 class Launch:
     """A kernel, a grid and the arguments in memory; what rules see of the run they are in.
 
@@ -66,6 +85,10 @@ class Launch:
     def chunks(self) -> Iterator[Wave]:
         """The programs of the grid, in order, in waves whose tiles fit the cache."""
         size = max(1, min(MAX_CHUNK, config.chunk_bytes // self.code.largest_value))
+        order = config.interp_order
+        if order is not None:
+            yield from map(self.start, reordered(self.programs, size, order))
+            return
         for first in range(0, self.programs, size):
             yield self.start(np.arange(first, min(first + size, self.programs)))
 

@@ -1,0 +1,150 @@
+"""`tile check`: programs, modules and kernels; what it says, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tile.tools.cli import main
+
+KERNELS = """\
+import sys
+import numpy as np
+import tile
+import tile.language as tl
+
+
+@tile.jit
+def double(x_ptr, o_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o_ptr + i, tl.load(x_ptr + i, i < n) * 2, i < n)
+
+
+@tile.jit
+def last_wins(o_ptr):
+    tl.store(o_ptr, tl.program_id(0))
+"""
+SOUND = """
+x, o = np.ones(20, np.float32), np.zeros(20, np.float32)
+double[lambda meta: (tile.cdiv(20, meta["B"]),)](x, o, 20, B=8)
+print("sum", o.sum(), sys.argv[1:])
+"""
+RACY = """
+last_wins[(4,)](np.zeros(1, np.int32))
+"""
+
+
+def program(folder: Path, *parts: str) -> str:
+    path = folder / "program.py"
+    path.write_text("".join((KERNELS, *parts)), encoding="utf-8")
+    return str(path)
+
+
+def test_a_sound_program_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", program(tmp_path, SOUND), "--flag", "word"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("sum 40.0 ['--flag', 'word']\n")
+    assert said.endswith("all is well\n")
+    assert [line.split() for line in said.splitlines() if line.startswith("double")] == [
+        ["double", "B=8", "1", "4"]
+    ]
+
+
+def test_faults_and_dependences_are_told_and_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "found.json"
+    assert main(["check", "--json", str(file), program(tmp_path, RACY)]) == 1
+    said = capsys.readouterr().out
+    assert "race: `last_wins` writes `o_ptr[0]`, which another program writes" in said
+    assert "`last_wins` depends on how it is launched: with TILE_INTERP_ORDER=reverse" in said
+    assert said.endswith("wrong: 2 faults and 1 result that should not have changed\n")
+    found = json.loads(file.read_text("utf-8"))
+    assert found["wrong"] and found["dependences"][0]["difference"]["there"] == "0"
+    assert found["report"]["groups"][0]["check"] == "race"
+
+
+def test_a_module_is_a_program_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, SOUND)
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "-m", "program", "word"]) == 0
+    assert "sum 40.0 ['word']" in capsys.readouterr().out
+
+
+def test_a_kernel_is_launched_on_random_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["check", "--grid", "cdiv(n, B)", "--vary", "B=4,16"]
+    arguments = ["x_ptr=fp32[20]", "o_ptr=fp32[20]:0", "n=20", "B=8"]
+    assert main([*options, program(tmp_path) + ":double", *arguments]) == 0
+    assert ["double", "B=8", "1", "6"] in [
+        line.split() for line in capsys.readouterr().out.splitlines()
+    ]
+    arguments[1] = "o_ptr=fp32[10]:0"
+    assert main([*options, program(tmp_path) + ":double", *arguments]) == 1
+    assert "bounds: `double` writes `o_ptr` at element 10" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"), [("sys.exit()", 0), ("sys.exit(3)", 3), ("sys.exit('no')", 1)]
+)
+def test_the_exit_status_is_the_programs_where_all_is_well(
+    tmp_path: Path, ending: str, status: int
+) -> None:
+    assert main(["check", program(tmp_path, SOUND, ending)]) == status
+    assert main(["check", program(tmp_path, RACY, ending)]) == 1
+
+
+def test_a_program_that_fails_has_been_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        main(["check", program(tmp_path, RACY, "1 / 0")])
+    assert "race: `last_wins`" in capsys.readouterr().out
+
+
+def test_no_launch_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", program(tmp_path)]) == 0
+    assert capsys.readouterr().out == "no kernel was launched\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["none.py"], "there is no program none.py"),
+        (["--checks", "speed", "none.py"], "there is no check 'speed'"),
+        (["--vary", "B", "none.py"], "--vary is as in BLOCK=64,128, not 'B'"),
+        (["--vary", "B=x", "none.py"], "B is a number"),
+        (["--seeds", "-1", "none.py"], "--seeds is a number from 0, not -1"),
+        (["none.py:kernel"], "there is no file none.py"),
+    ],
+)
+def test_bad_input_is_named(
+    options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *options]) == 1
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("grid", ["cdiv(", "cdiv(m, B)", "n / 0"])
+def test_a_grid_without_a_value_is_named(
+    tmp_path: Path, grid: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = program(tmp_path) + ":double"
+    arguments = ["x_ptr=fp32[20]", "o_ptr=fp32[20]:0", "n=20", "B=8"]
+    assert main(["check", "--grid", grid, kernel, *arguments]) == 1
+    assert grid in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "missing" / "found.json")
+    assert main(["check", "--json", file, program(tmp_path, SOUND)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.endswith("all is well\n")
+    assert f"cannot write {file}" in captured.err

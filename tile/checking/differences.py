@@ -1,0 +1,105 @@
+"""Where what two launches wrote is not the same, and whether rounding can be why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tile.ir import numerics
+
+Outputs = Mapping[str, np.ndarray]
+
+# What sums in another order may differ by, in the dtype's epsilon and relative to the largest
+# number of the array: the partial sums of wide types are many, narrow types round once at the end.
+_WIDE_EPSILONS = 128
+_NARROW_EPSILONS = 4
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An array that a launch left otherwise than the same launch did before.
+
+    `index` is the first element that differs, by more than rounding if any does; `here` and
+    `there` are its values, of the launch as the program has it and of the other; `count` elements
+    of `size` differ, and `apart` by more than rounding.
+    """
+
+    label: str
+    index: tuple[int, ...]
+    here: str
+    there: str
+    count: int
+    apart: int
+    size: int
+
+    @property
+    def rounding(self) -> bool:
+        """Whether it is no more than sums in another order may differ by."""
+        return not self.apart
+
+    def __str__(self) -> str:
+        where = f"`{self.label}[{', '.join(map(str, self.index))}]`"
+        return (
+            f"{where} is {self.here} as the program launches it, and {self.there} that way; "
+            f"{self.count} of {self.size} elements differ"
+            + (", all by no more than rounding" if self.rounding else "")
+        )
+
+
+def kept(outputs: Outputs) -> dict[str, np.ndarray]:
+    """Copies."""
+    return {label: array.copy() for label, array in outputs.items()}
+
+
+def differences(here: Outputs, there: Outputs, tolerance: float | None = None) -> list[Difference]:
+    """The arrays that are not the same bit for bit (but for which NaN it is).
+
+    `tolerance`, relative to the largest number of an array, takes the place of the dtype's own.
+    """
+    found = (
+        _difference(label, array, there[label], tolerance)
+        for label, array in here.items()
+        if label in there
+    )
+    return [difference for difference in found if difference is not None]
+
+
+def _difference(
+    label: str, here: np.ndarray, there: np.ndarray, tolerance: float | None
+) -> Difference | None:
+    if here.shape != there.shape or here.dtype != there.dtype:
+        return None  # another array: not the same launch
+    unequal = (here != there) & ~((here != here) & (there != there))
+    count = int(np.count_nonzero(unequal))
+    if not count:
+        return None
+    apart = unequal & ~_near(here, there, tolerance)
+    first = np.argwhere(apart if apart.any() else unequal)[0]
+    index = tuple(int(i) for i in first)
+    return Difference(
+        label,
+        index,
+        str(here[index]),
+        str(there[index]),
+        count,
+        int(np.count_nonzero(apart)),
+        here.size,
+    )
+
+
+def _near(here: np.ndarray, there: np.ndarray, tolerance: float | None) -> np.ndarray:
+    """Where two arrays differ by no more than rounding; nowhere, for integers."""
+    if not numerics.scalar_of(here.dtype).is_floating():
+        return np.zeros(here.shape, np.bool_)
+    if tolerance is None:
+        one, two = here.dtype.type(1), here.dtype.type(2)
+        epsilon = float(np.nextafter(one, two)) - 1
+        tolerance = epsilon * (_WIDE_EPSILONS if here.itemsize >= 4 else _NARROW_EPSILONS)
+    a, b = here.astype(np.float64), there.astype(np.float64)
+    finite = np.isfinite(a) & np.isfinite(b)
+    largest = np.abs(a[finite]).max(initial=0.0)
+    with np.errstate(invalid="ignore"):
+        near: np.ndarray = finite & (np.abs(a - b) <= tolerance * largest)
+    return near

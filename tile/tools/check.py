@@ -1,0 +1,171 @@
+"""`tile check`: a program under all checks, and its launches in ways that must not matter."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tile.checking.rehearsal import Findings, Plan, Rehearsal
+from tile.checks import choose
+from tile.errors import ArgumentValueError
+from tile.tools.command import Command
+from tile.tools.kernel_arguments import load_kernel, parse_arguments, parse_constant, parse_grid
+from tile.tools.program import run_program
+from tile.tools.table import table
+
+DESCRIPTION = """\
+Run a program on the interpreter under all checks, and make its launches in other ways too, each on
+the same contents of the arrays. Say what is wrong at which line, and where results depend on what
+they should not.
+
+  tile check program.py                       a program; what follows its name is for the program
+  tile check -m pytest tests/test_mine.py     a module, as with python -m
+  tile check --grid "cdiv(n, BLOCK)" --vary BLOCK=64,128 \\
+      kernel.py:add x=fp32[1000] y=fp32[1000] out=fp32[1000]:0 n=1000 BLOCK=256
+                                              one kernel, on arrays of random numbers
+
+The other ways are
+  orders           programs of the grid start in reverse and in --seeds random orders, more of them
+                   at once or fewer
+  configurations   every one of kernels with @tile.autotune
+  constants        --vary BLOCK=64,128: in launches with such a constexpr, if the grid is a function
+                   of it: kernel[lambda meta: (tile.cdiv(n, meta["BLOCK"]),)]
+
+Options stand before the program, as those of Python do.
+
+Integers must be the same, and floats too, but for what sums in another order round differently. The
+way that changed a result is named by environment variables that bring it back. The exit status is 0
+where all is well, 1 where something is wrong, and the program's own where that is neither.
+"""
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--checks", default="all", help="as for TILE_SANITIZE: all, none, or some, by commas")
+    add("--seeds", type=int, default=2, help="how many random orders (2; 0: no other orders)")
+    add("--vary", action="append", default=[], metavar="NAME=VALUES", help="values of a constexpr")
+    add(
+        "--launches",
+        type=int,
+        default=3,
+        metavar="N",
+        help="of a kernel with the same constants, how many are made in other ways (3)",
+    )
+    add(
+        "--tolerance",
+        type=float,
+        metavar="R",
+        help="what counts as rounding, relative to an array's largest number (by dtype)",
+    )
+    add("--grid", default="1", help="of one kernel: as in 8, 4,2 or cdiv(n, BLOCK)")
+    add("--json", metavar="FILE", help="write all that was found there too")
+    add("-m", dest="module", action="store_true", help="the program is a module")
+    add("program", help="program.py, or kernel.py:function")
+    add("arguments", nargs=argparse.REMAINDER, help="the program's, or the kernel's as NAME=VALUE")
+
+
+def _run(options: argparse.Namespace) -> int:
+    rehearsal = Rehearsal(_plan(options))
+    run = _program(options)
+    try:
+        with rehearsal.watching():
+            status = run()
+    finally:  # a program that fails has been told of all the same
+        _tell(rehearsal.findings, options.json)
+    return int(bool(rehearsal.findings)) or status
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    for name in ("seeds", "launches"):
+        if getattr(options, name) < 0:
+            raise ArgumentValueError(f"--{name} is a number from 0, not {getattr(options, name)}")
+    try:
+        checks = choose(options.checks)
+    except ValueError as error:
+        raise ArgumentValueError(f"--checks: {error}") from None
+    return Plan(
+        checks=checks,
+        seeds=options.seeds,
+        varied=dict(map(_varied, options.vary)),
+        launches=options.launches,
+        tolerance=options.tolerance,
+    )
+
+
+def _varied(text: str) -> tuple[str, list[Any]]:
+    name, equals, values = text.partition("=")
+    if not equals or not name.isidentifier() or not values:
+        raise ArgumentValueError(f"--vary is as in BLOCK=64,128, not {text!r}")
+    return name, [parse_constant(name, value) for value in values.split(",")]
+
+
+def _program(options: argparse.Namespace) -> Callable[[], int]:
+    """What runs the program, or launches the one kernel."""
+    file, _, name = options.program.rpartition(":")
+    if options.module or not (file.endswith(".py") and name.isidentifier()):
+        return lambda: run_program(options.program, options.arguments, module=options.module)
+    kernel = load_kernel(options.program)
+    arguments, grid = parse_arguments(options.arguments), parse_grid(options.grid)
+
+    def launch() -> int:
+        kernel[grid](**arguments)
+        return 0
+
+    return launch
+
+
+def _tell(findings: Findings, file: str | None) -> None:
+    """Print what was found, and write it to a file."""
+    print("\n\n".join(_paragraphs(findings)))
+    if file:
+        try:
+            Path(file).write_text(json.dumps(findings.as_dict(), indent=2) + "\n")
+        except OSError as error:
+            raise ArgumentValueError(f"--json: cannot write {file}: {error.strerror}") from error
+
+
+def _paragraphs(findings: Findings) -> Iterator[str]:
+    if not findings.tallies:
+        yield "no kernel was launched"
+        return
+    yield _launches(findings)
+    if findings.report:
+        yield str(findings.report)
+    for way, group in findings.elsewhere:
+        yield f"only with {way}\n{group}"
+    for dependence in sorted(findings.dependences, key=lambda one: one.harmless):
+        yield str(dependence)
+    for (kernel, constants), tally in findings.tallies.items():
+        if tally.not_varied:
+            yield (
+                f"note: `{kernel}` with {constants} was not varied in {', '.join(tally.not_varied)}"
+                ": its grid is no function of them"
+            )
+    yield _verdict(findings)
+
+
+def _launches(findings: Findings) -> str:
+    rows = [
+        [kernel, constants, str(tally.launches), str(len(tally.ways))]
+        for (kernel, constants), tally in findings.tallies.items()
+    ]
+    return table(("kernel", "constants", "launches", "other ways"), rows, left=(0, 1))
+
+
+def _verdict(findings: Findings) -> str:
+    faults = sum(group.executions for group in findings.groups)
+    wrong = sum(not one.harmless for one in findings.dependences)
+    if not findings:
+        return "all is well"
+    words = [
+        f"{count} {noun}{'s' * (count != 1)}"
+        for count, noun in ((faults, "fault"), (wrong, "result that should not have changed"))
+        if count
+    ]
+    return f"wrong: {' and '.join(words)}"
+
+
+COMMAND = Command("check", "run a program under all checks", DESCRIPTION, _configure, _run)
