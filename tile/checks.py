@@ -8,21 +8,23 @@ from typing import TypeAlias
 
 
 class Check(enum.StrEnum):
-    """What is looked for. Waits without end and `device_assert` are found by every run."""
+    """What is looked for."""
 
     BOUNDS = "bounds"  # accesses outside the array or view that was passed
     RACE = "race"  # accesses of two programs, one a write, that nothing orders
     UNDEF = "undef"  # values that nobody defined, where they matter
     OVERFLOW = "overflow"  # signed arithmetic that wrapped on its way to an address or mask
     ASSUME = "assume"  # promises to the compiler that are false
+    DEADLOCK = "deadlock"  # programs that wait for what nobody is left to do
 
 
 Checks: TypeAlias = frozenset[Check]
 
 ALL: Checks = frozenset(Check)
 NONE: Checks = frozenset()
-# Addresses are looked up by array, so a run cannot help noticing one that belongs to none.
-ALWAYS: Checks = frozenset({Check.BOUNDS})
+# A run cannot help noticing these: addresses are looked up by array, and a wait without end is the
+# end of it.
+ALWAYS: Checks = frozenset({Check.BOUNDS, Check.DEADLOCK})
 
 _WORDS: dict[str, Checks] = {"all": ALL, "none": NONE, **{c.value: frozenset({c}) for c in Check}}
 

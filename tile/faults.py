@@ -119,8 +119,9 @@ class Group:
     def __str__(self) -> str:
         first = self.faults[0]
         times = "once" if self.executions == 1 else f"in {self.executions} executions"
-        elements = f"{self.elements} element{'s' * (self.elements != 1)}"
-        lines = [f"{self.check}: {first.message} ({elements}, {times})"]
+        if first.place is not None or first.element:
+            times = f"{self.elements} element{'s' * (self.elements != 1)}, {times}"
+        lines = [f"{self.check}: {first.message} ({times})"]
         if self.loc is not None:
             lines.append(describe(self.loc))
         lines.extend(f"  note: {note}" for note in first.notes)

@@ -67,9 +67,7 @@ class Planted:
         loc = error.loc
         if loc is None or "# fault" not in linecache.getline(loc.file, loc.line):
             problems.append(f"found at another line: {error}")
-        if self.kind != "deadlock":
-            problems += self._details(error.fault)
-        return problems
+        return problems + self._details(error.fault)
 
     def _details(self, fault: Fault | None) -> list[str]:
         if fault is None:
@@ -91,8 +89,6 @@ class Planted:
 
     def _collected(self) -> list[str]:
         """A run that goes on finds the same fault, and ends."""
-        if self.kind == "deadlock":
-            return []
         with tile.sanitize(collect=True) as report:
             self.launch(True)
         kinds = {group.check.value for group in report.groups}

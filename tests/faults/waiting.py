@@ -22,7 +22,7 @@ def locked(lock_ptr, count_ptr, BUG: tl.constexpr):
         tl.atomic_xchg(lock_ptr, 0)
 
 
-@planted("deadlock", "a lock that is never given back")
+@planted("deadlock", "a lock that is never given back", program=(1, 0, 0))
 def lost_release(bug):
     locked[(4,)](zeros(1), zeros(1), BUG=bug)
 
@@ -34,7 +34,7 @@ def barrier(arrived_ptr, n):
         pass
 
 
-@planted("deadlock", "a barrier for one program too many")
+@planted("deadlock", "a barrier for one program too many", program=(0, 0, 0))
 def barrier_of_too_many(bug):
     barrier[(4,)](zeros(1), 4 + bug)
 

@@ -9,7 +9,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.checks import ALL, Check, choose
+from tile.checks import ALWAYS, ALL, Check, choose
 from tile.config import config
 from tile.errors import (
     ArgumentError,
@@ -179,4 +179,4 @@ def test_an_error_has_its_fault_as_data() -> None:
 def test_settings_of_a_thread_are_its_own() -> None:
     with tile.sanitize("race"):
         assert config.sanitize == {Check.RACE}
-    assert config.sanitize == {Check.BOUNDS}
+    assert config.sanitize == ALWAYS

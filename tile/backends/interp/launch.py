@@ -12,10 +12,12 @@ from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.code import Code
 from tile.backends.interp.machine import Machine
 from tile.backends.interp.memory import Memory
+from tile.backends.interp.report import error_of
 from tile.backends.interp.scheduler import Scheduler
 from tile.backends.interp.values import Array, Rows
 from tile.backends.interp.wave import Activation, Frame, Wave
 from tile.config import config
+from tile.faults import Fault
 from tile.ir import numerics
 
 if TYPE_CHECKING:
@@ -81,6 +83,10 @@ class Launch:
         """
         with numerics.quiet():
             Scheduler(self, self.chunks()).run()
+
+    def found(self, fault: Fault) -> None:
+        """Raise a fault as its error."""
+        raise error_of(fault)
 
     def chunks(self) -> Iterator[Wave]:
         """The programs of the grid, in order, in waves whose tiles fit the cache."""

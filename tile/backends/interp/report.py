@@ -12,6 +12,7 @@ from tile.checks import Check
 from tile.errors import (
     BrokenAssumptionError,
     DataRaceError,
+    DeadlockError,
     ExecutionError,
     IntegerOverflowError,
     OutOfBoundsError,
@@ -28,6 +29,7 @@ ERRORS: dict[Check, type[ExecutionError]] = {
     Check.UNDEF: UndefinedValueError,
     Check.OVERFLOW: IntegerOverflowError,
     Check.ASSUME: BrokenAssumptionError,
+    Check.DEADLOCK: DeadlockError,
 }
 
 

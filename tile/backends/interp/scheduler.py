@@ -19,7 +19,9 @@ import numpy as np
 
 from tile.backends.interp.machine import Then
 from tile.backends.interp.wave import Join, Wave
-from tile.errors import DeadlockError, TileError
+from tile.checks import Check
+from tile.errors import TileError
+from tile.faults import Fault
 
 if TYPE_CHECKING:
     from tile.backends.interp.launch import Launch
@@ -127,21 +129,29 @@ class Scheduler:
         return wave is not None
 
     def deadlock(self) -> None:
-        wave = self.parked[0]
+        """Report that nobody can go on; whoever waits is given up."""
+        wave, *others = self.parked
         launch = self.launch
         frame = next(f for f in reversed(wave.frames) if f.loop is not None)
         assert frame.instruction is not None
         waiting = sum(len(np.unique(launch.programs_of(w.rows))) for w in self.parked)
-        program = launch.program(int(wave.rows[0]))
-        error = DeadlockError(
-            f"deadlock: {waiting} of {launch.programs} programs of `{launch.name}` wait in a loop "
-            f"that nothing can end; nobody is left to change what they wait for",
-            loc=frame.instruction.op.loc,
-            notes=[f"the first that waits is {program}"],
-        )
-        for other in self.parked[1:4]:
+        first = int(launch.programs_of(wave.rows)[0])
+        notes = [f"the first that waits is {launch.program(int(wave.rows[0]))}"]
+        for other in others[:3]:
             instruction = other.instruction()
             if instruction is not None:
                 place = launch.program(int(other.rows[0]))
-                error.notes.append(f"also waiting: {place}, at {instruction.op.loc}")
-        raise error
+                notes.append(f"also waiting: {place}, at {instruction.op.loc}")
+        self.parked.clear()
+        launch.found(
+            Fault(
+                Check.DEADLOCK,
+                f"{waiting} of {launch.programs} programs of `{launch.name}` wait in a loop that "
+                "nothing can end; nobody is left to change what they wait for",
+                kernel=launch.name,
+                grid=launch.grid,
+                program=launch.coordinates(first),
+                loc=frame.instruction.op.loc,
+                notes=tuple(notes),
+            )
+        )

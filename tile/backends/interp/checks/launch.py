@@ -12,7 +12,6 @@ from tile.backends.interp.checks.shadow import Shadow
 from tile.backends.interp.checks.translate import CheckedCode
 from tile.backends.interp.checks.uninitialised import accounts
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.report import error_of
 from tile.checks import Check
 from tile.faults import Fault, Report
 
@@ -45,8 +44,9 @@ class CheckedLaunch(Launch):
     def found(self, fault: Fault) -> None:
         """Take a fault: into the report, or raise it."""
         if self.report is None:
-            raise error_of(fault)
-        self.report.add(fault)
+            super().found(fault)
+        else:
+            self.report.add(fault)
 
     def run(self) -> None:
         """Run all programs. Raises the first fault, unless a report takes it."""
