@@ -9,7 +9,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.checks import ALWAYS, ALL, Check, choose
+from tile.checks import ALL, ALWAYS, Check, choose
 from tile.config import config
 from tile.errors import (
     ArgumentError,
