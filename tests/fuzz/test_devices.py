@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.fuzz.generate import LARGE, SMALL, Case, Sizes, make
+from tests.fuzz.generate import Case, make
 from tests.fuzz.running import assert_same
+from tests.fuzz.sizes import LARGE, SMALL, Sizes
 from tile.backends import registry
 from tile.backends.base import Options, Target
 from tile.errors import BackendError, OutOfResourcesError, UnsupportedError

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import tile
-from tests.fuzz.generate import LARGE, SMALL, Case, Sizes, make, modules
+from tests.fuzz.generate import Case, make, modules
 from tests.fuzz.loops import LOOPS, ROUNDS, SIGNATURE, Loop, arguments, varied
 from tests.fuzz.running import assert_same
+from tests.fuzz.sizes import LARGE, SMALL, Sizes
 from tile.backends import registry
 from tile.backends.base import Options, Target
 from tile.config import config

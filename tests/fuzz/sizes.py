@@ -1,0 +1,59 @@
+"""How large the things of random kernels are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Shape = tuple[int, ...]
+
+WITNESSES = 6  # values stored in the end, so that little of what was computed goes unseen
+SLOTS = 4  # places that a program has to store tiles in
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large things are. Powers of two."""
+
+    shapes: tuple[Shape, ...]  # of values
+    elements: int  # of every array that is only read, and of every slot
+    largest: int  # elements of a tile of `shapes`, and of the tiles stored in the end
+    longer: tuple[int, ...]  # axes that are taken away again
+    inner: tuple[int, ...]  # of products
+    counted: tuple[Shape, ...]  # tiles of which there are histograms
+    most: int  # elements of any tile
+
+    @property
+    def region(self) -> int:
+        """Elements of an array that one program owns."""
+        return SLOTS * self.elements + WITNESSES * self.largest
+
+
+SMALL = Sizes(
+    shapes=(
+        *((), (1,), (4,), (8,), (16,), (1, 4), (4, 1), (2, 8), (8, 2), (4, 4)),
+        *((2, 1, 4), (2, 2, 2), (1, 1), (4, 2, 1)),
+    ),
+    elements=64,
+    largest=16,
+    longer=(1, 2, 4),
+    inner=(1, 2, 4),
+    counted=((1,), (8,), (16,)),
+    most=64,
+)
+# Tiles that several warps share.
+LARGE = Sizes(
+    shapes=(
+        *((), (512,), (256,), (1024,), (16, 32), (64, 8), (32, 32), (4, 8, 16), (8, 1, 64)),
+        *((1,), (64,), (1, 256), (512, 1), (2, 16, 16)),
+    ),
+    elements=1024,
+    largest=1024,
+    longer=(2, 8, 64),
+    inner=(16, 32),
+    counted=((256,), (512,)),
+    most=2048,
+)
+BUDGET = 150  # operations of a function, after which no more is made than is needed
+GRIDS = ((1, 1, 1), (2, 1, 1), (5, 1, 1), (2, 2, 1), (1, 3, 1), (2, 1, 2), (3, 2, 1))
+SHARED = 16  # elements of an array that all programs update
+MOST_STATEMENTS = 3  # in a nested block
