@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tile.checks import Check
-from tile.errors import Loc, describe
+from tile.errors import ArgumentValueError, Loc, describe
+from tile.late import late
+from tile.spread import Spread, Spreads
+
+if TYPE_CHECKING:
+    from tile.pages.faults import faults_page
+    from tile.pages.page import written
+else:  # pages need a library that nothing else does
+    faults_page = late("tile.pages.faults", "faults_page")
+    written = late("tile.pages.page", "written")
 
 Program = tuple[int, int, int]
 
@@ -74,10 +85,12 @@ class Fault:
     other: Side | None = None
     cause: Loc | None = None  # the operation that made an undefined value, or that wrapped
     notes: tuple[str, ...] = ()
+    spread: Spread | None = field(default=None, repr=False, compare=False)  # all wrong elements
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; locations have their file, line, column and function."""
-        found: dict[str, Any] = _plain(dataclasses.asdict(self))
+        found: dict[str, Any] = _plain(dataclasses.asdict(dataclasses.replace(self, spread=None)))
+        del found["spread"]  # those of a line add up: `Group.spreads`
         return found
 
 
@@ -91,20 +104,26 @@ def _plain(value: Any) -> Any:
 
 @dataclass
 class Group:
-    """The faults of one check at one line: the first ones, and how many there are in all."""
+    """The faults of one check at one line: the first ones, and how many there are in all.
+
+    `spreads` has what all of them have wrong, by tile, grid and array.
+    """
 
     check: Check
     loc: Loc | None
     faults: list[Fault] = field(default_factory=list)
     executions: int = 0
     elements: int = 0
+    spreads: Spreads = field(default_factory=Spreads)
 
     def add(self, fault: Fault) -> None:
         """Count a fault, and keep it if it is among the first."""
         self.executions += 1
         self.elements += fault.count
+        if fault.spread is not None:
+            self.spreads.add(fault.spread)
         if len(self.faults) < KEPT:
-            self.faults.append(fault)
+            self.faults.append(dataclasses.replace(fault, spread=None))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -113,6 +132,7 @@ class Group:
             "loc": None if self.loc is None else dataclasses.asdict(self.loc),
             "executions": self.executions,
             "elements": self.elements,
+            **self.spreads.as_dict(),
             "faults": [fault.as_dict() for fault in self.faults],
         }
 
@@ -172,6 +192,40 @@ class Report:
     def to_json(self, **options: Any) -> str:
         """The report as JSON; `options` are those of `json.dumps`."""
         return json.dumps(self.as_dict(), **options)
+
+    def to_html(self) -> str:
+        """The report as one page of HTML, which needs nothing beside itself."""
+        page: str = faults_page(json.loads(self.to_json()))
+        return page
+
+    def html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page to a file; gives its path. Raises `ArgumentValueError` if that fails."""
+        return self._write(path, self.to_html())
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report to a file, as its name ends: `.html`, `.json` or `.txt`.
+
+        Raises `ArgumentValueError` for other endings and for what cannot be written.
+        """
+        ending = Path(path).suffix.lower()
+        if ending not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise ArgumentValueError(
+                f"a report is saved as its path ends, in {known}; {str(path)!r} ends otherwise"
+            )
+        return self._write(path, FORMATS[ending](self))
+
+    def _write(self, path: str | os.PathLike[str], text: str) -> Path:
+        target: Path = written(path, text, "the report")
+        return target
+
+
+# How reports are saved, by the endings of paths.
+FORMATS: dict[str, Callable[[Report], str]] = {
+    ".html": Report.to_html,
+    ".json": Report.to_json,
+    ".txt": lambda report: f"{report}\n",
+}
 
 
 _COLLECTING: ContextVar[Report | None] = ContextVar("tile_report", default=None)

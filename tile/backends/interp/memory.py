@@ -15,7 +15,7 @@ cheapest:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -134,6 +134,14 @@ class Memory:
         """The array in whose window an address lies."""
         index = (address - LOWEST) >> WINDOW_BITS
         return self.buffers[index] if 0 <= index < len(self.buffers) else None
+
+    def by_buffer(self, addresses: Array) -> Iterator[tuple[Buffer, Array]]:
+        """The arrays in whose windows addresses lie, each with its addresses."""
+        windows = addresses >> WINDOW_BITS
+        for window in np.unique(windows):
+            buffer = self.buffer_at(int(window) << WINDOW_BITS)
+            if buffer is not None:
+                yield buffer, addresses[windows == window]
 
     # -- accesses
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from tile.backends.interp.checks.marked import Flag, Mark, Marked
+from tile.backends.interp.checks.spread import spread_in
 from tile.backends.interp.memory import FaultError, Group, Memory
 from tile.backends.interp.report import bounds_fault, described, place_of
 from tile.backends.interp.strided import Strided
@@ -118,11 +119,13 @@ def reach(
             groups = memory.groups(array_of(address), mask, site.dtype, site.shape)
             return Reached(address, mask, None, groups)
         except FaultError as fault:
-            found = bounds_fault(wave, site.verb, fault, site.dtype.itemsize)
-            launch_of(wave).found(found)
             addresses = array_of(address)
-            spread = np.broadcast_to(addresses, (len(addresses), *site.shape))
-            inside = memory.valid(spread, site.dtype.itemsize)
+            whole = np.broadcast_to(addresses, (len(addresses), *site.shape))
+            inside = memory.valid(whole, site.dtype.itemsize)
+            wrong = ~inside if mask is None else mask & ~inside
+            found = bounds_fault(wave, site.verb, fault, site.dtype.itemsize)
+            spread = spread_in(wave, site.shape, wrong, addresses)
+            launch_of(wave).found(replace(found, spread=spread))
             mask = inside if mask is None else inside & mask
 
 
@@ -136,20 +139,19 @@ def launch_of(wave: Wave) -> CheckedLaunch:
 
 @dataclass(frozen=True)
 class Seen:
-    """The first of some wrong elements: whose it is, which one, and how many there are."""
+    """The first of some `wrong` elements: whose it is, and which one."""
 
     row: int
     element: tuple[int, ...]
-    count: int
     place: tuple[int, ...]
+    wrong: Array
 
 
 def first(wave: Wave, wrong: Array) -> Seen:
     """The first of the wrong elements; an axis of extent 1 stands for its first index."""
     place = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
     row = int(wave.rows[place[0]])
-    programs = len(wave) if wrong.shape[0] == 1 else 1
-    return Seen(row, place[1:], int(wrong.sum()) * programs, place)
+    return Seen(row, place[1:], place, wrong)
 
 
 def fault_at(
@@ -159,10 +161,13 @@ def fault_at(
     message: str,
     seen: Seen,
     notes: Sequence[str] = (),
+    address: RunValue | None = None,
     **known: Any,
 ) -> Fault:
-    """A fault of an operation, seen first in one element."""
+    """A fault of an operation, seen first in one element; `address` is where it points to."""
     launch = wave.launch
+    addresses = None if address is None else array_of(address)
+    spread = spread_in(wave, op.inputs[0].type.shape, seen.wrong, addresses)
     return Fault(
         check,
         f"`{launch.name}` {message}",
@@ -171,8 +176,9 @@ def fault_at(
         program=launch.coordinates(seen.row),
         loc=op.loc,
         element=seen.element,
-        count=seen.count,
+        count=spread.count,
         notes=(*notes, launch.element(seen.element, seen.row)),
+        spread=spread,
         **known,
     )
 
@@ -198,6 +204,7 @@ def undefined(
         message,
         seen,
         notes,
+        address,
         place=place,
         cause=flag.cause.loc,
     )
@@ -242,8 +249,9 @@ def _wrapped(what: str) -> Report:
             f"{site.verb} memory {what} made of signed arithmetic that wrapped",
             seen,
             notes,
+            address,
             cause=flag.cause.loc,
-            place=place_at(wave, array_of(address), wrong, seen),
+            place=place_at(wave, address, wrong, seen),
         )
 
     return report
@@ -257,9 +265,8 @@ def _strayed(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array
     message = f"{site.verb} {into} through a pointer {flag.cause.text}"
     notes = [] if buffer is None else [described(buffer)]
     place = None if buffer is None else place_of(buffer, at)
-    return fault_at(
-        wave, Check.BOUNDS, site.op, message, seen, notes, place=place, cause=flag.cause.loc
-    )
+    known = {"place": place, "cause": flag.cause.loc}
+    return fault_at(wave, Check.BOUNDS, site.op, message, seen, notes, address, **known)
 
 
 _REPORTS: dict[Mark, Report] = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile.backends.interp.checks.access import Seen, fault_at, first, launch_of, undefined
+from tile.backends.interp.checks.access import fault_at, first, launch_of, undefined
 from tile.backends.interp.checks.marked import Mark, flag_of
 from tile.backends.interp.values import Affine, Array, array_of
 from tile.checks import Check
@@ -116,7 +117,7 @@ def _report(
         before[axis] -= 1
         told = f"the value is {value}, after {array[tuple(before)].item()} one element before it"
     message = f"promises {CALLED[claim]}({limit}), which is false"
-    seen = Seen(seen.row, element, seen.count, seen.place)
+    seen = replace(seen, element=element)
     launch_of(wave).found(fault_at(wave, Check.ASSUME, op, message, seen, [told]))
 
 

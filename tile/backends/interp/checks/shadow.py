@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tile.backends.host_memory import span
-from tile.backends.interp.checks.access import Reached, Seen, Site, fault_at, launch_of
+from tile.backends.interp.checks.access import (
+    Reached,
+    Site,
+    fault_at,
+    first,
+    launch_of,
+)
 from tile.backends.interp.checks.order import Order
 from tile.backends.interp.memory import Buffer, Memory
 from tile.backends.interp.report import place_of
@@ -233,9 +239,7 @@ class Shadow:
             if wrong.any():
                 wrong &= ~self.ordered(wave, found, who)
                 if wrong.any():
-                    index = int(wrong.argmax())
-                    count = int(wrong.sum())
-                    self.report(wave, site, buffer, touched, index, int(found[index]), count)
+                    self.report(wave, site, buffer, touched, wrong, found)
                     return True
         return False
 
@@ -261,20 +265,21 @@ class Shadow:
         site: Site,
         buffer: Buffer,
         touched: Touched,
-        index: int,
-        found: int,
-        count: int,
+        wrong: Array,
+        found: Array,
     ) -> None:
         launch = launch_of(wave)
-        other = self.records[found & NUMBER]
-        program = launch.coordinates((found >> WHO) - 1)
+        index = int(wrong.argmax())
+        met = int(found[index])
+        other = self.records[met & NUMBER]
+        program = launch.coordinates((met >> WHO) - 1)
         region = self.regions[id(buffer)]
-        address = region.low + int(touched.cells[index]) * region.cell - buffer.real + buffer.origin
-        place = place_of(buffer, address)
-        row, *element = (
-            int(i) for i in np.unravel_index(int(touched.lanes[index]), touched.extents)
-        )
-        seen = Seen(int(wave.rows[row]), tuple(element), count, (row, *element))
+        shift = region.low - buffer.real + buffer.origin
+        place = place_of(buffer, int(touched.cells[index]) * region.cell + shift)
+        lanes, addresses = np.zeros(touched.extents, np.bool_), np.zeros(touched.extents, np.int64)
+        lanes.flat[touched.lanes[wrong]] = True
+        addresses.flat[touched.lanes[wrong]] = touched.cells[wrong] * region.cell + shift
+        seen = first(wave, lanes)
         too = " too" if other.verb == site.verb else ""
         at = "the same line" if other.op.loc == site.op.loc else str(other.op.loc)
         notes = [
@@ -293,6 +298,7 @@ class Shadow:
                 message,
                 seen,
                 notes,
+                addresses,
                 place=place,
                 other=Side(program, other.verb, other.op.loc, buffer.name),
             )
@@ -321,13 +327,14 @@ class Shadow:
                 wrong &= np.broadcast_to(group.lanes, extents)
             if not wrong.any():
                 continue
-            place = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), extents))
-            seen = Seen(int(wave.rows[place[0]]), place[1:], int(wrong.sum()), place)
-            address = buffer.start + int(index[place]) * site.dtype.itemsize
-            where = place_of(buffer, address)
+            seen = first(wave, wrong)
+            addresses = buffer.start + index * site.dtype.itemsize
+            where = place_of(buffer, int(addresses[seen.place]))
             message = f"{site.verb} {where} several times in one store, with different values"
             notes = ["which value stays is not defined"]
-            fault = fault_at(wave, Check.RACE, site.op, message, seen, notes, place=where)
+            fault = fault_at(
+                wave, Check.RACE, site.op, message, seen, notes, addresses, place=where
+            )
             launch_of(wave).found(fault)
             return
 

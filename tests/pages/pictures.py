@@ -1,0 +1,47 @@
+"""Pictures of the pages for `docs/`: run `python -m tests.pages.pictures`."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+from docs.faulty_program import found
+from tests.pages.browser import Browser
+
+DOCS = Path(__file__).parents[2] / "docs"
+# A phone's shows the first section after the source; what is chosen there is outlined.
+SCROLL = """
+document.querySelector("button.choose")?.click();
+const shown = document.querySelectorAll("section")[arguments[0] === "phone" ? 1 : 0];
+window.scrollTo(0, arguments[0] === "phone" ? shown.offsetTop - 10 : 0);
+"""
+COLOURS = 128
+SIZES = {"desktop": (1100, 1480), "phone": (360, 1200)}
+
+
+def main() -> None:
+    """Draw all of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        browser = Browser(
+            root / "profile", *map(str, map(shutil.which, ("chromium", "chromedriver")))
+        )
+        pages = {"faults": found().html(root / "faults.html")}
+        for name, page in pages.items():
+            for size, (width, height) in SIZES.items():
+                browser.command("Emulation.setScrollbarsHidden", hidden=True)
+                browser.open(page, width, height)
+                browser.script(SCROLL, size)
+                path = DOCS / "pictures" / f"{name}-{size}.png"
+                browser.screenshot(path, width, height)
+                picture = Image.open(path).convert("RGB")
+                picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+                print(f"{path}: {path.stat().st_size:,} bytes")
+        browser.quit()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Reports as files; what their pages hold is looked at in a browser, next door."""
+
+from __future__ import annotations
+
+import json
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from docs.faulty_program import found
+from tile.errors import ArgumentValueError
+from tile.faults import Report
+from tile.pages.faults import faults_page
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return found()
+
+
+def test_saved_by_the_ending_of_the_path(report: Report, tmp_path: Path) -> None:
+    for name, text in (
+        ("r.html", report.to_html()),
+        ("r.HTML", report.to_html()),
+        ("r.json", report.to_json()),
+        ("r.txt", f"{report}\n"),
+    ):
+        assert report.save(str(tmp_path / name)) == tmp_path / name
+        assert (tmp_path / name).read_text("utf-8") == text
+    assert report.html(tmp_path / "any.name").read_text("utf-8") == report.to_html()
+
+
+def test_other_endings_are_refused(report: Report, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentValueError, match=r"in \.html, \.json, \.txt; .*pdf' ends"):
+        report.save(tmp_path / "report.pdf")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_path_that_cannot_be_written_loses_nothing(report: Report, tmp_path: Path) -> None:
+    before = str(report)
+    for path in (tmp_path, tmp_path / "none" / "r.html"):
+        with pytest.raises(ArgumentValueError, match="the report cannot be written to") as caught:
+            report.html(path)
+        assert "another path" in str(caught.value)
+    assert str(report) == before
+    assert report.html(tmp_path / "r.html").stat().st_size > 10_000
+
+
+def test_a_report_that_was_kept_is_drawn_later(report: Report) -> None:
+    assert faults_page(json.loads(report.to_json(indent=1))) == report.to_html()
+
+
+def test_sources_that_cannot_be_read_are_left_out(report: Report) -> None:
+    text = report.to_json().replace("faulty_program.py", "gone.py")
+    page = faults_page(json.loads(text))
+    assert "gone.py" in page
+    assert 'id="source"' not in page
+
+
+class Links(HTMLParser):
+    """Whatever a page could fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [v or "" for name, v in attrs if name in ("src", "href", "action", "srcset")]
+
+
+def test_a_page_needs_nothing_beside_itself(report: Report) -> None:
+    text = report.to_html()
+    links = Links()
+    links.feed(text)
+    assert links.found
+    assert all(link.startswith(("#", "data:")) for link in links.found)
+    assert "@import" not in text
+    assert "http" not in text.replace('http-equiv="Content-Security-Policy"', "")
+    assert "default-src 'none'" in text
+
+
+def test_only_pages_load_the_library_of_templates() -> None:
+    import subprocess
+
+    code = "import sys, tile, tile.faults, tile.tools.cli; print('jinja2' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=60
+    )
+    assert done.stdout == "False\n"

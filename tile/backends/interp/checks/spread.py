@@ -1,0 +1,69 @@
+"""How far a fault goes, from what a run knows of it: see `tile/spread.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tile.backends.interp.memory import Buffer
+from tile.backends.interp.values import Array
+from tile.spread import MARGIN, Landing, Spread, View, spread_of
+
+if TYPE_CHECKING:
+    from tile.backends.interp.wave import Wave
+
+
+def spread_in(
+    wave: Wave, shape: tuple[int, ...], wrong: Array, addresses: Array | None = None
+) -> Spread:
+    """The wrong elements of an operation on a tile of this shape, and where they pointed.
+
+    Axes of extent 1 stand for all of the tile's.
+    """
+    if wrong.ndim == 1 + len(shape):
+        wrong = np.broadcast_to(wrong, (len(wrong), *shape))
+    landings: tuple[Landing, ...] = ()
+    if addresses is not None:
+        extents = np.broadcast_shapes(wrong.shape, addresses.shape)
+        wrong = np.broadcast_to(wrong, extents)
+        landings = tuple(landed(wave, np.broadcast_to(addresses, extents)[wrong]))
+    launch = wave.launch
+    return spread_of(wrong, launch.programs_of(wave.rows), launch.grid, landings)
+
+
+def landed(wave: Wave, addresses: Array) -> Iterator[Landing]:
+    """Where addresses fell, in each array that they point to."""
+    for buffer, own in wave.launch.memory.by_buffer(addresses):
+        landing = Landing(view_of(buffer), inside_of(buffer))
+        landing.add((own - buffer.origin) // buffer.array.itemsize)
+        yield landing
+
+
+def view_of(buffer: Buffer) -> View:
+    """An array as reports know it."""
+    array = buffer.array
+    size = array.itemsize
+    return View(
+        buffer.name,
+        array.shape,
+        tuple(int(stride) // size for stride in array.strides),
+        array.dtype.name,
+        (buffer.start - buffer.origin) // size,
+        (buffer.end - buffer.origin) // size,
+    )
+
+
+def inside_of(buffer: Buffer) -> Array:
+    """Of each cell of an array's picture, the share of its elements that are the view's."""
+    view = view_of(buffer)
+    raster = view.raster(MARGIN)
+    span = np.arange(view.high - view.low) if buffer.inside is not None else None
+    if span is None:
+        return raster.covered(0, view.high - view.low).astype(np.float64)
+    cells = raster.cell(span)
+    size = raster.cells[0] * raster.cells[1]
+    held = np.bincount(cells, weights=buffer.inside, minlength=size)
+    share = held / np.maximum(1, np.bincount(cells, minlength=size))
+    return share.reshape(raster.cells)
