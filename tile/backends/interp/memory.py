@@ -138,7 +138,7 @@ class Memory:
     def by_buffer(self, addresses: Array) -> Iterator[tuple[Buffer, Array]]:
         """The arrays in whose windows addresses lie, each with its addresses."""
         windows = addresses >> WINDOW_BITS
-        for window in np.unique(windows):
+        for window in _distinct(windows):
             buffer = self.buffer_at(int(window) << WINDOW_BITS)
             if buffer is not None:
                 yield buffer, addresses[windows == window]
@@ -403,7 +403,7 @@ class Memory:
         """Which addresses have `size` bytes inside an array, aligned to `size`."""
         good = np.zeros(addresses.shape, bool)
         windows = addresses >> WINDOW_BITS
-        for number in np.unique(windows):
+        for number in _distinct(windows):
             buffer = self.buffer_at(int(number) << WINDOW_BITS)
             if buffer is None:
                 continue
@@ -428,6 +428,12 @@ class Group:
     flat: Array
     index: Array
     lanes: Array | None
+
+
+def _distinct(windows: Array) -> Array:
+    """The windows that there are among many, of which most often all are one."""
+    alike = windows.size and windows.flat[0] == windows.min() == windows.max()
+    return windows.reshape(-1)[:1] if alike else np.unique(windows)
 
 
 def _bytes(array: Array, low: int, high: int) -> Array:
