@@ -31,6 +31,7 @@ from tile.runtime.kernel import CompiledKernel
 from tile.runtime.pointers import PointerArray
 from tile.runtime.sanitize import sanitize
 from tile.runtime.sizes import cdiv, next_power_of_2
+from tile.runtime.tracing import trace
 
 if TYPE_CHECKING:
     from tile import testing
@@ -68,4 +69,5 @@ __all__ = [
     "runtime",
     "sanitize",
     "testing",
+    "trace",
 ]

@@ -8,15 +8,17 @@ from pathlib import Path
 
 from PIL import Image
 
-from docs.faulty_program import found
+import tile
+from docs import faulty_program, traced_program
 from tests.pages.browser import Browser
 
 DOCS = Path(__file__).parents[2] / "docs"
-# A phone's shows the first section after the source; what is chosen there is outlined.
+# A phone's shows what follows the source; what is chosen there is outlined.
 SCROLL = """
 document.querySelector("button.choose")?.click();
-const shown = document.querySelectorAll("section")[arguments[0] === "phone" ? 1 : 0];
-window.scrollTo(0, arguments[0] === "phone" ? shown.offsetTop - 10 : 0);
+const shown = document.querySelector("section.fault") ?? document.querySelector("h3[id]");
+const top = shown.getBoundingClientRect().top + window.scrollY;
+window.scrollTo(0, arguments[0] === "phone" ? top - 10 : 0);
 """
 COLOURS = 128
 SIZES = {"desktop": (1100, 1480), "phone": (360, 1200)}
@@ -29,7 +31,12 @@ def main() -> None:
         browser = Browser(
             root / "profile", *map(str, map(shutil.which, ("chromium", "chromedriver")))
         )
-        pages = {"faults": found().html(root / "faults.html")}
+        with tile.trace() as trace:
+            traced_program.main()
+        pages = {
+            "faults": faulty_program.found().html(root / "faults.html"),
+            "trace": trace.html(root / "trace.html"),
+        }
         for name, page in pages.items():
             for size, (width, height) in SIZES.items():
                 browser.command("Emulation.setScrollbarsHidden", hidden=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -32,6 +32,7 @@ class Box:
     strength: float = 1.0
     key: str = ""
     title: str = ""
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,27 @@ def edge_of(cells: tuple[int, int]) -> int:
     """Units of the edge of a cell, of a picture of so many rows and columns."""
     least, most = EDGES
     return max(least, min(most, WIDTH // cells[1]))
+
+
+@dataclass(frozen=True)
+class What:
+    """What a picture is of: how a point of it is called, and the number beside a row of points."""
+
+    kind: str
+    spell: Callable[[int], str]
+    number: Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class Ink:
+    """What is counted: the class of its cells, the word for it, and whether each is one alone.
+
+    Cells that are alike are drawn as one where they need no names.
+    """
+
+    style: str
+    word: str
+    alone: bool = True
 
 
 @dataclass(frozen=True)
@@ -141,9 +163,10 @@ def strengths(counts: Sequence[Sequence[int]]) -> list[float]:
     return [0.4 + 0.6 * math.log2(count + 1) / scale for _, _, count in counts]
 
 
-def cell_name(area: Shown, row: int, column: int, spell: Callable[[int], str]) -> str:
-    """A cell in words: its point, or its first and its last one, as `spell` names them."""
-    first_row, last_row, first, last = area.points(row, column)
+def cell_name(area: Shown, row: int, column: int, spell: Callable[[int], str], until: int) -> str:
+    """The cells from one to a column: their point, or their first and last, by `spell`."""
+    first_row, last_row, first, _ = area.points(row, column)
+    last = area.points(row, until)[3]
     columns = area.raster.columns
     low, high = first_row * columns + first, last_row * columns + last
     if low < area.raster.points:
@@ -184,3 +207,60 @@ def scale(raster: Raster, what: str) -> list[str]:
     if raster.high == raster.wide == 1:
         return []
     return [f"A cell is {times([raster.high, raster.wide])} {what}."]
+
+
+def heat(
+    key: str,
+    what: What,
+    title: str,
+    caption: list[str],
+    area: Shown,
+    found: Mapping[str, Any],
+    cells: Sequence[str],
+    ink: Ink,
+) -> Drawing:
+    """The picture of a heat's JSON over its cells, which are given as `ground` takes them."""
+    hot = list(_hot(key, what, area, found["counts"], ink))
+    table = [(box.title, box.count) for box in hot]
+    where = ", ".join(name for name, _ in table[:3])
+    rest = f" and {len(table) - 3} more" if len(table) > 3 else ""
+    return Drawing(
+        key,
+        what.kind,
+        title,
+        caption,
+        f"{title}. {ink.word.capitalize()}: {where}{rest}.",
+        area.cells,
+        [*ground(area, cells), *hot],
+        labels(area, edge_of(area.cells), what.number),
+        table[:LISTED],
+        max(0, len(table) - LISTED),
+        [(ink.style, ink.word)],
+    )
+
+
+def _hot(
+    key: str, what: What, area: Shown, counts: Sequence[Sequence[int]], ink: Ink
+) -> Iterator[Box]:
+    shades = strengths(counts)
+    for cells in _runs(counts, ink.alone):
+        row, column, count = counts[cells[0]]
+        last = counts[cells[-1]][1]
+        name = cell_name(area, row - area.first, column, what.spell, last)
+        cell = f"{key}-{row * area.cells[1] + column}" if ink.alone else ""
+        yield Box(
+            row - area.first, column, len(cells), ink.style, shades[cells[0]], cell, name, count
+        )
+
+
+def _runs(counts: Sequence[Sequence[int]], alone: bool) -> Iterator[list[int]]:
+    """Cells beside each other that count the same, by their indices; each by itself if `alone`."""
+    run: list[int] = []
+    for index, (row, column, count) in enumerate(counts):
+        last = counts[run[-1]] if run else None
+        if last is not None and (alone or [row, column - 1, count] != list(last)):
+            yield run
+            run = []
+        run.append(index)
+    if run:
+        yield run

@@ -4,40 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tile.pages.array_drawing import of_array
 from tile.pages.drawing import (
-    LISTED,
     Box,
     Drawing,
-    Shown,
-    cell_name,
+    Ink,
+    What,
     covered,
-    edge_of,
-    ground,
-    labels,
+    heat,
     raster_of,
     scale,
     shown,
-    strengths,
     times,
 )
 from tile.raster import Raster
-from tile.spread import View
 
 Json = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class What:
-    """What a picture is of: how a point of it is called, and the number beside a row of points."""
-
-    kind: str
-    spell: Callable[[int], str]
-    number: Callable[[int], int]
+WRONG = Ink("hot", "wrong")
 
 
 def _what(kind: str, raster: Raster, shape: Sequence[int], spell: Callable[[Any], str]) -> What:
@@ -99,7 +88,7 @@ def _tile(key: str, found: Json) -> Drawing:
     extents = times(shape)
     caption = [f"{extents} elements.", *_rows(raster, shape, "elements")]
     what = _what("tile", raster, shape, lambda index: f"[{', '.join(map(str, index))}]")
-    return _drawing(key, what, f"Tile, {extents}", caption, area, found, covered(raster))
+    return heat(key, what, f"Tile, {extents}", caption, area, found, covered(raster), WRONG)
 
 
 def _grid(key: str, found: Json, group: Json) -> Drawing:
@@ -109,7 +98,7 @@ def _grid(key: str, found: Json, group: Json) -> Drawing:
     extents = times(grid)
     caption = [f"{math.prod(grid):,} programs.", *_rows(raster, grid[::-1], "programs")]
     what = _what("grid", raster, grid[::-1], lambda i: f"program ({i[2]}, {i[1]}, {i[0]})")
-    drawing = _drawing(key, what, f"Grid, {extents}", caption, area, found, covered(raster))
+    drawing = heat(key, what, f"Grid, {extents}", caption, area, found, covered(raster), WRONG)
     others = {
         _cell(found, _flat(fault["other"]["program"][::-1], grid[::-1]))
         for fault in group["faults"]
@@ -138,30 +127,12 @@ def _array(key: str, found: Json) -> Drawing:
         *_far(found),
     ]
     title = f"Array {view['argument']}, {extents}"
-    what = What(
-        "array",
-        lambda point: element(view, point + view["low"]),
-        lambda row: row * raster.columns + int(view["low"]),
-    )
-    drawing = _drawing(key, what, title, caption, area, found, rows)
+    what = of_array(view, raster)
+    drawing = heat(key, what, title, caption, area, found, rows, WRONG)
     styles = {box.style for box in drawing.boxes}
     words = (("gap", "not of the view"), ("part", "partly"), ("beyond", "outside"))
     drawing.legend += [(style, word) for style, word in words if style in styles]
     return drawing
-
-
-def element(view: Json, number: int) -> str:
-    """An element of an array's memory in words, by the row that it lies in if there are rows."""
-    pitch = pitch_of(view)
-    if pitch is None:
-        return f"element {number:,}"
-    row, column = divmod(number - view["low"], pitch)
-    return f"element {number:,} (row {row}, column {column})"
-
-
-def pitch_of(view: Json) -> int | None:
-    """The elements of memory from one row of an array to the next."""
-    return View(**{**view, "shape": tuple(view["shape"]), "strides": tuple(view["strides"])}).pitch
 
 
 def _inside(found: Json, raster: Raster) -> list[str]:
@@ -190,36 +161,3 @@ def _rows(raster: Raster, shape: Sequence[int], what: str) -> list[str]:
     if sum(extent > 1 for extent in shape) < 2 and raster.rows > 1:
         return [f"A row is {raster.columns} {what}.", *said]
     return said
-
-
-# -- what they share
-
-
-def _drawing(
-    key: str, what: What, title: str, caption: list[str], area: Shown, found: Json, cells: list[str]
-) -> Drawing:
-    boxes = ground(area, cells)
-    table = []
-    for (row, column, count), strength in zip(
-        found["counts"], strengths(found["counts"]), strict=True
-    ):
-        name = cell_name(area, row - area.first, column, what.spell)
-        table.append((name, count))
-        cell = f"{key}-{row * area.cells[1] + column}"
-        title_ = f"{name}: {count:,} wrong"
-        boxes.append(Box(row - area.first, column, 1, "hot", strength, cell, title_))
-    where = ", ".join(name for name, _ in table[:3])
-    rest = f" and {len(table) - 3} more cells" if len(table) > 3 else ""
-    return Drawing(
-        key,
-        what.kind,
-        title,
-        caption,
-        f"{title}. Wrong: {where}{rest}.",
-        area.cells,
-        boxes,
-        labels(area, edge_of(area.cells), what.number),
-        table[:LISTED],
-        max(0, len(table) - LISTED),
-        [("hot", "wrong")],
-    )

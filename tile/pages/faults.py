@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tile.pages import fault_drawings
+from tile.pages import array_drawing, fault_drawings
 from tile.pages.drawing import TIMES, Drawing
 from tile.pages.listing import Listing, Mark, listings
 from tile.pages.page import rendered
@@ -166,7 +166,7 @@ def _spelt(place: Json, arrays: Sequence[Json] = ()) -> str:
         views = (found["view"] for found in arrays)
         own = [view for view in views if view["argument"] == place["argument"]]
         number = place["element"]
-        where = fault_drawings.element(own[0], number) if own else f"element {number:,}"
+        where = array_drawing.element(own[0], number) if own else f"element {number:,}"
         return f"{place['argument']} at {where}"
     return f"{place['argument']}[{', '.join(map(str, place['index']))}]"
 

@@ -15,6 +15,7 @@ from tile.tools import (
     info,
     opt,
     reference,
+    trace,
 )
 
 COMMANDS = (
@@ -25,6 +26,7 @@ COMMANDS = (
     info.COMMAND,
     opt.COMMAND,
     reference.COMMAND,
+    trace.COMMAND,
 )
 
 DESCRIPTION = """\

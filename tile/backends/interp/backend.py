@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tile.accesses import tracing
 from tile.backends.base import (
     Artifact,
     DeviceMemory,
@@ -19,7 +20,7 @@ from tile.backends.base import (
     Target,
 )
 from tile.backends.interp.boxes import RULES as BOXES
-from tile.backends.interp.code import translate
+from tile.backends.interp.code import Code, translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES as PLAIN
 from tile.backends.optimised import optimise
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
     from tile.backends.interp.checks.launch import CheckedLaunch
     from tile.backends.interp.checks.translate import CheckedCode, translate_checked
     from tile.backends.interp.survey import survey
+    from tile.backends.interp.tracing.launch import launch_traced, translate_traced
 else:
     CheckedLaunch = late("tile.backends.interp.checks.launch", "CheckedLaunch")
     translate_checked = late("tile.backends.interp.checks.translate", "translate_checked")
+    launch_traced = late("tile.backends.interp.tracing.launch", "launch_traced")
+    translate_traced = late("tile.backends.interp.tracing.launch", "translate_traced")
     survey = late("tile.backends.interp.survey", "survey")
 
 RULES = {**PLAIN, **BOXES}
@@ -123,11 +127,19 @@ class InterpretedKernel:
         self.checks = checks
         self.code = translate(module, RULES)
         self.checked: dict[Checks, CheckedCode] = {}
+        self.traced: dict[Checks | None, Code | CheckedCode] = {}
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         """Run it over a grid; see `tile/backends/base.py`."""
         checks = config.sanitize if self.checks is None else self.checks
         report = collecting()
+        trace = tracing()
+        if trace is not None:
+            wanted = None if checks <= ALWAYS and report is None else checks
+            if wanted not in self.traced:
+                self.traced[wanted] = translate_traced(self.module, RULES, wanted)
+            launch_traced(self.traced[wanted], grid, arguments, trace)
+            return
         if checks <= ALWAYS and report is None:
             Launch(self.code, grid, arguments).run()
             return

@@ -21,6 +21,7 @@ from tile.faults import Fault
 from tile.ir import numerics
 
 if TYPE_CHECKING:
+    from tile.backends.interp.tracing.recorder import Recorder
     from tile.backends.interp.values import RunValue
 
 # The most programs of a chunk: enough to hide the cost of an operation, few enough to bound memory.
@@ -53,6 +54,7 @@ class Launch:
     """
 
     machine = Machine
+    recorder: Recorder | None = None  # whom instrumented code tells what it does
 
     def __init__(self, code: Code, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         self.code = code

@@ -135,13 +135,14 @@ class Memory:
         index = (address - LOWEST) >> WINDOW_BITS
         return self.buffers[index] if 0 <= index < len(self.buffers) else None
 
-    def by_buffer(self, addresses: Array) -> Iterator[tuple[Buffer, Array]]:
-        """The arrays in whose windows addresses lie, each with its addresses."""
+    def by_buffer(self, addresses: Array) -> Iterator[tuple[Buffer, Any]]:
+        """The arrays in whose windows addresses lie, each with an index of its own addresses."""
         windows = addresses >> WINDOW_BITS
-        for window in _distinct(windows):
+        found = _distinct(windows)
+        for window in found:
             buffer = self.buffer_at(int(window) << WINDOW_BITS)
             if buffer is not None:
-                yield buffer, addresses[windows == window]
+                yield buffer, slice(None) if len(found) == 1 else windows == window
 
     # -- accesses
 

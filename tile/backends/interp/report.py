@@ -19,6 +19,7 @@ from tile.errors import (
     UndefinedValueError,
 )
 from tile.faults import Fault, Place
+from tile.spread import View
 
 if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
@@ -84,6 +85,20 @@ def place_of(buffer: Buffer, address: int) -> Place:
     array = buffer.array
     element = (address - buffer.origin) // array.itemsize
     return Place(buffer.name, element, index_of(buffer, address), array.shape, array.dtype.name)
+
+
+def view_of(buffer: Buffer) -> View:
+    """An array as reports know it."""
+    array = buffer.array
+    size = array.itemsize
+    return View(
+        buffer.name,
+        array.shape,
+        tuple(int(stride) // size for stride in array.strides),
+        array.dtype.name,
+        (buffer.start - buffer.origin) // size,
+        (buffer.end - buffer.origin) // size,
+    )
 
 
 def index_of(buffer: Buffer, address: int) -> tuple[int, ...] | None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tile.backends.interp.memory import Buffer
+from tile.backends.interp.report import view_of
 from tile.backends.interp.values import Array
-from tile.spread import MARGIN, Landing, Spread, View, spread_of
+from tile.spread import MARGIN, Landing, Spread, spread_of
 
 if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
@@ -37,22 +38,8 @@ def landed(wave: Wave, addresses: Array) -> Iterator[Landing]:
     """Where addresses fell, in each array that they point to."""
     for buffer, own in wave.launch.memory.by_buffer(addresses):
         landing = Landing(view_of(buffer), inside_of(buffer))
-        landing.add((own - buffer.origin) // buffer.array.itemsize)
+        landing.add((addresses[own] - buffer.origin) // buffer.array.itemsize)
         yield landing
-
-
-def view_of(buffer: Buffer) -> View:
-    """An array as reports know it."""
-    array = buffer.array
-    size = array.itemsize
-    return View(
-        buffer.name,
-        array.shape,
-        tuple(int(stride) // size for stride in array.strides),
-        array.dtype.name,
-        (buffer.start - buffer.origin) // size,
-        (buffer.end - buffer.origin) // size,
-    )
 
 
 def inside_of(buffer: Buffer) -> Array:

@@ -1,0 +1,178 @@
+"""What one launch touches, counted as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tile.accesses import DISTANCES, LINE, SECTOR, ArrayUse, Counts, KernelUse, Site
+from tile.backends.host_memory import span
+from tile.backends.interp.memory import Buffer
+from tile.backends.interp.values import Array, Held, array_of
+from tile.errors import Loc
+from tile.timeline import TRACKS, Timeline
+
+if TYPE_CHECKING:
+    from tile.backends.interp.wave import Wave
+
+PER_LINE = LINE // SECTOR
+# Bytes that allocations on devices begin at a multiple of.
+ALIGNED = 256
+
+
+@dataclass(eq=False)
+class Watched:
+    """An array of the launch: who touched each of its lines last, and which sectors anybody did.
+
+    `lead` are bytes of its first line, which begins where lines of its allocation do, in front of
+    its lowest element.
+    """
+
+    use: ArrayUse
+    buffer: Buffer
+    lead: int
+    last: Array
+    sectors: Array
+
+    def touch(self, rows: Array, programs: Array, addresses: Array) -> tuple[Array, Array]:
+        """Programs touch elements, those of a row in one access; sectors and lines of each row."""
+        sector = (addresses - self.buffer.start + self.lead) // SECTOR
+        span = len(self.sectors)
+        row, sector = _distinct(rows * span + sector, span)
+        self.sectors[sector] = True
+        line_row, line = _distinct(row * span + sector // PER_LINE, span)
+        self._share(line, programs[line_row])
+        return np.bincount(row, minlength=len(programs)), np.bincount(
+            line_row, minlength=len(programs)
+        )
+
+    def _share(self, line: Array, program: Array) -> None:
+        """Count for each touch of a line how far away the program is that touched it before."""
+        order = np.lexsort((program, line))
+        line, program = line[order], program[order]
+        before = self.last[line]
+        again = np.flatnonzero(line[1:] == line[:-1]) + 1
+        before[again] = program[again - 1]
+        self.last[line] = program
+        known = before >= 0
+        distance = np.abs(program[known] - before[known])
+        self.use.first += len(line) - int(known.sum())
+        # The exponent of a number is how many bits it has.
+        self.use.reuse += np.bincount(np.frexp(distance)[1], minlength=DISTANCES)
+
+
+def _distinct(keys: Array, span: int) -> tuple[Array, Array]:
+    """Different keys, which ascend most often, each as `row * span + place`."""
+    if keys.size and (keys[1:] < keys[:-1]).any():
+        keys = np.unique(keys)
+    else:
+        keys = keys[np.append(True, keys[1:] != keys[:-1])[: keys.size]]
+    row, place = np.divmod(keys, span)
+    return row, place
+
+
+def watched(buffer: Buffer, use: ArrayUse) -> Watched:
+    """An array that nobody has touched."""
+    lead = _lead(buffer)
+    sectors = -(-(lead + buffer.end - buffer.start) // SECTOR) + 1
+    lines = -(-sectors // PER_LINE)
+    return Watched(
+        use, buffer, lead, np.full(lines, -1, np.int64), np.zeros(lines * PER_LINE, np.bool_)
+    )
+
+
+def _lead(buffer: Buffer) -> int:
+    """The bytes in front of an array's lowest element, from a multiple of `ALIGNED` on.
+
+    Its allocation is taken to begin at one: that is the array of which it is a view.
+    """
+    owner = buffer.array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return (span(buffer.array)[0] - span(owner)[0]) % ALIGNED
+
+
+class Recorder:
+    """Counts for one launch; `use` is what it adds to."""
+
+    def __init__(self, use: KernelUse, buffers: Sequence[Buffer], timeline: Timeline) -> None:
+        self.use = use
+        self.timeline = timeline
+        self.number = timeline.begin(use.kernel, use.grid)
+        pairs = zip(buffers, use.arrays, strict=True)
+        self.arrays = {id(buffer): watched(buffer, array) for buffer, array in pairs}
+        self._tracks: dict[int, tuple[Array, tuple[int, ...]]] = {}
+
+    def step(self, wave: Wave, loc: Loc | None, kind: str) -> None:
+        """An instruction that reaches no memory has run."""
+        self.timeline.step(self.number, self.tracks(wave), loc, kind)
+
+    def access(
+        self,
+        wave: Wave,
+        site: Site,
+        kind: str,
+        address: Held,
+        mask: Held | None,
+        shape: tuple[int, ...],
+        size: int,
+    ) -> None:
+        """An access has run, at elements of `size` bytes in a tile of this shape."""
+        programs = wave.rows
+        extents = (len(programs), *shape)
+        addresses = np.broadcast_to(array_of(address), extents).reshape(len(programs), -1)
+        if mask is None:
+            row = np.repeat(np.arange(len(programs)), addresses.shape[1])
+            chosen = addresses.ravel()
+        else:
+            lanes = np.broadcast_to(array_of(mask), extents).reshape(addresses.shape)
+            row, chosen = np.nonzero(lanes)[0], addresses[lanes]
+        masked = addresses.size - chosen.size
+        counts = Counts(len(programs), addresses.size, masked)
+        sectors = np.zeros(len(programs), np.int64)
+        for buffer, own in wave.launch.memory.by_buffer(chosen):
+            array, rows, reached = self.arrays[id(buffer)], row[own], chosen[own]
+            inside = (reached >= buffer.start) & (reached < buffer.end)
+            if not inside.all():  # what checks reported and left out
+                rows, reached = rows[inside], reached[inside]
+            of_rows, lines = array.touch(rows, programs, reached)
+            sectors += of_rows
+            counts.lines += int(lines.sum())
+            counts.bytes += reached.size * size
+            self._draw(array.use, site, (reached - buffer.start) // buffer.array.itemsize, size)
+            self.use.names.setdefault(site, set()).add(buffer.name)
+        counts.sectors = int(sectors.sum())
+        self.use.sites.setdefault(site, Counts()).add(counts)
+        self.use.names.setdefault(site, set())
+        few = self.tracks(wave)
+        active = np.bincount(row[: np.searchsorted(row, len(few))], minlength=len(few))
+        numbers = [
+            {"elements": int(n), "bytes": int(n) * size, "sectors": int(m)}
+            for n, m in zip(active[: len(few)], sectors[: len(few)], strict=True)
+        ]
+        self.timeline.step(self.number, few, site.loc, kind, numbers)
+
+    def _draw(self, use: ArrayUse, site: Site, points: Array, size: int) -> None:
+        if site.verb != "writes":
+            use.reads.add(points)
+            use.bytes_read += points.size * size
+        if site.verb != "reads":
+            use.writes.add(points)
+            use.bytes_written += points.size * size
+
+    def tracks(self, wave: Wave) -> tuple[int, ...]:
+        """The programs of a wave that have a track in the timeline."""
+        known = self._tracks.get(id(wave))
+        if known is None or known[0] is not wave.rows:
+            few = wave.rows[: np.searchsorted(wave.rows, TRACKS)]
+            known = self._tracks[id(wave)] = wave.rows, tuple(few.tolist())
+        return known[1]
+
+    def end(self) -> None:
+        """The launch has ended, or failed: count what it touched."""
+        for array in self.arrays.values():
+            array.use.sectors += int(array.sectors.sum())
+            array.use.lines += int((array.last >= 0).sum())

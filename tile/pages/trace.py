@@ -1,0 +1,230 @@
+"""The page of a trace, from its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tile.pages.array_drawing import of_array
+from tile.pages.drawing import (
+    Drawing,
+    Ink,
+    covered,
+    heat,
+    raster_of,
+    scale,
+    shown,
+    times,
+)
+from tile.pages.listing import Listing, Mark, listings
+from tile.pages.page import rendered
+
+Json = Mapping[str, Any]
+
+# Bytes of what is counted; see `tile/accesses.py`.
+SECTOR = 32
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+READ = Ink("read", "read", alone=False)
+WRITTEN = Ink("written", "written", alone=False)
+KINDS = {"reads": "read", "writes": "written", "updates": "written"}
+
+
+@dataclass
+class Figure:
+    """A number with what it is."""
+
+    name: str
+    value: str
+    about: str = ""
+
+
+@dataclass
+class Row:
+    """A memory operation in the table of a kernel."""
+
+    place: str
+    verb: str
+    kind: str
+    arrays: str
+    executions: int
+    bytes: str
+    sectors: int
+    lines: int
+    asked: float
+    masked: float
+
+
+@dataclass
+class Near:
+    """How many touches of lines there were at a distance, and their share of all."""
+
+    name: str
+    count: int
+    share: float
+
+
+@dataclass
+class Memory:
+    """One array of a kernel."""
+
+    key: str
+    title: str
+    figures: list[Figure]
+    drawings: list[Drawing]
+    reuse: list[Near]
+
+
+@dataclass
+class Section:
+    """A kernel over one grid, with arrays of the same shapes."""
+
+    key: str
+    kernel: str
+    grid: str
+    launches: int
+    figures: list[Figure]
+    listings: list[Listing]
+    rows: list[Row]
+    arrays: list[Memory]
+
+
+def trace_page(trace: Json) -> str:
+    """The page; sources are read from the files that locations name."""
+    kernels = trace["kernels"]
+    launches = trace["launches"]
+    noun = "launch" if launches == 1 else "launches"
+    return rendered(
+        "trace.html",
+        title=f"{launches:,} {noun}" if launches else "No launches",
+        kernels=sorted({kernel["kernel"] for kernel in kernels}),
+        left_out=trace["left_out"],
+        sections=[_section(f"kernel-{n}", kernel) for n, kernel in enumerate(kernels, 1)],
+    )
+
+
+def _section(key: str, kernel: Json) -> Section:
+    operations = kernel["operations"]
+    return Section(
+        key,
+        kernel["kernel"],
+        times(kernel["grid"]),
+        kernel["launches"],
+        list(_figures(kernel)),
+        listings(_marks(key, operations)),
+        [_row(entry) for entry in operations],
+        [_memory(f"{key}-array-{n}", use) for n, use in enumerate(kernel["arrays"])],
+    )
+
+
+def _figures(kernel: Json) -> Iterator[Figure]:
+    total, arrays = kernel["total"], kernel["arrays"]
+    asked, masked = shares(total)
+    yield Figure("read", in_bytes(sum(use["bytes_read"] for use in arrays)))
+    yield Figure("written", in_bytes(sum(use["bytes_written"] for use in arrays)))
+    yield Figure("moved", in_bytes(total["sectors"] * SECTOR), f"{total['sectors']:,} sectors")
+    yield Figure("asked for", f"{asked:.0%}", "of the bytes moved")
+    yield Figure("masked off", f"{masked:.0%}", f"of {total['elements']:,} elements")
+
+
+def shares(counts: Json) -> tuple[float, float]:
+    """What was asked for of the bytes moved, and what was masked off of the elements."""
+    moved = counts["sectors"] * SECTOR
+    asked = counts["bytes"] / moved if moved else 1.0
+    return asked, counts["masked"] / counts["elements"] if counts["elements"] else 0.0
+
+
+def in_bytes(number: float) -> str:
+    """Bytes in a unit that leaves few digits."""
+    unit = 0
+    while number >= 1024 and unit < len(UNITS) - 1:
+        number, unit = number / 1024, unit + 1
+    return f"{number:,.0f} B" if unit == 0 else f"{number:,.1f} {UNITS[unit]}"
+
+
+def _marks(key: str, operations: Sequence[Json]) -> Iterator[Mark]:
+    for entry in operations:
+        loc = entry["loc"]
+        if loc is not None:
+            columns = loc["column"], max(loc["end_column"], loc["column"] + 1)
+            text = f"{entry['verb']} {in_bytes(entry['bytes'])}"
+            kind = KINDS[entry["verb"]]
+            yield Mark(loc["file"], loc["line"], columns, kind, text, f"{key}-lines")
+
+
+def _row(entry: Json) -> Row:
+    loc = entry["loc"]
+    asked, masked = shares(entry)
+    return Row(
+        "" if loc is None else f"{loc['function']}:{loc['line']}",
+        entry["verb"],
+        KINDS[entry["verb"]],
+        ", ".join(entry["arrays"]),
+        entry["executions"],
+        in_bytes(entry["bytes"]),
+        entry["sectors"],
+        entry["lines"],
+        asked,
+        masked,
+    )
+
+
+# -- arrays
+
+
+def _memory(key: str, use: Json) -> Memory:
+    view = use["view"]
+    parts = ((use["reads"], READ, "Reads"), (use["writes"], WRITTEN, "Writes"))
+    return Memory(
+        key,
+        f"{view['argument']}: {view['dtype']}, {times(view['shape']) or '1'}",
+        list(_used(use)),
+        [
+            _drawing(f"{key}-{ink.word}", view, found, ink, title)
+            for found, ink, title in parts
+            if found["counts"]
+        ],
+        list(_reuse(use)),
+    )
+
+
+def _used(use: Json) -> Iterator[Figure]:
+    for word in ("read", "written"):
+        if use[f"bytes_{word}"]:
+            yield Figure(word, in_bytes(use[f"bytes_{word}"]))
+    lines = f"{use['lines']:,} lines of 128 bytes"
+    yield Figure("touched at all", in_bytes(use["sectors"] * SECTOR), lines)
+    touches = use["first"] + sum(use["reuse"])
+    if use["first"]:
+        about = "programs and executions that touch a line, for each line"
+        yield Figure("touches of a line", f"{touches / use['first']:.1f}", about)
+
+
+def _drawing(key: str, view: Json, found: Json, ink: Ink, title: str) -> Drawing:
+    raster = raster_of(found)
+    area = shown(raster, [])
+    most = max(count for _, _, count in found["counts"])
+    caption = [
+        f"A row is {raster.columns:,} elements of memory.",
+        *scale(raster, "elements"),
+        f"The strongest colour is {most:,} times.",
+    ]
+    return heat(key, of_array(view, raster), title, caption, area, found, covered(raster), ink)
+
+
+def _reuse(use: Json) -> Iterator[Near]:
+    """Touches of lines by how far away the program was that touched the line before."""
+    total = use["first"] + sum(use["reuse"])
+    counts = [("for the first time", use["first"])]
+    counts += [(_distance(bits), count) for bits, count in enumerate(use["reuse"])]
+    for name, count in counts:
+        if count:
+            yield Near(name, count, count / total)
+
+
+def _distance(bits: int) -> str:
+    if bits == 0:
+        return "after the program itself"
+    if bits == 1:
+        return "after a neighbour"
+    return f"after one {1 << (bits - 1):,} to {(1 << bits) - 1:,} programs away"
