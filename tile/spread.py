@@ -154,6 +154,13 @@ def spread_of(
     return Spread(shape, grid, tile, programs, landings)
 
 
+def of_programs(programs: Array, grid: tuple[int, int, int]) -> Spread:
+    """What is wrong with whole programs, by their numbers."""
+    heat = Heat(of_grid(grid))
+    heat.add(programs)
+    return Spread((), grid, None, heat)
+
+
 @dataclass
 class Spreads:
     """The spreads of many faults, by what they can be drawn over."""

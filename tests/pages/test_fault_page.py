@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import tile
 from docs.faulty_program import found
+from tests.faults.table import CASES
+from tile.checks import Check
 from tile.errors import ArgumentValueError
 from tile.faults import Report
 from tile.pages.faults import faults_page
@@ -57,6 +60,29 @@ def test_sources_that_cannot_be_read_are_left_out(report: Report) -> None:
     page = faults_page(json.loads(text))
     assert "gone.py" in page
     assert 'id="source"' not in page
+
+
+@pytest.mark.parametrize("check", list(Check))
+def test_faults_of_every_kind(check: Check) -> None:
+    """All planted bugs of a kind make a page; each has its style."""
+    with tile.sanitize(collect=True) as found:
+        for case in CASES.values():
+            if case.kind == check:
+                case.launch(True)
+    page = found.to_html()
+    assert page.count('<section class="fault') == len(found.groups)
+    assert f'<section class="fault {check}"' in page
+    assert f".{check} {{ --kind" in page
+    assert len(page) < 200_000 * len(found.groups)
+
+
+def test_who_waits_is_drawn() -> None:
+    with tile.sanitize("none", collect=True) as found:
+        CASES["barrier_of_too_many"].launch(True)
+    (group,) = found.groups
+    (heat,) = group.spreads.grids.values()
+    waiting = int(group.faults[0].message.split(" of ")[0])
+    assert heat.counts.sum() == waiting > 1
 
 
 class Links(HTMLParser):

@@ -23,6 +23,7 @@ ABOUT = {
     "undef": "values that nobody defined, where they matter",
     "overflow": "signed arithmetic that wrapped on its way to an address or mask",
     "assume": "promises to the compiler that are false",
+    "deadlock": "programs that wait for what nobody is left to do",
 }
 
 
@@ -59,7 +60,7 @@ class Section:
     where: str
     calls: list[str]
     executions: int
-    elements: int
+    elements: int  # 0: the fault is of whole programs
     notes: list[str]
     drawings: list[Drawing]
     sides: list[Side]
@@ -126,7 +127,7 @@ def _section(key: str, group: Json) -> Section:
         _place(loc),
         [] if loc is None else [_place(call) for call in _callers(loc)],
         group["executions"],
-        group["elements"],
+        group["elements"] if first["place"] or first["element"] else 0,
         first["notes"],
         drawings,
         list(_sides(first)),

@@ -22,6 +22,7 @@ from tile.backends.interp.wave import Join, Wave
 from tile.checks import Check
 from tile.errors import TileError
 from tile.faults import Fault
+from tile.spread import of_programs
 
 if TYPE_CHECKING:
     from tile.backends.interp.launch import Launch
@@ -134,7 +135,8 @@ class Scheduler:
         launch = self.launch
         frame = next(f for f in reversed(wave.frames) if f.loop is not None)
         assert frame.instruction is not None
-        waiting = sum(len(np.unique(launch.programs_of(w.rows))) for w in self.parked)
+        rows = np.concatenate([w.rows for w in self.parked])
+        waiting = np.unique(launch.programs_of(rows))
         first = int(launch.programs_of(wave.rows)[0])
         notes = [f"the first that waits is {launch.program(int(wave.rows[0]))}"]
         for other in others[:3]:
@@ -146,12 +148,13 @@ class Scheduler:
         launch.found(
             Fault(
                 Check.DEADLOCK,
-                f"{waiting} of {launch.programs} programs of `{launch.name}` wait in a loop that "
-                "nothing can end; nobody is left to change what they wait for",
+                f"{len(waiting)} of {launch.programs} programs of `{launch.name}` wait in a loop "
+                "that nothing can end; nobody is left to change what they wait for",
                 kernel=launch.name,
                 grid=launch.grid,
                 program=launch.coordinates(first),
                 loc=frame.instruction.op.loc,
                 notes=tuple(notes),
+                spread=of_programs(waiting, launch.grid),
             )
         )
