@@ -182,7 +182,8 @@ class Config:
         choose,
         ALWAYS,
         "checks of runs under the interpreter: all, none, or some of bounds, race, undef, "
-        "overflow, assume",
+        "overflow, assume, deadlock",
+        Effect.NONE,  # of runs, and what the interpreter makes is not kept
     )
     opencl_device = Variable(
         "TILE_OPENCL_DEVICE",

@@ -342,3 +342,14 @@ def test_the_store_is_where_the_settings_say(folder: Path) -> None:
     there = store.current()
     assert there is not None
     assert [one.title for one in there.kept()] == ["scale for nvptx:sm_80"]
+
+
+def test_settings_are_spelt_alike_by_all_processes() -> None:
+    """Sets are not: their order follows the hashes of texts, which differ between processes."""
+    code = "from tile.config import config; print(config.deciding)"
+    spelt = set()
+    for seed in "1234":
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", code]
+        spelt.add(subprocess.check_output(command, env=environment, text=True, timeout=60))
+    assert len(spelt) == 1
