@@ -15,7 +15,7 @@ from tests.faults.table import CASES
 from tile.checks import Check
 from tile.errors import ArgumentValueError
 from tile.faults import Report
-from tile.pages.faults import faults_page
+from tile.pages.faults import SECTIONS, faults_page
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,14 @@ def test_faults_of_every_kind(check: Check) -> None:
     assert f'<section class="fault {check}"' in page
     assert f".{check} {{ --kind" in page
     assert len(page) < 200_000 * len(found.groups)
+
+
+def test_very_many_places_are_counted(report: Report) -> None:
+    kept = report.as_dict()
+    kept["groups"] = kept["groups"] * 30
+    page = faults_page(json.loads(json.dumps(kept)))
+    assert page.count('<section class="fault') == SECTIONS
+    assert f"{4 * 30 - SECTIONS} more places" in page
 
 
 def test_who_waits_is_drawn() -> None:

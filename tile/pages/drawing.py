@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -90,14 +90,10 @@ class What:
 
 @dataclass(frozen=True)
 class Ink:
-    """What is counted: the class of its cells, the word for it, and whether each is one alone.
-
-    Cells that are alike are drawn as one where they need no names.
-    """
+    """What is counted: the class of its cells, and the word for it."""
 
     style: str
     word: str
-    alone: bool = True
 
 
 @dataclass(frozen=True)
@@ -218,9 +214,13 @@ def heat(
     found: Mapping[str, Any],
     cells: Sequence[str],
     ink: Ink,
+    keys: Container[str] = (),
 ) -> Drawing:
-    """The picture of a heat's JSON over its cells, which are given as `ground` takes them."""
-    hot = list(_hot(key, what, area, found["counts"], ink))
+    """The picture of a heat's JSON over its cells, which are given as `ground` takes them.
+
+    Cells beside each other that count the same are drawn as one, but for those named by `keys`.
+    """
+    hot = list(_hot(key, what, area, found["counts"], ink, keys))
     table = [(box.title, box.count) for box in hot]
     where = ", ".join(name for name, _ in table[:3])
     rest = f" and {len(table) - 3} more" if len(table) > 3 else ""
@@ -240,25 +240,31 @@ def heat(
 
 
 def _hot(
-    key: str, what: What, area: Shown, counts: Sequence[Sequence[int]], ink: Ink
+    key: str,
+    what: What,
+    area: Shown,
+    counts: Sequence[Sequence[int]],
+    ink: Ink,
+    keys: Container[str],
 ) -> Iterator[Box]:
     shades = strengths(counts)
-    for cells in _runs(counts, ink.alone):
-        row, column, count = counts[cells[0]]
-        last = counts[cells[-1]][1]
-        name = cell_name(area, row - area.first, column, what.spell, last)
-        cell = f"{key}-{row * area.cells[1] + column}" if ink.alone else ""
-        yield Box(
-            row - area.first, column, len(cells), ink.style, shades[cells[0]], cell, name, count
-        )
+    names = [f"{key}-{row * area.cells[1] + column}" for row, column, _ in counts]
+    for run in _runs(counts, [name in keys for name in names]):
+        first = run[0]
+        row, column, count = counts[first]
+        name = cell_name(area, row - area.first, column, what.spell, counts[run[-1]][1])
+        cell = names[first] if names[first] in keys else ""
+        place = row - area.first, column, len(run)
+        yield Box(*place, ink.style, shades[first], cell, name, count)
 
 
-def _runs(counts: Sequence[Sequence[int]], alone: bool) -> Iterator[list[int]]:
-    """Cells beside each other that count the same, by their indices; each by itself if `alone`."""
+def _runs(counts: Sequence[Sequence[int]], alone: Sequence[bool]) -> Iterator[list[int]]:
+    """Cells beside each other that count the same, by their indices; some are each alone."""
     run: list[int] = []
     for index, (row, column, count) in enumerate(counts):
-        last = counts[run[-1]] if run else None
-        if last is not None and (alone or [row, column - 1, count] != list(last)):
+        if run and (
+            alone[index] or alone[run[-1]] or [row, column - 1, count] != list(counts[run[-1]])
+        ):
             yield run
             run = []
         run.append(index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from tile.pages.drawing import (
 from tile.raster import Raster
 
 Json = Mapping[str, Any]
+Keys = Container[str]
 
 
 WRONG = Ink("hot", "wrong")
@@ -39,11 +40,11 @@ def _what(kind: str, raster: Raster, shape: Sequence[int], spell: Callable[[Any]
     return What(kind, named, lambda row: row * folded)
 
 
-def drawings(key: str, group: Json) -> list[Drawing]:
-    """The pictures of a group of faults; `key` names the group on its page."""
-    tiles = [_tile(f"{key}-tile-{n}", found) for n, found in enumerate(group["tiles"])]
-    grids = [_grid(f"{key}-grid-{n}", found, group) for n, found in enumerate(group["grids"])]
-    arrays = [_array(f"{key}-array-{n}", found) for n, found in enumerate(group["arrays"])]
+def drawings(key: str, group: Json, keys: Keys) -> list[Drawing]:
+    """The pictures of a group of faults; `key` names the group on its page, `keys` some cells."""
+    tiles = [_tile(f"{key}-tile-{n}", found, keys) for n, found in enumerate(group["tiles"])]
+    grids = [_grid(f"{key}-grid-{n}", found, group, keys) for n, found in enumerate(group["grids"])]
+    arrays = [_array(f"{key}-array-{n}", found, keys) for n, found in enumerate(group["arrays"])]
     return [*tiles, *grids, *arrays]
 
 
@@ -81,24 +82,24 @@ def _cell(found: Json, point: int) -> int:
 # -- the three kinds
 
 
-def _tile(key: str, found: Json) -> Drawing:
+def _tile(key: str, found: Json, keys: Keys) -> Drawing:
     shape = found["shape"]
     raster = raster_of(found)
     area = shown(raster, found["counts"])
     extents = times(shape)
     caption = [f"{extents} elements.", *_rows(raster, shape, "elements")]
     what = _what("tile", raster, shape, lambda index: f"[{', '.join(map(str, index))}]")
-    return heat(key, what, f"Tile, {extents}", caption, area, found, covered(raster), WRONG)
+    return heat(key, what, f"Tile, {extents}", caption, area, found, covered(raster), WRONG, keys)
 
 
-def _grid(key: str, found: Json, group: Json) -> Drawing:
+def _grid(key: str, found: Json, group: Json, keys: Keys) -> Drawing:
     grid = found["grid"]
     raster = raster_of(found)
     area = shown(raster, found["counts"])
-    extents = times(grid)
     caption = [f"{math.prod(grid):,} programs.", *_rows(raster, grid[::-1], "programs")]
     what = _what("grid", raster, grid[::-1], lambda i: f"program ({i[2]}, {i[1]}, {i[0]})")
-    drawing = heat(key, what, f"Grid, {extents}", caption, area, found, covered(raster), WRONG)
+    title = f"Grid, {times(grid)}"
+    drawing = heat(key, what, title, caption, area, found, covered(raster), WRONG, keys)
     others = {
         _cell(found, _flat(fault["other"]["program"][::-1], grid[::-1]))
         for fault in group["faults"]
@@ -113,7 +114,7 @@ def _grid(key: str, found: Json, group: Json) -> Drawing:
     return drawing
 
 
-def _array(key: str, found: Json) -> Drawing:
+def _array(key: str, found: Json, keys: Keys) -> Drawing:
     view = found["view"]
     raster = raster_of(found)
     area = shown(raster, found["counts"])
@@ -128,7 +129,7 @@ def _array(key: str, found: Json) -> Drawing:
     ]
     title = f"Array {view['argument']}, {extents}"
     what = of_array(view, raster)
-    drawing = heat(key, what, title, caption, area, found, rows, WRONG)
+    drawing = heat(key, what, title, caption, area, found, rows, WRONG, keys)
     styles = {box.style for box in drawing.boxes}
     words = (("gap", "not of the view"), ("part", "partly"), ("beyond", "outside"))
     drawing.legend += [(style, word) for style, word in words if style in styles]

@@ -16,6 +16,8 @@ Json = Mapping[str, Any]
 
 # Faults of one line that are listed; all are counted, and drawn.
 LISTED = 40
+# Places that have a section; further ones are counted.
+SECTIONS = 60
 
 ABOUT = {
     "bounds": "accesses outside the array or view that was passed",
@@ -70,10 +72,10 @@ class Section:
 
 def faults_page(report: Json) -> str:
     """The page; sources are read from the files that locations name."""
-    groups = report["groups"]
+    groups = report["groups"][:SECTIONS]
     sections = [_section(f"fault-{number}", group) for number, group in enumerate(groups, 1)]
     totals = Counter[str]()
-    for group in groups:
+    for group in report["groups"]:
         totals[group["check"]] += group["executions"]
     return rendered(
         "faults.html",
@@ -82,6 +84,7 @@ def faults_page(report: Json) -> str:
         totals=[(check, ABOUT[check], count) for check, count in totals.most_common()],
         listings=listings(_marks(groups, sections)),
         sections=sections,
+        left_out=len(report["groups"]) - len(groups),
     )
 
 
@@ -117,8 +120,10 @@ def _mark(loc: Json, kind: str, text: str, target: str) -> Mark:
 def _section(key: str, group: Json) -> Section:
     first = group["faults"][0]
     loc = group["loc"]
-    drawings = fault_drawings.drawings(key, group)
     faults = group["faults"][:LISTED]
+    entries = [_entry(key, number, group, fault) for number, fault in enumerate(faults, 1)]
+    keys = {name for entry in entries for name in entry.keys.split()}
+    drawings = fault_drawings.drawings(key, group, keys)
     return Section(
         key,
         group["check"],
@@ -131,7 +136,7 @@ def _section(key: str, group: Json) -> Section:
         first["notes"],
         drawings,
         list(_sides(first)),
-        [_entry(key, number, group, fault) for number, fault in enumerate(faults, 1)],
+        entries,
         group["executions"] - len(faults),
     )
 

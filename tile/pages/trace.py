@@ -25,8 +25,8 @@ Json = Mapping[str, Any]
 # Bytes of what is counted; see `tile/accesses.py`.
 SECTOR = 32
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-READ = Ink("read", "read", alone=False)
-WRITTEN = Ink("written", "written", alone=False)
+READ = Ink("read", "read")
+WRITTEN = Ink("written", "written")
 KINDS = {"reads": "read", "writes": "written", "updates": "written"}
 
 
