@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -158,6 +158,11 @@ class Report:
         """Take a fault."""
         key = fault.check, fault.loc
         self._groups.setdefault(key, Group(fault.check, fault.loc)).add(fault)
+
+    @classmethod
+    def of(cls, groups: Iterable[Group]) -> Report:
+        """A report of groups of other reports, which are one each to a line and check."""
+        return cls({(group.check, group.loc): group for group in groups})
 
     @property
     def groups(self) -> list[Group]:

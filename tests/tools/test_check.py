@@ -55,8 +55,9 @@ def test_a_sound_program_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_faults_and_dependences_are_told_and_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "found.json"
-    assert main(["check", "--json", str(file), program(tmp_path, RACY)]) == 1
+    file, page = tmp_path / "found.json", tmp_path / "found.html"
+    options = ["check", "--json", str(file), "--html", str(page)]
+    assert main([*options, program(tmp_path, RACY)]) == 1
     said = capsys.readouterr().out
     assert "race: `last_wins` writes `o_ptr[0]`, which another program writes" in said
     assert "`last_wins` depends on how it is launched: with TILE_INTERP_ORDER=reverse" in said
@@ -64,6 +65,7 @@ def test_faults_and_dependences_are_told_and_written(
     found = json.loads(file.read_text("utf-8"))
     assert found["wrong"] and found["dependences"][0]["difference"]["there"] == "0"
     assert found["report"]["groups"][0]["check"] == "race"
+    assert "last_wins" in page.read_text("utf-8")
 
 
 def test_a_module_is_a_program_too(

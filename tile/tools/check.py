@@ -11,6 +11,7 @@ from typing import Any
 from tile.checking.rehearsal import Findings, Plan, Rehearsal
 from tile.checks import choose
 from tile.errors import ArgumentValueError
+from tile.faults import Report
 from tile.tools.command import Command
 from tile.tools.kernel_arguments import load_kernel, parse_arguments, parse_constant, parse_grid
 from tile.tools.program import run_program
@@ -61,6 +62,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="what counts as rounding, relative to an array's largest number (by dtype)",
     )
     add("--grid", default="1", help="of one kernel: as in 8, 4,2 or cdiv(n, BLOCK)")
+    add("--html", metavar="FILE", help="write a page with the faults drawn there")
     add("--json", metavar="FILE", help="write all that was found there too")
     add("-m", dest="module", action="store_true", help="the program is a module")
     add("program", help="program.py, or kernel.py:function")
@@ -74,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
         with rehearsal.watching():
             status = run()
     finally:  # a program that fails has been told of all the same
-        _tell(rehearsal.findings, options.json)
+        _tell(rehearsal.findings, options)
     return int(bool(rehearsal.findings)) or status
 
 
@@ -117,14 +119,19 @@ def _program(options: argparse.Namespace) -> Callable[[], int]:
     return launch
 
 
-def _tell(findings: Findings, file: str | None) -> None:
-    """Print what was found, and write it to a file."""
+def _tell(findings: Findings, options: argparse.Namespace) -> None:
+    """Print what was found, and write it to files."""
     print("\n\n".join(_paragraphs(findings)))
-    if file:
+    if options.html:
+        Report.of(findings.groups).html(options.html)
+    if options.json:
+        text = json.dumps(findings.as_dict(), indent=2) + "\n"
         try:
-            Path(file).write_text(json.dumps(findings.as_dict(), indent=2) + "\n")
+            Path(options.json).write_text(text, encoding="utf-8")
         except OSError as error:
-            raise ArgumentValueError(f"--json: cannot write {file}: {error.strerror}") from error
+            raise ArgumentValueError(
+                f"--json: cannot write {options.json}: {error.strerror}"
+            ) from error
 
 
 def _paragraphs(findings: Findings) -> Iterator[str]:
