@@ -8,7 +8,9 @@ import pytest
 import tile
 import tile.language as tl
 from tile.backends.interp.checks import launch as launches
+from tile.backends.interp.checks import readers
 from tile.backends.interp.checks.shadow import Shadow
+from tile.config import config
 from tile.errors import BrokenAssumptionError, DataRaceError, IntegerOverflowError
 
 LIMIT = 24  # bytes of records for each element of the arrays passed
@@ -171,3 +173,37 @@ def hashed(x_ptr, o_ptr, B: tl.constexpr):
 def test_bits_that_were_mixed_are_no_overflow() -> None:
     with tile.sanitize():
         hashed[(1,)](np.zeros(64, np.float32), np.zeros(64, np.float32), B=64)
+
+
+@tile.jit
+def many_readers(x_ptr, flag_ptr, o_ptr, n, skipped, B: tl.constexpr):
+    pid = tl.program_id(0)
+    i = tl.arange(0, B)
+    if pid < n:
+        tl.store(o_ptr + pid * B + i, tl.load(x_ptr + i))
+        tl.atomic_xchg(flag_ptr + pid, 1, sem="release")
+    else:
+        for reader in range(n):
+            if reader != skipped:
+                while tl.atomic_add(flag_ptr + reader, 0, sem="acquire") == 0:
+                    pass
+        tl.store(x_ptr + i, i)
+
+
+@pytest.mark.parametrize("chunk", [1, 1 << 20])
+@pytest.mark.parametrize("skipped", range(-1, 7))
+def test_no_reader_of_many_is_forgotten(skipped: int, chunk: int) -> None:
+    n, block = 7, 4
+    x, flags = np.zeros(block, np.int32), np.zeros(n, np.int32)
+    with config.scope(chunk_bytes=chunk), tile.sanitize(collect=True) as report:
+        many_readers[(n + 1,)](x, flags, np.zeros(n * block, np.int32), n, skipped, B=block)
+    sides = {(f.program, f.other.program) for f in report.faults if f.other is not None}
+    assert sides == (set() if skipped < 0 else {((n, 0, 0), (skipped, 0, 0))})
+
+
+def test_readers_beyond_what_is_kept_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MOST", 8)
+    n, block = 7, 4
+    x, flags = np.zeros(block, np.int32), np.zeros(n, np.int32)
+    with tile.sanitize("race"), pytest.warns(RuntimeWarning, match="`many_readers`.*may be missed"):
+        many_readers[(n + 1,)](x, flags, np.zeros(n * block, np.int32), n, -1, B=block)

@@ -3,17 +3,19 @@
 Arrays that a kernel may write have, for each element, up to three records of eight bytes: of the
 last write, and of two other accesses that it does not follow, by two programs. A record is
 
-    (program + 1) << 32 | is-atomic << 31 | number of the access
+    (program + 1) << 32 | is-atomic << 31 | are-there-more << 30 | number of the access
 
 and the number leads to the operation and the time (`order.py`). Two readers are enough to find a
-write that one of them is not ordered with wherever programs do not synchronise; where they do, a
-third reader at once may be forgotten. Records come into being when they are first needed: memory
+write that one of them is not ordered with wherever programs do not synchronise; where they do, the
+others are in a list (`readers.py`). Of programs that update an element atomically two are enough in
+the same way, and no list has the others. Records come into being when they are first needed: memory
 that is only written has one. Arrays that share bytes share their records.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -30,6 +32,7 @@ from tile.backends.interp.checks.access import (
     launch_of,
 )
 from tile.backends.interp.checks.order import Order
+from tile.backends.interp.checks.readers import Displaced
 from tile.backends.interp.memory import Buffer, Memory
 from tile.backends.interp.report import place_of
 from tile.backends.interp.strided import Strided
@@ -42,7 +45,8 @@ if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
 ATOMIC = 1 << 31
-NUMBER = ATOMIC - 1
+MORE = 1 << 30  # in the last record of a cell: `Region.displaced` has others
+NUMBER = MORE - 1
 WHO = 32  # bits below the program
 
 
@@ -64,6 +68,7 @@ class Region:
     names: tuple[str, ...]
     writer: Array | None = None
     others: list[Array] = field(default_factory=list)  # at most two
+    displaced: Displaced | None = None
 
     def last(self) -> Array:
         """The records of the last writes."""
@@ -103,6 +108,7 @@ class Shadow:
         self.times = np.zeros(64, np.int64)  # of the records
         self.latest: dict[Site, tuple[int, int]] = {}  # the time and number of the last record
         self.regions: dict[int, Region] = {}
+        self.forgetful = False
         for region, buffers in _regions(memory.buffers, finest):
             if written is None or any(_parameter(b.name) in written for b in buffers):
                 self.regions.update({id(buffer): region for buffer in buffers})
@@ -187,16 +193,53 @@ class Shadow:
             slot = region.other(index)
             found = slot[cells]
             free = (found == 0) | (found >> WHO == who >> WHO)
+            lost = np.zeros(0, np.bool_)
             if index:  # whoever comes last takes the place of who came before
+                lost = ~free & ~self.ordered(wave, found, who)
                 free[:] = True
             elif not (who[0] & ATOMIC):  # atomics meet each other too often to ask
                 free |= self.ordered(wave, found, who)
-            slot[cells[free]] = who[free]
+            slot[cells[free]] = who[free] | (found[free] & MORE)
+            if lost.any():
+                self.displace(wave, region, cells[lost], found[lost])
             back = slot[cells]
             left = back >> WHO != who >> WHO
             if not left.any():
                 return
             cells, who = cells[left], who[left]
+        self.displace(wave, region, cells, who)
+
+    def displace(self, wave: Wave, region: Region, cells: Array, records: Array) -> None:
+        """Keep reads in whose place others have come, where programs synchronise."""
+        launch = launch_of(wave)
+        reads = records & ATOMIC == 0
+        if launch.order is None or not reads.any():
+            return
+        if region.displaced is None:
+            region.displaced = Displaced()
+        if region.displaced.add(cells[reads], records[reads]):
+            region.other(1)[cells[reads]] |= MORE
+        elif not self.forgetful:
+            self.forgetful = True
+            warnings.warn(
+                f"`{launch.name}` has more readers at once of what it writes than are remembered; "
+                "races of some of them with a later write may be missed",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def meet_displaced(
+        self, wave: Wave, site: Site, region: Region, buffer: Buffer, touched: Touched
+    ) -> None:
+        """Report a reader that has no record beside the element any more; see `meet`."""
+        if region.displaced is None:
+            return
+        more = np.flatnonzero(region.other(1)[touched.cells] & MORE)
+        if more.size:
+            places, records = region.displaced.of(touched.cells[more])
+            at = more[places]
+            these = Touched(touched.cells[at], touched.who[at], touched.lanes[at], touched.extents)
+            self.meet(wave, site, buffer, these, [records])
 
     def write(
         self, wave: Wave, site: Site, region: Region, buffer: Buffer, touched: Touched
@@ -204,6 +247,8 @@ class Shadow:
         cells, who = touched.cells, touched.who
         last = region.last()
         reported = self.meet(wave, site, buffer, touched, (r[cells] for r in region.existing))
+        if not reported:
+            self.meet_displaced(wave, site, region, buffer, touched)
         last[cells] = who
         if not reported:
             self.meet(wave, site, buffer, touched, [last[cells]])
@@ -217,7 +262,8 @@ class Shadow:
         last = region.last()
         before = last[cells]
         plain = (np.where(f & ATOMIC, 0, f) for f in (r[cells] for r in region.existing))
-        self.meet(wave, site, buffer, touched, plain)
+        if not self.meet(wave, site, buffer, touched, plain):
+            self.meet_displaced(wave, site, region, buffer, touched)
         another = (before != 0) & (before >> WHO != who >> WHO) & (before & ATOMIC != 0)
         if another.any():
             self.keep(wave, region, cells[another], before[another])
@@ -405,6 +451,8 @@ def _alone(region: Region, part: Strided, who: Array) -> bool:
         access = replace(part, flat=records)
         view = access.view()
         found = access.read() if view is None else view
+        if region.displaced is not None and (found & MORE).any():
+            return False
         # Most often there are none, or one's own everywhere.
         mixed = found.any() and ((found ^ who) >> WHO).any()
         if mixed and ((found != 0) & (found >> WHO != who >> WHO)).any():
