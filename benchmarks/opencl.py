@@ -19,6 +19,7 @@ import importlib
 import importlib.util
 import io
 import itertools
+import re
 import statistics
 import sys
 import time
@@ -330,7 +331,7 @@ def build_rows() -> Iterator[list[str]]:
         seen.append(
             (
                 emitted.kernel,
-                emitted.text.count("\n"),
+                re.sub(r"(?m)^#line.*\n", "", emitted.numbered).count("\n"),
                 time.perf_counter() - start,
                 time.process_time() - cpu,
             )

@@ -13,11 +13,11 @@ pytest.importorskip("pyopencl")
 import pyopencl as cl
 
 from tests.backends.opencl.test_launch import COPY
-from tile.backends.base import Options, Target
+from tile.backends.base import Artifact, Options, Target
 from tile.backends.opencl import BACKEND, devices
-from tile.backends.opencl.backend import OpenclArtifact
 from tile.backends.opencl.capabilities import NAMED
 from tile.backends.opencl.emit.functions import emit_module
+from tile.backends.opencl.emitted import Emitted
 from tile.errors import BackendError, OutOfResourcesError, UnsupportedError
 from tile.ir.parser import parse_module
 
@@ -31,14 +31,13 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     devices.all_devices.cache_clear()
 
 
-def copy(**changes: object) -> tuple[OpenclArtifact, np.ndarray]:
+def copy(**changes: object) -> tuple[Artifact, np.ndarray]:
     artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options(num_warps=1))
-    assert isinstance(artifact, OpenclArtifact) and artifact.emitted is not None
-    changed = replace(artifact.emitted, **changes)
-    return replace(artifact, emitted=changed), np.arange(64, dtype=np.float32)
+    changed = replace(Emitted.of(artifact.facts), **changes)
+    return replace(artifact, facts=changed.data()), np.arange(64, dtype=np.float32)
 
 
-def refused(artifact: OpenclArtifact, array: np.ndarray, error: type, message: str) -> None:
+def refused(artifact: Artifact, array: np.ndarray, error: type, message: str) -> None:
     """A launch is refused, and its arrays are what they were."""
     before = array.copy()
     with pytest.raises(error, match=message):

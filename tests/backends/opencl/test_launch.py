@@ -15,6 +15,7 @@ import pyopencl as cl
 
 from tile.backends.base import Options, Target
 from tile.backends.opencl import BACKEND, devices, programs
+from tile.backends.opencl.emitted import Emitted
 from tile.backends.opencl.programs import Programs
 from tile.backends.opencl.staging import Staging, in_place
 from tile.config import config
@@ -114,7 +115,8 @@ def test_copies_keep_overlaps_together() -> None:
 def test_a_program_that_the_runtime_refuses() -> None:
     artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options())
     wrong = replace(
-        artifact.emitted, numbered='#line 7 "kernel.py"\nint f(void) { return undefined; }\n'
+        Emitted.of(artifact.facts),
+        numbered='#line 7 "kernel.py"\nint f(void) { return undefined; }\n',
     )
     with pytest.raises(BackendError, match=r"(?s)refuses the program of `copy`.*kernel\.py:7"):
         Programs().kernel(devices.chosen(), wrong)
@@ -138,7 +140,7 @@ def test_devices_by_index_and_name() -> None:
 def test_binaries_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second process builds from them; damaged or refused ones are made again."""
     artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options(num_warps=1))
-    device, emitted = devices.chosen(), artifact.emitted
+    device, emitted = devices.chosen(), Emitted.of(artifact.facts)
     texts = []
     build = programs._from_text
     monkeypatch.setattr(programs, "_from_text", lambda *a: texts.append(a) or build(*a))

@@ -44,7 +44,9 @@ def test_every_class_of_devices_has_a_text(kernel: str, name: str) -> None:
     assert isinstance(source, str)
     size = NAMED[name].warp * 4
     assert f"reqd_work_group_size({size}, 1, 1)" in source
-    assert ("sub_group_shuffle" in source) == (NAMED[name].shuffles and kernel != "matmul_f16")
+    can, shuffles = NAMED[name], kernel != "matmul_f16"
+    assert ("sub_group_shuffle" in source) == (can.subgroups and shuffles)
+    assert ("lane_shuffle_xor" in source) == (can.assembly >= 70 and shuffles)
     assert ("half" in source.replace("_half", "").replace("(half *)", "")) <= NAMED[name].fp16 or (
         kernel == "matmul_f16"
     )
@@ -93,7 +95,7 @@ def test_more_work_items_than_a_work_group_has() -> None:
 
 
 def test_unknown_classes_of_devices(runtime: None) -> None:
-    with pytest.raises(BackendError, match="as targets, generic, amd, intel, arm, apple"):
+    with pytest.raises(BackendError, match="as targets, generic, amd, intel, nvidia, arm, apple"):
         emitted(SCALE.format("f32", 4), "opencl:vax")
 
 
@@ -130,5 +132,5 @@ kernel @indices(%x: ptr<i32>) {
 
 def test_sums_of_indices_are_operands() -> None:
     """What a register adds to its thread's place is added before it is multiplied."""
-    text = emit_module(parse_module(INDICES), NAMED["generic"], Options()).text
+    text, _ = emit_module(parse_module(INDICES), NAMED["generic"], Options())
     assert "(i + 4) * 32" in text

@@ -15,6 +15,7 @@ from tests.backends.opencl.test_kernels import results
 from tests.simt.kernels import KERNELS
 from tests.simt.test_lowering import agree
 from tile.backends.opencl import BACKEND
+from tile.backends.opencl.emitted import Emitted
 
 BARRIER = re.compile(r"^\s*barrier\(.*\);$", re.M)
 
@@ -29,9 +30,9 @@ def main(name: str, left_out: str | None = None) -> None:
     kernel = KERNELS[name]
     artifact = kernel.compile("opencl:oclgrind", num_warps=2, num_stages=2).artifact
     if left_out is not None:
-        emitted = artifact.emitted
+        emitted = Emitted.of(artifact.facts)
         changed = replace(emitted, numbered=without(emitted.numbered, int(left_out)))
-        artifact = replace(artifact, emitted=changed)
+        artifact = replace(artifact, facts=changed.data())
     arguments = kernel.arguments()
     BACKEND.load(artifact).launch(kernel.grid, arguments)
     if left_out is None:

@@ -2,7 +2,9 @@
 
 capabilities  what devices can do, and classes of them by name
 emit          from THREAD IR to the text of a program
-backend       compiling
+backend       what the rest of the project sees of it
+compiler      from a module to the text
+emitted       a program, and what the host must know of it
 survey        what is there, for `tile info`
 timing        the device's own clock
 linker        `ld` for PoCL, where a machine has none

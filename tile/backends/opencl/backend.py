@@ -1,27 +1,24 @@
-"""OpenCL devices as a backend: the lowering for one thread, and OpenCL C."""
+"""OpenCL devices as a backend. What only compiling needs is imported when something is compiled."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tile.backends.base import Artifact, DeviceMemory, Finding, Options, Target
 from tile.backends.opencl import devices
-from tile.backends.opencl.capabilities import NAMED
-from tile.backends.opencl.emit.functions import Emitted, emit_module
+from tile.backends.opencl.capabilities import NAMED, Capabilities
+from tile.backends.opencl.emitted import Emitted
 from tile.backends.opencl.launch import LoadedKernel
-from tile.backends.opencl.survey import survey
-from tile.backends.optimised import optimise
 from tile.ir.core import Module
-from tile.ir.printer import print_module
-from tile.simt.pipeline import lower
+from tile.late import late
 
-
-@dataclass(frozen=True, eq=False)
-class OpenclArtifact(Artifact):
-    """A kernel in OpenCL C, with what the launcher must know of it."""
-
-    emitted: Emitted | None = None
+if TYPE_CHECKING:
+    from tile.backends.opencl.compiler import compile_module
+    from tile.backends.opencl.survey import survey
+else:
+    compile_module = late("tile.backends.opencl.compiler", "compile_module")
+    survey = late("tile.backends.opencl.survey", "survey")
 
 
 class OpenclBackend:
@@ -35,13 +32,21 @@ class OpenclBackend:
     devices: frozenset[str] = frozenset({"opencl"})
 
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
-        """The target as it is."""
-        return target
+        """The target with the device by its index; a class of devices stays what it is.
 
-    def identity(self, target: Target) -> None:
-        """Nothing: artifacts are not kept on disk."""
+        Raises `BackendError` where there is no device, or none such.
+        """
+        if target.arch in NAMED:
+            return target
+        return Target(self.name, str(devices.index_of(target.arch)))
 
-    def compile(self, module: Module, target: Target, options: Options) -> OpenclArtifact:
+    def identity(self, target: Target) -> str:
+        """The device and its driver, and what it says it can do, which all of the text comes of."""
+        if target.arch in NAMED:
+            return repr(NAMED[target.arch])
+        return "\n".join([*devices.versions(target.arch), repr(self._capabilities(target))])
+
+    def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Lower a TILE module, which changes, to OpenCL C.
 
         Raises `BackendError` if no device is there to be asked what it can do,
@@ -49,28 +54,10 @@ class OpenclBackend:
         `UnsupportedError` for types and atomic operations that it lacks.
         """
         options.refuse_checks(self.name)
-        can = NAMED.get(target.arch) or devices.chosen(target.arch).capabilities
-        tiles = optimise(module)
-        stages = tiles.stages
-        lower(module, can.simt, **options.lowering)
-        stages["thread"] = print_module(module)
-        emitted = emit_module(module, can, options)
-        stages["opencl"] = emitted.text
-        return OpenclArtifact(
-            kernel=module.kernel.name,
-            target=target,
-            options=options,
-            stages=stages,
-            parameters=tiles.parameters,
-            written=tiles.written,
-            facts={
-                "kernel": emitted.kernel,
-                "threads": emitted.threads,
-                "shared_bytes": emitted.shared_bytes,
-                "build_options": list(emitted.build_options),
-            },
-            emitted=emitted,
-        )
+        return compile_module(module, target, options, self._capabilities(target))
+
+    def _capabilities(self, target: Target) -> Capabilities:
+        return NAMED.get(target.arch) or devices.chosen(target.arch).capabilities
 
     def survey(self) -> Sequence[Finding]:
         """The runtimes that are there, and what their devices can do."""
@@ -78,7 +65,6 @@ class OpenclBackend:
 
     def load(self, artifact: Artifact) -> LoadedKernel:
         """The kernel for the device that is chosen at its first launch."""
-        assert isinstance(artifact, OpenclArtifact) and artifact.emitted is not None
         written = [name in artifact.written for name in artifact.parameters]
-        wanted = artifact.target.arch
-        return LoadedKernel(artifact.kernel, artifact.emitted, artifact.parameters, written, wanted)
+        emitted, wanted = Emitted.of(artifact.facts), artifact.target.arch
+        return LoadedKernel(artifact.kernel, emitted, artifact.parameters, written, wanted)

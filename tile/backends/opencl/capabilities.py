@@ -1,11 +1,12 @@
 """What an OpenCL device can do, as the lowering and the emitter ask for it.
 
-It is read from a device (`device.py`), or given by name, so that text for a class of devices can be
-produced where there is none:
+It is read from a device (`devices.py`), or given by name, so that text for a class of devices can
+be produced where there is none:
 
     generic   OpenCL C 1.2 and no extension but doubles and 64-bit integers
     amd       a GPU with wavefronts of 64
     intel     a GPU with sub-groups of 16 and their shuffles
+    nvidia    a GPU without sub-groups, whose compiler takes PTX as inline assembly
     arm       a GPU with half precision and without doubles
     apple     a GPU with neither
 """
@@ -15,13 +16,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tile.errors import BackendError
-from tile.ir.types import F16
+from tile.ir.types import F16, I32, U32
 from tile.simt.layouts.banks import BANKS, Banks
-from tile.simt.target import SimtTarget
+from tile.simt.target import REDUCTIONS, SimtTarget
 
 WARP = 32
 FEW = 4  # registers that are better variables on any device
 REGISTERS = 255
+# The compute capabilities from which PTX has shuffles, copies, and reductions of a warp's lanes.
+SHUFFLES = 70
+COPIES = 80
+LANE_REDUCTIONS = 80
+_INTEGERS = tuple((element, REDUCTIONS) for element in (I32, U32))
 _NO_BANKS = Banks(count=1, word_bits=64)  # one access at a time, of any element
 
 
@@ -38,7 +44,9 @@ class Capabilities:
     fences: bool = False  # atomic_work_item_fence with order and scope
     exact_division: bool = False  # -cl-fp32-correctly-rounded-divide-sqrt
     warp: int = WARP  # the size of sub-groups where there are shuffles
-    shuffles: bool = False  # cl_khr_subgroup_shuffle
+    subgroups: bool = False  # cl_khr_subgroup_shuffle
+    # The compute capability, 90 for 9.0, whose PTX `asm` statements take; 0 where they take none.
+    assembly: int = 0
     fixed_subgroups: bool = False  # intel_reqd_sub_group_size
     c_version: tuple[int, int] = (1, 2)
     unrolled: int = 1 << 16  # registers of a fragment that are variables; of longer ones, an array
@@ -51,9 +59,19 @@ class Capabilities:
     @property
     def standard(self) -> str:
         """The `-cl-std` that programs are built for: the portable one, if it does."""
-        if self.fences or self.shuffles:
+        if self.fences or self.subgroups:
             return f"CL{max(self.c_version[0], 2)}.0"
         return "CL1.2"
+
+    @property
+    def shuffles(self) -> bool:
+        """Whether the lanes of a warp read each other's registers, in whichever words."""
+        return self.subgroups or self.assembly >= SHUFFLES
+
+    @property
+    def copies(self) -> bool:
+        """Whether work-items can copy to local memory asynchronously, each on its own."""
+        return self.assembly >= COPIES
 
     @property
     def build_options(self) -> tuple[str, ...]:
@@ -71,6 +89,8 @@ class Capabilities:
             registers=REGISTERS,
             max_threads=self.max_threads,
             shuffles=self.shuffles,
+            copy_bytes=(4, 8, 16) if self.copies else (),
+            lane_reductions=_INTEGERS if self.assembly >= LANE_REDUCTIONS else (),
             narrow_arithmetic=(F16,) if self.fp16 else (),
             vector_bits=self.vector_bits,
             abreast=self.abreast,
@@ -104,9 +124,17 @@ NAMED = {
             fences=True,
             exact_division=True,
             warp=16,
-            shuffles=True,
+            subgroups=True,
             fixed_subgroups=True,
             c_version=(3, 0),
+        ),
+        Capabilities(
+            "nvidia",
+            local_bytes=48 << 10,
+            max_threads=1024,
+            atomics64=True,
+            exact_division=True,
+            assembly=80,
         ),
         Capabilities("arm", max_threads=512, fp16=True, fp64=False, atomics64=True),
         Capabilities("apple", max_threads=256, fp64=False),

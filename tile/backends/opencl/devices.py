@@ -91,9 +91,25 @@ def chosen(wanted: str = "") -> Device:
     `wanted` is what a target names. The name of a class of devices chooses none, unless `@` stands
     before it. Raises `BackendError` where there is no device, or none such.
     """
+    return opened(index_of(wanted))
+
+
+def index_of(wanted: str = "") -> int:
+    """The number of such a device in `all_devices`; raises as `chosen` does."""
     if not wanted or wanted in NAMED:
-        return opened(_index(config.opencl_device, "TILE_OPENCL_DEVICE is"))
-    return opened(_index(wanted.removeprefix("@"), "the target asks for device"))
+        return _index(config.opencl_device, "TILE_OPENCL_DEVICE is")
+    return _index(wanted.removeprefix("@"), "the target asks for device")
+
+
+def versions(wanted: str = "") -> list[str]:
+    """What tells such a device and its runtime from others."""
+    return versions_of(all_devices()[index_of(wanted)])
+
+
+def versions_of(raw: Any) -> list[str]:
+    """The same of a device."""
+    platform = raw.platform
+    return [platform.name, platform.version, raw.name, raw.version, raw.driver_version]
 
 
 def _index(wanted: str, asked: str) -> int:
@@ -176,7 +192,8 @@ def capabilities(device: Any) -> Capabilities:
             device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         ),
         warp=warp or WARP,
-        shuffles=bool(warp),
+        subgroups=bool(warp),
+        assembly=_assembly(device, extensions),
         fixed_subgroups=bool(warp),
         c_version=version,
         flags=_FLAGS.get(device.platform.name, ()),
@@ -203,6 +220,13 @@ def _subgroup(device: Any, extensions: set[str]) -> int:
     """
     needed = {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"}
     return 16 if needed <= extensions and device.type & cl.device_type.GPU else 0
+
+
+def _assembly(device: Any, extensions: set[str]) -> int:
+    """The compute capability of a device whose compiler takes PTX; else 0."""
+    if "cl_nv_device_attribute_query" not in extensions:
+        return 0
+    return 10 * int(device.compute_capability_major_nv) + int(device.compute_capability_minor_nv)
 
 
 def _host_memory(device: Any) -> bool:

@@ -12,7 +12,7 @@ from tile.backends.base import Grid, KernelInfo, LaunchArgument
 from tile.backends.opencl import devices
 from tile.backends.opencl.arguments import Memory, memories, place, settle
 from tile.backends.opencl.devices import Device
-from tile.backends.opencl.emit.functions import Emitted
+from tile.backends.opencl.emitted import Emitted
 from tile.backends.opencl.programs import PROGRAMS
 from tile.backends.opencl.staging import Staging, in_place
 from tile.errors import (
@@ -107,6 +107,12 @@ class LoadedKernel:
             raise UnsupportedError(
                 f"`{self.name}` was compiled for {emitted.device}, and needs {', '.join(lacking)}, "
                 f"which device {can.name} has not"
+            )
+        if emitted.assembly > can.assembly:
+            raise UnsupportedError(
+                f"`{self.name}` was compiled for {emitted.device}, and needs PTX of compute "
+                f"capability {emitted.assembly / 10} as inline assembly, which device {can.name} "
+                "does not take"
             )
         if device.host_memory:
             return

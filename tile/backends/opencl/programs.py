@@ -9,8 +9,8 @@ from typing import Any, cast
 import pyopencl as cl
 
 from tile import store
-from tile.backends.opencl.devices import Device
-from tile.backends.opencl.emit.functions import Emitted
+from tile.backends.opencl.devices import Device, versions_of
+from tile.backends.opencl.emitted import Emitted
 from tile.errors import BackendError
 
 _BINARY = "opencl"
@@ -45,8 +45,7 @@ def _build(device: Device, emitted: Emitted) -> Any:
     if kept is None:
         return _from_text(device, emitted)
     raw = device.raw
-    versions = [raw.platform.name, raw.platform.version, raw.name, raw.version, raw.driver_version]
-    key = "\n".join([_BINARY, *versions, *emitted.build_options, emitted.numbered])
+    key = "\n".join([_BINARY, *versions_of(raw), *emitted.build_options, emitted.numbered])
     found = kept.get(key)
     if found is not None and _BINARY in found.parts:
         try:

@@ -51,7 +51,8 @@ def _described(index: int, device: Any) -> list[str]:
         "fp64": can.fp64,
         "64-bit atomics": can.atomics64,
         "fences with order and scope": can.fences,
-        "shuffles in sub-groups": can.shuffles,
+        "shuffles": can.shuffles,
+        "asynchronous copies": can.copies,
         "quotients rounded to nearest": can.exact_division,
     }
     return [

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import linecache
-import math
-from dataclasses import dataclass
 from pathlib import Path
 
-from tile.backends.assertions import Assertion
 from tile.backends.base import Options
 from tile.backends.opencl.capabilities import Capabilities
 from tile.backends.opencl.emit.body import Body
@@ -16,6 +13,7 @@ from tile.backends.opencl.emit.registers import LANE_OF_THREAD, PART_OF_THREAD, 
 from tile.backends.opencl.emit.rules import RULES
 from tile.backends.opencl.emit.source import Line, Source
 from tile.backends.opencl.emit.types import is_signed, stored
+from tile.backends.opencl.emitted import Emitted
 from tile.errors import Loc
 from tile.ir.core import Function, Module, Value
 from tile.ir.ops import debug
@@ -25,29 +23,11 @@ from tile.simt.plan_shared import shared_bytes
 ALIGNMENT = 128  # of the array in local memory, in bytes
 
 
-@dataclass(frozen=True)
-class Emitted:
-    """A program in OpenCL C, and what the host must know of it."""
+def emit_module(module: Module, device: Capabilities, options: Options) -> tuple[str, Emitted]:
+    """A THREAD module, whose only kernel is launched: as text to be read, and as it is built.
 
-    text: str  # to be read: with the Python lines as comments
-    numbered: str  # to be built: every line under the number of its Python line
-    kernel: str
-    extents: tuple[int, int, int]  # of a work-group
-    shared_bytes: int
-    reports: bool  # whether the last parameter is the record of assertions
-    assertions: tuple[Assertion, ...]
-    build_options: tuple[str, ...]
-    device: str  # what it was compiled for
-    extensions: frozenset[str]  # that the device must have
-
-    @property
-    def threads(self) -> int:
-        """Work-items of a work-group."""
-        return math.prod(self.extents)
-
-
-def emit_module(module: Module, device: Capabilities, options: Options) -> Emitted:
-    """The functions of a THREAD module, whose only kernel is launched."""
+    The former has the Python lines as comments.
+    """
     reports = any(op.defn is debug.device_assert for op in module.walk())
     source = Source(device, options, shared_bytes(module), reports)
     for function in module:
@@ -55,8 +35,7 @@ def emit_module(module: Module, device: Capabilities, options: Options) -> Emitt
     for function in sorted(module, key=lambda f: f.kernel):
         emit_function(source, function)
     lines = source.lines()
-    return Emitted(
-        text="\n".join(_commented(lines)) + "\n",
+    emitted = Emitted(
         numbered="\n".join(_numbered(lines)) + "\n",
         kernel=source.symbol(module.kernel.name),
         extents=source.extents,
@@ -66,7 +45,9 @@ def emit_module(module: Module, device: Capabilities, options: Options) -> Emitt
         build_options=device.build_options,
         device=device.name,
         extensions=frozenset(source.extensions),
+        assembly=source.assembly,
     )
+    return "\n".join(_commented(lines)) + "\n", emitted
 
 
 def emit_function(source: Source, function: Function) -> None:
@@ -104,10 +85,13 @@ def _parameter(body: Body, function: Function, value: Value, name: str) -> str:
 
 
 def _thread(source: Source) -> str:
-    """The number of a work-item in its work-group: sub-groups are warps where they matter."""
+    """The number of a work-item in its work-group: sub-groups are warps where they matter.
+
+    Where warps are those of assembly, they are neighbours along the only axis of a work-group.
+    """
     if source.abreast > 1:
         return f"{PART_OF_THREAD} * {source.abreast} + {LANE_OF_THREAD}"
-    if not source.device.shuffles:
+    if not source.device.subgroups:
         return "get_local_id(0)"
     source.extensions.add("cl_khr_subgroups")
     return f"get_sub_group_id() * {source.device.warp} + get_sub_group_local_id()"
@@ -122,7 +106,7 @@ def _head(body: Body, function: Function, parameters: list[str]) -> list[Line]:
     given = ", ".join([*parameters, *hidden])
     if function.kernel:
         lines = [Line("__kernel", function.loc)]
-        if source.device.shuffles and source.device.fixed_subgroups:
+        if source.device.subgroups and source.device.fixed_subgroups:
             size = source.device.warp
             lines.append(Line(f"__attribute__((intel_reqd_sub_group_size({size})))", function.loc))
         extents = ", ".join(map(str, source.extents))

@@ -15,6 +15,7 @@ class Entry:
 
     text: str
     needs: tuple[str, ...] = ()
+    assembly: int = 0  # the compute capability that its inline assembly needs, 90 for 9.0
 
 
 _ENTRIES: dict[str, Entry] = {}

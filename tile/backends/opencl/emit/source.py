@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from tile.backends.assertions import Assertion
 from tile.backends.base import Options
 from tile.backends.opencl.capabilities import Capabilities
+from tile.backends.opencl.emit.assembly import ASSEMBLY
 from tile.backends.opencl.emit.library import entry
 from tile.backends.opencl.emit.names import Names
 from tile.backends.opencl.emit.types import carrier, stored
@@ -38,6 +39,7 @@ class Source:
     structures: dict[tuple[str, ...], str] = field(default_factory=dict)
     assertions: list[Assertion] = field(default_factory=list)
     extensions: set[str] = field(default_factory=set)
+    assembly: int = 0  # the compute capability that its inline assembly needs
     _names: Names = field(default_factory=Names)
     _symbols: dict[str, str] = field(default_factory=dict)
     _library: dict[str, str] = field(default_factory=dict)
@@ -79,7 +81,8 @@ class Source:
     def use(self, name: str) -> str:
         """Make a function of the library part of the program; its name."""
         if name not in self._library:
-            found = entry(name)
+            found = ASSEMBLY.get(name) or entry(name)
+            self.assembly = max(self.assembly, found.assembly)
             for needed in found.needs:
                 self.use(needed)
             if "double" in found.text:
