@@ -22,8 +22,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from tile.backends.base import Timer
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
-from tile.runtime.timing import HostTimer, Timer, do_bench
+from tile.runtime.timing import HostTimer, do_bench
 
 __all__ = [
     "Benchmark",

@@ -193,6 +193,31 @@ class Informative(Protocol):
         """What the current device says of it; it is loaded there if it was not yet."""
 
 
+class Timer(Protocol):
+    """Marks the start and the end of calls and says afterwards how long each took.
+
+    A device whose launches return before the work is done records an event at each mark, and may
+    empty its caches in `start` before recording.
+    """
+
+    def start(self) -> None:
+        """Mark the start of a call."""
+
+    def stop(self) -> None:
+        """Mark its end."""
+
+    def elapsed(self) -> list[float]:
+        """Wait for all to be done; ms of each start-stop pair since the last `elapsed`."""
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """A loaded kernel whose launches may return before they are over."""
+
+    def timer(self) -> Timer:
+        """A clock for calls that launch where this kernel was launched last."""
+
+
 @dataclass(frozen=True)
 class ExportedParameter:
     """An argument of a kernel's launch: its name, type, what its value is divisible by.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +32,22 @@ from tile.runtime.observer import observing
 from tile.runtime.packing import fit, slots, writeable
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialise import Constant, Leaf, spell_leaf, spell_specialised
+
+_WATCH: ContextVar[list[Executable] | None] = ContextVar("launched kernels", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[list[Executable]]:
+    """The kernels that are launched inside the `with` block, in order.
+
+    Without launches that are repeated (`repeat.py`), of which only the first one passes here.
+    """
+    launched: list[Executable] = []
+    token = _WATCH.set(launched)
+    try:
+        yield launched
+    finally:
+        _WATCH.reset(token)
 
 
 class CompiledKernel:
@@ -153,6 +171,9 @@ class CompiledKernel:
 
     def execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
         """Run over the grid, on copies of arrays that are in the memory of another device."""
+        watch = _WATCH.get()
+        if watch is not None:
+            watch.append(self.executable)
         on_device = self._elsewhere(arguments)
         if not on_device:
             self._launch(grid, arguments)

@@ -1,4 +1,4 @@
-"""How long a call takes: `do_bench`, and the `Timer` that a device may supply for its own clock.
+"""How long a call takes, by the host's clock or that of the device it launches on: `do_bench`.
 
 This stands in `runtime` rather than in `tile.testing`, which publishes it, because the autotuner
 times its trials with it.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from tile.backends.base import Timed, Timer
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.runtime.kernel import watching
 
 RETURN_MODES: dict[str, Callable[[list[float]], Any]] = {
     "min": min,
@@ -22,23 +24,6 @@ RETURN_MODES: dict[str, Callable[[list[float]], Any]] = {
     "all": list,
 }
 ESTIMATE_RUNS = 5
-
-
-class Timer(Protocol):
-    """Marks the start and the end of calls and says afterwards how long each took.
-
-    A device whose launches return before the work is done records an event at each mark, and may
-    empty its caches in `start` before recording.
-    """
-
-    def start(self) -> None:
-        """Mark the start of a call."""
-
-    def stop(self) -> None:
-        """Mark its end."""
-
-    def elapsed(self) -> list[float]:
-        """Wait for all to be done; ms of each start-stop pair since the last `elapsed`."""
 
 
 class HostTimer:
@@ -77,11 +62,14 @@ def measure(
 ) -> list[float]:
     """Times of single calls of `fn` in ms, at least one; `before` and `after` each are not timed.
 
-    `fn` is called once untimed, since a first call may compile. A few calls then say how many fit
-    into `warmup` and `rep` milliseconds, with what is done around them; if these few took that long
-    already, they are the result.
+    `fn` is called once untimed, since a first call may compile; without a `timer`, what it launched
+    says whose clock is taken. A few calls then say how many fit into `warmup` and `rep`
+    milliseconds, with what is done around them; if these few took that long already, they are the
+    result.
     """
-    clock = HostTimer() if timer is None else timer
+    before()
+    clock = _clock_of(fn) if timer is None else _started(fn, timer)
+    after()
 
     def timed() -> None:
         before()
@@ -90,8 +78,6 @@ def measure(
         clock.stop()
         after()
 
-    timed()
-    clock.elapsed()
     estimates: list[float] = []
     spent = 0.0
     while len(estimates) < ESTIMATE_RUNS and spent < warmup + rep:
@@ -109,6 +95,23 @@ def measure(
     for _ in range(max(1, int(rep / each))):
         timed()
     return clock.elapsed()
+
+
+def _clock_of(fn: Callable[[], object]) -> Timer:
+    """Call `fn`; the clock of the device on which it launched last, or else the host's."""
+    with watching() as launched:
+        fn()
+    with_clocks = [kernel for kernel in launched if isinstance(kernel, Timed)]
+    return with_clocks[-1].timer() if with_clocks else HostTimer()
+
+
+def _started(fn: Callable[[], object], timer: Timer) -> Timer:
+    """Call `fn` under a timer, as later calls are; what it says is forgotten."""
+    timer.start()
+    fn()
+    timer.stop()
+    timer.elapsed()
+    return timer
 
 
 def quantiles_of(times: Sequence[float], quantiles: Sequence[float]) -> list[float]:
@@ -131,7 +134,8 @@ def do_bench(
     Before each call `.grad` of every tensor in `grad_to_none` is set to None. With `quantiles`
     (shares from 0 to 1) the result is a list with a float for each, or a float for a list of one;
     otherwise `return_mode` picks: "min", "max", "mean", "median" (a float), or "all" (the list of
-    times). `timer` replaces the host's clock. Raises `ArgumentTypeError` or `ArgumentValueError`.
+    times). The clock is that of the device on which the first call launched, if it has one, else
+    the host's; `timer` replaces it. Raises `ArgumentTypeError` or `ArgumentValueError`.
     """
     if not callable(fn):
         raise ArgumentTypeError(

@@ -23,7 +23,9 @@ from tile.simt.target import REDUCTIONS, SimtTarget
 WARP = 32
 FEW = 4  # registers that are better variables on any device
 REGISTERS = 255
-# The compute capabilities from which PTX has shuffles, copies, and reductions of a warp's lanes.
+# The compute capabilities from which PTX has rounding to nearest, shuffles, copies to shared
+# memory, and reductions of a warp's lanes.
+ROUNDING = 20
 SHUFFLES = 70
 COPIES = 80
 LANE_REDUCTIONS = 80
@@ -45,7 +47,7 @@ class Capabilities:
     exact_division: bool = False  # -cl-fp32-correctly-rounded-divide-sqrt
     warp: int = WARP  # the size of sub-groups where there are shuffles
     subgroups: bool = False  # cl_khr_subgroup_shuffle
-    # The compute capability, 90 for 9.0, whose PTX `asm` statements take; 0 where they take none.
+    # The compute capability, 90 for 9.0, whose PTX `__asm__` statements take; 0 for none.
     assembly: int = 0
     fixed_subgroups: bool = False  # intel_reqd_sub_group_size
     c_version: tuple[int, int] = (1, 2)
@@ -76,7 +78,9 @@ class Capabilities:
     @property
     def build_options(self) -> tuple[str, ...]:
         """What programs are built with."""
-        exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if self.exact_division else ()
+        # Where assembly rounds to nearest, `/` need not, and is one instruction.
+        asked = self.exact_division and not self.assembly
+        exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if asked else ()
         return (f"-cl-std={self.standard}", *exact, *self.flags)
 
     @property

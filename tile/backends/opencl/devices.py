@@ -26,6 +26,8 @@ _CPU: dict[str, Any] = {
 # Its optimiser makes instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})
+# Extensions that became features of the language, under whose names later devices list them.
+_FEATURES = {"cl_khr_subgroups": "__opencl_c_subgroups"}
 _HANDLES = 1 << 20  # numbers from here on are handles, as arrays name their devices
 
 
@@ -174,9 +176,15 @@ class Opened:
 USERS = Opened({})
 
 
+def offered(device: Any) -> frozenset[str]:
+    """The extensions of a device, those too that it lists as features of OpenCL C."""
+    features = {name for name, feature in _FEATURES.items() if _has_feature(device, feature)}
+    return frozenset(device.extensions.split()) | features
+
+
 def capabilities(device: Any) -> Capabilities:
     """What a device says of itself."""
-    extensions = set(device.extensions.split())
+    extensions = offered(device)
     version = _version(device.opencl_c_version)
     fences = version >= (2, 0) and _has_feature(device, "__opencl_c_atomic_order_acq_rel")
     warp = _subgroup(device, extensions)
@@ -213,7 +221,7 @@ def _has_feature(device: Any, name: str) -> bool:
         return False
 
 
-def _subgroup(device: Any, extensions: set[str]) -> int:
+def _subgroup(device: Any, extensions: frozenset[str]) -> int:
     """The size of sub-groups on GPUs with shuffles, where programs can ask for one; else 0.
 
     On CPUs local memory is as fast, and Intel's runtime takes seconds to build such programs.
@@ -222,7 +230,7 @@ def _subgroup(device: Any, extensions: set[str]) -> int:
     return 16 if needed <= extensions and device.type & cl.device_type.GPU else 0
 
 
-def _assembly(device: Any, extensions: set[str]) -> int:
+def _assembly(device: Any, extensions: frozenset[str]) -> int:
     """The compute capability of a device whose compiler takes PTX; else 0."""
     if "cl_nv_device_attribute_query" not in extensions:
         return 0

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from tile.backends.base import Grid, KernelInfo, LaunchArgument
+from tile.backends.base import Grid, KernelInfo, LaunchArgument, Timer
 from tile.backends.opencl import devices
 from tile.backends.opencl.arguments import Memory, memories, place, settle
 from tile.backends.opencl.devices import Device
 from tile.backends.opencl.emitted import Emitted
 from tile.backends.opencl.programs import PROGRAMS
 from tile.backends.opencl.staging import Staging, in_place
+from tile.backends.opencl.timing import launched, timer_of
 from tile.errors import (
     ArgumentTypeError,
     DeviceAssertionError,
@@ -48,6 +49,7 @@ class LoadedKernel:
         self._written = list(written)
         self._wanted = wanted
         self._on: dict[Any, Any] = {}
+        self._queue: Any = None  # of the last launch
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         """Run over the grid.
@@ -60,8 +62,8 @@ class LoadedKernel:
             return
         own = memories(self._parameters, arguments)
         device = place(list(own.values()), self._wanted, self.name)
-        self._check(device, arguments)
         kernel = self._kernel(device)
+        self._check_pointers(device, arguments)
         try:
             self._run(device, kernel, grid, arguments, own)
         except cl.MemoryError as error:
@@ -87,14 +89,20 @@ class LoadedKernel:
             shared_bytes=asked(of.LOCAL_MEM_SIZE),
         )
 
+    def timer(self) -> Timer:
+        """A clock on the queue of the last launch, or of the device that is chosen."""
+        return timer_of(self._queue or devices.chosen(self._wanted).queue)
+
     def _kernel(self, device: Device) -> Any:
-        """The kernel on a device, built now if need be."""
+        """The kernel on a device, checked and built now if need be."""
         here = device.context, device.raw
         if here not in self._on:
+            self._check(device)
             self._on[here] = PROGRAMS.kernel(device, self.emitted)
         return self._on[here]
 
-    def _check(self, device: Device, arguments: Sequence[LaunchArgument]) -> None:
+    def _check(self, device: Device) -> None:
+        """Refuse a device that lacks what the program needs."""
         emitted, can = self.emitted, device.capabilities
         if emitted.threads > can.max_threads or emitted.shared_bytes > can.local_bytes:
             raise OutOfResourcesError(
@@ -102,7 +110,7 @@ class LoadedKernel:
                 f"bytes of local memory; device {can.name} has {can.max_threads} and "
                 f"{can.local_bytes}"
             )
-        lacking = sorted(emitted.extensions - set(device.raw.extensions.split()))
+        lacking = sorted(emitted.extensions - devices.offered(device.raw))
         if lacking:
             raise UnsupportedError(
                 f"`{self.name}` was compiled for {emitted.device}, and needs {', '.join(lacking)}, "
@@ -114,13 +122,15 @@ class LoadedKernel:
                 f"capability {emitted.assembly / 10} as inline assembly, which device {can.name} "
                 "does not take"
             )
+
+    def _check_pointers(self, device: Device, arguments: Sequence[LaunchArgument]) -> None:
         if device.host_memory:
             return
         for name, value in zip(self._parameters, arguments, strict=True):
             if getattr(value, "targets", None) is not None:
                 raise ArgumentTypeError(
                     f"argument {name!r} of {self.name}() is an array of pointers, which need "
-                    f"memory that host and device share; {can.name} has none"
+                    f"memory that host and device share; {device.name} has none"
                 )
 
     def _run(
@@ -154,7 +164,8 @@ class LoadedKernel:
             kernel.set_arg(index, value)
         extents = self.emitted.extents
         size = tuple(count * extent for count, extent in zip(grid, extents, strict=True))
-        cl.enqueue_nd_range_kernel(device.queue, kernel, size, extents)
+        launched(device.queue, cl.enqueue_nd_range_kernel(device.queue, kernel, size, extents))
+        self._queue = device.queue
         staging.fetch()
         if arrays or not own or faults is not None:
             device.queue.finish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tile.backends.opencl.capabilities import ROUNDING
 from tile.backends.opencl.emit.body import Body, Rule, each
 from tile.backends.opencl.emit.floats import plain
 from tile.backends.opencl.emit.types import (
@@ -141,11 +142,21 @@ def div(body: Body, op: Operation) -> None:
 
 def div_rn(body: Body, op: Operation) -> None:
     """Rounded to nearest everywhere."""
-    if element_of(op) is F32 and not body.source.device.exact_division:
-        name = body.use("exact_div_f32")
+    name = rounded(body, op, "div")
+    if name:
         each(body, op, lambda x, y: f"{name}({x}, {y})")
     else:
         div(body, op)
+
+
+def rounded(body: Body, op: Operation, what: str) -> str:
+    """The function that rounds a quotient or root of f32; nothing where the built-in one does."""
+    device = body.source.device
+    if element_of(op) is F32 and device.assembly >= ROUNDING:
+        return body.use(f"{what}_rn_f32")
+    if element_of(op) is F32 and not device.exact_division:
+        return body.use(f"exact_{what}_f32")
+    return ""
 
 
 def rem(body: Body, op: Operation) -> None:

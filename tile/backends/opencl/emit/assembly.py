@@ -1,4 +1,4 @@
-"""Functions in PTX, as NVIDIA's compiler of OpenCL C takes it in `asm` statements.
+"""Functions in PTX, as NVIDIA's compiler of OpenCL C takes it in `__asm__` statements.
 
 It offers no sub-groups, no copies of single work-items and no reductions of a warp's lanes, which
 its instruction set all has ("PTX ISA", section "Instruction set"). 32 work-items that follow each
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.backends.opencl.capabilities import COPIES, LANE_REDUCTIONS, SHUFFLES
+from tile.backends.opencl.capabilities import COPIES, LANE_REDUCTIONS, ROUNDING, SHUFFLES
 from tile.backends.opencl.emit.library import Entry
 from tile.ir.ops.reduce import ReduceKind
 
@@ -19,7 +19,7 @@ def _shuffle(name: str, lane: str, mode: str) -> Iterator[tuple[str, Entry]]:
     text = f"""
 uint {name}(uint x, uint {lane}) {{
   uint result;
-  asm volatile("shfl.sync.{mode}.b32 %0, %1, %2, 31, -1;" : "=r"(result) : "r"(x), "r"({lane}));
+  __asm__ volatile("shfl.sync.{mode}.b32 %0, %1, %2, 31, -1;" : "=r"(result) : "r"(x), "r"({lane}));
   return result;
 }}"""
     yield name, Entry(text.strip("\n"), assembly=SHUFFLES)
@@ -56,10 +56,25 @@ def _reductions() -> Iterator[tuple[str, Entry]]:
             text = f"""
 uint {name}(uint x) {{
   uint result;
-  asm volatile("redux.sync.{what}.{suffix} %0, %1, -1;" : "=r"(result) : "r"(x));
+  __asm__ volatile("redux.sync.{what}.{suffix} %0, %1, -1;" : "=r"(result) : "r"(x));
   return result;
 }}"""
             yield name, Entry(text.strip("\n"), assembly=LANE_REDUCTIONS)
+
+
+def _rounded() -> Iterator[tuple[str, Entry]]:
+    """Quotients and roots of f32 to nearest, whatever the program is built with."""
+    for name, operands in (("div", "xy"), ("sqrt", "x")):
+        given = ", ".join(f"float {x}" for x in operands)
+        places = ", ".join(f"%{number}" for number in range(1 + len(operands)))
+        taken = ", ".join(f'"f"({x})' for x in operands)
+        text = f"""
+float {name}_rn_f32({given}) {{
+  float result;
+  __asm__("{name}.rn.f32 {places};" : "=f"(result) : {taken});
+  return result;
+}}"""
+        yield f"{name}_rn_f32", Entry(text.strip("\n"), assembly=ROUNDING)
 
 
 def _copies() -> Iterator[tuple[str, Entry]]:
@@ -72,17 +87,17 @@ def _copies() -> Iterator[tuple[str, Entry]]:
         ):
             text = f"""
 void {name}(__local void *to, __global const void *from{given}) {{
-  asm volatile("cp.async.{by}.shared.global [%0], [%1], {size}{taken};"
+  __asm__ volatile("cp.async.{by}.shared.global [%0], [%1], {size}{taken};"
                : : "r"((uint)(size_t)to), "l"((ulong)from){operand} : "memory");
 }}"""
             yield name, Entry(text.strip("\n"), assembly=COPIES)
     text = """
 void async_commit(void) {
-  asm volatile("cp.async.commit_group;" : : : "memory");
+  __asm__ volatile("cp.async.commit_group;" : : : "memory");
 }"""
     yield "async_commit", Entry(text.strip("\n"), assembly=COPIES)
     text = """
-#define async_wait(pending) asm volatile("cp.async.wait_group " #pending ";" : : : "memory")"""
+#define async_wait(pending) __asm__ volatile("cp.async.wait_group " #pending ";" : : : "memory")"""
     yield "async_wait", Entry(text.strip("\n"), assembly=COPIES)
 
 
@@ -91,6 +106,7 @@ ASSEMBLY: dict[str, Entry] = dict(
         *_shuffle("lane_shuffle", "lane", "idx"),
         *_shuffle("lane_shuffle_xor", "mask", "bfly"),
         *_reductions(),
+        *_rounded(),
         *_copies(),
     ]
 )

@@ -6,12 +6,11 @@ others are within those that `OpDef.ulp` asks for, or the device's own are.
 
 from __future__ import annotations
 
-from tile.backends.opencl.emit.arith import absolute, element_of
+from tile.backends.opencl.emit.arith import absolute, rounded
 from tile.backends.opencl.emit.body import Body, Rule, each
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
 from tile.ir.ops import math
-from tile.ir.types import F32
 
 
 def _function(name: str) -> Rule:
@@ -23,8 +22,7 @@ def _function(name: str) -> Rule:
 
 def sqrt_rn(body: Body, op: Operation) -> None:
     """Rounded to nearest everywhere."""
-    exact = element_of(op) is not F32 or body.source.device.exact_division
-    name = "sqrt" if exact else body.use("exact_sqrt_f32")
+    name = rounded(body, op, "sqrt") or "sqrt"
     each(body, op, lambda x: f"{name}({x})")
 
 
