@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from tile.backends import registry
@@ -53,3 +55,27 @@ def test_the_device_that_is_set_is_shown(
     monkeypatch.setenv("TILE_OPENCL_DEVICE", "7")
     main(["info", "interp"])
     assert "TILE_OPENCL_DEVICE=7" in capsys.readouterr().out
+
+
+def test_devices_of_opencl_and_what_pip_brings() -> None:
+    """Every device with what it has and lacks, and every runtime for CPUs that is not there."""
+    try:
+        registry.get("opencl")
+    except BackendError as missing:
+        pytest.skip(missing.message)
+    devices = importlib.import_module("tile.backends.opencl.devices")
+    runtimes = importlib.import_module("tile.backends.opencl.survey").RUNTIMES
+    lines = "\n".join(info.report("opencl"))
+    assert "packages: pyopencl " in lines
+    try:
+        found = devices.all_devices()
+    except BackendError as error:
+        assert "pip install 'tile-compiler[opencl]'" in error.message and error.message in lines
+        found = ()
+    for index, device in enumerate(found):
+        assert f"{index}: {device.name.strip()}, " in lines
+    for word in ("work-items", "local memory", "arrays of the host", " has ", " lacks "):
+        assert lines.count(word) >= len(found)
+    present = {device.platform.name.strip() for device in found}
+    for platform, packages in runtimes.items():
+        assert (f"pip install {packages}" in lines) == (platform not in present)

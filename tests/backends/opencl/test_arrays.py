@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -89,6 +90,63 @@ def test_shared_virtual_memory() -> None:
     double[(1,)](cl.SVM(host), cl.SVM(out), 256, BLOCK=256)
     devices.chosen().queue.finish()
     np.testing.assert_array_equal(out, host * 2)
+
+
+def test_allocations_of_shared_virtual_memory() -> None:
+    """Bytes, which do not say whose they are: those of the chosen device's context."""
+    device = devices.chosen()
+    coarse = cl.device_svm_capabilities.COARSE_GRAIN_BUFFER
+    try:
+        there = bool(device.raw.svm_capabilities & coarse)
+    except cl.Error:
+        there = False
+    if not there:
+        pytest.skip("the device has no shared virtual memory")
+    host, found = np.arange(100, dtype=np.uint8), np.zeros(100, np.uint8)
+    access = cl.svm_mem_flags.READ_WRITE
+    x, y = (cl.SVMAllocation(device.context, 100, 0, access) for _ in "xy")
+    cl.enqueue_copy(device.queue, x, host)
+    double[(1,)](x, y, 100, BLOCK=128)
+    cl.enqueue_copy(device.queue, found, y)
+    device.queue.finish()
+    np.testing.assert_array_equal(found, host * 2)
+
+
+@tile.jit
+def add_through(table_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    first, second = tl.load(table_ptr), tl.load(table_ptr + 1)
+    total = tl.load(first + at, mask=at < n) + tl.load(second + at, mask=at < n)
+    tl.store(first + at, total, mask=at < n)
+    tl.store(out_ptr + at, total, mask=at < n)
+
+
+def pointed() -> tuple[list[np.ndarray], np.ndarray]:
+    return [np.arange(60, dtype=np.float32) + i for i in range(2)], np.zeros(60, np.float32)
+
+
+def test_arrays_of_pointers_are_followed() -> None:
+    if not devices.chosen().host_memory:
+        pytest.skip("the device does not share the host's memory")
+    inner, out = pointed()
+    with tile.backend("opencl"):
+        add_through[(1,)](tile.pointers(inner), out, 60, BLOCK=64)
+    np.testing.assert_array_equal(out, 2 * np.arange(60) + 1)
+    np.testing.assert_array_equal(inner[0], out)
+
+
+def test_arrays_of_pointers_are_refused_where_memory_is_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apart = replace(devices.chosen(), host_memory=False)
+    monkeypatch.setattr(devices, "chosen", lambda wanted="": apart)
+    inner, out = pointed()
+    with (
+        tile.backend("opencl"),
+        pytest.raises(ArgumentTypeError, match=r"'table_ptr' of .* array of pointers, .* has none"),
+    ):
+        add_through[(1,)](tile.pointers(inner), out, 60, BLOCK=64)
+    assert not out.any() and (inner[0] == np.arange(60)).all()
 
 
 def test_other_backends_get_copies(queue: Queues) -> None:

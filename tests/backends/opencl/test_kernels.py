@@ -10,6 +10,7 @@ import pytest
 from tests.simt.kernels import KERNELS, Kernel
 from tests.simt.test_lowering import agree
 from tile.backends import registry
+from tile.errors import BackendError, UnsupportedError
 
 
 def run(kernel: Kernel, target: str, **options: Any) -> list[Any]:
@@ -38,3 +39,15 @@ def test_attention(runtime: None) -> None:
     """Its program takes seconds to build: once."""
     kernel = KERNELS["attention"]
     agree(kernel, run(kernel, "opencl", num_warps=4, num_stages=1), run(kernel, "interp"))
+
+
+# Of these classes there are devices that run their text; others' is built, if not run, by few.
+@pytest.mark.parametrize("target", ["opencl:amd", "opencl:intel"])
+@pytest.mark.parametrize("name", ["softmax", "column_sums", "gathering", "combining", "tickets"])
+def test_texts_of_classes_run_where_they_can(runtime: None, name: str, target: str) -> None:
+    kernel = KERNELS[name]
+    try:
+        found = run(kernel, target, num_warps=4, num_stages=2)
+    except (UnsupportedError, BackendError) as error:
+        pytest.skip(error.message.splitlines()[0])
+    agree(kernel, found, run(kernel, "interp"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,35 @@ def test_devices_by_index_and_name() -> None:
         devices.chosen()
     with config.scope(opencl_device="no such"), pytest.raises(BackendError, match="there are 0: "):
         devices.chosen()
+
+
+class _Listed:
+    """A device that only says what it is."""
+
+    def __init__(self, platform: str, kind: int, name: str) -> None:
+        self.platform = SimpleNamespace(name=platform)
+        self.type, self.name = kind, name
+
+
+def test_gpus_come_before_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then faster runtimes for the CPU before slower ones, and what only checks last."""
+    kinds = cl.device_type
+    found = [
+        _Listed("Oclgrind", kinds.CPU | kinds.GPU, "simulator"),
+        _Listed("Portable Computing Language", kinds.CPU, "pocl"),
+        _Listed("Intel(R) OpenCL", kinds.CPU, "cpu"),
+        _Listed("Some", kinds.ACCELERATOR, "board"),
+        _Listed("NVIDIA CUDA", kinds.GPU, "first"),
+        _Listed("AMD", kinds.GPU, "second"),
+    ]
+    platforms = [SimpleNamespace(get_devices=lambda one=one: [one]) for one in found]
+    monkeypatch.setattr(cl, "get_platforms", lambda: platforms)
+    devices.all_devices.cache_clear()
+    try:
+        names = [device.name for device in devices.all_devices()]
+    finally:
+        devices.all_devices.cache_clear()
+    assert names == ["first", "second", "board", "cpu", "pocl", "simulator"]
 
 
 def test_binaries_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
