@@ -41,8 +41,8 @@ def test_attention(runtime: None) -> None:
     agree(kernel, run(kernel, "opencl", num_warps=4, num_stages=1), run(kernel, "interp"))
 
 
-# Of these classes there are devices that run their text; others' is built, if not run, by few.
-@pytest.mark.parametrize("target", ["opencl:amd", "opencl:intel"])
+# Intel's runtime has all that these classes have.
+@pytest.mark.parametrize("target", ["opencl:amd", "opencl:intel", "opencl:arm", "opencl:apple"])
 @pytest.mark.parametrize("name", ["softmax", "column_sums", "gathering", "combining", "tickets"])
 def test_texts_of_classes_run_where_they_can(runtime: None, name: str, target: str) -> None:
     kernel = KERNELS[name]

@@ -13,12 +13,13 @@ import pytest
 pytest.importorskip("pyopencl")
 
 import pyopencl as cl
+import pyopencl.array as cl_array
 
 from tile.backends.base import Options, Target
 from tile.backends.opencl import BACKEND, devices, programs
 from tile.backends.opencl.emitted import Emitted
 from tile.backends.opencl.programs import Programs
-from tile.backends.opencl.staging import Staging, in_place
+from tile.backends.opencl.staging import Staging
 from tile.config import config
 from tile.errors import ArgumentValueError, BackendError
 from tile.ir.parser import parse_module
@@ -45,6 +46,8 @@ def load():
 
 
 def test_views_and_overlaps_are_accessed_in_place() -> None:
+    if not devices.chosen().host_memory:
+        pytest.skip("the device does not share the host's memory")
     base = np.arange(64, dtype=np.float32)
     expected = base.copy()
     load().launch((16, 1, 1), [base[1:], base[32:], np.int32(-3)])
@@ -123,6 +126,19 @@ def test_a_program_that_the_runtime_refuses() -> None:
         Programs().kernel(devices.chosen(), wrong)
 
 
+def test_lines_that_a_runtime_counts_itself_are_found() -> None:
+    text = '// head\n#line 7 "a/kernel.py"\nfirst\nsecond\n#line 3 "b.py"\nthird\n'
+    wrong = "<kernel>:{0}:22: error: no"
+    found = {line: programs.placed(wrong.format(line), text) for line in (1, 3, 4, 6)}
+    assert found == {
+        1: "<kernel>:1:22: error: no",
+        3: "<kernel>:3:22 (a/kernel.py:7): error: no",
+        4: "<kernel>:4:22 (a/kernel.py:8): error: no",
+        6: "<kernel>:6:22 (b.py:3): error: no",
+    }
+    assert programs.placed("kernel.py:4: error: no", text) == "kernel.py:4: error: no"
+
+
 def test_devices_by_index_and_name() -> None:
     name = devices.describe(devices.all_devices()[0])
     with config.scope(opencl_device="0"):
@@ -181,13 +197,12 @@ def test_binaries_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             pytest.skip("this runtime gives no binaries")
         kernel = Programs().kernel(device, emitted)
         assert len(texts) == 1
-        out = np.arange(16, dtype=np.float32)
-        kernel.set_args(in_place(out), in_place(out), np.int32(2))
+        out = cl_array.to_device(device.queue, np.arange(16, dtype=np.float32))
+        kernel.set_args(out.data, out.data, np.int32(2))
         cl.enqueue_nd_range_kernel(
             device.queue, kernel, (16 * emitted.extents[0], *emitted.extents[1:]), emitted.extents
         )
-        device.queue.finish()
-        np.testing.assert_array_equal(out, 2 * np.arange(16))
+        np.testing.assert_array_equal(out.get(), 2 * np.arange(16))
         kept[0].write_bytes(kept[0].read_bytes()[:-9])
         with pytest.warns(RuntimeWarning, match="damaged"):
             Programs().kernel(device, emitted)

@@ -52,6 +52,48 @@ def test_every_class_of_devices_has_a_text(kernel: str, name: str) -> None:
     )
 
 
+# What a class is built for, how many work-items a warp of it has, and words of its own.
+SPELLED = {
+    "generic": ("CL1.2", 32, {"f32_to_f16", "mem_fence(", "double"}),
+    "amd": ("CL2.0", 64, {"half w", "atomic_work_item_fence(", "double"}),
+    "intel": (
+        "CL3.0",
+        16,
+        {"half w", "atomic_work_item_fence(", "double", "sub_group_shuffle_xor"},
+    ),
+    "nvidia": ("CL1.2", 32, {"f32_to_f16", "mem_fence(", "double", "lane_shuffle_xor"}),
+    "arm": ("CL1.2", 32, {"half w", "mem_fence("}),
+    "apple": ("CL1.2", 32, {"f32_to_f16", "mem_fence("}),
+}
+EXCHANGE = """
+kernel @exchange(%x: ptr<f32>) {
+  %v = load %x : f32
+  %c = splat %v {shape = (64)} : tile<64xf32>
+  %i = arange {start = 0, end = 64} : tile<64xi32>
+  %f = cast %i {to = f32} : tile<64xf32>
+  %d = mul %c, %f : tile<64xf32>
+  %s = reduce %d {axis = -1, kind = max} : f32
+  %o = atomic_rmw %x, %s {kind = add, order = acq_rel} : f32
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_classes_spell(name: str) -> None:
+    standard, warp, words = SPELLED[name]
+    assert NAMED[name].build_options[0] == f"-cl-std={standard}"
+    assert NAMED[name].warp == warp
+    texts = [emitted(SCALE.format("f16", 2), f"opencl:{name}"), emitted(EXCHANGE, f"opencl:{name}")]
+    try:
+        texts.append(emitted(SCALE.format("f64", 8), f"opencl:{name}"))
+    except UnsupportedError as error:
+        assert "has no numbers of type f64" in error.message
+    every = set().union(*(words for _, _, words in SPELLED.values()))
+    found = {word for word in every if any(word in text for text in texts)}
+    assert found == words
+
+
 def test_statements_stand_beside_the_python_line() -> None:
     source = KERNELS["softmax"].compile("opencl:generic").asm["opencl"]
     assert isinstance(source, str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any, cast
@@ -78,8 +79,32 @@ def _from_text(device: Device, emitted: Emitted) -> Any:
         return _quietly(lambda: program.build(options, [device.raw], cache_dir=cast(Any, False)))
     except cl.RuntimeError as error:
         raise BackendError(
-            f"OpenCL device {device.name} refuses the program of `{emitted.kernel}`:\n{error}"
+            f"OpenCL device {device.name} refuses the program of `{emitted.kernel}`:\n"
+            f"{placed(str(error), emitted.numbered)}"
         ) from error
+
+
+# Where NVIDIA's compiler, which does not heed `#line`, says that something is wrong.
+_COUNTED = re.compile(r"<\w+>:(\d+):\d+")
+_DIRECTIVE = re.compile(r'#line (\d+) "(.*)"')
+
+
+def placed(log: str, numbered: str) -> str:
+    """A log with the lines of Python beside those of the program that a runtime has counted itself.
+
+    <kernel>:2:22: error: ...    <kernel>:2:22 (kernel.py:7): error: ...
+    """
+    lines = numbered.split("\n")
+
+    def place(found: re.Match[str]) -> str:
+        count = int(found[1])
+        for back, text in enumerate(reversed(lines[: count - 1])):
+            directive = _DIRECTIVE.fullmatch(text)
+            if directive is not None:
+                return f"{found[0]} ({directive[2]}:{int(directive[1]) + back})"
+        return found[0]
+
+    return _COUNTED.sub(place, log)
 
 
 def _quietly(build: Callable[[], Any]) -> Any:
