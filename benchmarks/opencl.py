@@ -9,10 +9,10 @@
 
 On a CPU: a matrix product beside one written by hand for the same runtime, by the CPU time of
 this process, which other processes do not change. On a GPU: this backend beside `nvptx`, and
-PyTorch, where these are there. Here a kernel's time is what the device's clock says of it, there
-that of many launches in a row, between two events, since CUDA has no times of single kernels; so
-the host does not matter for either. Each takes the best of the same tiles, which processes beside
-this one compile ahead. Results are compared in the same run.
+PyTorch, where these are there: medians of what the device's clock says of single kernels, in
+OpenCL of their own events, in CUDA of one event before and one behind each. Many are enqueued at
+once, so that the host does not matter. Each takes the best of the same tiles, which processes
+beside this one compile ahead. Results are compared in the same run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tile.testing import do_bench
 
 ROOT = Path(__file__).parent.parent
 REPEATS = 7
-TURNS, TURN_MS = 7, 5  # of a case on CUDA
+LAUNCHES = 40  # of a case on CUDA
 EXAMPLES = (
     "vector_add", "sin", "softmax", "matmul", "layer_norm", "dropout", "attention", "matmul_nt",
     "shift_conv",
@@ -321,22 +321,18 @@ def queue_seconds(call: Callable[[], object], queue: Any) -> float:
 
 
 def torch_seconds(torch: Any, call: Callable[[], object]) -> float:
-    """The median over turns of launches that follow each other on the current stream."""
-
-    def turn(launches: int) -> float:
+    """The median by events of the current stream."""
+    call()
+    torch.cuda.synchronize()
+    pairs = []
+    for _ in range(LAUNCHES):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
         start.record()
-        for _ in range(launches):
-            call()
+        call()
         stop.record()
-        torch.cuda.synchronize()
-        return float(start.elapsed_time(stop)) / launches
-
-    turn(1)
-    launches = max(1, round(TURN_MS / turn(3)))
-    times = [turn(launches) / 1e3 for _ in range(TURNS)]
-    return statistics.median(times)
+        pairs.append((start, stop))
+    torch.cuda.synchronize()
+    return statistics.median(start.elapsed_time(stop) / 1e3 for start, stop in pairs)
 
 
 def ahead(case: str, backend: str, tiles: dict[str, int]) -> None:

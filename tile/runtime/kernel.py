@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,21 +32,19 @@ from tile.runtime.packing import fit, slots, writeable
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialise import Constant, Leaf, spell_leaf, spell_specialised
 
-_WATCH: ContextVar[list[Executable] | None] = ContextVar("launched kernels", default=None)
+WATCHERS: list[list[Executable]] = []
+"""The lists to which kernels are added that are launched; while there is one, nothing repeats."""
 
 
 @contextmanager
 def watching() -> Iterator[list[Executable]]:
-    """The kernels that are launched inside the `with` block, in order.
-
-    Without launches that are repeated (`repeat.py`), of which only the first one passes here.
-    """
+    """The kernels that are launched inside the `with` block, in order, by any thread."""
     launched: list[Executable] = []
-    token = _WATCH.set(launched)
+    WATCHERS.append(launched)
     try:
         yield launched
     finally:
-        _WATCH.reset(token)
+        del WATCHERS[next(at for at, one in enumerate(WATCHERS) if one is launched)]
 
 
 class CompiledKernel:
@@ -171,9 +168,8 @@ class CompiledKernel:
 
     def execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
         """Run over the grid, on copies of arrays that are in the memory of another device."""
-        watch = _WATCH.get()
-        if watch is not None:
-            watch.append(self.executable)
+        for launched in WATCHERS:
+            launched.append(self.executable)
         on_device = self._elsewhere(arguments)
         if not on_device:
             self._launch(grid, arguments)

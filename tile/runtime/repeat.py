@@ -6,7 +6,7 @@ what selects a compiled kernel, one dictionary look-up, and the backend's way to
 (`Repeatable.bind`). For `add[grid](x, y, out, n, BLOCK=1024)` with torch's tensors it is
 
     def again(grid, args, kwargs):
-        if hooks or not cache:
+        if watchers or hooks or not cache:
             return None
         a0, a1, a2, a3 = args
         (k0,) = kwargs.values()
@@ -19,8 +19,9 @@ what selects a compiled kernel, one dictionary look-up, and the backend's way to
         ...
 
 Whatever it does not know, it leaves to the ordinary launch by returning None: the first launch with
-a key, arguments of other types, hooks, errors. Keys may tell apart more than compiled kernels do,
-never less. What an entry holds has passed all checks of an ordinary launch.
+a key, arguments of other types, hooks, errors, and all that is launched while somebody watches.
+Keys may tell apart more than compiled kernels do, never less. What an entry holds has passed all
+checks of an ordinary launch.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tile.frontend.source import Parameter
 from tile.language.constexpr import constexpr
 from tile.runtime.descriptor import TensorDescriptor
 from tile.runtime.grid import normalise_grid
-from tile.runtime.kernel import CompiledKernel
+from tile.runtime.kernel import WATCHERS, CompiledKernel
 from tile.runtime.signature import DIVISOR
 from tile.runtime.torch_arrays import is_plain_tensor
 
@@ -112,6 +113,7 @@ def make_plan(
         return None
     table: dict[Any, Entry | None] = {}
     names |= {"table": table, "hooks": hooks, "cache": cache, "current": current, "config": config}
+    names["watchers"] = WATCHERS
     names |= {"normalise_grid": normalise_grid, "wide": _wide, "plain": is_plain_tensor}
     text = writer.text(watching=current is not None)
     exec(compile(text, "<a repeat launch>", "exec"), names)
@@ -185,7 +187,7 @@ class _Writer:
         return not issubclass(kind, float | tuple | np.generic | constexpr)
 
     def text(self, *, watching: bool) -> str:
-        guard = "hooks or not cache" + (" or not current()" if watching else "")
+        guard = "watchers or hooks or not cache" + (" or not current()" if watching else "")
         meta = "".join(f", {name!r}: {word}" for name, word in self.given.items())
         return "\n".join(
             [

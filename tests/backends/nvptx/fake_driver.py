@@ -41,6 +41,7 @@ class FakeDriver:
         self.loaded: list[tuple[int, bytes]] = []  # device and cubin
         self.launches: list[tuple[int, tuple[int, int, int]]] = []  # device and grid
         self.memory: dict[int, Any] = {}
+        self.events: list[tuple[int, int, int]] = []  # device, event and stream
         self.says = b""  # in the log of the linker
         self._cubin: Any = None
         self._handles = itertools.count(1000)
@@ -176,6 +177,20 @@ class FakeDriver:
 
     def cuMemcpyDtoHAsync(self, to: int, source: int, size: int, stream: int) -> Any:
         return self.cuMemcpyHtoDAsync(to, source, size, stream)
+
+    def cuEventCreate(self, flags: int) -> Any:
+        return OK, next(self._handles)
+
+    def cuEventRecord(self, event: int, stream: int) -> Any:
+        self.events.append((self.here, event, stream))
+        return (OK,)
+
+    def cuEventElapsedTime(self, start: int, stop: int) -> Any:
+        return OK, float(stop - start)
+
+    def cuEventDestroy(self, event: int) -> Any:
+        self.events = [one for one in self.events if one[1] != event]
+        return (OK,)
 
     def cuStreamSynchronize(self, stream: int) -> Any:
         return (OK,)

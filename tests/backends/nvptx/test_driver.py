@@ -220,6 +220,18 @@ def test_info(two: FakeDriver) -> None:
     assert len(two.loaded) == 1
 
 
+def test_the_clock_is_that_of_the_device(two: FakeDriver) -> None:
+    """On whose stream the last launch was; no event is left."""
+    kernel = fresh()[3,](*tensors(1, 1), 60, B=64)
+    timer = kernel.executable.timer()
+    for _ in range(3):
+        timer.start()
+        timer.stop()
+    assert [device for device, *_ in two.events] == [1] * 6
+    assert timer.elapsed() == [1.0] * 3
+    assert timer.elapsed() == [] and two.events == [] and two.contexts == []
+
+
 def test_info_of_the_interpreter() -> None:
     kernel = tile.compile(fresh(), {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32"}, {"B": 64})
     assert kernel.info.device == "none: the interp backend runs kernels in NumPy"

@@ -17,6 +17,7 @@ import tile.language as tl
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tile.backends.nvptx import driver, launch
 from tile.errors import ExecutionError
+from tile.testing import do_bench
 
 CONTEXT, FUNCTION = 77, 0x7FFF_0000_1234
 ADDRESS = ctypes.c_void_p
@@ -186,6 +187,36 @@ def test_programs_that_run_together_go_the_longer_way(posing: Posing) -> None:
     for _ in range(3):
         scale[(1,)](x, 2, 7, 2.0, 9, True, B=64, launch_cooperative_grid=True)
     assert (len(posing.ordinary), posing.repeats) == (3, [])
+
+
+def test_what_is_timed_is_timed_on_its_stream(posing: Posing, monkeypatch) -> None:
+    """By the device, of launches that repeat; that the first of them was one before is no matter."""
+    moments: list[int] = []
+
+    class Event:
+        def __init__(self, stream: int) -> None:
+            moments.append(stream)
+            self.at = len(moments)
+
+        def since(self, earlier: Event) -> float:
+            return float(self.at - earlier.at)
+
+        def destroy(self) -> None:
+            self.at = -1
+
+    monkeypatch.setattr(driver, "Event", Event)
+    monkeypatch.setattr(driver, "wait", lambda stream, doing: None)
+    x = Tensor(aligned(64))
+
+    def call() -> None:
+        scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
+
+    call()
+    call()
+    assert (len(posing.ordinary), len(posing.repeats)) == (1, 1)
+    assert set(do_bench(call, 1, 2, return_mode="all")) == {1.0}
+    assert set(moments) == {0xABC0_0000_0001}
+    assert len(posing.ordinary) == 2 and len(posing.repeats) == 1 + len(moments) // 2
 
 
 def test_an_old_driver_goes_the_longer_way(posing: Posing) -> None:

@@ -355,3 +355,22 @@ def shared_with_host(size: int) -> tuple[int, int]:
     host = int(check(cuda.cuMemHostAlloc(size, flags), "allocating memory on the host"))
     ctypes.memset(host, 0, size)
     return host, int(check(cuda.cuMemHostGetDevicePointer(host, 0), "sharing memory"))
+
+
+class Event:
+    """A moment in a stream of the current device."""
+
+    def __init__(self, stream: int) -> None:
+        """Record it behind what is in the stream."""
+        doing = "recording an event"
+        self._event = check(cuda.cuEventCreate(0), doing)
+        check(cuda.cuEventRecord(self._event, stream), doing)
+
+    def since(self, earlier: Event) -> float:
+        """Milliseconds from an earlier one; both have happened."""
+        passed = cuda.cuEventElapsedTime(earlier._event, self._event)
+        return float(check(passed, "asking for the time between events"))
+
+    def destroy(self) -> None:
+        """Give it back."""
+        cuda.cuEventDestroy(self._event)

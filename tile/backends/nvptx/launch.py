@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repeat
+from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repeat, Timer
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.binaries import assembled
 from tile.backends.nvptx.facts import Facts
@@ -19,6 +19,7 @@ from tile.backends.nvptx.names import runs
 from tile.backends.nvptx.repeat import FORMATS, repeat_launch
 from tile.backends.nvptx.staging import Staging
 from tile.backends.nvptx.streams import current_stream, stream_reader
+from tile.backends.nvptx.timing import EventTimer
 from tile.errors import ArgumentValueError, BackendError, OutOfResourcesError
 
 _SLOT = 8  # bytes that each parameter is given; no type needs more
@@ -50,6 +51,7 @@ class LoadedKernel:
         self._written = [name in artifact.written for name in artifact.parameters]
         self._cooperative = artifact.options.launch_cooperative_grid
         self._on: dict[int, _OnDevice] = {}
+        self._last: tuple[driver.Device, int] | None = None  # the device and stream of a launch
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         """Run over the grid.
@@ -66,6 +68,7 @@ class LoadedKernel:
                 here.faults.check()
             sources = [getattr(value, "source", None) for value in arguments]
             stream = current_stream(sources, where.ordinal)
+            self._last = where, stream
             hosts = [i for i, value in enumerate(arguments) if isinstance(value, np.ndarray)]
             if hosts:
                 self._staged(here, grid, list(arguments), hosts, stream)
@@ -91,6 +94,11 @@ class LoadedKernel:
             return None
         taken = [value is not None for value in arguments]
         return repeat_launch(here.loaded, where, self.facts.threads, stream, formats, taken)
+
+    def timer(self) -> Timer:
+        """A clock on the stream of the last launch that was no repeat."""
+        where, stream = self._last or (driver.current_device(), current_stream([], 0))
+        return EventTimer(where, stream)
 
     def info(self) -> KernelInfo:
         """What the driver says of the kernel on the current device, where it is loaded now."""
