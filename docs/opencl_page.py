@@ -45,11 +45,22 @@ returns when it is over.
 | `opencl` | the device that is chosen as above, with what it says it can do |
 | `opencl:1`, `opencl:pocl` | that device |
 | `opencl:generic` | any device: OpenCL C 1.2, 32 KiB of local memory, doubles, 64-bit atomics |
-| `opencl:amd`, `opencl:intel`, `opencl:arm`, `opencl:apple` | a class of devices, to see its text |
+| `opencl:amd`, `opencl:intel`, `opencl:nvidia`, `opencl:arm`, `opencl:apple` | a class of devices, \
+to see its text |
 
 What a device lacks is made of what it has: half precision by `vload_half` and `vstore_half`,
 bfloat16 and 8-bit floats by their bits, atomic sums of floats by compare-and-swap, shuffles
 through local memory. What cannot be so made is refused with the line that asks for it.
+
+NVIDIA's runtime has no extension for sub-groups, but its compiler takes PTX as inline assembly.
+There a few functions at the head of a program, of a statement each, are shuffles and reductions of
+the 32 lanes of a warp, asynchronous copies to local memory, and quotients and roots that are
+rounded to nearest; `float v6 = as_float(lane_shuffle_xor(as_uint(v5), 1u));` is a line that calls
+one. Which of them there are, the device's compute capability says.
+
+Programs and what the compiler made are kept on disk, by device, driver and what the device can do
+([running.md](running.md)). `tile.testing.do_bench` and tuning time kernels by their own events,
+if the queue keeps times (`PROFILING_ENABLE`), else by the host's clock when the queue is done.
 
 ## Reading the text
 
