@@ -12,6 +12,8 @@ pytest.importorskip("pyopencl")
 
 import pyopencl as cl
 
+import tile
+import tile.language as tl
 from tests.backends.opencl.test_launch import COPY
 from tile.backends.base import Artifact, Options, Target
 from tile.backends.opencl import BACKEND, devices
@@ -91,6 +93,24 @@ def test_too_many_work_items(runtime: None) -> None:
 def test_extensions_that_the_device_lacks(runtime: None) -> None:
     artifact, array = copy(extensions=frozenset({"cl_khr_future"}), device="a class")
     refused(artifact, array, UnsupportedError, "compiled for a class, and needs cl_khr_future")
+
+
+@tile.jit
+def halve(x_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at) / 2)
+
+
+def test_a_dtype_that_the_device_lacks(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = devices.chosen()
+    without = replace(device, capabilities=replace(device.capabilities, fp64=False))
+    monkeypatch.setattr(devices, "chosen", lambda wanted="": without)
+    x = np.ones(16)
+    message = r"device .* has no numbers of type f64"
+    with tile.backend("opencl"), pytest.raises(UnsupportedError, match=message) as caught:
+        halve[(1,)](x, BLOCK=16)
+    assert caught.value.loc is not None and "halve" in caught.value.loc.function
+    assert (x == 1).all()
 
 
 def test_an_operation_of_other_machines() -> None:
