@@ -271,8 +271,18 @@ MEANINGS = {
 }
 
 
-def test_copies_fill_what_is_multiplied(elsewhere: Words, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "warps", "called"),
+    [
+        ("matmul_f32", 2, "async_copy_16"),
+        ("matmul_f16", 4, "async_copy_16"),
+        ("matmul_into_f16", 16, "async_copy_8"),  # more threads than there is to copy
+    ],
+)
+def test_copies_fill_what_is_multiplied(
+    elsewhere: Words, monkeypatch: pytest.MonkeyPatch, name: str, warps: int, called: str
+) -> None:
     """With loops over registers, since Intel's runtime takes half a minute for all of them."""
     short = replace(NAMED["nvidia"], unrolled=FEW, loops="unroll 1")
     monkeypatch.setitem(NAMED, "nvidia", short)
-    runs_elsewhere(elsewhere, "matmul_f32", "async_copy_16", num_warps=2, num_stages=3)
+    runs_elsewhere(elsewhere, name, called, num_warps=warps, num_stages=3)
