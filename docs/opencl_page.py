@@ -45,8 +45,8 @@ returns when it is over.
 | `opencl` | the device that is chosen as above, with what it says it can do |
 | `opencl:1`, `opencl:pocl` | that device |
 | `opencl:generic` | any device: OpenCL C 1.2, 32 KiB of local memory, doubles, 64-bit atomics |
-| `opencl:amd`, `opencl:intel`, `opencl:nvidia`, `opencl:arm`, `opencl:apple` | a class of devices, \
-to see its text |
+| `opencl:amd`, `opencl:intel`, `opencl:nvidia`, `opencl:arm`, `opencl:apple` | a class of \
+devices, to see its text |
 
 What a device lacks is made of what it has: half precision by `vload_half` and `vstore_half`,
 bfloat16 and 8-bit floats by their bits, atomic sums of floats by compare-and-swap, shuffles

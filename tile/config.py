@@ -248,8 +248,15 @@ class Config:
 
     @property
     def deciding(self) -> str:
-        """All settings that may change what the compiler makes, as text."""
-        return " ".join(f"{v.name}={value!r}" for v, value in self._with(Effect.DECIDES))
+        """All settings that may change what the compiler makes, as text: in every process the same.
+
+        A set's own text has its elements in an order that differs from process to process.
+        """
+        settings = [(v.name, value) for v, value in self._with(Effect.DECIDES)]
+        return " ".join(
+            f"{name}={sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)}"
+            for name, value in settings
+        )
 
     def _with(self, effect: Effect) -> Iterator[tuple[Variable[Any], Any]]:
         for attribute, variable in self.variables().items():

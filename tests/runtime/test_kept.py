@@ -324,13 +324,19 @@ def test_functions_that_run_at_compile_time(monkeypatch) -> None:
     assert digest(make(1, (1,))) is None
 
 
-def test_sets_have_one_text_in_all_processes() -> None:
-    code = (
+@pytest.mark.parametrize(
+    "code",
+    [
         "from tests.runtime.test_kept import digest;"
-        "print(digest(frozenset({'a', 'b', 'c', 'd', 'e'})))"
-    )
+        "print(digest(frozenset({'a', 'b', 'c', 'd', 'e'})))",
+        "from tile.config import config;"
+        "scope = config.scope(sanitize=frozenset({'a', 'b', 'c', 'd', 'e'}));"
+        "scope.__enter__(); print(config.deciding)",
+    ],
+)
+def test_sets_have_one_text_in_all_processes(code: str) -> None:
     found = set()
-    for seed in "12":
+    for seed in "1234":
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         command = [sys.executable, "-c", code]
         found.add(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True).stdout)
