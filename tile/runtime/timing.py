@@ -73,9 +73,7 @@ def measure(
 
     def timed() -> None:
         before()
-        clock.start()
-        fn()
-        clock.stop()
+        _timed(fn, clock)
         after()
 
     estimates: list[float] = []
@@ -107,11 +105,17 @@ def _clock_of(fn: Callable[[], object]) -> Timer:
 
 def _started(fn: Callable[[], object], timer: Timer) -> Timer:
     """Call `fn` under a timer, as later calls are; what it says is forgotten."""
-    timer.start()
-    fn()
-    timer.stop()
+    _timed(fn, timer)
     timer.elapsed()
     return timer
+
+
+def _timed(fn: Callable[[], object], timer: Timer) -> None:
+    timer.start()
+    try:
+        fn()
+    finally:
+        timer.stop()
 
 
 def quantiles_of(times: Sequence[float], quantiles: Sequence[float]) -> list[float]:

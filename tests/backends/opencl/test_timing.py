@@ -116,6 +116,20 @@ def test_a_call_lasts_from_its_first_kernel_to_its_last() -> None:
     assert do_bench(twice, 0, 1, return_mode="min") > 15
 
 
+def test_a_call_that_fails_leaves_no_timer_running() -> None:
+    calls = iter((None, 0))
+
+    def fails() -> None:
+        x, y = np.ones(64, np.float32), np.zeros(64, np.float32)
+        with tile.backend("opencl"):
+            double[(1,)](x, y, 64, BLOCK=64)
+        _ = 1 if next(calls) is None else 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        do_bench(fails, 1, 1)
+    assert timing._LAUNCHED.get() is None
+
+
 def test_a_call_without_kernels_lasts_from_mark_to_mark() -> None:
     timer = EventTimer()
     timer.start()
