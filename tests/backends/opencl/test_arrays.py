@@ -16,9 +16,7 @@ import pyopencl.array as cl_array
 import tile
 import tile.language as tl
 from tile.backends.opencl import devices
-from tile.backends.opencl.timing import EventTimer
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.testing import do_bench
 
 Queues = Callable[[], cl.CommandQueue]
 
@@ -184,22 +182,3 @@ def test_devices_by_the_target() -> None:
         with tile.backend(f"opencl:{index}"):
             double[(1,)](host, out, 256, BLOCK=256)
         np.testing.assert_array_equal(out, host * 2)
-
-
-def test_the_clock_of_the_device() -> None:
-    x, y = np.ones(1 << 20, np.float32), np.zeros(1 << 20, np.float32)
-    timer = EventTimer()
-    for _ in range(3):
-        timer.start()
-        double[(1 << 10,)](x, y, 1 << 20, BLOCK=1024)
-        timer.stop()
-    times = timer.elapsed()
-    assert len(times) == 3 and all(0 < ms < 10_000 for ms in times)
-    assert timer.elapsed() == []
-    best = do_bench(
-        lambda: double[(1 << 10,)](x, y, 1 << 20, BLOCK=1024),
-        rep=20,
-        return_mode="min",
-        timer=EventTimer(),
-    )
-    assert best > 0

@@ -136,6 +136,8 @@ def test_lines_that_a_runtime_counts_itself_are_found() -> None:
         4: "<kernel>:4:22 (a/kernel.py:8): error: no",
         6: "<kernel>:6:22 (b.py:3): error: no",
     }
+    own = programs.placed("input.cl:4:1: error: no", text)
+    assert own == "input.cl:4:1 (a/kernel.py:8): error: no"
     assert programs.placed("kernel.py:4: error: no", text) == "kernel.py:4: error: no"
 
 

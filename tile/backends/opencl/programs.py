@@ -84,8 +84,8 @@ def _from_text(device: Device, emitted: Emitted) -> Any:
         ) from error
 
 
-# Where NVIDIA's compiler, which does not heed `#line`, says that something is wrong.
-_COUNTED = re.compile(r"<\w+>:(\d+):\d+")
+# Where compilers that do not heed `#line` say that something is wrong: NVIDIA's and Oclgrind's.
+_COUNTED = re.compile(r"(?:<\w+>|input\.cl):(\d+):\d+")
 _DIRECTIVE = re.compile(r'#line (\d+) "(.*)"')
 
 
