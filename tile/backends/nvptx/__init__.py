@@ -16,6 +16,7 @@ binaries    what it makes of PTX, kept on disk
 staging     arrays of the host, copied to the device and back
 launch      a loaded kernel
 repeat      the same launch again, with other addresses and numbers
+timing      the device's own clock
 streams     the stream that the arrays' library works on
 kernel_info what the driver says of a loaded kernel
 faults      what a kernel says when an assertion is false

@@ -78,7 +78,7 @@ float {name}_rn_f32({given}) {{
 
 
 def _copies() -> Iterator[tuple[str, Entry]]:
-    """16 bytes pass by the first cache; `bytes` is how many are read, and the rest is zeros."""
+    """Of 16 bytes past the first cache, as fewer cannot; zeros where nothing is `there`."""
     for size in (4, 8, 16):
         by = "cg" if size == 16 else "ca"
         for name, given, taken, operand in (
