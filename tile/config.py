@@ -161,9 +161,10 @@ class Config:
     )
     interp_level = Variable(
         "TILE_INTERP_LEVEL",
-        _one_of("tile", "thread"),
+        _one_of("tile", "thread", "steps"),
         "tile",
-        "level of IR that the interpreter runs: tile, or thread, with every thread on its own",
+        "what the interpreter runs: tile, thread (every thread on its own), or steps (statements, "
+        "for a debugger)",
     )
     interp_target = Variable(
         "TILE_INTERP_TARGET",
@@ -176,6 +177,13 @@ class Config:
         _flag,
         False,
         "look for races for global memory among a program's threads too (interp, at level thread)",
+    )
+    python_breakpoint = Variable(
+        "PYTHONBREAKPOINT",
+        str,
+        "",
+        "as for Python: 0 lets kernels pass `breakpoint()` over",
+        Effect.NONE,
     )
     sanitize = Variable(
         "TILE_SANITIZE",

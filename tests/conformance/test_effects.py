@@ -26,6 +26,7 @@ COVERED = {
     "device_print", "device_assert", "assume", "for", "while", "if", "call", "yield", "condition",
     "return", "make_descriptor", "descriptor_extent", "descriptor_stride", "descriptor_load",
     "descriptor_store", "descriptor_atomic", "descriptor_gather", "descriptor_scatter",
+    "breakpoint", "step",
 }  # fmt: skip
 
 COMBINE: dict[RMWKind, Any] = {
@@ -134,6 +135,42 @@ def test_hints_of_accesses_change_nothing(device: Device, attributes: str) -> No
     out = np.zeros(1, np.float32)
     device.run(text, (1, 1, 1), [np.full(1, 2.5, np.float32), out])
     assert out[0] == 2.5
+
+
+# -- places for a debugger
+
+WATCHED = """
+kernel @watched(%x: ptr<f32>, %n: i32, %o: ptr<f32>) {{
+  {call}
+  %v = load %x : f32
+  %zero = const {{value = 0}} : i32
+  %one = const {{value = 1}} : i32
+  %r = for %i = %zero to %n step %one iter(%a = %v) : f32 {{
+    {line}
+    %b = add %a, %v : f32
+    yield %b
+  }}
+  store %o, %r
+  return
+}}
+"""
+STEP = 'step %a, %i {kind = line, variables = ("a", "B = 8", "i", "c ! it is no more")}'
+
+
+def watched(device: Device, call: str, line: str) -> float:
+    out = np.zeros(1, np.float32)
+    arguments = [np.full(1, 2.5, np.float32), np.int32(3), out]
+    device.run(WATCHED.format(call=call, line=line), (1, 1, 1), arguments)
+    return float(out[0])
+
+
+def test_steps_change_nothing(device: Device) -> None:
+    assert watched(device, "step {kind = call}", STEP) == watched(device, "", "") == 10
+
+
+def test_breakpoints_are_passed_over_and_that_is_said(device: Device) -> None:
+    with pytest.warns(RuntimeWarning, match=r"`breakpoint\(\)` at .* is passed over"):
+        assert watched(device, "breakpoint", "breakpoint") == 10
 
 
 # -- atomics

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tile.checks import Checks, choose
 from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from tile.ir.core import Module
+from tile.ir.steps import Steps
 from tile.ir.types import Pointer, Scalar, is_power_of_two
 
 Grid = tuple[int, int, int]
@@ -256,6 +257,21 @@ class Repeatable(Protocol):
         is the place of a number that the kernel does not take. It launches and returns True, or
         returns False, with nothing done, where that takes an ordinary launch. Any thread calls it.
         """
+
+
+@runtime_checkable
+class Steppable(Protocol):
+    """A backend whose kernels a debugger can follow."""
+
+    def steps(self, target: Target) -> Steps:
+        """Which of the kernels for a target are to have steps."""
+
+
+@runtime_checkable
+class Debuggable(Protocol):
+    """A loaded kernel that stops where its program says so, if it is given what to call there."""
+
+    open_debugger: Any  # makes a debugger, where none follows the launch
 
 
 @dataclass(frozen=True)

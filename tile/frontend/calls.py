@@ -62,7 +62,8 @@ class Passed(Callback):
     def emit(self, build: Builder, *args: object) -> object:
         """Call it where `build` stands, which is where the frontend builds."""
         assert build is self.low.build
-        return call_device(self.low, self.node, self.function, args, {})
+        with self.low.session.unmarked():
+            return call_device(self.low, self.node, self.function, args, {})
 
     def __repr__(self) -> str:
         return repr(self.function)

@@ -29,6 +29,7 @@ from tile.frontend.values import (
     strong,
 )
 from tile.ir.core import Block, Operation, Value
+from tile.ir.ops.debug import step
 from tile.ir.types import Descriptor
 from tile.language.dtypes import spelled
 from tile.language.tensor import Tensor
@@ -162,7 +163,7 @@ class Ends:
         for block, values in self.names.arguments.items():
             for k in range(c.span.start, c.span.stop):
                 own = {(end, offset + k)} if block is self.body.block else set()
-                if set(values[k].uses) - own:
+                if any(use not in own and use[0].defn is not step for use in values[k].uses):
                     raise changed_type(c, self.conflicts[c.name])
         if self.looked_at(c):
             raise changed_type(c, self.conflicts[c.name])

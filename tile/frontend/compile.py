@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from tile.frontend.calls import plain
 from tile.frontend.scope import Binding, Scope, place
 from tile.frontend.source import DeviceFunction
 from tile.frontend.state import Lowering, Specialisation
+from tile.frontend.steps import mark, returning
 from tile.frontend.values import (
     Runtime,
     describe,
@@ -27,6 +29,8 @@ from tile.frontend.visitor import RULES
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Module
 from tile.ir.ops import control
+from tile.ir.ops.debug import StepKind, breakpoint_
+from tile.ir.steps import Steps
 from tile.ir.types import Pointer, Scalar, Type
 from tile.language.builtin import suggestion
 from tile.language.descriptor import DescriptorParts, make_descriptor
@@ -40,6 +44,7 @@ def compile_function(
     arg_types: Mapping[str, Any],
     constexprs: Mapping[str, Any],
     divisible: Mapping[str, int] | None = None,
+    steps: Steps = Steps.NEVER,
 ) -> Module:
     """Compile a kernel for argument types, to a module with it and the functions it calls.
 
@@ -47,15 +52,19 @@ def compile_function(
     parameter that takes a tuple; anything else in such a tuple is a value known now. Items of
     tuples become parameters `name.0`, `name.1`, those of named tuples `name.field`. `constexprs`
     gives the values of parameters that are known now; a parameter in neither has its default.
-    `divisible` says, by the name of a parameter of the IR, of what its value is a multiple.
+    `divisible` says, by the name of a parameter of the IR, of what its value is a multiple. `steps`
+    says which kernels get marks for the debugger.
 
     Raises `CompilationError`, located, for a program that is not valid, and `ArgumentTypeError` for
     arguments that do not fit the parameters.
     """
     arguments = kernel_arguments(function, arg_types, constexprs)
-    session = ModuleSession()
+    session = ModuleSession(steps=steps is Steps.ALWAYS)
     try:
         ir, _ = session.compile(function, ir_name(function.name), arguments, kernel=True)
+        if steps is Steps.AT_BREAKPOINTS and has_breakpoint(session.module):
+            session = ModuleSession(steps=True)
+            ir, _ = session.compile(function, ir_name(function.name), arguments, kernel=True)
     except RecursionError as error:
         raise CompilationError(
             f"`{function.name}` is nested too deeply to be compiled; split it into functions",
@@ -64,6 +73,11 @@ def compile_function(
     for value, argument in zip(ir.args, ir.arguments, strict=True):
         argument.divisible = (divisible or {}).get(value.name, 1)
     return session.module
+
+
+def has_breakpoint(module: Module) -> bool:
+    """Whether a function of the module calls `breakpoint()`."""
+    return any(op.defn is breakpoint_ for op in module.walk())
 
 
 def kernel_arguments(
@@ -112,10 +126,20 @@ def _runtime(name: str, leaf: object) -> object:
 class ModuleSession:
     """The functions of one module while they are compiled."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, steps: bool) -> None:
+        self.steps = steps
         self.module = Module()
         self.done: dict[Hashable, Specialisation] = {}
         self.active: list[DeviceFunction] = []
+
+    @contextmanager
+    def unmarked(self) -> Iterator[None]:
+        """Compile functions without marks inside the `with` block."""
+        outer, self.steps = self.steps, False
+        try:
+            yield
+        finally:
+            self.steps = outer
 
     def specialise(
         self, function: DeviceFunction, arguments: Mapping[str, object], call: Loc
@@ -123,7 +147,7 @@ class ModuleSession:
         """The function compiled for these arguments, now or before."""
         if function in self.active:
             raise recursion([*self.active[self.active.index(function) :], function], call)
-        key = (function, *map(key_of, arguments.values()))
+        key = (function, self.steps, *map(key_of, arguments.values()))
         known = self.done.get(key)
         if known is None:
             patterns = {name: transform(value, by_type) for name, value in arguments.items()}
@@ -173,9 +197,10 @@ class ModuleSession:
             if isinstance(binding, Binding):
                 low.build.loc = binding.loc
                 low.bind(name, described(low.build, binding.value), binding.loc)
+        mark(low, function.loc, StepKind.CALL)
         self.active.append(function)
         try:
-            low.body(low.source.node.body, frozenset())
+            low.body(low.source.node.body, low.wanted(frozenset()))
         finally:
             self.active.pop()
         for flag in low.flags:
@@ -185,6 +210,7 @@ class ModuleSession:
         values = leaves(result)
         ir.result_types = tuple(value.type for value in values)
         low.build.loc = function.loc
+        returning(low, result)
         low.build.op(control.return_, *values)
         return ir, result
 

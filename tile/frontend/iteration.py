@@ -12,6 +12,7 @@ from tile.frontend.exits import guard
 from tile.frontend.loops import Bounds, counted
 from tile.frontend.scope import Binding, Loop, Partial
 from tile.frontend.state import Flow, Lowering
+from tile.frontend.steps import mark
 from tile.frontend.values import describe
 from tile.ir.builder import Builder
 from tile.ir.core import Value
@@ -104,6 +105,8 @@ def unroll(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
 def turns(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
     """The turns of an unrolled loop, until one leaves it."""
     for position, value in enumerate(values):
+        if position:
+            mark(low, low.loc(node))
         assign(low, node.target, value, weak=True)
         low.body(node.body, None)
         flow = low.flow

@@ -27,6 +27,7 @@ from tile.frontend.carried import Ends, LoopNames
 from tile.frontend.conditions import truth
 from tile.frontend.scope import Binding
 from tile.frontend.state import FLOWING, Flag, Flow, Lowering
+from tile.frontend.steps import again, mark
 from tile.frontend.values import POISON, leaves, materialise, rebuild
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Value
@@ -56,7 +57,8 @@ def counted(low: Lowering, node: ast.For, target: ast.Name, bounds: Bounds) -> N
 
     def turn() -> None:
         low.bind(target.id, Tensor(index), low.loc(target))
-        low.body(node.body, names.loop.names)
+        low.body(node.body, low.wanted(names.loop.names))
+        again(low, node)
 
     path = names.region(body, turn)
     low.build.loc = loc
@@ -104,10 +106,15 @@ def repeated(low: Lowering, node: ast.While) -> None:
     names = LoopNames(low, node)
     test, body = Block(), Block()
     condition: list[Flag] = []
-    names.region(test, lambda: condition.append(truth(low, node.test, "while")))
+
+    def tested() -> None:
+        mark(low, low.loc(node))
+        condition.append(truth(low, node.test, "while"))
+
+    names.region(test, tested)
     if condition[0] is False:
         return
-    path = names.region(body, lambda: low.body(node.body, names.loop.names))
+    path = names.region(body, lambda: low.body(node.body, low.wanted(names.loop.names)))
     if condition[0] is True and path.flow.left is False:
         low.fail(
             node.test,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -71,11 +72,15 @@ class Session(Protocol):
     """What the functions of one module share while they are compiled."""
 
     module: Module
+    steps: bool  # whether functions get marks for the debugger
 
     def specialise(
         self, function: DeviceFunction, arguments: Mapping[str, object], call: Loc
     ) -> Specialisation:
         """The function compiled for these arguments, now or before."""
+
+    def unmarked(self) -> AbstractContextManager[None]:
+        """Compile functions without marks, for who runs them on elements of tiles."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,10 @@ class Lowering:
     def body(self, statements: Sequence[ast.stmt], tail: Tail) -> None:
         """Compile statements; `tail` names what is of use after the last (None: everything)."""
         self.rules.body(self, statements, tail)
+
+    def wanted(self, names: Tail) -> Tail:
+        """The names that are of use behind a body, these and all that a debugger looks at."""
+        return None if self.session.steps else names
 
     def bind(self, name: str, value: object, loc: Loc) -> None:
         """Let a name stand for a value from here on."""

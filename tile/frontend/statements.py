@@ -15,6 +15,7 @@ from tile.frontend.iteration import for_
 from tile.frontend.loops import repeated
 from tile.frontend.scope import Binding
 from tile.frontend.state import Flow, Lowering, Statement, Tail
+from tile.frontend.steps import statement as mark_statement
 from tile.frontend.values import compile_time_only, describe
 from tile.language import debug
 from tile.language.constexpr import constant_value
@@ -29,6 +30,8 @@ def body(low: Lowering, statements: Sequence[ast.stmt], tail: Tail) -> None:
             guard(low, partial(body, low, pending[::-1], tail), tail, low.loc(pending[-1]))
             return
         statement = pending.pop()
+        if low.session.steps:
+            mark_statement(low, statement)
         if not isinstance(statement, ast.If):
             low.statement(statement)
             continue

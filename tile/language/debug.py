@@ -67,3 +67,12 @@ def device_assert(build: Builder, cond: Any, msg: Any = "", mask: Any = None) ->
     guard = truth(build, mask, "the mask of tl.device_assert")
     condition, guard = broadcast_together(build, condition, guard)
     build.op(ops.device_assert, condition.value, guard.value, message=text)
+
+
+@builtin
+def breakpoint_(build: Builder) -> None:
+    """Open the debugger here, if the interpreter runs the kernel; other backends pass it over.
+
+    See `tile debug --help`.
+    """
+    build.op(ops.breakpoint_)

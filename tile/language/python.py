@@ -11,7 +11,7 @@ from tile.ir.builder import Builder
 from tile.language import math
 from tile.language.builtin import builtin
 from tile.language.constexpr import compile_time
-from tile.language.debug import device_print
+from tile.language.debug import breakpoint_, device_print
 from tile.language.iterators import range
 from tile.language.promote import as_number, describe
 from tile.language.selection import maximum, minimum
@@ -90,6 +90,7 @@ def print_(build: Builder, *args: Any, hex: bool = False) -> None:
 # arguments as they are.
 PYTHON_BUILTINS: dict[Any, Any] = {
     builtins.abs: math.abs,
+    builtins.breakpoint: breakpoint_,
     builtins.bool: _converter(bool, "tl.int1"),
     builtins.float: _converter(float, "tl.float32"),
     builtins.int: _converter(int, "tl.int32"),

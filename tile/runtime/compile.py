@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tile.backends import registry
-from tile.backends.base import Artifact, Backend, Options, Target
+from tile.backends.base import Artifact, Backend, Options, Steppable, Target
 from tile.errors import ArgumentError, ArgumentTypeError, TileError
 from tile.frontend.source import DeviceFunction, Parameter
 from tile.frontend.values import item_names
+from tile.ir.steps import Steps
 from tile.ir.types import Padding, Scalar
 from tile.language.descriptor import DescriptorParts
 from tile.late import late
@@ -70,7 +71,8 @@ def _compiled(
     constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
     divisible = dict(pair for n, leaf in leaves.items() for pair in _divisible(n, leaf))
     try:
-        module = compile_function(function, types, constants, divisible)
+        steps = backend.steps(target) if isinstance(backend, Steppable) else Steps.NEVER
+        module = compile_function(function, types, constants, divisible, steps)
         return backend.compile(module, target, options)
     except TileError as error:
         error.notes.append(f"compiling {spell_specialised(function.name, leaves)} for {target}")

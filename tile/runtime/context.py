@@ -67,6 +67,8 @@ def leveled(target: str) -> str:
     """The target, with the machine whose threads the interpreter shall run, if settings ask so."""
     if target == DEFAULT and config.interp_level == "thread":
         return f"{DEFAULT}:{config.interp_target}"
+    if target == DEFAULT and config.interp_level == "steps":
+        return f"{DEFAULT}:steps"
     if target == OPENCL and config.opencl_device:
         return f"{OPENCL}:@{config.opencl_device}"
     return target

@@ -6,13 +6,14 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tile.backends.base import (
     Artifact,
     Backend,
+    Debuggable,
     Executable,
     Grid,
     Informative,
@@ -24,6 +25,7 @@ from tile.backends.base import (
 )
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.language.descriptor import DescriptorParts
+from tile.late import late
 from tile.runtime.binding import OPTION_DEFAULTS, named, quoted
 from tile.runtime.device_arrays import DeviceArray, host_copies
 from tile.runtime.grid import normalise_grid
@@ -31,6 +33,11 @@ from tile.runtime.observer import observing
 from tile.runtime.packing import fit, slots, writeable
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialise import Constant, Leaf, spell_leaf, spell_specialised
+
+if TYPE_CHECKING:
+    from tile.debugger.plain import open_debugger
+else:
+    open_debugger = late("tile.debugger.plain", "open_debugger")
 
 WATCHERS: list[list[Executable]] = []
 """The lists to which kernels are added that are launched; while there is one, nothing repeats."""
@@ -93,7 +100,10 @@ class CompiledKernel:
     @functools.cached_property
     def executable(self) -> Executable:
         """The kernel loaded by its backend, at the first launch."""
-        return self._backend.load(self.artifact)
+        loaded = self._backend.load(self.artifact)
+        if isinstance(loaded, Debuggable):
+            loaded.open_debugger = open_debugger
+        return loaded
 
     @property
     def info(self) -> KernelInfo:

@@ -11,6 +11,7 @@ from tile.tools import (
     cache,
     check,
     compile,  # noqa: A004 - named after its command
+    debug,
     explain,
     info,
     opt,
@@ -22,6 +23,7 @@ COMMANDS = (
     cache.COMMAND,
     check.COMMAND,
     compile.COMMAND,
+    debug.COMMAND,
     explain.COMMAND,
     info.COMMAND,
     opt.COMMAND,

@@ -59,6 +59,8 @@ expressions; assignments (augmented, annotated, of tuples); `if`, `for` over `ra
   a multiple of `tl.program_id(0)`, and `n` is a multiple of 16; of other numbers `tl.assume` says
   so: `tl.assume(start >= 0)`.
 - A literal assigned to a name is an `int32` or `float32`.
+- `breakpoint()` opens the debugger where the interpreter runs the kernel (see debugging.md); GPU
+  backends pass it over, with a warning.
 """
 
 IR_HEAD = """\

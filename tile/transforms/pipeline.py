@@ -7,6 +7,7 @@ from tile.transforms import (
     canonicalize,
     cse,
     dce,
+    drop_steps,
     expand_descriptors,
     fold,
     inline,
@@ -19,6 +20,7 @@ DECLARING = (
     canonicalize,
     cse,
     dce,
+    drop_steps,
     expand_descriptors,
     fold,
     inline,
@@ -29,5 +31,5 @@ DECLARING = (
 
 # What every backend starts with. Functions that were inlined go before others spend time on them.
 TILE: tuple[Pass, ...] = tuple(
-    parse_pipeline("inline,dce,canonicalize,cse,licm,canonicalize,cse,dce")
+    parse_pipeline("drop-steps,inline,dce,canonicalize,cse,licm,canonicalize,cse,dce")
 )

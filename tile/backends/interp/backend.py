@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tile.accesses import tracing
+from tile.analysis.alias import written_arguments
 from tile.backends.base import (
     Artifact,
     DeviceMemory,
@@ -28,11 +30,16 @@ from tile.checks import ALWAYS, Checks
 from tile.config import config
 from tile.faults import collecting
 from tile.ir.core import Module
+from tile.ir.ops.debug import step
+from tile.ir.printer import print_module
+from tile.ir.steps import Steps
+from tile.ir.verifier import verify
 from tile.late import late
 
 if TYPE_CHECKING:
     from tile.backends.interp.checks.launch import CheckedLaunch
     from tile.backends.interp.checks.translate import CheckedCode, translate_checked
+    from tile.backends.interp.stepped.kernel import SteppedKernel
     from tile.backends.interp.survey import survey
     from tile.backends.interp.tracing.launch import launch_traced, translate_traced
 else:
@@ -40,16 +47,23 @@ else:
     translate_checked = late("tile.backends.interp.checks.translate", "translate_checked")
     launch_traced = late("tile.backends.interp.tracing.launch", "launch_traced")
     translate_traced = late("tile.backends.interp.tracing.launch", "translate_traced")
+    SteppedKernel = late("tile.backends.interp.stepped.kernel", "SteppedKernel")
     survey = late("tile.backends.interp.survey", "survey")
 
 RULES = {**PLAIN, **BOXES}
+
+# The target of kernels that a debugger follows from their beginning, as in `interp:steps`.
+STEPS = "steps"
 
 # Just below DEFAULT_MMAP_THRESHOLD_MAX of 64-bit glibc.
 _HEAP_KEPT = (32 << 20) - (64 << 10)
 
 
 class InterpreterBackend:
-    """Runs TILE IR, or THREAD IR for the machine that a target names, as in `interp:generic`."""
+    """Runs TILE IR, or THREAD IR for the machine that a target names, as in `interp:generic`.
+
+    `interp:steps` runs TILE IR statement by statement, for a debugger.
+    """
 
     name = "interp"
     devices: frozenset[str] = frozenset()
@@ -61,11 +75,20 @@ class InterpreterBackend:
     def identity(self, target: Target) -> None:
         """Nothing: what it runs is IR in memory, which is not kept on disk."""
 
+    def steps(self, target: Target) -> Steps:
+        """Which kernels a debugger can follow; those with `breakpoint()`, where it can open."""
+        if target.arch:
+            return Steps.ALWAYS if target.arch == STEPS else Steps.NEVER
+        able = config.python_breakpoint != "0" and sys.stdin is not None and sys.stdin.isatty()
+        return Steps.AT_BREAKPOINTS if able else Steps.NEVER
+
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Optimise a module, lower it if need be, and make sure that all in it can be run.
 
         To run TILE IR only the machine-independent passes are needed.
         """
+        if target.arch == STEPS or any(op.defn is step for op in module.walk()):
+            return _as_it_is(module, target, options)
         if target.arch:
             options.refuse_checks("the thread machine")
         tiles = optimise(module)
@@ -92,10 +115,28 @@ class InterpreterBackend:
         """Make a kernel ready to run."""
         _keep_heap()
         assert artifact.module is not None
+        if artifact.facts.get(STEPS):
+            return SteppedKernel(artifact.module, RULES, artifact.options.checks)
         if artifact.target.arch:
             kernel: Executable = _threads().load(artifact)
             return kernel
         return InterpretedKernel(artifact.module, artifact.options.checks)
+
+
+def _as_it_is(module: Module, target: Target, options: Options) -> Artifact:
+    """A module with steps, which no pass changes."""
+    verify(module)
+    translate(module, RULES)
+    return Artifact(
+        kernel=module.kernel.name,
+        target=target,
+        options=options,
+        stages={"tile": print_module(module)},
+        parameters=tuple(value.name for value in module.kernel.args),
+        written=written_arguments(module, module.kernel),
+        facts={STEPS: True},
+        module=module,
+    )
 
 
 def _threads() -> Any:

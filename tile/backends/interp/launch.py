@@ -55,6 +55,7 @@ class Launch:
 
     machine = Machine
     recorder: Recorder | None = None  # whom instrumented code tells what it does
+    scheduler = Scheduler
 
     def __init__(self, code: Code, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         self.code = code
@@ -84,7 +85,7 @@ class Launch:
         Raises the fault of the first access, assertion or deadlock that is wrong.
         """
         with numerics.quiet():
-            Scheduler(self, self.chunks()).run()
+            self.scheduler(self, self.chunks()).run()
 
     def found(self, fault: Fault) -> None:
         """Raise a fault as its error."""

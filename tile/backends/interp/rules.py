@@ -199,6 +199,16 @@ def barrier(op: Operation) -> Run:
     return lambda wave: None
 
 
+@rule(debug.breakpoint_)
+def breakpoint_(op: Operation) -> Run:
+    return lambda wave: None
+
+
+@rule(debug.step)
+def step(op: Operation) -> Run:
+    return lambda wave, *values: None
+
+
 @rule(debug.assume)
 def assume(op: Operation) -> Run:
     return lambda wave, condition: None

@@ -1,9 +1,13 @@
-"""What a program says about itself: prints, assertions, assumptions."""
+"""What a program says about itself: prints, assertions, assumptions, places for a debugger."""
 
 from __future__ import annotations
 
-from tile.ir.levels import WITH_TILES
+import enum
+
+from tile.errors import TypeRuleError
+from tile.ir.levels import TILES_ALONE, WITH_TILES
 from tile.ir.opdef import Effect, op
+from tile.ir.steps import shared_out
 from tile.ir.types import I1, Type, require
 
 
@@ -33,3 +37,35 @@ def device_assert(condition: Type, mask: Type | None = None, *, message: str = "
 def assume(condition: Type) -> None:
     """Promise that a scalar condition holds from here on; analyses take it as a fact."""
     require(condition == I1, f"assume takes a scalar condition of type i1, not {condition}")
+
+
+class StepKind(enum.Enum):
+    """What begins at a step: a statement, a function's body, or the way back to its caller."""
+
+    LINE = "line"
+    CALL = "call"
+    RETURN = "return"
+
+
+@op(name="breakpoint", effect=Effect.OUTPUT, levels=TILES_ALONE, examples=("breakpoint",))
+def breakpoint_() -> None:
+    """Stop here, where a debugger can; elsewhere it is passed over."""
+
+
+@op(
+    effect=Effect.OUTPUT,
+    levels=TILES_ALONE,
+    examples=(
+        '%x: tile<8xf32>, %n: i32 | step %x, %n {kind = line, variables = ("x", "B = 8", "n")}',
+    ),
+)
+def step(*values: Type, kind: StepKind, variables: tuple[str, ...] = ()) -> None:
+    """A statement begins here, and variables have these values: for a debugger alone.
+
+    `variables` says of each what it has of the values, as in `tile/ir/steps.py`.
+    """
+    try:
+        for _ in shared_out(variables, values, values):
+            pass
+    except ValueError as error:
+        raise TypeRuleError(f"step: {error}") from None

@@ -38,14 +38,19 @@ class CheckedCode:
     finest: int | None
 
 
-def translate_checked(module: Module, rules: Rules, checks: Checks) -> CheckedCode:
+def translate_checked(
+    module: Module,
+    rules: Rules,
+    checks: Checks,
+    translator: Callable[..., CheckedTranslator] | None = None,
+) -> CheckedCode:
     """Make a module ready to run with checks; see `translate`.
 
     Accesses of boxes are taken apart, so that checks see the accesses that they are.
     """
     module = module.clone()
     expand_descriptors(module, simplify=False)
-    code = translate(module, rules, partial(CheckedTranslator, checks=checks))
+    code = translate(module, rules, partial(translator or CheckedTranslator, checks=checks))
     return CheckedCode(
         code, checks, _written(module), any(map(_acquires, module.walk())), _finest(module)
     )

@@ -1,0 +1,82 @@
+"""A kernel with steps, as the backend has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from tile.backends.base import Grid, LaunchArgument
+from tile.backends.interp.checks.translate import CheckedCode
+from tile.backends.interp.code import Rules
+from tile.backends.interp.stepped.launch import SteppedLaunch
+from tile.backends.interp.stepped.translate import translate_stepped
+from tile.backends.interp.stepped.watcher import Nobody, RerunError, Watcher, watcher
+from tile.backends.interp.values import Array
+from tile.checks import Checks
+from tile.config import config
+from tile.faults import collecting
+from tile.ir.core import Module
+
+
+class SteppedKernel:
+    """A kernel that a debugger watches, with `checks`, or those that are in force (None).
+
+    Where nobody watches, `open_debugger` has somebody do so.
+    """
+
+    def __init__(self, module: Module, rules: Rules, checks: Checks | None) -> None:
+        self.module = module
+        self.rules = rules
+        self.checks = checks
+        self.codes: dict[Checks, CheckedCode] = {}
+        self.open_debugger: Callable[[], Watcher] | None = None
+
+    def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
+        """Run it over a grid; see `tile/backends/base.py`."""
+        checks = config.sanitize if self.checks is None else self.checks
+        code = self.codes.get(checks)
+        if code is None:
+            code = self.codes[checks] = translate_stepped(self.module, self.rules, checks)
+        by = watcher()
+        if by is None:
+            by = Nobody() if self.open_debugger is None else self.open_debugger()
+        before = Snapshot(arguments)
+        while True:
+            try:
+                SteppedLaunch(code, grid, arguments, collecting(), by).run()
+            except RerunError:
+                before.restore()
+            else:
+                return
+
+
+class Snapshot:
+    """What arrays of a launch held before it."""
+
+    def __init__(self, arguments: Sequence[LaunchArgument]) -> None:
+        self.saved = [
+            (memory, memory.copy()) for array in _arrays(arguments) for memory in _parts(array)
+        ]
+
+    def restore(self) -> None:
+        """Let them hold it again."""
+        for memory, copy in self.saved:
+            memory[...] = copy
+
+
+def _arrays(arguments: Sequence[LaunchArgument]) -> Iterator[Array]:
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            yield argument
+            yield from getattr(argument, "targets", ())
+
+
+def _parts(array: Array) -> Iterator[Array]:
+    """An array's elements, and the account of what was written of them if it keeps one."""
+    if array.flags.writeable:
+        yield array.view(np.ndarray)
+        account = getattr(array, "written_span", None)
+        known = None if account is None else account()
+        if known is not None:
+            yield known

@@ -1,0 +1,74 @@
+"""One run under the eyes of a watcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tile.backends.base import Grid, LaunchArgument
+from tile.backends.interp.checks.launch import CheckedLaunch
+from tile.backends.interp.checks.translate import CheckedCode
+from tile.backends.interp.launch import Launch
+from tile.backends.interp.machine import Then
+from tile.backends.interp.scheduler import Scheduler
+from tile.backends.interp.stepped.watcher import Watcher
+from tile.backends.interp.wave import Wave
+from tile.errors import DeadlockError, TileError
+from tile.faults import Report
+
+
+class SteppedScheduler(Scheduler):
+    """Tells the watcher of faults, and anybody who asks where all programs are."""
+
+    def __init__(self, launch: Launch, chunks: Iterator[Wave]) -> None:
+        super().__init__(launch, chunks)
+        assert isinstance(launch, SteppedLaunch)
+        self.watcher = launch.watcher
+        self.running: Wave | None = None
+        self.started = 0  # programs, the first ones of the grid
+        launch.scheduling = self
+
+    def start(self) -> bool:
+        started = super().start()
+        if started:
+            self.started = int(self.queue[-1].rows[-1]) + 1
+        return started
+
+    def step(self, wave: Wave) -> Then:
+        self.running = wave
+        try:
+            return super().step(wave)
+        except TileError as error:
+            self.watcher.fault(wave, error)
+            raise
+
+    def deadlock(self) -> None:
+        self.running = self.parked[0]
+        try:
+            super().deadlock()
+        except DeadlockError as error:
+            self.watcher.fault(self.parked[0], error)
+            raise
+
+
+class SteppedLaunch(CheckedLaunch):
+    """A run that a watcher follows; `scheduling` has its waves."""
+
+    scheduler = SteppedScheduler
+    scheduling: SteppedScheduler
+
+    def __init__(
+        self,
+        code: CheckedCode,
+        grid: Grid,
+        arguments: Sequence[LaunchArgument],
+        report: Report | None,
+        watcher: Watcher,
+    ) -> None:
+        super().__init__(code, grid, arguments, report)
+        self.watcher = watcher
+
+    def run(self) -> None:
+        """Run all programs; see `Watcher`."""
+        self.watcher.begin(self)
+        super().run()
+        self.watcher.end(self)

@@ -1,0 +1,95 @@
+"""IR made ready to run under the eyes of a watcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from tile.backends.interp.checks.translate import CheckedCode, CheckedTranslator, translate_checked
+from tile.backends.interp.code import BlockCode, Instruction, Rules, Run
+from tile.checks import Checks
+from tile.ir.core import Block, Module, Operation
+from tile.ir.opdef import OpDef
+from tile.ir.ops import debug
+
+if TYPE_CHECKING:
+    from tile.backends.interp.stepped.launch import SteppedLaunch
+    from tile.backends.interp.wave import Wave
+
+
+@dataclass(eq=False)
+class StepInstruction(Instruction):
+    """A step; it reads nothing unless somebody looks at `shown`, the registers of its variables."""
+
+    shown: tuple[int, ...] = ()
+
+
+def translate_stepped(module: Module, rules: Rules, checks: Checks) -> CheckedCode:
+    """Make a module with steps ready to run; see `translate_checked`."""
+    return translate_checked(module, rules, checks, SteppedTranslator)
+
+
+class SteppedTranslator(CheckedTranslator):
+    """Gives steps to the watcher, and keeps what variables have had until it is written again."""
+
+    def run(self, op: Operation) -> Run:
+        make = _WATCHED.get(op.defn)
+        return super().run(op) if make is None else make(super().run(op))
+
+    def block(self, block: Block) -> BlockCode:
+        code = super().block(block)
+        code.instructions = [
+            StepInstruction(i.op, (), (), (), i.run, shown=i.operands)
+            if i.op.defn is debug.step
+            else i
+            for i in code.instructions
+        ]
+        return code
+
+    def free(self, block: Block, code: BlockCode) -> None:
+        super().free(block, code)
+        shown = self.shown()
+        for instruction in code.instructions:
+            instruction.frees = tuple(r for r in instruction.frees if r not in shown)
+
+    def shown(self) -> set[int]:
+        """The registers of values that some step shows."""
+        return {
+            register
+            for value, register in self.registers.items()
+            if any(user.defn is debug.step for user in value.users)
+        }
+
+
+def _step(plain: Run) -> Run:
+    def run(wave: Wave) -> None:
+        _launch(wave).watcher.step(wave)
+
+    return run
+
+
+def _breakpoint(plain: Run) -> Run:
+    def run(wave: Wave) -> None:
+        _launch(wave).watcher.stop(wave)
+
+    return run
+
+
+def _print(plain: Run) -> Run:
+    def run(wave: Wave, *values: Any) -> None:
+        if not _launch(wave).watcher.muted:
+            plain(wave, *values)
+
+    return run
+
+
+def _launch(wave: Wave) -> SteppedLaunch:
+    return cast("SteppedLaunch", wave.launch)
+
+
+_WATCHED: dict[OpDef, Callable[[Run], Run]] = {
+    debug.step: _step,
+    debug.breakpoint_: _breakpoint,
+    debug.device_print: _print,
+}

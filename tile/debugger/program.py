@@ -1,0 +1,186 @@
+"""A program under the debugger, from its beginning, as often as the user likes."""
+
+from __future__ import annotations
+
+import io
+import runpy
+import signal
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tile.backends.interp.stepped.watcher import watched
+from tile.checks import Checks
+from tile.config import config
+from tile.debugger.following import RUN
+from tile.debugger.frames import HostFrame, failed_frames
+from tile.debugger.moving import RestartError
+from tile.debugger.prompt import Debugger
+from tile.debugger.talk import QuitError
+
+
+@dataclass(frozen=True)
+class Program:
+    """A file of Python, or a module by its name, with its arguments."""
+
+    name: str
+    arguments: Sequence[str]
+    is_module: bool = False
+
+    def main(self) -> str:
+        """The path of the file. Raises `OSError` for one that cannot be read."""
+        if not self.is_module:
+            path = Path(self.name).resolve()
+            with path.open("rb"):
+                return str(path)
+        spec = _spec(self.name)
+        if spec is None or spec.origin is None:
+            raise FileNotFoundError(f"there is no module {self.name!r}")
+        return str(spec.origin)
+
+
+def _spec(name: str) -> Any:
+    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+    specs = (find(name, None) for find in finders if find is not None)
+    return next(filter(None, specs), None)
+
+
+def run_program(program: Program, main: str) -> None:
+    """Run a program as Python does. Frames outside of this one are none of its."""
+    if program.is_module:
+        runpy.run_module(program.name, run_name="__main__", alter_sys=True)
+        return
+    module = types.ModuleType("__main__")
+    module.__file__ = main
+    sys.modules["__main__"] = module
+    with io.open_code(main) as file:
+        code = compile(file.read(), main, "exec")
+    exec(code, module.__dict__)
+
+
+class Outcome:
+    """A context that takes how a program ended: by itself, by an error, or by `sys.exit`.
+
+    What the debugger itself raises goes through.
+    """
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> Outcome:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> bool:
+        self.error = error
+        return not isinstance(error, QuitError | RestartError)
+
+
+def debug(program: Program, debugger: Debugger, checks: Checks, commands: Sequence[str]) -> None:
+    """Run a program under the debugger until the user leaves; `commands` come before his own.
+
+    Raises `OSError` for a program that cannot be read.
+    """
+    main = program.main()
+    debugger.session.faults = True
+    debugger.cmdqueue.extend(commands)
+    while True:
+        try:
+            once(program, main, debugger, checks)
+        except QuitError:
+            return
+        except RestartError as again:
+            if again.arguments is not None:
+                program = Program(program.name, again.arguments, program.is_module)
+            given = " ".join(program.arguments)
+            debugger.say(f"Restarting {program.name}{f' with arguments: {given}' * bool(given)}")
+
+
+def once(program: Program, main: str, debugger: Debugger, checks: Checks) -> None:
+    """Run a program once, and talk about how it ended."""
+    session = debugger.session
+    session.goal, session.replay = RUN, None
+    debugger.before(main)
+    outcome = Outcome()
+    with (
+        interpreter(sys.argv, [main, *program.arguments]),
+        interruptible(debugger),
+        config.scope(backend="interp", interp_level="steps", sanitize=checks),
+        watched(session),
+        outcome,
+    ):
+        run_program(program, main)
+    ended(outcome.error, debugger)
+
+
+def ended(error: BaseException | None, debugger: Debugger) -> None:
+    """Say how a program ended, and talk about an error that nobody has seen yet."""
+    if error is None:
+        debugger.say("The program finished and will be restarted")
+        return
+    if isinstance(error, SystemExit):
+        debugger.say(f"The program exited via sys.exit(). Exit status: {error.code}")
+        return
+    if error is debugger.error:
+        debugger.say(f"The program ended with the {type(error).__name__} above")
+        debugger.say("and will be restarted")
+        return
+    debugger.say(report(error))
+    debugger.say("Uncaught exception: the program has ended. Look at what Python's frames hold;")
+    debugger.say("`c` or `restart` begins again.")
+    debugger.failed(error)
+
+
+def report(error: BaseException) -> str:
+    """An error with the frames of the user's program that it came through."""
+    frames: list[HostFrame] = failed_frames(error)
+    lines = ["Traceback (most recent call last):"] if frames else []
+    for frame in frames:
+        summary = traceback.FrameSummary(frame.file, frame.line, frame.function)
+        lines += traceback.StackSummary.from_list([summary]).format()
+    if isinstance(error, SyntaxError):
+        lines += traceback.format_exception_only(error)
+    else:
+        lines.append(f"{type(error).__name__}: {error}")
+    return "\n".join(line.rstrip("\n") for line in lines)
+
+
+@contextmanager
+def interpreter(argv: list[str], wanted: list[str]) -> Iterator[None]:
+    """Give a program its arguments, its folder to import from, and a `__main__` of its own."""
+    before = list(argv), list(sys.path), sys.modules["__main__"]
+    argv[:] = wanted
+    sys.path.insert(0, str(Path(wanted[0]).parent))
+    try:
+        yield
+    finally:
+        argv[:], sys.path[:], sys.modules["__main__"] = before
+
+
+@contextmanager
+def interruptible(debugger: Debugger) -> Iterator[None]:
+    """Let Ctrl-C stop programs at their next line; a second one, before that, is Python's own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: types.FrameType | None) -> None:
+        if debugger.talking or debugger.session.interrupted:
+            signal.default_int_handler(number, frame)
+        debugger.session.interrupted = True
+
+    before: Any = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

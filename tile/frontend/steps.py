@@ -1,0 +1,104 @@
+"""Marks in the IR of where statements begin and what names stand for there, for the debugger.
+
+They are made only where a debugger shall see the kernel (`Steps` in `tile/ir/steps.py`); the IR of
+all others is without.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tile.errors import Loc
+from tile.frontend.scope import Binding, Conflict, Entry
+from tile.frontend.state import Lowering
+from tile.frontend.values import describe, item_names
+from tile.ir.core import Block, Value
+from tile.ir.ops import control
+from tile.ir.ops.debug import StepKind, step
+from tile.ir.steps import RESULT, Variable
+from tile.ir.types import Descriptor, Scalar
+from tile.language.dtypes import spelled
+from tile.language.tensor import Tensor
+
+TEXTUAL = (bool, int, float, str, type(None))
+
+
+def mark(low: Lowering, loc: Loc, kind: StepKind = StepKind.LINE) -> None:
+    """Mark a place with what the names stand for, if the function is compiled with marks."""
+    if not low.session.steps:
+        return
+    variables: list[str] = []
+    values: list[Value] = []
+    for name, entry in low.scope.items():
+        for variable, value in _spelled(name, entry):
+            variables.append(str(variable))
+            values += [] if value is None else [value]
+    outer, low.build.loc = low.build.loc, loc
+    low.build.op(step, *values, kind=kind, variables=tuple(variables))
+    low.build.loc = outer
+
+
+def statement(low: Lowering, node: ast.stmt) -> None:
+    """Mark the beginning of a statement. Those of a `while`'s turns are in its test."""
+    text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    if not text and not isinstance(node, ast.While):
+        mark(low, low.loc(node))
+
+
+def again(low: Lowering, node: ast.For) -> None:
+    """Mark where the body of a loop comes back to its head, for who has not left the loop."""
+    left = low.flow.left
+    if not low.session.steps or left is True:
+        return
+    if left is False:
+        mark(low, low.loc(node))
+        return
+    gone, stays = Block(), Block()
+    with low.build.into(stays):
+        mark(low, low.loc(node))
+    for block in (gone, stays):
+        with low.build.into(block):
+            low.build.op(control.yield_)
+    low.build.op(control.if_, left, regions=(gone, stays))
+
+
+def returning(low: Lowering, result: object) -> None:
+    """Mark the end of the function; its result is a variable of that name that none can have."""
+    if not low.session.steps:
+        return
+    flow = low.flow.result
+    end = low.source.node.end_lineno
+    assert end is not None
+    last = Loc(low.source.file, end + low.source.shift, function=low.function.name)
+    loc = last if flow is None else flow.loc
+    low.scope = {**low.scope, RESULT: Binding(result, loc)}
+    mark(low, loc, StepKind.RETURN)
+
+
+def _spelled(name: str, entry: Entry) -> Iterator[tuple[Variable, Value | None]]:
+    if isinstance(entry, Binding):
+        yield from _value(name, entry.value)
+    elif isinstance(entry, Conflict):
+        a, b = describe(entry.first.value), describe(entry.second.value)
+        yield Variable(name, missing=f"it is {a} on one path to here and {b} on another"), None
+    else:
+        yield Variable(name, missing=f"it is assigned {entry.where}"), None
+
+
+def _value(name: str, value: object) -> Iterator[tuple[Variable, Value | None]]:
+    if isinstance(value, Tensor):
+        ty = value.type
+        parts = len(ty.parts) if isinstance(ty, Descriptor) else 1
+        yield Variable(name, parts), value.value
+    elif isinstance(value, tuple) and value:
+        for part, item in zip(item_names(value), value, strict=True):
+            yield from _value(f"{name}.{part}", item)
+    else:
+        yield Variable(name, known=_text(value)), None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, TEXTUAL) or value == ():
+        return repr(value)
+    return spelled(value) if isinstance(value, Scalar) else describe(value)
