@@ -11,8 +11,8 @@ from tests.debugger.sessions import session
 def test_a_session_prints_what_pdb_prints(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "b 17", "c", "p x_ptr", "", "w", "q")
     assert said == (
-        "kernel.py has not begun: `c` runs it to a breakpoint or a fault, `s` to the\n"
-        "first line of a kernel, `help` helps\n"
+        "kernel.py has not begun: `c` runs it to a breakpoint or a fault, `s` to\n"
+        "the first line of a kernel; `help` helps\n"
         "(tile) b 17\n"
         "Breakpoint 1 at kernel.py:17\n"
         "(tile) c\n"

@@ -132,8 +132,8 @@ def ended(error: BaseException | None, debugger: Debugger) -> None:
         debugger.say(f"The program exited via sys.exit(). Exit status: {error.code}")
         return
     if error is debugger.error:
-        debugger.say(f"The program ended with the {type(error).__name__} above")
-        debugger.say("and will be restarted")
+        name = type(error).__name__
+        debugger.say(f"The program ended with the {name} above, and will be restarted")
         return
     debugger.say(report(error))
     debugger.say("Uncaught exception: the program has ended. Look at what Python's frames hold;")

@@ -27,11 +27,12 @@ class Debugger(Moving, Stopping, Looking, Choosing, Helping):
     def before(self, main: str) -> None:
         """Talk with the user before a program begins."""
         linecache.checkcache(main)
+        if self.main is None:
+            self.say(f"{shown(main)} has not begun: `c` runs it to a breakpoint or a fault, `s` to")
+            self.say("the first line of a kernel; `help` helps")
         self.main = main
         self.state = State.BEFORE
         self.forget()
-        self.say(f"{shown(main)} has not begun: `c` runs it to a breakpoint or a fault, `s` to the")
-        self.say("first line of a kernel, `help` helps")
         self.listen()
 
     def failed(self, error: BaseException) -> None:

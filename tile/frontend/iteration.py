@@ -105,8 +105,6 @@ def unroll(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
 def turns(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
     """The turns of an unrolled loop, until one leaves it."""
     for position, value in enumerate(values):
-        if position:
-            mark(low, low.loc(node))
         assign(low, node.target, value, weak=True)
         low.body(node.body, None)
         flow = low.flow
@@ -115,9 +113,16 @@ def turns(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
         low.flow = Flow(flow.left, flow.left, flow.returned, flow.result)
         rest = values[position + 1 :]
         if flow.left is not False:
-            if rest and flow.left is not True:
-                guard(low, partial(turns, low, node, rest), None, low.loc(node))
+            if flow.left is not True and (rest or low.session.steps):
+                guard(low, partial(round_again, low, node, rest), None, low.loc(node))
             return
+        mark(low, low.loc(node))
+
+
+def round_again(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
+    """Come back to the head of the loop, and go on with the turns that are left."""
+    mark(low, low.loc(node))
+    turns(low, node, values)
 
 
 def clear_doubt(low: Lowering) -> None:

@@ -201,7 +201,7 @@ def finish_test(build: Builder, test: Block, condition: Flag, stop: Value | None
     """
     if stop is None:
         build.op(control.condition, materialise(build, condition, I1))
-    elif condition is True:
+    elif condition is True and all(map(is_pure, test.ops)):
         build.op(control.condition, build(arith.not_, stop))
     elif all(map(is_pure, test.ops)):
         stays = build(arith.not_, stop)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from tile.backends.interp.checks.sources import poison
 from tile.backends.interp.checks.translate import CheckedCode, CheckedTranslator, translate_checked
 from tile.backends.interp.code import BlockCode, Instruction, Rules, Run
-from tile.checks import Checks
+from tile.checks import Check, Checks
 from tile.ir.core import Block, Module, Operation
 from tile.ir.opdef import OpDef
-from tile.ir.ops import debug
+from tile.ir.ops import arith, debug
 
 if TYPE_CHECKING:
     from tile.backends.interp.stepped.launch import SteppedLaunch
@@ -34,8 +35,12 @@ class SteppedTranslator(CheckedTranslator):
     """Gives steps to the watcher, and keeps what variables have had until it is written again."""
 
     def run(self, op: Operation) -> Run:
+        run = super().run(op)
+        if op.defn is arith.poison and Check.UNDEF not in self.checks:
+            # No program that compiles uses it; but a name that has no value shall not show one.
+            return poison(op, run)
         make = _WATCHED.get(op.defn)
-        return super().run(op) if make is None else make(super().run(op))
+        return run if make is None else make(run)
 
     def block(self, block: Block) -> BlockCode:
         code = super().block(block)

@@ -1,0 +1,139 @@
+"""Lines and variables are Python's own: random programs, traced by Python and by the debugger's steps."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import tile.language as tl
+from tests.frontend.programs import programs
+from tests.frontend.test_semantics import LOOPS, NESTED, defined
+from tile.backends.interp.backend import RULES
+from tile.backends.interp.stepped.kernel import SteppedKernel
+from tile.backends.interp.stepped.watcher import Nobody, watched
+from tile.backends.interp.wave import Wave
+from tile.debugger.frames import kernel_frames
+from tile.debugger.values import MissingError, whole
+from tile.frontend.compile import compile_function
+from tile.frontend.source import DeviceFunction
+from tile.ir.ops import memory
+from tile.ir.ops.debug import StepKind
+from tile.ir.steps import Steps
+from tile.ir.types import I32, Pointer
+from tile.ir.verifier import verify
+
+INPUTS = ((1, 2, 3), (5, -1, 7), (3, 3, 40))
+Event = tuple[str, int, dict[str, int]]
+
+
+def python_lines(text: str, args: tuple[int, ...], flag: bool) -> list[Event]:
+    """The lines that Python runs, with its variables before each."""
+    language = SimpleNamespace(
+        range=range, static_range=range, constexpr=tl.constexpr, store=lambda offset, value: None
+    )
+    kernel = defined(text, {"tl": language})["kernel"]
+    file = kernel.__code__.co_filename
+    events: list[Event] = []
+
+    def trace(frame: FrameType, what: str, _: Any) -> Any:
+        if frame.f_code.co_filename != file:
+            return None
+        if what == "line":
+            events.append((frame.f_code.co_name, frame.f_lineno, dict(frame.f_locals)))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        kernel(0, *args, flag)
+    finally:
+        sys.settrace(before)
+    return events
+
+
+@dataclass
+class Recorder(Nobody):
+    """Keeps the lines that the only program of a launch comes to."""
+
+    events: list[Event] = field(default_factory=list)
+
+    def step(self, wave: Wave) -> None:
+        frame = kernel_frames(wave, 0)[-1]
+        if frame.kind is not StepKind.LINE:
+            return
+        values = {}
+        for name, tree in frame.variables.items():
+            try:
+                value = whole(tree, frame.reader)
+            except MissingError:
+                continue
+            if isinstance(value, int | np.generic) and not np.ma.is_masked(value):
+                values[name] = int(value)
+        self.events.append((frame.function, frame.line, values))
+
+
+def debugged_lines(text: str, args: tuple[int, ...], flag: bool) -> list[Event]:
+    """The same of the steps of the compiled program."""
+    namespace = defined(text, {"tl": tl})
+    if "helper" in namespace:
+        namespace["helper"] = DeviceFunction(namespace["helper"])
+    types = {"out": Pointer(I32), "a": I32, "b": I32, "c": I32}
+    kernel = DeviceFunction(namespace["kernel"])
+    module = compile_function(kernel, types, {"FLAG": flag}, steps=Steps.ALWAYS)
+    verify(module)
+    for op in module.walk():
+        if op.defn is memory.store:
+            op.erase()
+    recorder = Recorder()
+    with watched(recorder):
+        arguments = [np.zeros(1, np.int32), *map(np.int32, args)]
+        SteppedKernel(module, RULES, frozenset()).launch((1, 1, 1), arguments)
+    return recorder.events
+
+
+def check(text: str) -> None:
+    """The same lines in the same order, and the same values wherever there is one."""
+    for flag in (True, False):
+        for args in INPUTS:
+            ours = debugged_lines(text, args, flag)
+            pythons = python_lines(text, args, flag)
+            where = f"differs for {args}, FLAG={flag}:\n{text}"
+            assert [event[:2] for event in ours] == [event[:2] for event in pythons], where
+            for (_, line, values), (_, _, known) in zip(ours, pythons, strict=True):
+                wrong = {n: v for n, v in values.items() if known.get(n) != v}
+                assert not wrong, f"line {line}: {wrong}, {known}\n{where}"
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(text=programs())
+def test_random_programs(text: str) -> None:
+    check(text)
+
+
+EXITS = ("break", "continue", "return")
+
+
+@pytest.mark.parametrize("number", range(len(LOOPS) ** 2))
+def test_every_nesting_and_the_ways_out_of_it(number: int) -> None:
+    kinds = list(LOOPS)
+    outer, inner = kinds[number // len(kinds)], kinds[number % len(kinds)]
+    first, second = (
+        [part.format(i=name) for part in LOOPS[kind]] for kind, name in ((outer, "i"), (inner, "j"))
+    )
+    check(
+        NESTED.format(
+            before_i=first[0] or "pass",
+            before_j=second[0] or "pass",
+            outer=first[1].replace("\n", "\n    "),
+            inner=second[1].replace("\n", "\n        "),
+            exit_inner=EXITS[number % 3],
+            exit_outer=EXITS[number % 2],
+            test="i + j == c & 3",
+        )
+    )
