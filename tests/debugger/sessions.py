@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tile.checks import ALL, Checks
-from tile.debugger.program import Program, debug
 from tile.debugger.prompt import Debugger
+from tile.tools.debugged import Program, debug
 
 HEAD = """\
 import numpy as np

@@ -201,7 +201,7 @@ def test_a_kernel_that_does_not_compile_says_so(tmp_path: Path) -> None:
 
 def test_exit_and_syntax_errors_end_the_program(tmp_path: Path) -> None:
     said = session(tmp_path, "raise SystemExit(3)\n", "c", "q")
-    assert said.answer("c").startswith("The program exited via sys.exit(). Exit status: 3")
+    assert said.answer("c").startswith("The program exited via sys.exit(). Exit status: 3. It")
     said = session(tmp_path, "x = = 1\n", "c", "p 1", "w", "q")
     assert "SyntaxError: invalid syntax" in said.answer("c")
     assert said.answer("w") == "*** no function is running"

@@ -15,5 +15,6 @@ COMMAND = re.compile(r"^\(tile\) (.*)$", re.MULTILINE)
 
 
 def test_the_recorded_session_comes_out_again(tmp_path: Path) -> None:
-    ((code, recorded),) = RECORDED.findall(PAGE.read_text("utf-8"))
+    section = PAGE.read_text("utf-8").partition("\n## The debugger\n")[2]
+    ((code, recorded),) = RECORDED.findall(section)
     assert session(tmp_path, code, *COMMAND.findall(recorded)) == recorded

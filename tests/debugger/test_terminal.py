@@ -89,6 +89,8 @@ def test_tile_debug_at_a_terminal(tmp_path: Path) -> None:
         assert screen.ask("p i") == "int32, shape (4,)\n[ 8  9 10 11]"
         assert screen.ask("n").splitlines()[0] == "> kernel.py(18)kernel()"
         assert screen.ask("").splitlines()[0] == "> kernel.py(19)kernel()"
+        # What comes between the prompt and the wait for a line is seen when a line comes.
+        time.sleep(0.5)
         os.kill(screen.process.pid, signal.SIGINT)
         assert "--KeyboardInterrupt--" in screen.until(PROMPT)
         assert "The program finished" in screen.ask("c")

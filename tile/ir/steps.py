@@ -54,6 +54,8 @@ class Variable:
         at, mark = min(found)
         name, rest = text[:at], text[at + len(mark) :]
         if mark == " @ ":
+            if not rest.isdecimal():
+                raise ValueError(f"`{name}` takes a number of values, not `{rest}`")
             return cls(name, int(rest))
         return cls(name, known=rest) if mark == " = " else cls(name, missing=rest)
 
@@ -76,12 +78,11 @@ def shared_out(
     for text in variables:
         variable = Variable.parse(text)
         own = list(islice(rest, min(1, variable.values)))
-        if own and not isinstance(own[0][0], Descriptor):
+        whole = bool(own) and isinstance(own[0][0], Descriptor)
+        if own and not whole:
             own += islice(rest, variable.values - 1)
-        if variable.values and len(own) not in (variable.values, 1):
-            raise ValueError(f"`{variable.name}` has {variable.values} values, not {len(own)}")
-        if variable.values and not own:
-            raise ValueError(f"there is no value for `{variable.name}`")
+        if not whole and len(own) != variable.values:
+            raise ValueError(f"`{variable.name}` takes {variable.values} values, not {len(own)}")
         yield variable, [value for _, value in own]
     if next(rest, None) is not None:
         raise ValueError("there are more values than variables")

@@ -6,10 +6,10 @@ import argparse
 
 from tile.checks import ALL, ALWAYS, choose
 from tile.config import config
-from tile.debugger.program import Program, debug
 from tile.debugger.prompt import Debugger
 from tile.errors import ArgumentValueError
 from tile.tools.command import Command
+from tile.tools.debugged import Program, debug
 
 DESCRIPTION = """\
 Run a program with its kernels on the interpreter, and stop them where you like. Commands are pdb's:

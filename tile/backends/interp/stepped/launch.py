@@ -42,11 +42,13 @@ class SteppedScheduler(Scheduler):
             raise
 
     def deadlock(self) -> None:
-        self.running = self.parked[0]
+        waiting = list(self.parked)
+        self.running = waiting[0]
         try:
             super().deadlock()
         except DeadlockError as error:
-            self.watcher.fault(self.parked[0], error)
+            self.parked = waiting
+            self.watcher.fault(waiting[0], error)
             raise
 
 

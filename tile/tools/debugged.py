@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import runpy
+import importlib.util
 import signal
-import sys
 import threading
 import traceback
 import types
@@ -23,6 +21,7 @@ from tile.debugger.frames import HostFrame, failed_frames
 from tile.debugger.moving import RestartError
 from tile.debugger.prompt import Debugger
 from tile.debugger.talk import QuitError
+from tile.tools.program import run_program
 
 
 @dataclass(frozen=True)
@@ -39,38 +38,20 @@ class Program:
             path = Path(self.name).resolve()
             with path.open("rb"):
                 return str(path)
-        spec = _spec(self.name)
+        spec = importlib.util.find_spec(self.name)
         if spec is None or spec.origin is None:
             raise FileNotFoundError(f"there is no module {self.name!r}")
-        return str(spec.origin)
-
-
-def _spec(name: str) -> Any:
-    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
-    specs = (find(name, None) for find in finders if find is not None)
-    return next(filter(None, specs), None)
-
-
-def run_program(program: Program, main: str) -> None:
-    """Run a program as Python does. Frames outside of this one are none of its."""
-    if program.is_module:
-        runpy.run_module(program.name, run_name="__main__", alter_sys=True)
-        return
-    module = types.ModuleType("__main__")
-    module.__file__ = main
-    sys.modules["__main__"] = module
-    with io.open_code(main) as file:
-        code = compile(file.read(), main, "exec")
-    exec(code, module.__dict__)
+        return spec.origin
 
 
 class Outcome:
-    """A context that takes how a program ended: by itself, by an error, or by `sys.exit`.
+    """A context that takes how a program ended: with a status, or by an error.
 
     What the debugger itself raises goes through.
     """
 
     def __init__(self) -> None:
+        self.status = 0
         self.error: BaseException | None = None
 
     def __enter__(self) -> Outcome:
@@ -113,23 +94,25 @@ def once(program: Program, main: str, debugger: Debugger, checks: Checks) -> Non
     debugger.before(main)
     outcome = Outcome()
     with (
-        interpreter(sys.argv, [main, *program.arguments]),
         interruptible(debugger),
         config.scope(backend="interp", interp_level="steps", sanitize=checks),
         watched(session),
         outcome,
     ):
-        run_program(program, main)
-    ended(outcome.error, debugger)
+        # By its path, since programs may change the folder that they are in.
+        name = program.name if program.is_module else main
+        outcome.status = run_program(name, program.arguments, module=program.is_module)
+    ended(outcome, debugger)
 
 
-def ended(error: BaseException | None, debugger: Debugger) -> None:
+def ended(outcome: Outcome, debugger: Debugger) -> None:
     """Say how a program ended, and talk about an error that nobody has seen yet."""
+    error = outcome.error
     if error is None:
-        debugger.say("The program finished and will be restarted")
-        return
-    if isinstance(error, SystemExit):
-        debugger.say(f"The program exited via sys.exit(). Exit status: {error.code}")
+        exited = f"exited via sys.exit(). Exit status: {outcome.status}. It"
+        debugger.say(
+            f"The program {exited if outcome.status else 'finished and'} will be restarted"
+        )
         return
     if error is debugger.error:
         name = type(error).__name__
@@ -153,18 +136,6 @@ def report(error: BaseException) -> str:
     else:
         lines.append(f"{type(error).__name__}: {error}")
     return "\n".join(line.rstrip("\n") for line in lines)
-
-
-@contextmanager
-def interpreter(argv: list[str], wanted: list[str]) -> Iterator[None]:
-    """Give a program its arguments, its folder to import from, and a `__main__` of its own."""
-    before = list(argv), list(sys.path), sys.modules["__main__"]
-    argv[:] = wanted
-    sys.path.insert(0, str(Path(wanted[0]).parent))
-    try:
-        yield
-    finally:
-        argv[:], sys.path[:], sys.modules["__main__"] = before
 
 
 @contextmanager
