@@ -127,8 +127,11 @@ def changes_type(x_ptr, n):
 
 
 def test_names_that_nobody_reads_may_change_their_type_under_a_debugger_too() -> None:
+    """What such a name stands for in a turn's first lines is of one type in one turn alone."""
     made(changes_type, Steps.NEVER)
-    made(changes_type, Steps.ALWAYS)
+    module = made(changes_type, Steps.ALWAYS)
+    said = [v for op in module.walk() if op.defn is step for v in op["variables"] if v[0] == "x"]
+    assert said.count("x ! it changes its type in this loop") == 1
 
 
 @pytest.mark.parametrize("text", ["x", "t.0", "B = 8", "s = ' ! @ = '", "y ! why = not", "d @ 4"])

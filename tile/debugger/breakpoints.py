@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tile.backends.interp.values import Array
 from tile.debugger.conditions import Condition
 from tile.debugger.source import same_file, shown
 
@@ -30,8 +31,9 @@ class Breakpoint:
     enabled: bool = True
     ignore: int = 0
     hits: int = 0
-    # For one that is anywhere: the programs for which it was true, in the launch of that identity.
-    held: set[tuple[int, int]] = field(default_factory=set)
+    held: Array | None = (
+        None  # of one that is anywhere: for which programs of the launch it is true
+    )
 
     @property
     def anywhere(self) -> bool:

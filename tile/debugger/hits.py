@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.values import Rows
+from tile.backends.interp.values import Array, Rows
 from tile.backends.interp.wave import Wave
 from tile.debugger.breakpoints import Breakpoint, Breakpoints
 from tile.debugger.conditions import Condition
@@ -56,6 +56,8 @@ class Hits:
     def forget(self) -> None:
         """A launch begins or begins again: nobody is on the way anywhere."""
         self.arrivals.clear()
+        for one in self.breakpoints:
+            one.held = None
 
     def at(self, wave: Wave, op: Operation) -> Hit | None:
         """The first breakpoint that programs of a wave hit at a step, if they do."""
@@ -125,11 +127,11 @@ def _is_at(one: Breakpoint, op: Operation) -> bool:
     return one.anywhere or one.is_at(op.loc.file, op.loc.line)
 
 
-def _fresh(one: Breakpoint, frame: KernelFrame, holds: np.ndarray[Any, Any]) -> Any:
+def _fresh(one: Breakpoint, frame: KernelFrame, holds: Array) -> Array:
     """Where the condition has become true; the breakpoint keeps for which programs it is."""
-    launch = id(frame.wave.launch)
+    if one.held is None:
+        one.held = np.zeros(frame.wave.launch.programs, bool)
     rows = frame.wave.rows
-    before = np.array([(launch, int(row)) in one.held for row in rows])
-    for row, now in zip(rows, holds, strict=True):
-        (one.held.add if now else one.held.discard)((launch, int(row)))
-    return holds & ~before
+    fresh: Array = holds & ~one.held[rows]
+    one.held[rows] = holds
+    return fresh

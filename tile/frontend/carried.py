@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.frontend.scope import Binding, Conflict, Entry, Loop, Partial, place
 from tile.frontend.state import Lowering, Path
+from tile.frontend.steps import forget
 from tile.frontend.values import (
     POISON,
     Filling,
@@ -167,6 +168,10 @@ class Ends:
                     raise changed_type(c, self.conflicts[c.name])
         if self.looked_at(c):
             raise changed_type(c, self.conflicts[c.name])
+        for values in self.names.arguments.values():
+            for op in [user for value in values[c.span] for user in value.users]:
+                if op.defn is step:
+                    forget(op, c.name, "it changes its type in this loop")
 
     def looked_at(self, c: Carried) -> bool:
         return not self.names.low.looked_at.isdisjoint(self.names.entered[c.name])

@@ -13,10 +13,10 @@ from tile.errors import Loc
 from tile.frontend.scope import Binding, Conflict, Entry
 from tile.frontend.state import Lowering
 from tile.frontend.values import describe, item_names
-from tile.ir.core import Block, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind, step
-from tile.ir.steps import RESULT, Variable
+from tile.ir.steps import RESULT, Variable, shared_out
 from tile.ir.types import Descriptor, Scalar
 from tile.language.dtypes import spelled
 from tile.language.tensor import Tensor
@@ -37,6 +37,19 @@ def mark(low: Lowering, loc: Loc, kind: StepKind = StepKind.LINE) -> None:
     outer, low.build.loc = low.build.loc, loc
     low.build.op(step, *values, kind=kind, variables=tuple(variables))
     low.build.loc = outer
+
+
+def forget(op: Operation, name: str, why: str) -> None:
+    """Let a step say of a variable, or of all items of a tuple, that it has no value there."""
+    variables: list[str] = []
+    values: list[Value] = []
+    types = [value.type for value in op.inputs]
+    for variable, own in shared_out(op["variables"], types, op.inputs):
+        gone = variable.name == name or variable.name.startswith(f"{name}.")
+        variables.append(str(Variable(variable.name, missing=why) if gone else variable))
+        values += [] if gone else own
+    op.attributes["variables"] = tuple(variables)
+    op.set_operands(values)
 
 
 def statement(low: Lowering, node: ast.stmt) -> None:
