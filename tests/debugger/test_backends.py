@@ -16,7 +16,12 @@ from tile.config import config
 
 SOURCE = HEAD + CALLS.lstrip("\n").partition("x = np.arange")[0]
 SIGNATURE = {"x_ptr": "*fp32:16", "o_ptr": "*fp32:16", "n": "i32"}
-BACKENDS = {"nvptx:sm_90a": "llvmlite", "opencl:generic": "", "interp": "", "interp:generic": ""}
+BACKENDS = {
+    "nvptx:sm_90a": "llvmlite",
+    "opencl:generic": "pyopencl",
+    "interp": "",
+    "interp:generic": "",
+}
 
 
 def kernel(folder: Path, line: str) -> Any:

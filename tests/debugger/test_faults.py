@@ -137,9 +137,6 @@ def test_the_program_may_take_the_error(tmp_path: Path) -> None:
 
 
 def test_only_the_checks_that_are_asked_for(tmp_path: Path) -> None:
-    code = CALLS.replace(", other=0.0", "").replace(
-        "x, mask=mask)", "x.to(tl.float32), mask=i < 14)"
-    )
     race = "\n@tile.jit\ndef racing(o_ptr):\n    tl.store(o_ptr, tl.program_id(0))\n\nracing[(4,)](np.zeros(1, np.int32))\n"
     assert "DataRaceError" in session(tmp_path, race, "c", "q")
     assert "DataRaceError" not in session(tmp_path, race, "c", "q", checks=ALWAYS)

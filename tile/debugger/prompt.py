@@ -9,12 +9,12 @@ from tile.debugger.frames import failed_frames
 from tile.debugger.helping import Helping
 from tile.debugger.looking import Looking
 from tile.debugger.moving import Moving
+from tile.debugger.reading import Reading
 from tile.debugger.source import shown
 from tile.debugger.stopping import Stopping
-from tile.debugger.talk import State
 
 
-class Debugger(Moving, Stopping, Looking, Choosing, Helping):
+class Debugger(Moving, Stopping, Looking, Reading, Choosing, Helping):
     """A debugger at a terminal, or with `stdin` and `stdout` at other files."""
 
     def precmd(self, line: str) -> str:
@@ -31,13 +31,11 @@ class Debugger(Moving, Stopping, Looking, Choosing, Helping):
             self.say(f"{shown(main)} has not begun: `c` runs it to a breakpoint or a fault, `s` to")
             self.say("the first line of a kernel; `help` helps")
         self.main = main
-        self.state = State.BEFORE
         self.forget()
         self.listen()
 
     def failed(self, error: BaseException) -> None:
         """Talk with the user about an error that ended the program."""
-        self.state = State.FAILED
         self.forget()
         self.frames = failed_frames(error)
         self.index = max(0, len(self.frames) - 1)

@@ -9,8 +9,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from tile.debugger.frames import PACKAGE
-
 
 def canonical(file: str) -> str:
     """One spelling for a file."""
@@ -49,11 +47,6 @@ def find(name: str, near: str | None) -> str | None:
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     return canonical(file) if file else None
-
-
-def is_own(file: str) -> bool:
-    """Whether a file is of this package."""
-    return file.startswith(PACKAGE)
 
 
 def statements(file: str) -> dict[int, str]:

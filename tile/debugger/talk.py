@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cmd
-import enum
 import linecache
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -23,15 +22,6 @@ class QuitError(BaseException):
     """The user leaves the debugger. No `except Exception` of the program is to take it."""
 
 
-class State(enum.Enum):
-    """What the user talks about."""
-
-    BEFORE = "the program has not begun"
-    STOPPED = "a program stands at a line"
-    FAULT = "a program stands at a fault"
-    FAILED = "Python ended with an error"
-
-
 class Talk(cmd.Cmd):
     """A conversation at one place after the other; commands are in the classes derived from it.
 
@@ -45,7 +35,6 @@ class Talk(cmd.Cmd):
         super().__init__(stdin=stdin, stdout=stdout)
         self.use_rawinput = stdin is None
         self.session = Session(self.stopped, faults=False)
-        self.state = State.BEFORE
         self.stop: Stop | None = None
         self.frames: Sequence[Frame] = ()
         self.index = 0
@@ -89,7 +78,6 @@ class Talk(cmd.Cmd):
 
     def stopped(self, stop: Stop) -> None:
         """Talk with the user about programs that stand still."""
-        self.state = State.STOPPED if stop.error is None else State.FAULT
         self.error = stop.error
         for reason in stop.reasons:
             self.say(reason)
