@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tile.ir.core import Module
+import warnings
+
+from tile.config import config
+from tile.ir.core import Module, Operation
 from tile.ir.ops.debug import breakpoint_, step
 from tile.ir.passes import module_pass
 
@@ -14,13 +17,25 @@ def drop_steps(module: Module) -> None:
     """Remove the places where a debugger stops, and with them what only they look at.
 
     The interpreter runs kernels with these under a debugger, without any pass; for all others they
-    mean nothing.
+    mean nothing. Of the first `breakpoint` a warning says that nothing stops there.
 
         step %x {kind = line, variables = ("x")}      %y = add %x, %x : f32
         %y = add %x, %x : f32                         store %p, %y
         breakpoint
         store %p, %y
     """
-    for op in module.walk():
-        if op.defn in FOR_DEBUGGERS:
-            op.erase()
+    found = [op for op in module.walk() if op.defn in FOR_DEBUGGERS]
+    stops = [op for op in found if op.defn is breakpoint_]
+    if stops and config.python_breakpoint != "0":
+        _say(stops[0])
+    for op in found:
+        op.erase()
+
+
+def _say(stop: Operation) -> None:
+    warnings.warn(
+        f"`breakpoint()` at {stop.loc} is passed over: the debugger opens where the interpreter "
+        "runs the kernel (TILE_BACKEND=interp) at a terminal, or by `tile debug`",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -87,7 +87,7 @@ class InterpreterBackend:
 
         To run TILE IR only the machine-independent passes are needed.
         """
-        if target.arch == STEPS or any(op.defn is step for op in module.walk()):
+        if target.arch == STEPS or any(op.defn is step for op in module.kernel.body):
             return _as_it_is(module, target, options)
         if target.arch:
             options.refuse_checks("the thread machine")
