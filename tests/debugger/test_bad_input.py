@@ -36,6 +36,7 @@ WRONG = {
     "p 1 / 0": "*** ZeroDivisionError: division by zero",
     "p nothing": "*** NameError: name 'nothing' is not defined",
     "p {}[1]": "*** KeyError: 1",
+    "jump": "*** `jump` is a command of pdb that there is none of here",
     "u x": "*** `x` is no number of calls",
     "unt x": "*** `until` takes the number of a line, not `x`",
     "restart 'open": "*** these are no arguments: No closing quotation",

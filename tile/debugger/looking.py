@@ -11,6 +11,11 @@ from tile.debugger.talk import Talk
 from tile.debugger.values import MissingError, whole
 from tile.ir.steps import RESULT
 
+# What pdb does beyond this debugger; who types it shall not wonder at a name that is not defined.
+OTHERS_OF_PDB = frozenset(
+    "alias commands debug exceptions interact j jump retval rv source unalias".split()
+)
+
 
 class Looking(Talk):
     """pdb's `p`, `pp`, `whatis`, `args`, `display`, `undisplay`; `vars`."""
@@ -70,6 +75,11 @@ class Looking(Talk):
             value = evaluate(text, self.frame, self.session.own)
         except SyntaxError:
             self.run_statement(text)
+        except NameError as error:
+            if text in OTHERS_OF_PDB:
+                self.refuse(f"`{text}` is a command of pdb that there is none of here")
+            else:
+                self.problem(error)
         except FAILURES as error:
             self.problem(error)
         else:
