@@ -12,9 +12,10 @@ from tile.debugger.values import MissingError, whole
 from tile.ir.steps import RESULT
 
 # What pdb does beyond this debugger; who types it shall not wonder at a name that is not defined.
-OTHERS_OF_PDB = frozenset(
-    "alias commands debug exceptions interact j jump retval rv source unalias".split()
-)
+OTHERS_OF_PDB = (
+    "alias", "commands", "debug", "exceptions", "interact", "j", "jump", "retval", "rv", "source",
+    "unalias",
+)  # fmt: skip
 
 
 class Looking(Talk):
