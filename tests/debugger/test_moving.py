@@ -101,6 +101,29 @@ def test_after_its_kernel_a_program_is_followed_into_the_next_launch(tmp_path: P
     assert "kernel.py(29)<module>()" in said.answer("w")
 
 
+def test_a_launch_that_fails_takes_along_whom_the_user_followed(tmp_path: Path) -> None:
+    """No program of the next launch is taken for it."""
+    code = """
+@tile.jit
+def fails(x_ptr):
+    pid = tl.program_id(0)
+    tl.device_assert(pid != 1)
+    tl.store(x_ptr + pid, 1.0)
+
+x = np.zeros(4, np.float32)
+for grid in (2, 1):
+    try:
+        fails[(grid,)](x)
+    except tile.errors.DeviceAssertionError:
+        print("taken")
+"""
+    said = session(
+        tmp_path, code, "b 8", "c", "cl 1", "n", "n", "p num_programs(0)", "n", "n", "n", "q"
+    )
+    assert said.places == ["8 fails", "8 fails", "7 fails", "8 fails", "9 fails", "9 fails"]
+    assert said.answer("p num_programs(0)") == "1"
+
+
 def test_the_program_runs_to_its_end_and_begins_again(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "c", "b 14", "c", "q")
     assert said.answer("c", 0).splitlines()[:2] == [

@@ -82,6 +82,8 @@ class Session:
         self.history.clear()
         self.hits.forget()
         self.stopped = 0
+        if self.goal.launch is not None:  # the launch with whom the user followed ended by an error
+            self.goal = ANY_PROGRAM
 
     def end(self, launch: SteppedLaunch) -> None:
         """All programs have ended; whom the user follows is none of them any more."""
@@ -127,9 +129,9 @@ class Session:
         """A wave is at fault; the error is raised afterwards."""
         self.replay = None
         if self.faults:
+            self.goal = RUN
             launch = _launch(wave)
             self.talk(Stop(launch, wave, _culprit(wave, error), caller(), (), error))
-            self.goal = RUN
 
     # -- stopping and going on
 
