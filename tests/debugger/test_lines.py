@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from dataclasses import dataclass, field
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -16,9 +17,10 @@ from tests.frontend.programs import programs
 from tests.frontend.test_semantics import LOOPS, NESTED, defined
 from tile.backends.interp.backend import RULES
 from tile.backends.interp.stepped.kernel import SteppedKernel
+from tile.backends.interp.stepped.launch import SteppedLaunch
 from tile.backends.interp.stepped.watcher import Nobody, watched
 from tile.backends.interp.wave import Wave
-from tile.debugger.frames import kernel_frames
+from tile.debugger.frames import KernelFrame, kernel_frames
 from tile.debugger.values import MissingError, whole
 from tile.frontend.compile import compile_function
 from tile.frontend.source import DeviceFunction
@@ -28,7 +30,7 @@ from tile.ir.steps import Steps
 from tile.ir.types import I32, Pointer
 from tile.ir.verifier import verify
 
-INPUTS = ((1, 2, 3), (5, -1, 7), (3, 3, 40))
+INPUTS = ((1, 2, 3), (5, -1, 7), (3, 3, 40), (0, 0, 0))
 Event = tuple[str, int, dict[str, int]]
 
 
@@ -59,27 +61,38 @@ def python_lines(text: str, args: tuple[int, ...], flag: bool) -> list[Event]:
 
 @dataclass
 class Recorder(Nobody):
-    """Keeps the lines that the only program of a launch comes to."""
+    """Gives each program arguments of its own, and keeps the lines that it comes to.
 
-    events: list[Event] = field(default_factory=list)
+    So programs part at branches and loops, and meet again.
+    """
+
+    events: dict[int, list[Event]] = field(default_factory=lambda: defaultdict(list))
+
+    def begin(self, launch: SteppedLaunch) -> None:
+        launch.arguments[1:] = [np.array(column, np.int32) for column in zip(*INPUTS, strict=True)]
 
     def step(self, wave: Wave) -> None:
-        frame = kernel_frames(wave, 0)[-1]
-        if frame.kind is not StepKind.LINE:
-            return
-        values = {}
-        for name, tree in frame.variables.items():
-            try:
-                value = whole(tree, frame.reader)
-            except MissingError:
-                continue
-            if isinstance(value, int | np.generic) and not np.ma.is_masked(value):
-                values[name] = int(value)
-        self.events.append((frame.function, frame.line, values))
+        for row in map(int, wave.rows):
+            frame = kernel_frames(wave, row)[-1]
+            if frame.kind is StepKind.LINE:
+                self.events[row].append((frame.function, frame.line, numbers(frame)))
 
 
-def debugged_lines(text: str, args: tuple[int, ...], flag: bool) -> list[Event]:
-    """The same of the steps of the compiled program."""
+def numbers(frame: KernelFrame) -> dict[str, int]:
+    """The variables of a program that have values."""
+    values = {}
+    for name, tree in frame.variables.items():
+        try:
+            value = whole(tree, frame.reader)
+        except MissingError:
+            continue
+        if isinstance(value, int | np.generic) and not np.ma.is_masked(value):
+            values[name] = int(value)
+    return values
+
+
+def debugged_lines(text: str, flag: bool) -> dict[int, list[Event]]:
+    """The same of the steps of the compiled program, for each of `INPUTS`."""
     namespace = defined(text, {"tl": tl})
     if "helper" in namespace:
         namespace["helper"] = DeviceFunction(namespace["helper"])
@@ -92,17 +105,17 @@ def debugged_lines(text: str, args: tuple[int, ...], flag: bool) -> list[Event]:
             op.erase()
     recorder = Recorder()
     with watched(recorder):
-        arguments = [np.zeros(1, np.int32), *map(np.int32, args)]
-        SteppedKernel(module, RULES, frozenset()).launch((1, 1, 1), arguments)
+        arguments = [np.zeros(1, np.int32), *(np.int32(0),) * 3]
+        SteppedKernel(module, RULES, frozenset()).launch((len(INPUTS), 1, 1), arguments)
     return recorder.events
 
 
 def check(text: str) -> None:
     """The same lines in the same order, and the same values wherever there is one."""
     for flag in (True, False):
-        for args in INPUTS:
-            ours = debugged_lines(text, args, flag)
-            pythons = python_lines(text, args, flag)
+        every = debugged_lines(text, flag)
+        for row, args in enumerate(INPUTS):
+            ours, pythons = every[row], python_lines(text, args, flag)
             where = f"differs for {args}, FLAG={flag}:\n{text}"
             assert [event[:2] for event in ours] == [event[:2] for event in pythons], where
             for (_, line, values), (_, _, known) in zip(ours, pythons, strict=True):
