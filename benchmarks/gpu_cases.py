@@ -61,6 +61,8 @@ def makers() -> Iterator[tuple[str, Maker]]:
         yield f"matmul f16 {n}", partial(product, n, n, n, torch.float16)
     for n in (4096, 8192):
         yield f"matmul bf16 {n}", partial(product, n, n, n, torch.bfloat16)
+    for kind, n in itertools.product(KINDS, (4096, 8192)):
+        yield f"matmul {kind} {n}", partial(product_of, KINDS[kind], n)
     for m, n, k in SKINNY:
         yield f"matmul f16 {m}x{n}x{k}", partial(product, m, n, k, torch.float16)
     for what, make in (("attention", attention), ("attention backward", backward)):
@@ -167,6 +169,13 @@ def product_tiles(n: int) -> tuple[Tiles, ...]:
         width = min(n, 128)
         shapes = tuple((rows, width, warps) for rows in (16, 32, 64, 128) for warps in (4,))
         depths = ((64, 4), (128, 3))
+    return tiles_of(shapes, depths)
+
+
+def tiles_of(
+    shapes: Sequence[tuple[int, int, int]], depths: Sequence[tuple[int, int]]
+) -> tuple[Tiles, ...]:
+    """All shapes, of edges and warps, with all depths and stages."""
     return tuple(
         {"BM": bm, "BN": bn, "BK": bk, "GROUP": 8, "num_warps": warps, "num_stages": stages}
         for (bm, bn, warps), (bk, stages) in itertools.product(shapes, depths)
@@ -186,6 +195,90 @@ def product(m: int, n: int, k: int, dtype: torch.dtype, name: str) -> Case:
 
     tolerance = 2e-3 if dtype is torch.float16 else 1e-2
     return Case(name, "TFLOP/s", 2 * m * n * k, by_torch, run, (out,), product_tiles(n), tolerance)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A square product of other elements than f16, into `out`, which is added up in `sums`.
+
+    B lies by columns, or else by rows; `by_torch` multiplies A by it.
+    """
+
+    element: torch.dtype
+    out: torch.dtype
+    sums: str
+    by_columns: bool
+    by_torch: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    tolerance: float
+    depths: tuple[tuple[int, int], ...] = ((64, 4), (128, 3))
+    precision: str | None = None
+    imprecise: Callable[[ModuleType], int | None] = lambda kernels: None
+
+
+def by_torch_tf32(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    return torch.matmul(a, b)
+
+
+def by_torch_fp8(a: torch.Tensor, b: torch.Tensor, *, fast: bool) -> torch.Tensor:
+    one = torch.ones((), device="cuda")
+    out = torch.bfloat16
+    return torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=out, use_fast_accum=fast)
+
+
+F8 = (torch.float8_e4m3fn, torch.bfloat16, "float32", True)
+KINDS = {
+    **{
+        name: Kind(
+            torch.float32, torch.float32, "float32", columns, by_torch_tf32, 2e-3,
+            ((32, 3), (32, 4)), "tf32",
+        )
+        for name, columns in (("tf32", False), ("tf32, B by columns", True))
+    },
+    **{
+        name: Kind(torch.int8, torch.int32, "int32", columns, torch._int_mm, 0.0)
+        for name, columns in (("int8", False), ("int8, B by columns", True))
+    },
+    "fp8, imprecise sums": Kind(
+        *F8, partial(by_torch_fp8, fast=True), 1e-2, imprecise=lambda kernels: kernels.IMPRECISE
+    ),
+    "fp8, imprecise sums of 128": Kind(
+        *F8, partial(by_torch_fp8, fast=False), 1e-2, ((128, 3), (128, 4)), imprecise=lambda _: 128
+    ),
+    "fp8": Kind(*F8, partial(by_torch_fp8, fast=False), 1e-2, imprecise=lambda _: 0),
+}  # fmt: skip
+
+
+def numbers(n: int, element: torch.dtype) -> torch.Tensor:
+    """A square matrix: normal numbers, or integers from all of their range."""
+    if element is torch.int8:
+        return torch.randint(-128, 128, (n, n), device="cuda", dtype=element)
+    return normal(n, n).to(element)
+
+
+def product_of(kind: Kind, n: int, name: str) -> Case:
+    a, b = (numbers(n, kind.element) for _ in "ab")
+    given = b.t() if kind.by_columns else b
+    out = torch.empty(n, n, device="cuda", dtype=kind.out)
+
+    def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
+        grid = (math.ceil(n / tiles["BM"]) * math.ceil(n / tiles["BN"]),)
+        how = {
+            "SUMS": getattr(kernels.tl, kind.sums),
+            "B_BY_COLUMNS": kind.by_columns,
+            "PRECISION": kind.precision,
+            "IMPRECISE": kind.imprecise(kernels),
+        }
+        return lambda: kernels.matmul_kernel[grid](a, b, out, n, n, n, **how, **tiles)
+
+    def by_torch() -> Sequence[torch.Tensor]:
+        return (kind.by_torch(a, given),)
+
+    choices = tiles_of(GROUP_TILES, kind.depths)
+    return Case(name, "TFLOP/s", 2 * n**3, by_torch, run, (out,), choices, kind.tolerance)
+
+
+GROUP_TILES = ((128, 128, 4), (128, 128, 8), (128, 256, 8))
 
 
 # -- attention

@@ -15,6 +15,8 @@ else:
     import tile.language as tl
 
 jit = compiler.jit
+# What says that sums of 8-bit floats may be imprecise; Triton takes that for granted.
+IMPRECISE = None if os.environ.get("TILE_PEER") == "triton" else 1 << 30
 
 
 @jit
@@ -64,6 +66,10 @@ def matmul_kernel(
     BN: tl.constexpr,
     BK: tl.constexpr,
     GROUP: tl.constexpr,
+    SUMS: tl.constexpr = tl.float32,
+    B_BY_COLUMNS: tl.constexpr = False,
+    PRECISION: tl.constexpr = None,
+    IMPRECISE: tl.constexpr = None,
 ):
     program = tl.program_id(0)
     rows_of_tiles = tl.cdiv(M, BM)
@@ -80,14 +86,19 @@ def matmul_kernel(
     columns = (tile_column * BN + tl.arange(0, BN)) % N
     inner = tl.arange(0, BK)
     a_ptrs = a_ptr + rows[:, None] * K + inner[None, :]
-    b_ptrs = b_ptr + inner[:, None] * N + columns[None, :]
-    total = tl.zeros((BM, BN), dtype=tl.float32)
+    if B_BY_COLUMNS:
+        b_ptrs = b_ptr + inner[:, None] + columns[None, :] * K
+    else:
+        b_ptrs = b_ptr + inner[:, None] * N + columns[None, :]
+    total = tl.zeros((BM, BN), dtype=SUMS)
     for k in range(tl.cdiv(K, BK)):
         a = tl.load(a_ptrs, mask=inner[None, :] < K - k * BK, other=0.0)
         b = tl.load(b_ptrs, mask=inner[:, None] < K - k * BK, other=0.0)
-        total = tl.dot(a, b, total)
+        total = tl.dot(
+            a, b, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE, out_dtype=SUMS
+        )
         a_ptrs += BK
-        b_ptrs += BK * N
+        b_ptrs += BK if B_BY_COLUMNS else BK * N
     row = tile_row * BM + tl.arange(0, BM)
     column = tile_column * BN + tl.arange(0, BN)
     mask = (row[:, None] < M) & (column[None, :] < N)

@@ -57,7 +57,7 @@ class Maker:
     def ops(self, values: list[Value], depth: int, count: int) -> None:
         choices = [self.number, self.range, self.select] + [self.compare, self.index] * 3
         choices += [self.binary] * 6 + [self.move] * 4 + [self.pointer] * 2
-        choices += [self.unary, self.cast, self.hint]
+        choices += [self.unary, self.cast, self.hint, self.multiple]
         if depth:
             choices += [self.if_, self.for_, self.while_, self.assume]
         for _ in range(count):
@@ -201,6 +201,21 @@ class Maker:
         if condition is not None and self.random.random() < 0.3:
             self.build.op(debug.assume, condition)
         return []
+
+    def multiple(self, values: Sequence[Value], depth: int) -> Made:
+        """Whether a scalar is a multiple, by its remainder or its low bits; often promised."""
+        x = self.pick(values, lambda ty: self.is_number(ty) and not ty.rank)
+        if x is None:
+            return []
+        by, number = self.random.choice(((arith.rem, 8), (arith.rem, 12), (arith.and_, 3)))
+        rest = self.build(by, x, self.build.constant(number, x.type))
+        zero = self.build.constant(0, x.type)
+        pair = (rest, zero) if self.random.random() < 0.8 else (zero, rest)
+        predicate = self.random.choice((arith.Predicate.EQ, arith.Predicate.NE))
+        condition = self.build(arith.cmp, *pair, predicate=predicate)
+        if depth and self.random.random() < 0.5:
+            self.build.op(debug.assume, condition)
+        return [condition]
 
     # -- control flow
 

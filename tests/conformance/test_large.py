@@ -110,6 +110,10 @@ def dots(defn: OpDef) -> Cases:
     for element, accumulators in ACCUMULATORS.items():
         n = 64 if element.bits < 64 else 32  # what the registers of a single warp hold
         yield dot(defn, Tile((64, 32), element), Tile((32, n), element), accumulators[-1])
+    for imprecise in (32, 1 << 30):
+        for left, right in itertools.product(FP8, FP8):
+            tiles = Tile((64, 32), left), Tile((32, 32), right)
+            yield dot(defn, *tiles, F32, max_num_imprecise_acc=imprecise)
     yield dot(defn, Tile((4, 16, 32), BF16), Tile((4, 32, 32), BF16), F32)
     yield dot(defn, Tile((128, 16), F32), Tile((16, 16), F32), F32, input_precision=Precision.TF32)
 

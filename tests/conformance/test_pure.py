@@ -183,7 +183,9 @@ def dots(defn: OpDef) -> Iterator[Case]:
 
 def dot(defn: OpDef, a: Tile, b: Tile, accumulator: Scalar, **attributes: Any) -> Case:
     operands = (a, b, Tile((*a.shape[:-1], b.shape[-1]), accumulator))
-    bound = of_dots(a, b, accumulator, attributes.get("input_precision", Precision.IEEE))
+    precision = attributes.get("input_precision", Precision.IEEE)
+    imprecise = "max_num_imprecise_acc" in attributes
+    bound = of_dots(a, b, accumulator, precision, imprecise=imprecise)
     return Case(defn, operands, attributes, special=False, bound=bound, domain=(-4.0, 4.0))
 
 

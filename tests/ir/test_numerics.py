@@ -967,6 +967,20 @@ def test_tf32_rounding() -> None:
     assert np.isnan(numerics.round_to_tf32(strange)).all()
 
 
+def test_cutting_to_tf32() -> None:
+    x = array(
+        [1.0, 1 + 2**-10, 1 + 2**-10 - 2**-23, -1 - 2**-11, np.inf, -0.0, 2.0**-130], types.F32
+    )
+    want = [1.0, 1 + 2**-10, 1.0, -1.0, np.inf, -0.0, 2.0**-130]
+    assert_same(numerics.cut(x, 10), array(want, types.F32), x)
+    assert np.isnan(
+        numerics.cut(np.array([0x7F800001, 0xFFFFFFFF], np.uint32).view(np.float32), 10)
+    ).all()
+    many = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    off = np.abs(numerics.cut(many, 10) - many) / np.abs(many)
+    assert 0.9 * 2**-10 < off.max() < 2**-10
+
+
 @pytest.mark.parametrize(
     ("precision", "low", "high"),
     [

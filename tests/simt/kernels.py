@@ -53,17 +53,29 @@ def transpose(x_ptr, y_ptr, N: tl.constexpr):
 
 
 @tile.jit
-def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def matmul(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    SUMS: tl.constexpr = tl.float32,
+    PRECISION: tl.constexpr = "ieee",
+):
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     inner = tl.arange(0, BK)
     a_ptrs = a_ptr + rows[:, None] * K + inner[None, :]
     b_ptrs = b_ptr + inner[:, None] * N + columns[None, :]
-    total = tl.zeros((BM, BN), dtype=tl.float32)
+    total = tl.zeros((BM, BN), dtype=SUMS)
     for k in range(0, K, BK):
-        a = tl.load(a_ptrs, mask=inner[None, :] < K - k, other=0.0)
-        b = tl.load(b_ptrs, mask=inner[:, None] < K - k, other=0.0)
-        total = tl.dot(a, b, total)
+        a = tl.load(a_ptrs, mask=inner[None, :] < K - k, other=0)
+        b = tl.load(b_ptrs, mask=inner[:, None] < K - k, other=0)
+        total = tl.dot(a, b, total, input_precision=PRECISION)
         a_ptrs += BK
         b_ptrs += BK * N
     c = total.to(c_ptr.dtype.element_ty)
@@ -204,6 +216,8 @@ def _matmul(
     k: int,
     blocks: tuple[int, int, int],
     into: tuple[Any, str] = (np.float32, "fp32"),
+    constants: Mapping[str, Any] | None = None,
+    rtol: float = 1e-3,
 ) -> Kernel:
     return Kernel(
         matmul,
@@ -215,7 +229,7 @@ def _matmul(
             "N": "i32:16",
             "K": "i32:16",
         },
-        dict(zip(("BM", "BN", "BK"), blocks, strict=True)),
+        dict(zip(("BM", "BN", "BK"), blocks, strict=True)) | dict(constants or {}),
         (m // blocks[0], n // blocks[1], 1),
         lambda: [
             numbers(m, k, dtype=dtype),
@@ -225,7 +239,7 @@ def _matmul(
             np.int32(n),
             np.int32(k),
         ],
-        rtol=1e-3,
+        rtol=rtol,
     )
 
 
@@ -267,6 +281,12 @@ KERNELS: dict[str, Kernel] = {
     "matmul_f16": _matmul(np.float16, "fp16", 128, 64, 128, (64, 64, 32)),
     "matmul_into_f16": _matmul(
         np.float16, "fp16", 128, 64, 128, (64, 64, 32), (np.float16, "fp16")
+    ),
+    "matmul_tf32": _matmul(
+        np.float32, "fp32", 128, 64, 96, (64, 64, 32), constants={"PRECISION": "tf32"}, rtol=1e-2
+    ),
+    "matmul_i8": _matmul(
+        np.int8, "i8", 128, 64, 192, (64, 64, 64), (np.int32, "i32"), {"SUMS": tl.int32}
     ),
     "softmax": _two(softmax, (3, 1000), (3, 1000), {"N": 1024}, grid=3, rtol=1e-5, extra=(1000,)),
     "row_sums": _two(row_sums, (3, 16, 256), (16,), {"M": 16, "N": 256}, rtol=1e-4),

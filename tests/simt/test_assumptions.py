@@ -127,6 +127,33 @@ def test_nothing_is_known_of_an_index_that_may_be_negative() -> None:
     assert set(halves) == {1}
 
 
+@tile.jit
+def rows(x_ptr, y_ptr, N, M: tl.constexpr, COLUMNS: tl.constexpr, MULTIPLE: tl.constexpr):
+    if MULTIPLE:
+        tl.assume(N % MULTIPLE == 0)
+    row = tl.program_id(0) * M + tl.arange(0, M)[:, None]
+    column = tl.arange(0, COLUMNS)[None, :]
+    inside = column < N
+    x = tl.load(x_ptr + row * N + column, mask=inside)
+    tl.store(y_ptr + row * N + column, x, mask=inside)
+
+
+@pytest.mark.parametrize(("multiple", "vector"), [(0, 1), (1, 1), (4, 4), (8, 8), (24, 8), (64, 8)])
+def test_rows_of_an_assumed_length_are_read_wide(multiple: int, vector: int) -> None:
+    """A length that is not known to be a multiple of 16, as one of 1000 is not."""
+    types = {"x_ptr": "*fp16:16", "y_ptr": "*fp16:16", "N": "i32"}
+    constants = {"M": 4, "COLUMNS": 1024, "MULTIPLE": multiple}
+    compiled = tile.compile(rows, types, constants, {"num_warps": 4}, "interp:matrix")
+    module: Module = compiled.artifact.module
+    found = {op["vector"] for op in module.walk() if op.name in ("load", "store")}
+    assert found == {vector}
+    columns = 960
+    x = np.random.default_rng(0).standard_normal((8, columns)).astype(np.float16)
+    y = np.zeros_like(x)
+    run_threads(module, TARGETS["matrix"], 4, (2, 1, 1), [x, y, np.int32(columns)])
+    np.testing.assert_array_equal(x, y)
+
+
 def test_the_product_is_right() -> None:
     m, n, k = 48, 80, 64
     rng = np.random.default_rng(0)

@@ -15,6 +15,7 @@ from tests.evaluate import evaluate
 from tests.simt.layouts.layouts import invertible
 from tests.simt.threads import Threads, calls, held, whole
 from tile.errors import CompilationError, Loc, OutOfResourcesError
+from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Module, Value
 from tile.ir.levels import Level
 from tile.ir.numerics import numpy_dtype
@@ -32,7 +33,8 @@ from tile.simt.layouts.dims import named, places
 from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.shuffle import Shuffle
-from tile.simt.target import ASYNC, GENERIC, MATRIX, SimtTarget
+from tile.simt.pipeline import lower
+from tile.simt.target import ASYNC, GENERIC, GROUP, MATRIX, SimtTarget
 
 LANES, WARPS = 3, 2  # bits
 SMALL = replace(ASYNC, name="small", warp_size=1 << LANES)
@@ -779,6 +781,28 @@ def test_tiles_too_large_for_the_machine() -> None:
     assert "`big` of 256x512 f32 takes 1024 registers of 32 bits in each thread" in error.message
     assert "with num_warps = 32 instead of 4 it is 128" in error.message
     assert [note.endswith("1024 registers a thread") for note in error.notes] == [True, True]
+
+
+@pytest.mark.parametrize("target", [GROUP, MATRIX], ids=str)
+def test_accumulators_of_matrix_instructions_have_registers(target: SimtTarget) -> None:
+    """Any other tile of so many would be worked on in memory."""
+
+    def module() -> Module:
+        m, n, k = 128, 256, 16
+        function = Function("f", [I1], ["x"])
+        b = Builder(function.body, loc=Loc("k.py", 12))
+        x, y = (b(arith.const, value=1.0, result=Tile(s, F16)) for s in ((m, k), (k, n)))
+        result = b(linalg.dot, x, y, b(arith.const, value=1.0, result=Tile((m, n), F32)))
+        b.op(control.return_, result)
+        return Module([function])
+
+    with pytest.raises(OutOfResourcesError) as caught:
+        lower(module(), target, num_warps=4)
+    error = caught.value
+    assert error.loc == Loc("k.py", 12)
+    assert "255, and an accumulator of matrix instructions may take up to 255" in error.message
+    assert "with num_warps = 8 instead of 4 it is 128" in error.message
+    lower(module(), target, num_warps=8)
 
 
 def test_what_threads_cannot_do_is_named() -> None:

@@ -377,6 +377,20 @@ def test_copies_have_vectors_in_one_piece(source: LinearLayout, axis: int, bits:
         vector //= 2
 
 
+@pytest.mark.parametrize("bits", [8, 32])
+def test_copies_of_blocks_to_be_turned_fill_lines(bits: int) -> None:
+    """Neighbouring vectors of a row lie in 128 bytes, in any order."""
+    vector, line = 128 // bits, 1024 // bits
+    source = blocked([line, 256], [1, vector], [vector // 8 or 1, min(32, 256 // vector)], [8, 1])
+    blocks = blocked([line, 256], [vector, 4], [8, 4], [1, 8], (0, 1))
+    found = copy_layout(source, (blocks,), bits, (1, vector), ASYNC.banks)
+    first = {tuple(basis) for basis in found.bases(OFFSET)[: line.bit_length() - 1]}
+    assert first == {(0, 1 << bit) for bit in range(line.bit_length() - 1)}
+    copies = shared_access(source, found, bits, ASYNC.banks)
+    loads = shared_access(blocks, found, bits, ASYNC.banks)
+    assert copies.conflicts(bits) == loads.conflicts(bits) == 0
+
+
 @pytest.mark.parametrize("warps", [1, 2, 4, 8])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("bits", [16, 32])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tile.errors import ArgumentValueError
+from tile.ir.types import BF16, F16, F32, I8, I32
 from tile.simt.layouts.fragments import MatrixShape
-from tile.simt.target import GENERIC, TARGETS, SimtTarget
+from tile.simt.target import GENERIC, GROUP, MATRIX, TARGETS, SimtTarget
 
 FIELDS = {"name": "x", "warp_size": 32, "shared_bytes": 1, "registers": 64, "max_threads": 256}
 
@@ -50,3 +51,9 @@ def test_targets_are_known_by_name() -> None:
     assert [str(target) for target in TARGETS.values()] == list(TARGETS)
     with pytest.raises(ArgumentValueError, match="no target is named 'moon'; there are plain"):
         SimtTarget.parse("moon")
+
+
+def test_what_groups_of_warps_multiply() -> None:
+    assert GROUP.group_multiplies(F16, F16) and GROUP.group_multiplies(I8, I32)
+    assert not GROUP.group_multiplies(BF16, F16)
+    assert not MATRIX.group_multiplies(F16, F32)

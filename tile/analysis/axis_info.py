@@ -29,20 +29,35 @@ offset is thus never negative, nor are what is added to it and its remainders:
 Division rounds towards zero, so runs below zero say nothing of it: where the sign of a dividend
 cannot be seen, as behind a division by an argument, `assume` tells it. On unsigned values runs may
 wrap around, at multiples of their length.
+
+**Conditions.** Behind `assume` and in the arms of an `if`, a remainder of zero makes a multiple of
+what it is taken of, which what is computed of that there knows:
+
+    assume (%n % 8 == 0)
+    %r = mul %row, %n                    // divisible 8
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tile.analysis.axis_rules import RULES
 from tile.analysis.axis_value import AxisInfo, divisor, uniform, unknown
-from tile.analysis.dataflow import Forward
+from tile.analysis.conditions import Conditional, compared
 from tile.analysis.ranges import Ranges, ranges
 from tile.ir.core import Function, Operation, Value
+from tile.ir.opdef import OpDef
 from tile.ir.ops import arith
-from tile.ir.types import Type
+from tile.ir.ops.arith import Predicate
+from tile.ir.types import Scalar, Type
+
+# Of what divides x if one of these is zero, the greatest power of two: of `x % number`, and of
+# `x & number`, whose low bits are ones.
+POWERS: dict[OpDef, Callable[[int], int]] = {
+    arith.rem: divisor,
+    arith.and_: lambda number: divisor(number + 1),
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,7 @@ def axis_info(function: Function) -> AxisInfoResult:
     return AxisInfoResult(_AxisInfo(ranges(function, wraps=False)).run(function))
 
 
-class _AxisInfo(Forward[AxisInfo]):
+class _AxisInfo(Conditional[AxisInfo]):
     def __init__(self, known: Ranges) -> None:
         super().__init__()
         self.known = known
@@ -77,6 +92,40 @@ class _AxisInfo(Forward[AxisInfo]):
 
     def join(self, x: AxisInfo, y: AxisInfo) -> AxisInfo:
         return x.join(y)
+
+    def learn(self, condition: Value, holds: bool) -> None:
+        """Of a remainder that is zero, the dividend is a multiple."""
+        found = compared(condition, holds)
+        if found is None or found[2] is not Predicate.EQ:
+            return
+        x, y, _ = found
+        for rest, zero in ((x, y), (y, x)):
+            if rest.op is not None and self.facts[zero].value == 0:
+                self.no_rest(rest.op)
+
+    def no_rest(self, op: Operation) -> None:
+        """An operation gives zero: a multiple is what a remainder, or low bits, are taken of."""
+        power = POWERS.get(op.defn)
+        if power is None:
+            return
+        x, y = op.inputs
+        for value, other in ((x, y), (y, x))[: 1 if op.defn is arith.rem else 2]:
+            number = self.facts[other].value
+            if isinstance(number, int) and number > 0:
+                self.know(value, power(number))
+
+    def know(self, value: Value, multiple: int) -> None:
+        """A value is a multiple of a power of two, and so is what it was cast from."""
+        fact, element = self.facts[value], value.type.element
+        assert isinstance(element, Scalar)
+        multiple = min(multiple, 1 << element.bits - 1)
+        divisible = tuple(max(known, multiple) for known in fact.divisible)
+        self.replace(value, replace(fact, divisible=divisible))
+        op = value.op
+        if op is not None and op.defn is arith.cast:
+            source = op.inputs[0].type.element
+            if isinstance(source, Scalar) and source.is_int() and not source.is_bool():
+                self.know(op.inputs[0], multiple)
 
     def index(self, op: Operation) -> AxisInfo:
         lower, step = self.fact(op, 0), self.fact(op, 2)

@@ -10,17 +10,15 @@ for an operand where it is used (`operand`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tile.analysis import interval
-from tile.analysis.dataflow import Forward
+from tile.analysis.conditions import Conditional, compared
 from tile.analysis.interval import Interval, full
 from tile.analysis.range_rules import NO_WRAP, RULES
-from tile.ir.core import Block, Function, Operation, Value
-from tile.ir.ops import arith, debug
-from tile.ir.ops.arith import Predicate
+from tile.ir.core import Function, Operation, Value
+from tile.ir.ops import arith
 from tile.ir.types import Scalar, Type
 
 Fact = Interval | None
@@ -55,13 +53,11 @@ def ranges(function: Function, *, wraps: bool = True) -> Ranges:
     return Ranges(facts, walk.refined)
 
 
-class _Ranges(Forward[Fact]):
+class _Ranges(Conditional[Fact]):
     def __init__(self, wraps: bool) -> None:
         super().__init__()
         self.wraps = wraps
         self.refined: dict[tuple[Operation, int], Interval] = {}
-        # Facts at a definition that a condition has replaced for now, oldest first.
-        self.replaced: list[tuple[Value, Fact]] = []
 
     def argument(self, function: Function, index: int) -> Fact:
         return full(function.args[index].type)
@@ -172,56 +168,17 @@ class _Ranges(Forward[Fact]):
 
     # -- conditions
 
-    def block(self, block: Block) -> list[Fact]:
-        mark = len(self.replaced)
-        facts = super().block(block)
-        self.restore(mark)
-        return facts
-
-    def observe(self, op: Operation) -> None:
-        self.present(op)
-        if op.defn is debug.assume:
-            condition = op.operands[0]
-            assert condition is not None
-            self.refine(condition, True)
-
-    @contextmanager
-    def given(self, condition: Value, holds: bool) -> Iterator[None]:
-        mark = len(self.replaced)
-        self.refine(condition, holds)
-        yield
-        self.restore(mark)
-
-    def restore(self, mark: int) -> None:
-        while len(self.replaced) > mark:
-            value, fact = self.replaced.pop()
-            self.facts[value] = fact
-
-    def replace(self, value: Value, fact: Interval) -> None:
-        if fact != self.facts[value]:
-            self.replaced.append((value, self.facts[value]))
-            self.facts[value] = fact
-
-    def refine(self, condition: Value, holds: bool) -> None:
-        """Narrow what a scalar condition compares; of an `and` that holds, both sides hold."""
+    def learn(self, condition: Value, holds: bool) -> None:
+        """Narrow the condition itself, and what it compares."""
         self.replace(condition, Interval(int(holds), int(holds)))
-        op = condition.op
-        if op is None:
+        found = compared(condition, holds)
+        if found is None:
             return
-        both = arith.and_ if holds else arith.or_
-        if op.defn is both:
-            for side in op.inputs:
-                self.refine(side, holds)
-        elif op.defn is arith.not_:
-            self.refine(op.inputs[0], not holds)
-        elif op.defn is arith.cmp:
-            x, y = op.inputs
-            predicate: Predicate = op["predicate"]
-            predicate = predicate if holds else predicate.negated
-            left, right = self.facts[x], self.facts[y]
-            if left is not None and right is not None:
-                self.narrow(x, interval.limited(predicate, left, right))
-                self.narrow(y, interval.limited(predicate.swapped, right, left))
+        x, y, predicate = found
+        left, right = self.facts[x], self.facts[y]
+        if left is not None and right is not None:
+            self.narrow(x, interval.limited(predicate, left, right))
+            self.narrow(y, interval.limited(predicate.swapped, right, left))
 
     def narrow(self, value: Value, fact: Interval) -> None:
         """Know a value better, and what it was cast from without loss."""

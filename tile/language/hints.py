@@ -67,7 +67,9 @@ def assume(build: Builder, cond: Any) -> None:
     """Promise that a scalar condition holds from here on, to the end of the block.
 
     A comparison, or several joined by `&`, tells the range of what it compares, so that index
-    arithmetic on it may be known not to be negative. If the promise is false nothing is defined.
+    arithmetic on it may be known not to be negative; a remainder of zero tells a multiple, so that
+    behind `tl.assume(n % 8 == 0)` rows of that length are accessed in wide pieces. If the promise
+    is false nothing is defined.
     Raises `CompilationError` for a tile, and for a condition that is false at compile time.
     """
     number = as_number(cond)

@@ -37,8 +37,17 @@ def dot(
     float16 and 8-bit floats also float16.
 
     `input_precision` says how float32 factors are rounded: "ieee" (the default: not at all),
-    "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older way to say "tf32". Raises
-    `CompilationError` or `TypeRuleError` where types or shapes do not fit.
+    "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older way to say "tf32", which
+    keeps 10 bits of mantissa: each factor is off by less than 2^-10 of itself, as some machines cut
+    off what is behind them instead of rounding.
+
+    A sum is off by at most K units in the last place, of the type of `acc`, of the sum of all
+    products' magnitudes. Of 8-bit floats, some machines (sm_90a) add up products twice as fast if
+    13 bits of mantissa will do for sums of them. `max_num_imprecise_acc` says of how many: from K
+    on, a product is computed so and then added to `acc` in float32; from 2^30 on, so is the sum of
+    all products in a loop. Without it, or with 0, no sum is.
+
+    Raises `CompilationError` or `TypeRuleError` where types or shapes do not fit.
     """
     factors: tuple[tuple[str, Any], ...] = (("input", input), ("other", other))
     for what, x in factors:

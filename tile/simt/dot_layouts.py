@@ -15,11 +15,11 @@ from functools import lru_cache
 
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
-from tile.ir.ops import linalg
+from tile.ir.ops import arith, linalg
 from tile.ir.ops.linalg import Precision
-from tile.ir.types import F32, Scalar
+from tile.ir.types import F16, F32, Scalar
 from tile.simt.factors import thread_factors
-from tile.simt.group_layouts import group_instruction
+from tile.simt.group_layouts import UNLIMITED, group_instruction, is_rough
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape, Operand, matrix_layout
 from tile.simt.layouts.layout import LinearLayout
@@ -160,9 +160,12 @@ def replace_dots(
         if op.defn is not linalg.dot:
             continue
         found = group_instruction(op, target, num_warps, tiling.warp_rows)
+        if found is None and is_rough(op.inputs[0].type.element, target):
+            found = group_instruction(op, target, num_warps, tiling.warp_rows, F16)
+            op = op if found is None else _of_f16(op)
         shape = matrix_instruction(op, target)
         if found is not None:
-            products |= _by_groups(op, *found)
+            products |= _by_groups(op, *found, target)
         elif shape is None:
             products[op] = _by_threads(op, target, num_warps, tiling)
         else:
@@ -189,14 +192,30 @@ def _by_warps(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Prod
     return Product((left, right), result)
 
 
-def _by_groups(
-    op: Operation, shape: MatrixShape, groups: tuple[int, int]
-) -> dict[Operation, Product]:
-    """The product, and a wait for it at once."""
+def _of_f16(op: Operation) -> Operation:
+    """A `dot` of 8-bit floats as one of f16, which holds them all and is added up in all digits."""
     b = Builder.before(op)
-    precision = op["input_precision"]
-    begun = b.op(group_dot, *op.inputs, shape=shape, groups=groups, input_precision=precision)
-    op.replace_by([b(group_wait, begun.result, pending=0)])
+    a, right = (b(arith.cast, value, to=F16) for value in op.inputs[:2])
+    new = b.op(linalg.dot, a, right, op.inputs[2], **op.attributes)
+    op.replace_by(new.results)
+    return new
+
+
+def _by_groups(
+    op: Operation, shape: MatrixShape, groups: tuple[int, int], target: SimtTarget
+) -> dict[Operation, Product]:
+    """The product, and a wait for it at once.
+
+    Where its sums have few digits, and only so many may be added up so, it starts from zero, and is
+    added to the accumulator in all digits of that.
+    """
+    b = Builder.before(op)
+    a, right, acc = op.inputs
+    how = {"shape": shape, "groups": groups, "input_precision": op["input_precision"]}
+    apart = is_rough(a.type.element, target) and op["max_num_imprecise_acc"] < UNLIMITED
+    begun = b.op(group_dot, a, right, b.constant(0, acc.type) if apart else acc, **how)
+    done = b(group_wait, begun.result, pending=0)
+    op.replace_by([b(arith.add, acc, done) if apart else done])
     layout = _matrix_layout(begun.result.type.shape, shape, Operand.ACCUMULATOR, groups)
     return {begun: Product((None, None), layout)}
 

@@ -43,14 +43,14 @@ def stored_factors(op: Operation) -> list[int]:
 
 def _store(op: Operation, index: int, buffers: dict[tuple[Value, LinearLayout], Value]) -> None:
     value = op.inputs[index]
-    layout = _layout(op, index)
+    layout = stored_layout(op, index)
     known = buffers.get((value, layout))
     if known is None:
         known = buffers[value, layout] = _stored(value, layout)
     op.set_operand(index, known)
 
 
-def _layout(op: Operation, index: int) -> LinearLayout:
+def stored_layout(op: Operation, index: int) -> LinearLayout:
     """The layout of a factor's buffer: neighbours of a thread side by side, if that can be read."""
     value, operand = op.inputs[index], (Operand.LEFT, Operand.RIGHT)[index]
     assert isinstance(value.type, Tile)

@@ -3,6 +3,10 @@
 Groups share the rows first: then each has whole rows, and what is computed of them can be the left
 factor of another product, in the same registers. An instruction is as wide as a group's part of the
 columns.
+
+Elements of 16 bits are read from buffers with neighbours along either axis, others along k alone.
+A factor of these that lies the other way in memory is turned by threads: each takes a block of it,
+and stores that with neighbours along k.
 """
 
 from __future__ import annotations
@@ -10,38 +14,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tile.ir.core import Operation, Value
+from tile.ir.core import Operation
 from tile.ir.ops.linalg import Precision
-from tile.ir.types import BF16, F16, F32, Scalar, Shared, Tile
+from tile.ir.types import F32, Pointer, Scalar, Shared, Tile
 from tile.simt.layout_rules import layout_of
-from tile.simt.layouts.dims import REGISTER
-from tile.simt.layouts.factors import factor_layout
+from tile.simt.layouts.blocked import blocked
+from tile.simt.layouts.dims import LANE, REGISTER
+from tile.simt.layouts.factors import EITHER_WAY, factor_layout
 from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops.group import GROUP_WARPS
 from tile.simt.target import SimtTarget
 
 _ROWS, _COLUMNS = 64, 256  # of an instruction, at most
+_WORD, _VECTOR = 4, 16  # bytes that a thread reads across, and stores along k, at once
+_BLOCK = 4  # elements across of a block of larger ones
 
-# Which elements are multiplied, and into which they are added up.
-_ELEMENTS = {(F16, F32), (BF16, F32)}
+# From so many on, `max_num_imprecise_acc` of a dot is no limit to what is added up in few digits.
+UNLIMITED = 1 << 30
 
 left_layout = lru_cache(maxsize=1024)(matrix_layout)
 
 
 def group_instruction(
-    op: Operation, target: SimtTarget, num_warps: int, warp_rows: int = 0
+    op: Operation,
+    target: SimtTarget,
+    num_warps: int,
+    warp_rows: int = 0,
+    factors: Scalar | None = None,
 ) -> tuple[MatrixShape, tuple[int, int]] | None:
     """The instruction for a `dot`, and how many groups share its rows and its columns.
 
-    None if there is none that fits. With `warp_rows`, so many warps share the rows.
+    None if there is none that fits. With `warp_rows`, so many warps share the rows. With `factors`,
+    these are taken to be of that element.
     """
     a, acc = op.inputs[0].type, op.inputs[2].type
-    if a.rank != 2 or (a.element, acc.element) not in _ELEMENTS or num_warps % GROUP_WARPS:
+    element = a.element if factors is None else factors
+    assert isinstance(element, Scalar) and isinstance(acc.element, Scalar)
+    if a.rank != 2 or num_warps % GROUP_WARPS:
         return None
-    element = a.element
-    assert isinstance(element, Scalar)
-    if element is F32 and op["input_precision"] is not Precision.TF32:
+    if not target.group_multiplies(element, acc.element) or not _is_exact(op, element, target):
         return None
     (m, n), k = acc.shape, a.shape[1]
     count = num_warps // GROUP_WARPS
@@ -59,14 +71,17 @@ def group_instruction(
     return None if shape is None else (shape, (rows, columns))
 
 
-def shared_factor(product: Operation, value: Value, source: LinearLayout) -> LinearLayout | None:
-    """The layout of a buffer for a factor of a `group_dot` that threads hold in `source`.
+def _is_exact(op: Operation, element: Scalar, target: SimtTarget) -> bool:
+    """Whether groups round a product's factors and sums no more than the `dot` allows."""
+    if element is F32:
+        return op["input_precision"] is Precision.TF32
+    depth = op.inputs[0].type.shape[1]
+    return op["max_num_imprecise_acc"] >= depth or not is_rough(element, target)
 
-    Neighbours of a thread are neighbours there. None if the instruction cannot read that.
-    """
-    operand = Operand.LEFT if value is product.inputs[0] else Operand.RIGHT
-    assert isinstance(value.type, Tile)
-    return factor_along(product, operand, value.type, run_axis(source))
+
+def is_rough(element: Scalar | Pointer, target: SimtTarget) -> bool:
+    """Whether groups add up products of an element with fewer digits than f32 has."""
+    return any(element is rough for rough, _ in target.group_digits)
 
 
 def factor_along(
@@ -75,7 +90,7 @@ def factor_along(
     """The layout of a factor's buffer with neighbours along an axis; None if it cannot be read."""
     shape, bits = MatrixShape(*product["shape"]), 8 * ty.element.itemsize
     name = operand.value[along]
-    if bits != 16 and name != "k":
+    if bits not in EITHER_WAY and name != "k":
         return None
     piece = ty.shape[along] if name == "k" else getattr(shape, name)
     return factor_layout(tuple(ty.shape), bits, along, piece)
@@ -85,6 +100,46 @@ def run_axis(layout: LinearLayout) -> int:
     """The axis along which a thread's first registers hold neighbours; the last one, if none."""
     first = layout.images(REGISTER)[:1]
     return 0 if first and first[0] >> layout.outs[1][1] else 1
+
+
+def taken_factor(
+    product: Operation, operand: Operand, ty: Tile, home: LinearLayout, threads: tuple[int, int]
+) -> LinearLayout:
+    """The layout in which threads, (lanes, warps) of them, hold a factor that is `home` in one.
+
+    That, if a buffer with the same neighbours can be read, or the instruction takes it so. Else one
+    where each thread has a block of the factor, which it can turn.
+    """
+    if operand is Operand.LEFT and home == left_of(product, ty.shape):
+        return home
+    if factor_along(product, operand, ty, fastest_axis(home)) is not None:
+        return home
+    return _blocks(tuple(ty.shape), operand.value.index("k"), ty.element.itemsize, *threads)
+
+
+@lru_cache(maxsize=1024)
+def _blocks(
+    shape: tuple[int, int], depth_axis: int, itemsize: int, lanes: int, warps: int
+) -> LinearLayout:
+    """A layout with a block for each thread: at least a word across, and then a vector along k."""
+    each = max(1, shape[0] * shape[1] // (lanes * warps))
+    across = min(_WORD // itemsize, each) if itemsize < _WORD else min(_BLOCK, each)
+    deep = min(_VECTOR // itemsize, max(1, each // across))
+    lanes_deep = min(lanes, max(1, shape[depth_axis] // deep))
+    other = 1 - depth_axis
+
+    def sizes(along_k: int, along_other: int) -> list[int]:
+        return [along_k if axis == depth_axis else along_other for axis in (0, 1)]
+
+    held, lane = sizes(deep, across), sizes(lanes_deep, lanes // lanes_deep)
+    return blocked(shape, held, lane, sizes(1, warps), (depth_axis, other))
+
+
+def fastest_axis(layout: LinearLayout) -> int:
+    """The axis along which neighbours are in a thread's next register, or in the next lane."""
+    units = {1 << layout.outs[1][1]: 0, 1: 1}
+    columns = (*layout.images(REGISTER), *layout.images(LANE))
+    return next((units[column] for column in columns if column in units), 1)
 
 
 def stays_in_registers(product: Operation) -> bool:

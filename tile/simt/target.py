@@ -19,7 +19,7 @@ from typing import Any
 
 from tile.errors import ArgumentValueError
 from tile.ir.ops.reduce import ReduceKind
-from tile.ir.types import BF16, F16, F32, I8, I32, U8, U32, Scalar, is_power_of_two
+from tile.ir.types import BF16, F16, F32, FP8, I8, I32, U8, U32, Scalar, is_power_of_two
 from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape, group_shapes
 
@@ -40,6 +40,10 @@ class SimtTarget:
     # Of those shapes, the ones that take only some of the elements of their width.
     matrix_elements: tuple[tuple[MatrixShape, tuple[Scalar, ...]], ...] = ()
     group_shapes: tuple[MatrixShape, ...] = ()  # of four warps, from shared memory
+    # The elements that these multiply, and of each those into which they add up.
+    group_elements: tuple[tuple[Scalar, tuple[Scalar, ...]], ...] = ()
+    # Those whose sums have fewer digits than f32 meanwhile: how many behind the leading one.
+    group_digits: tuple[tuple[Scalar, int], ...] = ()
     matrix_loads: bool = False  # a warp of 32 loads matrices of rows of 16 bytes together
     matrix_stores: bool = False  # and stores them
     narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with sums and products
@@ -71,6 +75,10 @@ class SimtTarget:
         """Whether there is a matrix instruction of a shape for factors of an element."""
         fitting = shape in self.matrix_shapes and shape.bits == element.bits
         return fitting and element in dict(self.matrix_elements).get(shape, (element,))
+
+    def group_multiplies(self, element: Scalar, into: Scalar) -> bool:
+        """Whether groups of four warps multiply elements and add them up into others."""
+        return into in dict(self.group_elements).get(element, ())
 
     def reduces_lanes(self, kind: ReduceKind, element: Scalar) -> bool:
         """Whether all lanes of a warp combine elements at once."""
@@ -119,6 +127,17 @@ REDUCTIONS = (
     ReduceKind.XOR,
 )
 
+# What groups of warps multiply where they multiply at all, and the digits of sums of 8-bit floats.
+GROUP_ELEMENTS: tuple[tuple[Scalar, tuple[Scalar, ...]], ...] = (
+    (F16, (F32, F16)),
+    (BF16, (F32,)),
+    (F32, (F32,)),
+    (I8, (I32,)),
+    (U8, (I32,)),
+    *((element, (F32,)) for element in FP8),
+)
+GROUP_DIGITS = tuple((element, 13) for element in FP8)
+
 PLAIN = SimtTarget("plain", 32, 48 << 10, 255, 1024)
 GENERIC = replace(PLAIN, name="generic", shuffles=True)
 ASYNC = replace(
@@ -154,7 +173,14 @@ MATRIX = replace(
     lane_reductions=tuple((element, REDUCTIONS) for element in (I32, U32)),
     added_together=((F32, 4), (F16, 8), (BF16, 8)),
 )
-GROUP = replace(MATRIX, name="group", shared_bytes=224 << 10, group_shapes=tuple(group_shapes(16)))
+GROUP = replace(
+    MATRIX,
+    name="group",
+    shared_bytes=224 << 10,
+    group_shapes=tuple(group_shapes(8, 16, 32)),
+    group_elements=GROUP_ELEMENTS,
+    group_digits=GROUP_DIGITS,
+)
 WIDE = replace(GENERIC, name="wide", warp_size=64)
 
 TARGETS = {target.name: target for target in (PLAIN, GENERIC, ASYNC, MATRIX, GROUP, WIDE)}

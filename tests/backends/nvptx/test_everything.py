@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import tests.conformance.test_effects as effects
+import tile.language as tl
 from benchmarks import gpu_kernels
 from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
 from tests.conformance.kernels import Step, around_all
@@ -167,7 +168,11 @@ ROWS = {1024: 4, 4096: 8, 8192: 16}  # columns, and warps for them
 TILES = [(128, 128, 4), (128, 128, 8), (128, 256, 8)]
 
 
-def benchmarks() -> Iterator[tuple[str, Any, dict[str, str], dict[str, Any], dict[str, int]]]:
+# A kernel with its types, constants and options, by name.
+Benchmark = tuple[str, Any, dict[str, str], dict[str, Any], dict[str, int]]
+
+
+def benchmarks() -> Iterator[Benchmark]:
     """The kernels of `benchmarks/gpu.py` as it launches them: types, constants, options."""
     kernels = gpu_kernels
     for block in (1024, 4096):
@@ -194,20 +199,81 @@ def benchmarks() -> Iterator[tuple[str, Any, dict[str, str], dict[str, Any], dic
         options = {"num_warps": warps, "num_stages": stages}
         name = f"attention {bm} {warps} {stages}"
         yield name, kernels.attention_kernel, types, constants, options
+    yield from backwards()
+    yield from other_products()
+
+
+def backwards() -> Iterator[Benchmark]:
+    """Those of attention's gradients."""
+    arrays = dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "dout_ptr"), "*fp16:16")
+    arrays |= dict.fromkeys(("log_sum_ptr", "delta_ptr"), "*fp32:16")
+    numbers = {"scale": "fp32", "log2_scale": "fp32", "context": "i32:16"}
+    for queries, keys, warps, head in BACKWARDS:
+        tiles = {"HEAD": head, "CAUSAL": False}
+        options = {"num_warps": warps, "num_stages": 2}
+        what = f"{queries} {keys} {head} {warps}"
+        types = {**arrays, "dq_ptr": "*fp16:16", **numbers}
+        constants = {"BM": queries, "BN": keys, **tiles}
+        yield f"backward q {what}", gpu_kernels.backward_q_kernel, types, constants, options
+        types = {**arrays, "dk_ptr": "*fp16:16", "dv_ptr": "*fp16:16", **numbers}
+        constants = {"BM": keys, "BN": queries, **tiles}
+        yield f"backward kv {what}", gpu_kernels.backward_kv_kernel, types, constants, options
+
+
+def other_products() -> Iterator[Benchmark]:
+    """Those of other elements than f16."""
+    for name, (element, out, bn, how) in KINDS.items():
+        types = {"a_ptr": f"*{element}:16", "b_ptr": f"*{element}:16", "c_ptr": f"*{out}:16"}
+        types |= dict.fromkeys("MNK", "i32:16")
+        depth = 32 if element == "fp32" else 64
+        constants = {"BM": 128, "BN": bn, "BK": depth, "GROUP": 8, **how}
+        options = {"num_warps": 8, "num_stages": 3}
+        yield f"matmul {name} {bn}", gpu_kernels.matmul_kernel, types, constants, options
+
+
+BACKWARDS = ((64, 64, 4, 64), (128, 64, 8, 64), (128, 64, 8, 128))
+COLUMNS = {"B_BY_COLUMNS": True}
+KINDS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
+    "tf32": ("fp32", "fp32", 256, {"PRECISION": "tf32"}),
+    "tf32, B by columns": ("fp32", "fp32", 256, {"PRECISION": "tf32", **COLUMNS}),
+    "int8": ("i8", "i32", 256, {"SUMS": tl.int32}),
+    "int8, B by columns": ("i8", "i32", 256, {"SUMS": tl.int32, **COLUMNS}),
+    "fp8, imprecise sums": ("fp8e4nv", "bf16", 256, {"IMPRECISE": 1 << 30, **COLUMNS}),
+    "fp8, imprecise sums of 64": ("fp8e4nv", "bf16", 128, {"IMPRECISE": 64, **COLUMNS}),
+    "fp8": ("fp8e4nv", "bf16", 128, {"IMPRECISE": 0, **COLUMNS}),
+}
 
 
 DEPTHS = ((32, 4), (64, 3))
-# Bytes that the largest tiles for four warps still spill; all others none. Their accumulators take
-# half of the registers, and the pointers of their copies another eighth.
-SPILLED = {"matmul 128 128 64 4": 4, "attention 128 4 3": 40}
+# Bytes that the largest tiles spill where a warp multiplies by itself; all others none, and on sm_90a
+# none at all. Their accumulators take half of the registers. The rest is for factors, whole pieces
+# of which a warp has to hold; for tiles that are loaded a round ahead, without asynchronous copies;
+# and for 8-bit floats as f16, where there are no instructions for these.
+SPILLED: dict[str, dict[str, int]] = {
+    "matmul 128 128 64 4": {"sm_75": 288},
+    "matmul 128 256 64 8": {"sm_75": 176},
+    "attention 128 4 3": {"sm_75": 120, "sm_80": 32},
+    "backward q 64 64 64 4": {"sm_75": 56},
+    "backward kv 64 64 64 4": {"sm_75": 264, "sm_80": 124, "sm_100": 56},
+    "backward kv 128 64 64 8": {"sm_75": 140, "sm_80": 128, "sm_100": 56},
+    "backward q 128 64 128 8": {"sm_75": 136, "sm_80": 84, "sm_100": 80},
+    "backward kv 128 64 128 8": {"sm_75": 2628, "sm_80": 8968, "sm_100": 820},
+    "matmul tf32 256": {"sm_75": 124},
+    "matmul tf32, B by columns 256": {"sm_75": 124},
+    "matmul fp8, imprecise sums 256": {"sm_75": 240, "sm_80": 1260, "sm_100": 108},
+    "matmul fp8, imprecise sums of 64 128": {"sm_80": 176},
+    "matmul fp8 128": {"sm_80": 176},
+}
 BENCHMARKS = {name: rest for name, *rest in benchmarks()}
 
 
-@pytest.mark.parametrize("arch", ["sm_90a"])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_benchmarks_do_not_spill(name: str, arch: str) -> None:
     function, types, constants, options = BENCHMARKS[name]
     compiled = building.compile(function, types, constants, options, f"nvptx:{arch}")
     said = assemble(compiled.asm["ptx"], arch)
-    (spilled,) = re.findall(r"(\d+) bytes spill stores", said)
-    assert int(spilled) <= SPILLED.get(name, 0), said
+    spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", said)))
+    most = SPILLED.get(name, {}).get(arch, 0)
+    assert spilled <= most, said
+    assert spilled or not most, "this spills no more, and should be crossed off"

@@ -13,37 +13,51 @@ ARCH = "sm_90a"
 SHAPES = architecture(ARCH).simt.group_shapes
 
 
+ITEMSIZE = {"f16": 2, "bf16": 2, "f32": 4}  # of others, 1
+
+
 def kernel(
-    shape: MatrixShape, m: int, n: int, k: int, *, along: tuple[int | None, int], ty: str = "f16"
+    shape: MatrixShape,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    along: tuple[int | None, int],
+    types: tuple[str, str, str] = ("f16", "f16", "f32"),
 ) -> str:
     """A loop of products, of which one goes on around it; a left factor along None is held."""
-    right = factor_layout((k, n), 16, along[1], k if along[1] == 0 else shape.n)
+    ty, other, into = types
+    itemsize = ITEMSIZE.get(ty, 1)
+    right = factor_layout((k, n), 8 * itemsize, along[1], k if along[1] == 0 else shape.n)
     acc = matrix_layout((m, n), shape, Operand.ACCUMULATOR, (1, 1))
     count = acc.in_size("register")
-    size = m * k * 2
-    left = "%a = const {value = 1.0} : frag<" + f"{m * k // 128}x{ty}>"
+    size = m * k * itemsize
+    one = "1" if ty in ("i8", "u8") else "1.0"
+    zero = "0" if into == "i32" else "0.0"
+    left = f"%a = const {{value = {one}}} : frag<{m * k // 128}x{ty}>"
     if along[0] is not None:
-        layout = factor_layout((m, k), 16, along[0], k if along[0] == 1 else shape.m)
+        layout = factor_layout((m, k), 8 * itemsize, along[0], k if along[0] == 1 else shape.m)
         left = f"%a = alloc {{at = 0}} : shared<{m}x{k}x{ty}, {layout}>"
+    how = f"shape = {tuple(shape)}, groups = (1, 1), input_precision = tf32"
     return f"""
-kernel @k(%out: ptr<f32>, %n: i32) {{
+kernel @k(%out: ptr<{into}>, %n: i32) {{
   {left}
-  %b = alloc {{at = {size}}} : shared<{k}x{n}x{ty}, {right}, stages = 3>
-  %z = const {{value = 0.0}} : frag<{count}xf32>
+  %b = alloc {{at = {size}}} : shared<{k}x{n}x{other}, {right}, stages = 3>
+  %z = const {{value = {zero}}} : frag<{count}x{into}>
   %zero = const {{value = 0}} : i32
   %one = const {{value = 1}} : i32
   group_fence
   barrier
-  %v = for %i = %zero to %n step %one iter(%acc = %z) : frag<{count}xf32> {{
-    %s = slot %b, %i {{shift = 1}} : shared<{k}x{n}x{ty}, {right}>
-    %r = group_dot %a, %s, %acc {{shape = {tuple(shape)}, groups = (1, 1)}} : frag<{count}xf32>
-    %w = group_wait %r {{pending = 1}} : frag<{count}xf32>
+  %v = for %i = %zero to %n step %one iter(%acc = %z) : frag<{count}x{into}> {{
+    %s = slot %b, %i {{shift = 1}} : shared<{k}x{n}x{other}, {right}>
+    %r = group_dot %a, %s, %acc {{{how}}} : frag<{count}x{into}>
+    %w = group_wait %r {{pending = 1}} : frag<{count}x{into}>
     yield %w
   }}
-  %y = group_wait %v {{pending = 0}} : frag<{count}xf32>
+  %y = group_wait %v {{pending = 0}} : frag<{count}x{into}>
   %at = linear_index {{layout = {acc}}} : frag<{count}xi32>
-  %to = fill %out {{count = {count}}} : frag<{count}xptr<f32>>
-  %q = addptr %to, %at {{stride = 4}} : frag<{count}xptr<f32>>
+  %to = fill %out {{count = {count}}} : frag<{count}xptr<{into}>>
+  %q = addptr %to, %at {{stride = {ITEMSIZE.get(into, 4)}}} : frag<{count}xptr<{into}>>
   store %q, %y
   return
 }}
@@ -58,23 +72,65 @@ def check(text: str) -> str:
     return ptx
 
 
+# What is multiplied into what, by the bits of the factors, and how PTX spells it.
+KINDS = {
+    16: ((("f16", "f16", "f32"), "f32.f16.f16"),),
+    32: ((("f32", "f32", "f32"), "f32.tf32.tf32"),),
+    8: ((("i8", "i8", "i32"), "s32.s8.s8"),),
+}
+NARROW = (
+    (("u8", "u8", "i32"), "s32.u8.u8"),
+    *(
+        ((f"f8{a}", f"f8{b}", "f32"), f"f32.{a}.{b}")
+        for a in ("e4m3", "e5m2")
+        for b in ("e4m3", "e5m2")
+    ),
+)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_width(shape: MatrixShape) -> None:
-    along = (1, 1) if shape.n >= 16 else (1, 0)
-    ptx = check(kernel(shape, 64, shape.n, 64, along=along))
-    assert ptx.count(f"wgmma.mma_async.sync.aligned.m64n{shape.n}k16.f32.f16.f16") == 4
+    along = (1, 1) if shape.n >= 16 and shape.bits == 16 else (1, 0)
+    ((types, name),) = KINDS[shape.bits]
+    ptx = check(kernel(shape, 64, shape.n, 64, along=along, types=types))
+    statement = f"wgmma.mma_async.sync.aligned.m64n{shape.n}k{shape.k}.{name} "
+    assert ptx.count(statement) == 64 // shape.k
 
 
 @pytest.mark.parametrize("ty", ["f16", "bf16"])
 @pytest.mark.parametrize("along", [(0, 0), (0, 1), (1, 0), (1, 1), (None, 0), (None, 1)])
 def test_factors_along_either_axis(along: tuple[int | None, int], ty: str) -> None:
     """Several pieces of rows and of columns, and narrow rows."""
-    ptx = check(kernel(MatrixShape(64, 32, 16, 16), 128, 64, 32, along=along, ty=ty))
+    shape, types = MatrixShape(64, 32, 16, 16), (ty, ty, "f32")
+    ptx = check(kernel(shape, 128, 64, 32, along=along, types=types))
     flags = [str(int(along[0] == 0))] if along[0] is not None else []
     flags.append(str(int(along[1] == 1)))
     assert ptx.count(f"p, 1, 1, {', '.join(flags)};") == 2 * 2 * 2
     assert ptx.count(f"k16.f32.{ty}.{ty} ") == 2 * 2 * 2
     assert ptx.count("wgmma.commit_group.sync.aligned;") == 1
+
+
+@pytest.mark.parametrize("left", [1, None], ids=["shared", "held"])
+@pytest.mark.parametrize(("types", "name"), [*KINDS[8], *NARROW, *KINDS[32]], ids=str)
+def test_elements_along_k_alone(types: tuple[str, str, str], name: str, left: int | None) -> None:
+    """No order of theirs is told; integers have no signs either."""
+    bits = 32 if types[0] == "f32" else 8
+    shape = MatrixShape(64, 32, 256 // bits, bits)
+    ptx = check(kernel(shape, 128, 64, 4 * shape.k, along=(left, 0), types=types))
+    statements = [line for line in ptx.split(";") if f"k{shape.k}.{name} " in line]
+    assert len(statements) == 2 * 2 * 4
+    flags = "p" if types[2] == "i32" else "p, 1, 1"
+    assert all(statement.endswith(f"db, {flags}") for statement in statements)
+
+
+@pytest.mark.parametrize("left", [1, None], ids=["shared", "held"])
+def test_sums_of_f16_are_two_in_a_register(left: int | None) -> None:
+    """They stay so around the loop: nothing there takes them apart."""
+    types = ("f16", "f16", "f16")
+    ptx = check(kernel(MatrixShape(64, 64, 16, 16), 64, 64, 64, along=(left, 1), types=types))
+    assert ptx.count("m64n64k16.f16.f16.f16 {") == 4
+    loop = ptx[ptx.index("wgmma.fence") : ptx.index("wgmma.wait_group.sync.aligned 0;")]
+    assert "mov.b32" not in loop and "prmt" not in loop
 
 
 def test_descriptors() -> None:

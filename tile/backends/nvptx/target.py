@@ -11,7 +11,7 @@ from tile.errors import BackendError
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import BF16, F16, F32, F64, FP8, I8, I32, U8, U32, Scalar
 from tile.simt.layouts.fragments import MatrixShape, group_shapes
-from tile.simt.target import REDUCTIONS, SimtTarget
+from tile.simt.target import GROUP_DIGITS, GROUP_ELEMENTS, REDUCTIONS, SimtTarget
 
 WARP = 32
 MAX_THREADS = 1024
@@ -102,6 +102,7 @@ def _lane_reductions(arch: Architecture) -> Iterator[tuple[Scalar, tuple[ReduceK
 
 @functools.cache
 def _simt(arch: Architecture) -> SimtTarget:
+    groups = arch.name == "sm_90a"  # neither sm_90 nor what came after sm_90a has them
     shapes = {shape: elements for since, shape, elements in _MATRIX if arch.capability >= since}
     return SimtTarget(
         name=arch.name,
@@ -113,8 +114,9 @@ def _simt(arch: Architecture) -> SimtTarget:
         copy_bytes=(4, 8, 16) if arch.copies else (),
         matrix_shapes=tuple(shapes),
         matrix_elements=tuple(shapes.items()),
-        # Neither sm_90 nor what came after sm_90a has them.
-        group_shapes=tuple(group_shapes(16)) if arch.name == "sm_90a" else (),
+        group_shapes=tuple(group_shapes(8, 16, 32)) if groups else (),
+        group_elements=GROUP_ELEMENTS if groups else (),
+        group_digits=GROUP_DIGITS if groups else (),
         matrix_loads=arch.capability >= 75,
         matrix_stores=arch.capability >= 90,
         lane_reductions=tuple(_lane_reductions(arch)),

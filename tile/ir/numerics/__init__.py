@@ -36,7 +36,7 @@ from tile.ir.numerics.compare import cmp, select
 from tile.ir.numerics.dtypes import Array, Dtype, numpy_dtype, quiet, scalar_of
 from tile.ir.numerics.fma import fma
 from tile.ir.numerics.index import gather, histogram, sort
-from tile.ir.numerics.linalg import dot, round_to_tf32
+from tile.ir.numerics.linalg import cut, dot, round_to_tf32
 from tile.ir.numerics.math import (
     ceil,
     cos,
@@ -86,6 +86,7 @@ __all__ = [
     "constant",
     "conversion",
     "cos",
+    "cut",
     "div",
     "dot",
     "erf",

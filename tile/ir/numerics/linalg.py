@@ -73,6 +73,13 @@ def round_to_tf32(x: Array) -> Array:
     return rounded
 
 
+def cut(x: Array, bits: int) -> Array:
+    """f32 values without what is behind so many bits of mantissa: as matrix units keep them."""
+    found: Array = (x.view(np.uint32) & np.uint32(-1 << 23 - bits & 0xFFFFFFFF)).view(F32)
+    missing = np.isnan(x)
+    return np.where(missing, x, found) if missing.any() else found
+
+
 def _round_to_bf16(x: Array) -> Array:
     return x.astype(BF16).astype(F32)
 

@@ -27,7 +27,7 @@ class Precision(enum.StrEnum):
     """How the factors of an f32 product are rounded before they are multiplied."""
 
     IEEE = "ieee"  # not at all
-    TF32 = "tf32"  # to 10 bits of mantissa
+    TF32 = "tf32"  # to 10 bits of mantissa, or cut off behind them
     TF32X3 = "tf32x3"  # as a sum of two tf32 numbers each, the least product dropped
     BF16X3 = "bf16x3"
     BF16X6 = "bf16x6"
@@ -65,7 +65,14 @@ def dot(
 ) -> Type:
     """The product `a @ b + acc` of the last two axes; a third axis in front is a batch.
 
-    Products are exact and summed at the accumulator's precision, in no promised order.
+    Products are exact and summed at the accumulator's precision, in no promised order: a result is
+    off by at most k units in the last place of the sum of their magnitudes. That goes for f32
+    factors as `input_precision` rounds them; with tf32 each is off by less than 2^-10 of itself,
+    for units that read them from memory leave out what is behind 10 bits.
+
+    Of 8-bit floats, as many products as `max_num_imprecise_acc` may be summed with only 13 bits
+    behind the leading one before they are added to the accumulator; from 2^30 on, all, from one
+    product to the next.
     """
     require(
         isinstance(a, Tile) and isinstance(b, Tile) and a.rank == b.rank and a.rank in (2, 3),

@@ -21,8 +21,10 @@ from tile.simt.assign_layouts.wishes import wishes
 from tile.simt.carried import CARRYING, Carried, carried
 from tile.simt.costs import conversion, work
 from tile.simt.dot_layouts import Product
+from tile.simt.group_layouts import taken_factor
 from tile.simt.layout_rules import joined, parted, reduced
 from tile.simt.layouts.dims import REGISTER
+from tile.simt.layouts.fragments import Operand
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.operand_layouts import forward, is_flexible, operand_layout
 from tile.simt.ops.group import group_dot
@@ -242,10 +244,17 @@ class _Search:
     # -- operations that are not flexible
 
     def product(self, op: Operation) -> None:
-        """Factors are taken as they are, and the accumulator as the result is."""
+        """Factors are taken as they are, or to be turned, and the accumulator as the result is."""
         if self.last or all(v in self.home for v in op.inputs[:2]):
-            factors = [self.home.get(v) or self.default(v) for v in op.inputs[:2]]
+            factors = [self.factor(op, operand) for operand in (Operand.LEFT, Operand.RIGHT)]
             self.found.taken[op] = [*factors, self.home[op.result]]
+
+    def factor(self, op: Operation, operand: Operand) -> LinearLayout:
+        value = op.inputs[operand is Operand.RIGHT]
+        home = self.home.get(value) or self.default(value)
+        assert home is not None
+        threads = self.machine.target.warp_size, self.machine.num_warps
+        return taken_factor(op, operand, _tile(value), home, threads)
 
     def alike(self, op: Operation) -> None:
         """All tiles are taken in one layout, from which that of the results follows."""

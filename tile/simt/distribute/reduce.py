@@ -2,7 +2,8 @@
 
     8 registers -> 4 -> 2 -> 1, then each lane with that at distance 1, 2, 4 and so on
 
-Where the machine combines all lanes of a warp at once, it does that instead.
+Where the machine combines all lanes of a warp at once, it does that instead; integers that are
+narrower than those it does so with become as wide for that.
 
 The bits of an axis are those that move along it and nowhere else. Bits that lead to copies move
 nowhere: what they hold is counted once.
@@ -16,8 +17,8 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.core import Block, Operation, Value
 from tile.ir.opdef import OpDef
-from tile.ir.ops import combine
-from tile.ir.types import Scalar
+from tile.ir.ops import arith, combine
+from tile.ir.types import I32, U32, Scalar
 from tile.simt import ops
 from tile.simt.decompose.regions import KINDS
 from tile.simt.distribute.context import Context, Rule, count_of
@@ -38,7 +39,7 @@ def reduce_by(ctx: Context, op: Operation) -> Sequence[Value]:
     lanes = along_axis(layout, LANE, axis)
     together = _together(ctx, region) if 1 << len(lanes) == ctx.target.warp_size else None
     if together is not None:
-        parts = [ctx(ops.thread.lane_reduce, *parts, **together)]
+        parts = [_at_once(ctx, parts[0], **together)]
         lanes = []
     for bit, _ in lanes:
         others = [ctx(ops.thread.shuffle_xor, part, mask=1 << bit) for part in parts]
@@ -56,9 +57,31 @@ def _together(ctx: Context, region: Block) -> dict[str, Any] | None:
     if [*op.inputs] != [*region.args] or [*end.inputs] != [*op.results]:
         return None
     kind, element = _KINDS[op.defn], op.result.type.element
-    if not isinstance(element, Scalar) or not ctx.target.reduces_lanes(kind, element):
+    if not isinstance(element, Scalar) or not ctx.target.reduces_lanes(kind, _as_word(element)):
         return None
     return {"kind": kind, "propagate_nan": op.attributes.get("propagate_nan", False)}
+
+
+def _as_word(element: Scalar) -> Scalar:
+    """An integer of 32 bits for one of fewer, of the same sign; any other element itself.
+
+    What that gives, cut to the narrow one, is what the narrow one would give by itself: sums wrap
+    at either width, and the order of numbers stays.
+    """
+    if not element.is_int() or element.bits >= 32:
+        return element
+    return I32 if element.is_int_signed() else U32
+
+
+def _at_once(ctx: Context, part: Value, **together: Any) -> Value:
+    """What all lanes have, combined by the machine."""
+    element = part.type.element
+    assert isinstance(element, Scalar)
+    word = _as_word(element)
+    if word is element:
+        return ctx(ops.thread.lane_reduce, part, **together)
+    found = ctx(ops.thread.lane_reduce, ctx(arith.cast, part, to=word), **together)
+    return ctx(arith.cast, found, to=element)
 
 
 _KINDS = {defn: kind for kind, defn in KINDS.items()}

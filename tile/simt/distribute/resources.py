@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tile.errors import OutOfResourcesError
 from tile.ir.core import Operation, Value
 from tile.ir.types import Tile
+from tile.simt import ops
 from tile.simt.distribute.registers import register_bits
 from tile.simt.layouts.layout import LinearLayout
 
@@ -20,6 +21,10 @@ WORD_BITS = 32
 # larger than this many times all registers is a mistake.
 MOST = 4
 
+# What these give goes from one to the next in registers: of more than there are, each round of a
+# loop would move nearly all to memory and back.
+_ADDING = frozenset({ops.group.group_dot, ops.matrix.matrix_dot})
+
 
 def words(value: Value) -> int:
     """The registers of 32 bits in which a thread holds a value."""
@@ -31,14 +36,18 @@ def words(value: Value) -> int:
 
 def check_fits(ctx: Context, op: Operation) -> None:
     """Raise `OutOfResourcesError` if a result is more than a thread can hold."""
-    most = MOST * ctx.target.registers
     for value in op.results:
-        if words(value) > most:
+        if words(value) > _most(ctx, op):
             raise _too_large(ctx, op, value)
 
 
+def _most(ctx: Context, op: Operation) -> int:
+    return ctx.target.registers * (1 if op.defn in _ADDING else MOST)
+
+
 def _too_large(ctx: Context, op: Operation, value: Value) -> OutOfResourcesError:
-    target, most = ctx.target, MOST * ctx.target.registers
+    target = ctx.target
+    what = "an accumulator of matrix instructions" if op.defn in _ADDING else "a tile"
     there = sorted(_tiles_at(ctx, op), key=words, reverse=True)
     factor = 1
     while words(there[0]) // factor > target.registers:
@@ -51,7 +60,7 @@ def _too_large(ctx: Context, op: Operation, value: Value) -> OutOfResourcesError
     )
     return OutOfResourcesError(
         f"{_spelled(value)} takes {words(value)} registers of 32 bits in each thread; {target} has "
-        f"{target.registers}, and a tile may take up to {most}; {advice}",
+        f"{target.registers}, and {what} may take up to {_most(ctx, op)}; {advice}",
         loc=op.loc,
         notes=[f"{_spelled(v)}: {words(v)} registers a thread" for v in there],
     )

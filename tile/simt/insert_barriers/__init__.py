@@ -15,7 +15,7 @@ from tile.analysis.call_graph import CallGraph
 from tile.ir.builder import create
 from tile.ir.core import Function, Module, Operation
 from tile.ir.levels import Level
-from tile.ir.ops import memory
+from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
 from tile.simt.insert_barriers.solve import Need, Solver, Summary
 from tile.simt.insert_barriers.structure import structure
@@ -28,9 +28,10 @@ def insert_barriers(module: Module) -> None:
 
     Needs the places that `plan-shared` gives. Threads that access nothing but what they accessed
     themselves need none, nor do different stages of a ring. Barriers that are there count. Where
-    threads have written what products of groups read, a fence comes in front of the barrier. Raises
-    `CompilationError` where copies are read, or overwritten, before they have been waited for, and
-    where the factors of a product are overwritten before that has been waited for.
+    threads have written what products of groups read, a fence comes in front of the barrier, or of
+    the last one before the product. Raises `CompilationError` where copies are read, or
+    overwritten, before they have been waited for, and where the factors of a product are
+    overwritten before that has been waited for.
 
         local_store %m, %x                        local_store %m, %x
         %y = local_load %m : ...                  barrier
@@ -50,6 +51,8 @@ def insert_barriers(module: Module) -> None:
         before = _before_products(function) if found.factors else frozenset()
         for need in needed:
             _insert(need, need.fence and need.op in before)
+        if before:
+            _spare_fences(function)
 
 
 def _before_products(function: Function) -> frozenset[Operation]:
@@ -63,6 +66,18 @@ def _before_products(function: Function) -> frozenset[Operation]:
             found += waiting
             waiting = []
     return frozenset(found)
+
+
+def _spare_fences(function: Function) -> None:
+    """Erase fences that another one follows before any product begins: that does for both."""
+    last: Operation | None = None
+    for op in list(function.walk()):
+        if op.defn is group.group_fence:
+            if last is not None and last.block is op.block:
+                last.erase()
+            last = op
+        elif op.defn is group.group_dot or op.defn is control.call:
+            last = None
 
 
 def _insert(need: Need, fence: bool) -> None:

@@ -23,6 +23,8 @@ from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.swizzle import byte_swizzled
 
 ROW_BYTES = (128, 64, 32)
+# The bits of elements of which an instruction takes rows along m or n too, and not along k alone.
+EITHER_WAY = frozenset({16})
 ROWS = 8  # after which the order of the vectors in a row is the first one again
 
 

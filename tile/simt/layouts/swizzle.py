@@ -69,8 +69,22 @@ def byte_swizzled(
         len(shape) > 1 and width <= columns,
         f"a swizzle of {row_bytes} bytes takes rows of {width} elements; {list(shape)} has none",
     )
+    return in_strips(shape, element_bits, row_bytes, 128 // row_bytes, order)
+
+
+def in_strips(
+    shape: Sequence[int],
+    element_bits: int,
+    row_bytes: int,
+    per_phase: int,
+    order: Sequence[int],
+) -> LinearLayout:
+    """A tile cut into strips of `row_bytes` along the axis `order[0]`, which follow one another.
+
+    In a strip, each `per_phase` rows have the next order of their vectors of 16 bytes.
+    """
     strip = [1] * len(shape)
-    strip[order[0]], strip[order[1]] = width, shape[order[1]]
+    strip[order[0]], strip[order[1]] = row_bytes * 8 // element_bits, shape[order[1]]
     strips = [extent // part for extent, part in zip(shape, strip, strict=True)]
-    inner = swizzled(strip, 128 // element_bits, 128 // row_bytes, row_bytes // 16, order)
+    inner = swizzled(strip, 128 // element_bits, per_phase, row_bytes // 16, order)
     return inner * grid_of(OFFSET, strips, order)

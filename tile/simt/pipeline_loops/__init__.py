@@ -69,6 +69,14 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
         }                                           yield %u
                                                   } {num_stages = 1}
 
+    Products of groups that the loop only carries go on into the next round; what the round computes
+    for them it then stores to one of two places (`doubled`):
+
+        %y = exp2 %x                              %place = slot %m, %turn
+        %r = group_dot %a, %y, %acc               local_store %place, %y
+        %s = group_wait %r {pending = 0}          %r = group_dot %a, %place, %acc
+                                                  %s = group_wait %r {pending = 1}
+
     A load stays where it is if the loop may write what it reads, or has a barrier, an acquiring
     atomic or an assertion, or if its address or mask depends on what the loop loads or multiplies.
     """
@@ -96,7 +104,7 @@ def _pipeline(choice: Choice) -> None:
         store_ahead(choice.stored, sources, choice.places, top)
     if choice.copied:
         sources = _sources(loop, [each.load for each in choice.copied])
-        copy_ahead(choice.copied, sources, choice.stages, top)
+        copy_ahead(choice.copied, sources, choice.stages, top, choice.doubled)
     loop.attributes["num_stages"] = 1
 
 

@@ -25,8 +25,8 @@ from tile.simt.target import SimtTarget
 
 ALIGNMENT = 128  # of any buffer but factors of products by groups, at most
 
-# A conversion, or a product and which of its factors.
-Served = Operation | tuple[Operation, int]
+Factor = tuple[Operation, int]  # a product, and which of its factors
+Served = Operation | Factor  # a conversion, or a factor
 
 
 class Room:
@@ -81,8 +81,15 @@ class Room:
 
 def _factors(op: Operation, served: Collection[Served]) -> int:
     """What the factors of a product take that are still to be stored."""
-    tiles = [op.inputs[index].type for index in stored_factors(op) if (op, index) not in served]
-    return sum(aligned(math.prod(ty.shape) * ty.element.itemsize, FACTOR_ALIGNMENT) for ty in tiles)
+    kept = ((op, index) for index in stored_factors(op))
+    return sum(factor_bytes(factor) for factor in kept if factor not in served)
+
+
+def factor_bytes(factor: Factor) -> int:
+    """What the buffer of a factor takes."""
+    product, index = factor
+    ty = product.inputs[index].type
+    return aligned(math.prod(ty.shape) * ty.element.itemsize, FACTOR_ALIGNMENT)
 
 
 _RULES: dict[OpDef, Callable[[Room, Operation], int]] = {

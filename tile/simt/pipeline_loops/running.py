@@ -23,17 +23,20 @@ from tile.simt.expose_factors import stored_factors
 from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.ops import group
 from tile.simt.pipeline_loops.factors import factors
+from tile.simt.pipeline_loops.room import Factor
 
 _GROUP = frozenset({group.group_dot, group.group_wait})
 
 
-def running(loop: Operation, copied: Collection[Operation]) -> list[Operation]:
+def running(
+    loop: Operation, copied: Collection[Operation], doubled: Collection[Factor] = ()
+) -> list[Operation]:
     """The products of a loop, if all of them may go on into the next round; else none.
 
-    `copied` are the loads that become rings of buffers.
+    `copied` are the loads that become rings of buffers, and `doubled` factors with two places.
     """
     (body,) = loop.regions
-    served = {(f.product, f.index) for load in copied for f in factors(load.result)}
+    served = {(f.product, f.index) for load in copied for f in factors(load.result)} | {*doubled}
     products = [op for op in body if op.defn is group.group_dot]
     inside = sum(op.defn in _GROUP for op in loop.walk())
     calls = any(op.defn is control.call for op in loop.walk())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tile.analysis.alias import Alias
@@ -20,10 +20,11 @@ from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.pipeline_loops.buffers import copy_layout, copy_vector, store_layout
+from tile.simt.pipeline_loops.doubled import to_double
 from tile.simt.pipeline_loops.factors import factors, wanted_layout
 from tile.simt.pipeline_loops.readers import Reader, in_pieces, readers
 from tile.simt.pipeline_loops.rings import Buffered
-from tile.simt.pipeline_loops.room import Room, Served, aligned
+from tile.simt.pipeline_loops.room import Factor, Room, Served, aligned, factor_bytes
 from tile.simt.pipeline_loops.rounds import Rounds
 from tile.simt.pipeline_loops.slices import DOTS, slice_of
 
@@ -36,7 +37,8 @@ class Choice:
     """What becomes of the loads of a loop.
 
     Some are copied to shared memory `stages` - 1 rounds ahead; others are loaded one round ahead,
-    and then stored to one of `places` stages there, or carried in registers.
+    and then stored to one of `places` stages there, or carried in registers. The factors `doubled`,
+    which the round makes, are stored to one of two places.
     """
 
     loop: Operation
@@ -45,6 +47,7 @@ class Choice:
     places: int
     stored: tuple[Buffered, ...]
     carried: tuple[Operation, ...]
+    doubled: tuple[Factor, ...] = ()
 
     @property
     def buffered(self) -> list[Operation]:
@@ -55,9 +58,14 @@ class Choice:
     def bytes(self) -> int:
         """What that takes of it."""
         rings = (self.copied, self.stages), (self.stored, self.places)
-        return sum(
+        return 2 * sum(map(factor_bytes, self.doubled)) + sum(
             aligned(stages * each.bytes, each.alignment) for ring, stages in rings for each in ring
         )
+
+    @property
+    def served(self) -> set[Served]:
+        """The conversions and factors that come to be reads of its buffers."""
+        return {*_served(self.buffered), *self.doubled}
 
 
 class Selection:
@@ -90,7 +98,7 @@ class Selection:
                 self.room.take(loop, 0)
             else:
                 found.append(choice)
-                self.room.take(loop, choice.bytes, _served(choice.buffered))
+                self.room.take(loop, choice.bytes, choice.served)
         self.room.finish(self.function)
         return found[::-1]
 
@@ -105,7 +113,7 @@ class Selection:
         wanted = [load for load in wanted if slice_of(loop, load.inputs) is not None]
         copied = _present(self.copied(load) for load in wanted if load in factors)
         found = self.filled(loop, stages, wanted, copied, served=wanted)
-        if found is not None and found.bytes > self.room.left(loop, _served(found.buffered)):
+        if found is not None and found.bytes > self.room.left(loop, found.served):
             # What was to go through a buffer of its own does not, and takes room when it is used.
             copies = [each.load for each in copied]
             found = self.filled(loop, stages, wanted, copied, served=copies)
@@ -139,7 +147,17 @@ class Selection:
         carried = [load for load in early if load not in done]
         if not done and not carried:
             return None
-        return Choice(loop, stages, tuple(copied), places, tuple(stored), tuple(carried))
+        choice = Choice(loop, stages, tuple(copied), places, tuple(stored), tuple(carried))
+        return replace(choice, doubled=self.doubled(choice))
+
+    def doubled(self, choice: Choice) -> tuple[Factor, ...]:
+        """The factors that have two places, so that products go on into the next round."""
+        if not choice.copied:
+            return ()
+        found = to_double(choice.loop, [each.load for each in choice.copied])
+        wider = replace(choice, doubled=tuple(found))
+        fits = wider.bytes <= self.room.left(choice.loop, wider.served)
+        return wider.doubled if fits else ()
 
     def undisturbed(self, loop: Operation, loads: Sequence[Operation]) -> list[Operation]:
         """The loads that read the same if they are done rounds earlier."""

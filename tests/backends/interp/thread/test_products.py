@@ -16,6 +16,8 @@ from tile.errors import (
     UndefinedReadError,
     UnsupportedError,
 )
+from tile.ir import numerics
+from tile.ir.types import F8E4M3, SCALARS
 from tile.simt.layouts.factors import factor_layout
 
 RIGHT = factor_layout((16, 16), 16, 1, 16)
@@ -222,3 +224,89 @@ def test_some_threads_of_a_group() -> None:
 )  # fmt: skip
 def test_what_the_machine_does_not_have(body: str, text: str, options: dict[str, object]) -> None:
     fails(UnsupportedError, body, text, **options)
+
+
+def other(element: str, along: int, into: str | None = None) -> str:
+    """A product of ones with a factor of 8 or 32 bits that threads store with rows along an axis."""
+    bits = 32 if element == "f32" else 8
+    k = 256 // bits
+    layout = factor_layout((k, 16), bits, along, k if along == 0 else 16)
+    each = k * 16 // 128
+    bases = [f"[{1 << bit}]" for bit in range(9)][: (k * 16).bit_length() - 1]
+    register, rest = bases[: each.bit_length() - 1], bases[each.bit_length() - 1 :]
+    line = f"register = [{','.join(register)}], lane = [{','.join(rest[:5])}], warp = [{','.join(rest[5:])}]"
+    acc = into or ("i32" if element in ("i8", "u8") else "f32")
+    one, zero = ("1", "0") if acc == "i32" else ("1.0", "0.0")
+    how = f"shape = (64, 16, {k}, {bits}), groups = (1, 1), input_precision = tf32"
+    return f"""
+#b = {layout}
+#line = #linear{{{line} -> dim0 = {k * 16}}}
+#acc = #linear{{register = [[0,1],[8,0],[0,8]], lane = [[0,2],[0,4],[1,0],[2,0],[4,0]], warp = [[16,0],[32,0]] -> dim0 = 64, dim1 = 16}}
+kernel @k(%in: ptr<{element}>, %out: ptr<{acc}>) {{
+  %i = linear_index {{layout = #line}} : frag<{each}xi32>
+  %from = fill %in {{count = {each}}} : frag<{each}xptr<{element}>>
+  %p = addptr %from, %i {{stride = {bits // 8}}} : frag<{each}xptr<{element}>>
+  %x = load %p : frag<{each}x{element}>
+  %at = linear_index {{layout = #acc}} : frag<8xi32>
+  %to = fill %out {{count = 8}} : frag<8xptr<{acc}>>
+  %q = addptr %to, %at {{stride = {2 if acc == "f16" else 4}}} : frag<8xptr<{acc}>>
+  %a = const {{value = {one}}} : frag<{k // 2}x{element}>
+  %z = const {{value = {zero}}} : frag<8x{acc}>
+  %m = alloc {{at = 0}} : shared<{k}x16x{element}, #b>
+  shared_store %m, %i, %x {{vector = 1}}
+  group_fence
+  barrier
+  %r = group_dot %a, %m, %z {{{how}}} : frag<8x{acc}>
+  %s = group_wait %r {{pending = 0}} : frag<8x{acc}>
+  store %q, %s
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("element", ["i8", "u8", "f8e4m3", "f8e5m2", "f32"])
+def test_products_of_other_elements(element: str) -> None:
+    dtype = numerics.numpy_dtype(SCALARS[element])
+    rows = 8 if element == "f32" else 32
+    layout = factor_layout((rows, 16), 8 * dtype.itemsize, 0, rows)
+    assert layout is not None
+    numbers = np.random.default_rng(1).integers(0, 15, rows * 16)
+    if element == "f32":
+        numbers = numbers + 0.75 + 2.0**-9  # what is behind 10 bits of mantissa is left out
+    given = numbers.astype(dtype)
+    acc = np.int32 if element in ("i8", "u8") else np.float32
+    out = np.zeros((64, 16), acc)
+    run(other(element, 0), given, out, target="group", warps=4)
+    whole = given[layout.invert().table()["offset"].reshape(rows, 16)]
+    if element == "f32":
+        whole = numerics.cut(whole, 10)
+    np.testing.assert_array_equal(out, np.broadcast_to(whole.astype(acc).sum(axis=0), (64, 16)))
+
+
+def test_sums_of_8_bit_floats_have_few_digits() -> None:
+    """Of 448 and 1/64, what is behind 13 bits is gone; of 31 times 1/64 some stays."""
+    given = np.full(512, 2.0**-6, numerics.numpy_dtype(F8E4M3))
+    layout = factor_layout((32, 16), 8, 0, 32)
+    assert layout is not None
+    given[layout.invert().table()["offset"].reshape(32, 16)[5]] = 448
+    out = np.zeros((64, 16), np.float32)
+    run(other("f8e4m3", 0), given, out, target="group", warps=4)
+    assert set(out.ravel()) == {448 + 31 / 64 - 31 / 64 % (1 / 32)}
+
+
+def test_factors_of_other_elements_are_read_along_k_alone() -> None:
+    with pytest.raises(UnsupportedError, match="group_dot reads no shared<8x16xf32"):
+        run(
+            other("f32", 1),
+            np.zeros(128, np.float32),
+            np.zeros((64, 16), np.float32),
+            target="group",
+            warps=4,
+        )
+
+
+def test_sums_that_the_machine_does_not_have() -> None:
+    out = np.zeros((64, 16), np.float16)
+    dtype = numerics.numpy_dtype(F8E4M3)
+    with pytest.raises(UnsupportedError, match=r"no product by groups .* of f8e4m3 into f16"):
+        run(other("f8e4m3", 0, into="f16"), np.zeros(512, dtype), out, target="group", warps=4)

@@ -12,7 +12,7 @@ from tile.ir.types import Fragment, Scalar, Shared
 from tile.simt import ops
 from tile.simt.atomic_vectors import atomic_vector
 from tile.simt.layouts.dims import LANE, WARP
-from tile.simt.layouts.factors import strips_of
+from tile.simt.layouts.factors import EITHER_WAY, strips_of
 from tile.simt.layouts.fragments import MatrixShape
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops.group import GROUP_WARPS
@@ -99,6 +99,10 @@ def _matrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
 def _group(op: Operation, target: SimtTarget, num_warps: int) -> None:
     shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
     _require(shape in target.group_shapes, f"target {target} has no product by groups {shape}")
+    element, into = op.inputs[0].type.element, op.inputs[2].type.element
+    assert isinstance(element, Scalar) and isinstance(into, Scalar)
+    known = element.bits == shape.bits and target.group_multiplies(element, into)
+    _require(known, f"target {target} has no product by groups {shape} of {element} into {into}")
     warps = GROUP_WARPS * rows * columns
     _require(warps == num_warps, f"{op.name} is for {warps} warps, and there are {num_warps}")
     for mem in op.inputs[:2]:
@@ -113,7 +117,7 @@ def _factor(op: Operation, mem: Value) -> None:
     bits = 8 * ty.of.itemsize
     strips = strips_of(ty.layout, bits)
     along_k = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
-    _require(strips is not None and (along_k or bits == 16), f"{op.name} reads no {ty}")
+    _require(strips is not None and (along_k or bits in EITHER_WAY), f"{op.name} reads no {ty}")
     alloc = allocation(mem)
     if alloc is not None:
         at = alloc["at"]

@@ -6,7 +6,7 @@ looks at the result, before the product has been waited for is checked (`pending
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -26,11 +26,13 @@ from tile.simt import ops
 from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops.group import GROUP_THREADS, sizes_of
+from tile.simt.target import GROUP_DIGITS
 
 RULES: Rules = {}
 rule = rule_in(RULES)
 
 VECTOR_BYTES = 16
+TF32_BITS = 10
 
 _layout = lru_cache(maxsize=256)(matrix_layout)
 
@@ -49,7 +51,7 @@ def group_dot(op: Operation) -> Run:
         for index, shape in enumerate(shapes)
         if not isinstance(op.inputs[index].type, Shared)
     }
-    precision = op["input_precision"]
+    product = _product(op)
 
     def run(wave: Wave, *operands: RunValue) -> Array:
         all_of_program(wave, op)
@@ -64,9 +66,29 @@ def group_dot(op: Operation) -> Run:
             reads[index].read(wave, value) if index in reads else held[index].whole(wave, value)
             for index, value in enumerate(operands)
         )
-        return held[2].parts(numerics.dot(a, b, acc, precision))
+        return held[2].parts(product(a, b, acc))
 
     return run
+
+
+def _product(op: Operation) -> Callable[[Array, Array, Array], Array]:
+    """What the units make of whole matrices.
+
+    Where they have few digits for sums, these are cut after every step of k that they take.
+    """
+    precision, step = op["input_precision"], op["shape"][2]
+    element = op.inputs[0].type.element
+    digits = next((bits for rough, bits in GROUP_DIGITS if rough is element), None)
+
+    def apply(a: Array, b: Array, acc: Array) -> Array:
+        if digits is None:
+            return numerics.dot(a, b, acc, precision)
+        for k in range(0, a.shape[-1], step):
+            part = slice(k, k + step)
+            acc = numerics.cut(numerics.dot(a[..., part], b[..., part, :], acc), digits)
+        return acc
+
+    return apply
 
 
 class _Held:
@@ -120,7 +142,9 @@ class _Factor:
         place, memory = place_of(wave), chunk_of(wave).memory
         begin = spread(mem, (), len(wave))[:: place.threads] + place.programs * memory.size
         words = memory.bytes.view(self.dtype)
-        return words[begin[:, None, None] // self.size + self.offsets]
+        found: Array = words[begin[:, None, None] // self.size + self.offsets]
+        # Units that read f32 from memory leave out the digits that they do not multiply.
+        return numerics.cut(found, TF32_BITS) if self.dtype == np.float32 else found
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.backends.nvptx.emit.body import Body, Registers, Rule, types_of
+from tile.backends.nvptx.emit.carried import Carried
 from tile.backends.nvptx.emit.moving import moved_by, started
 from tile.backends.nvptx.emit.types import count_of, is_literal, is_signed, llvm_type
 from tile.ir.core import Block, Operation, Value
@@ -77,10 +78,12 @@ def for_(body: Body, op: Operation) -> None:
     inits = op.inputs[3:]
     count: Scalar = op.inputs[0].type.element  # type: ignore[assignment]
     ty = llvm_type(count)
-    types = [ty, *types_of(inits)]
-    moved = moved_by(op)
-    starts = [started(body, v) if i in moved else body.of(v) for i, v in enumerate(inits)]
-    first = [lower, *(register for registers in starts for register in registers)]
+    carried, moved = Carried.by(op), moved_by(op)
+    types = [ty, *carried.types(inits)]
+    first = [lower]
+    for number, value in enumerate(inits):
+        found = started(body, value) if number in moved else carried.registers(body, number, value)
+        first += found
     loop, done = body.label("loop"), body.label("done")
     test = _Test(body, count, lower, upper, step)
     before = body.block
@@ -92,12 +95,13 @@ def for_(body: Body, op: Operation) -> None:
     body.start(loop)
     phis = Phis(body, types, first, before)
     region = op.regions[0]
-    assign(body, region.args, phis.names)
-    for index in moved:
-        body.moving.update(body.of(region.args[1 + index]))
     with body.inside():
+        assign(body, region.args[:1], phis.names[:1])
+        carried.assign(body, region.args[1:], phis.names[1:])
+        for index in moved:
+            body.moving.update(body.of(region.args[1 + index]))
         body.emit(region)
-        yielded = flat(body, ending(region).inputs)
+        yielded = carried.flat(body, ending(region).inputs)
         following = body.new(f"add {ty} {phis.names[0]}, {step}")
         more = test.more(phis.names[0])
         phis.close([following, *yielded])
@@ -108,7 +112,7 @@ def for_(body: Body, op: Operation) -> None:
         body.locate(op)
         ends = zip(types[1:], first[1:], yielded, strict=True)
         yielded = [a if a == b else body.phi(ty, [(a, before), (b, latch)]) for ty, a, b in ends]
-    assign(body, op.results, yielded)
+    carried.assign(body, op.results, yielded)
 
 
 class _Test:

@@ -15,21 +15,25 @@ from itertools import product
 from tile.backends.nvptx.emit.assembler import Operand as Given
 from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Rule
+from tile.backends.nvptx.emit.matrix import round_to_tf32
 from tile.backends.nvptx.emit.memory import SHARED
 from tile.backends.nvptx.emit.registers import THREAD
 from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.types import number_of
-from tile.backends.nvptx.emit.words import pack
+from tile.backends.nvptx.emit.words import pack, unpack
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
-from tile.ir.types import BF16, F16, Scalar, Shared
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, Shared
 from tile.simt import ops
-from tile.simt.layouts.factors import ROWS, Strips, strips_of
+from tile.simt.layouts.factors import EITHER_WAY, ROWS, Strips, strips_of
 from tile.simt.layouts.fragments import MatrixShape, Operand
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops.group import GROUP_THREADS, sizes_of
 
-_PTX = {F16: "f16", BF16: "bf16"}
+_PTX = {
+    F16: "f16", BF16: "bf16", F32: "tf32", I8: "s8", U8: "u8", F8E4M3: "e4m3", F8E5M2: "e5m2",
+}  # fmt: skip
+_ACCUMULATOR = {F32: "f32", F16: "f16", I32: "s32"}
 _SWIZZLE = {128: 1, 64: 2, 32: 3}
 UNIT = 16  # bytes that a descriptor counts in
 
@@ -113,28 +117,45 @@ def group_dot(body: Body, op: Operation) -> None:
     m, n, k = sizes_of(op)
     right = _factor(body, op, b, Operand.RIGHT)
     left = _factor(body, op, a, Operand.LEFT) if isinstance(a.type, Shared) else None
-    words = [] if left is not None else pack(body, number_of(a.type), body.of(a))
+    words = [] if left is not None else _held(body, a)
     pieces = list(product(range(m // (shape.m * rows)), range(n // (shape.n * columns))))
-    depth, sums = k // shape.k, list(body.of(acc))
+    depth, sums = k // shape.k, _sums(body, acc)
     count, held = len(sums) // len(pieces), len(words) // max(1, m // (shape.m * rows))
     for number, (row, column) in enumerate(pieces):
         own = words[row * held : (row + 1) * held]
-        text = _Statement(shape, number_of(a.type), count, depth)
+        kinds = tuple(number_of(x.type) for x in op.inputs)
+        text = _Statement(shape, kinds, count, depth)
         lines = text.lines(left, right, row, column, len(own))
         if number == len(pieces) - 1:
             lines.append("wgmma.commit_group.sync.aligned;")
         given: list[Given] = own if left is None else [("i64", left.descriptor)]
         part = slice(number * count, (number + 1) * count)
-        sums[part] = assemble(
+        types = [ty for ty, _ in sums[part]]
+        found = assemble(
             body,
             "{ " + " ".join(lines) + " }",
-            ["float"] * count,
+            types,
             [*given, ("i64", right.descriptor)],
-            initial=sums[part],
+            initial=[register for _, register in sums[part]],
             memory=True,
             convergent=True,
         )
-    body.set(op, sums)
+        sums[part] = zip(types, found, strict=True)
+    body.set(op, unpack(body, acc.type.element, [register for _, register in sums]))
+
+
+def _held(body: Body, a: Value) -> list[Given]:
+    """A left factor in registers, as words of 32 bits."""
+    element, registers = number_of(a.type), body.of(a)
+    if element is not F32:
+        return pack(body, element, registers)
+    rounded = [round_to_tf32(body, x) for x in registers]
+    return [("i32", body.new(f"bitcast float {x} to i32")) for x in rounded]
+
+
+def _sums(body: Body, acc: Value) -> list[Given]:
+    """An accumulator: registers of 32 bits, two f16 in each."""
+    return pack(body, acc.type.element, body.of(acc))
 
 
 @dataclass(frozen=True)
@@ -142,17 +163,20 @@ class _Statement:
     """The text of one statement: `$0` and so on are the accumulators, then come the factors."""
 
     shape: MatrixShape
-    element: Scalar
+    kinds: tuple[Scalar, ...]  # of both factors and the accumulator
     count: int
     depth: int
 
     def lines(
         self, left: _Factor | None, right: _Factor, row: int, column: int, words: int
     ) -> list[str]:
-        kind = _PTX[self.element]
-        m, n, k, _ = self.shape
-        name = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.f32.{kind}.{kind}"
-        flags = f"{left.transposed}, {right.transposed}" if left else f"{right.transposed}"
+        a, b, acc = self.kinds
+        m, n, k, bits = self.shape
+        kinds = f"{_ACCUMULATOR[acc]}.{_PTX[a]}.{_PTX[b]}"
+        name = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{kinds}"
+        signs = [1, 1] if a.is_floating() else []
+        turned = [factor.transposed for factor in (left, right) if factor is not None]
+        flags = "".join(f", {flag}" for flag in (*signs, *(turned if bits in EITHER_WAY else ())))
         each = words // self.depth
         found = [
             ".reg .pred p; .reg .b64 da, db;",
@@ -167,17 +191,18 @@ class _Statement:
             last = self.count + (words or 1)
             found.append(f"add.s64 db, ${last}, {right.at(column, step)};")
             sums = braces(0, self.count)
-            found.append(f"{name} {sums}, {first}, db, p, 1, 1, {flags};")
+            found.append(f"{name} {sums}, {first}, db, p{flags};")
         return found
 
 
 def group_wait(body: Body, op: Operation) -> None:
     """The accumulators go through the wait, so that nothing that uses them comes before it."""
     text = f"wgmma.wait_group.sync.aligned {op['pending']};"
-    sums = body.of(op.inputs[0])
-    types = ["float"] * len(sums)
-    found = assemble(body, text, types, [], initial=sums, memory=True, convergent=True)
-    body.set(op, found)
+    acc = op.inputs[0]
+    sums = _sums(body, acc)
+    types, initial = [ty for ty, _ in sums], [register for _, register in sums]
+    found = assemble(body, text, types, [], initial=initial, memory=True, convergent=True)
+    body.set(op, unpack(body, acc.type.element, found))
 
 
 def group_fence(body: Body, op: Operation) -> None:

@@ -1,0 +1,145 @@
+"""Products in loops, of factors whose rows or columns lie together in memory."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.conformance.bounds import of_dots
+from tests.conformance.running import Device, assert_close, assert_within
+from tests.conformance.values import random_array
+from tile.ir import numerics
+from tile.ir.ops.linalg import Precision
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, Tile
+from tile.runtime.signature import ALIASES
+
+M, N, DEPTH, ROUNDS = 64, 32, 64, 4
+K = DEPTH * ROUNDS
+
+
+@tile.jit
+def product(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    DEPTH: tl.constexpr,
+    A_TURNED: tl.constexpr,
+    B_TURNED: tl.constexpr,
+    PRECISION: tl.constexpr,
+    IMPRECISE: tl.constexpr,
+    COMPUTED: tl.constexpr,
+):
+    row, column, inner = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, DEPTH)
+    total = tl.load(c_ptr + row * N + column)
+    for start in range(0, K, DEPTH):
+        k = start + inner
+        left = k[None, :] * M + row if A_TURNED else row * K + k[None, :]
+        right = column * K + k[:, None] if B_TURNED else k[:, None] * N + column
+        a = tl.load(a_ptr + left)
+        if COMPUTED:
+            a = a + 1
+        b = tl.load(b_ptr + right)
+        total = tl.dot(a, b, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
+    tl.store(c_ptr + row * N + column, total)
+
+
+@tile.jit
+def carried(
+    a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, DEPTH: tl.constexpr
+):
+    """The right factor is that of the round before."""
+    row, column, inner = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, DEPTH)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    b = tl.load(b_ptr + inner[:, None] * N + column)
+    for start in range(0, K, DEPTH):
+        a = tl.load(a_ptr + row * K + start + inner[None, :])
+        total = tl.dot(a, b, total)
+        b = tl.load(b_ptr + (start + inner[:, None]) * N + column)
+    tl.store(c_ptr + row * N + column, total)
+
+
+def test_a_factor_that_the_loop_carries(device: Device) -> None:
+    rng = np.random.default_rng(3)
+    a = rng.integers(-4, 5, (M, K)).astype(np.float16)
+    b = rng.integers(-4, 5, (K, N)).astype(np.float16)
+    c = np.zeros((M, N), np.float32)
+    constants = {"M": M, "N": N, "K": K, "DEPTH": DEPTH}
+    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
+    options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
+    tile.compile(carried, types, constants, options, device.target)[1,](a, b, c)
+    before = np.concatenate([b[:DEPTH], b[:-DEPTH]]).astype(np.float32)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ before)
+
+
+# What is multiplied, into what, and how.
+KINDS: tuple[tuple[Scalar, Scalar, Scalar, str, int], ...] = (
+    (F16, F16, F32, "ieee", 0),
+    (F16, F16, F16, "ieee", 0),
+    (BF16, BF16, F32, "ieee", 0),
+    (F32, F32, F32, "tf32", 0),
+    (F32, F32, F32, "tf32x3", 0),
+    (I8, I8, I32, "ieee", 0),
+    (U8, U8, I32, "ieee", 0),
+    (F8E4M3, F8E5M2, F32, "ieee", 0),
+    (F8E4M3, F8E5M2, F16, "ieee", 0),
+    (F8E5M2, F8E4M3, F32, "ieee", DEPTH),
+    (F8E4M3, F8E4M3, F32, "ieee", 1 << 30),
+    (F8E5M2, F8E5M2, F32, "ieee", DEPTH // 2),
+)
+NAMES = {ty: name for name, ty in ALIASES.items()}
+
+
+def name(kind: Any) -> str:
+    return "-".join(map(str, kind))
+
+
+@pytest.mark.parametrize("computed", [False, True], ids=["loaded", "computed"])
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+def test_products_of_factors_in_every_order(
+    device: Device, kind: tuple[Scalar, Scalar, Scalar, str, int], computed: bool
+) -> None:
+    """With `computed`, the left factor is not what the loop loads."""
+    left, right, into, precision, imprecise = kind
+    if computed and left in (F8E4M3, F8E5M2):
+        pytest.skip("there is no arithmetic on 8-bit floats")
+    for a_turned, b_turned in itertools.product((False, True), repeat=2):
+        rng = np.random.default_rng(7)
+        shapes = ((M, K), (K, N), (M, N))
+        a, b, c = (
+            random_array(rng, element, rows * columns, (-4.0, 4.0), special=False)
+            for element, (rows, columns) in zip((left, right, into), shapes, strict=True)
+        )
+        constants = {
+            "M": M, "N": N, "K": K, "DEPTH": DEPTH, "A_TURNED": a_turned, "B_TURNED": b_turned,
+            "PRECISION": precision, "IMPRECISE": imprecise, "COMPUTED": computed,
+        }  # fmt: skip
+        types = {f"{x}_ptr": f"*{NAMES[ty]}:16" for x, ty in zip("abc", kind[:3], strict=True)}
+        options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
+        compiled = tile.compile(product, types, constants, options, device.target)
+        found = c.copy()
+        compiled[1,](a.copy(), b.copy(), found)
+        with numerics.quiet():
+            x = a + a.dtype.type(computed) if computed else a
+            x = (x.reshape(K, M).T if a_turned else x.reshape(M, K))[None]
+            y = (b.reshape(N, K).T if b_turned else b.reshape(K, N))[None]
+            wanted = numerics.dot(x, y, c.reshape(1, M, N), precision).ravel()
+        what = f"{name(kind)} {a_turned=} {b_turned=}"
+        bound = of_dots(
+            Tile((M, K), left),
+            Tile((K, N), right),
+            into,
+            Precision(precision),
+            imprecise=imprecise > 0,
+        )
+        if bound is None:
+            assert_close(found, wanted, 0, what)
+        else:
+            assert_within(found, wanted, bound((x, y, c), wanted), what)
