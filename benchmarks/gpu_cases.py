@@ -63,8 +63,11 @@ def makers() -> Iterator[tuple[str, Maker]]:
         yield f"matmul bf16 {n}", partial(product, n, n, n, torch.bfloat16)
     for kind, n in itertools.product(KINDS, (4096, 8192)):
         yield f"matmul {kind} {n}", partial(product_of, KINDS[kind], n)
+    for n in (2048, 4096, 8192):
+        yield f"matmul f16 {n}, descriptors", partial(boxes, n, n, n)
     for m, n, k in SKINNY:
         yield f"matmul f16 {m}x{n}x{k}", partial(product, m, n, k, torch.float16)
+    yield "matmul f16 2048x7000x2048, descriptors", partial(boxes, 2048, 7000, 2048)
     for what, make in (("attention", attention), ("attention backward", backward)):
         for head, causal in itertools.product((64, 128), (False, True)):
             yield f"{what} D={head}{', causal' if causal else ''}", partial(make, head, causal)
@@ -279,6 +282,25 @@ def product_of(kind: Kind, n: int, name: str) -> Case:
 
 
 GROUP_TILES = ((128, 128, 4), (128, 128, 8), (128, 256, 8))
+
+
+def boxes(m: int, n: int, k: int, name: str) -> Case:
+    """A product whose tiles are boxes of descriptors, made on the host."""
+    a, b = normal(m, k, dtype=torch.float16), normal(k, n, dtype=torch.float16)
+    out, wanted = (torch.empty(m, n, device="cuda", dtype=torch.float16) for _ in range(2))
+
+    def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
+        rows, columns, depth = (tiles[name] for name in ("BM", "BN", "BK"))
+        blocks = ([rows, depth], [depth, columns], [rows, columns])
+        make = kernels.TensorDescriptor.from_tensor
+        given = [make(x, block) for x, block in zip((a, b, out), blocks, strict=True)]
+        grid = (math.ceil(m / rows) * math.ceil(n / columns),)
+        return lambda: kernels.matmul_boxes_kernel[grid](*given, m, n, k, **tiles)
+
+    def by_torch() -> Sequence[torch.Tensor]:
+        return (torch.matmul(a, b, out=wanted),)
+
+    return Case(name, "TFLOP/s", 2 * m * n * k, by_torch, run, (out,), product_tiles(n), 2e-3)
 
 
 # -- attention

@@ -10,9 +10,14 @@ import os
 if os.environ.get("TILE_PEER") == "triton":
     import triton as compiler
     import triton.language as tl
+    from triton.tools.tensor_descriptor import TensorDescriptor
 else:
     import tile as compiler
     import tile.language as tl
+
+    TensorDescriptor = compiler.TensorDescriptor
+
+__all__ = ["TensorDescriptor"]
 
 jit = compiler.jit
 # What says that sums of 8-bit floats may be imprecise; Triton takes that for granted.
@@ -105,6 +110,24 @@ def matmul_kernel(
     tl.store(
         c_ptr + row[:, None] * N + column[None, :], total.to(c_ptr.dtype.element_ty), mask=mask
     )
+
+
+@jit
+def matmul_boxes_kernel(
+    a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr
+):
+    program = tl.program_id(0)
+    rows_of_tiles = tl.cdiv(M, BM)
+    columns_of_tiles = tl.cdiv(N, BN)
+    in_group = GROUP * columns_of_tiles
+    first = program // in_group * GROUP
+    group = min(rows_of_tiles - first, GROUP)
+    row = (first + program % in_group % group) * BM
+    column = program % in_group // group * BN
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([row, k]), b.load([k, column]), total)
+    c.store([row, column], total.to(c.dtype))
 
 
 @jit

@@ -193,6 +193,10 @@ class CopyInFlightError(SharedMemoryError):
     """An access where an asynchronous copy goes that nobody has waited for."""
 
 
+class ArrivalError(SharedMemoryError):
+    """A wrong use of a barrier on which bulk copies arrive."""
+
+
 class ProductInFlightError(SharedMemoryError):
     """A use of what a product of a group of warps computes or reads, before it was waited for."""
 

@@ -14,7 +14,7 @@ from tests.conformance.values import random_array
 from tile.ir import numerics
 from tile.ir.ops.descriptor import BOX_KINDS
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
-from tile.ir.types import ALL, F16, F32, I1, I32, Scalar
+from tile.ir.types import ALL, BF16, F16, F32, I1, I32, Scalar
 
 # Extents and strides of an array, and the box it is read in. Strides leave gaps, in which nothing
 # may be written; extents are no multiples of the box.
@@ -358,3 +358,51 @@ def test_descriptors_pass_through_control_flow_and_calls(device: Device) -> None
         found = np.ndarray((8, 16), np.float32, out.reshape(-1)[pid * 128 :].data)
         np.testing.assert_array_equal(found, wanted)
         assert sizes[pid].tolist() == [13 if pid % 2 else 20, 16, 1, 0]
+
+
+@pytest.mark.parametrize("element", [F16, BF16], ids=str)
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(70, 88, 40), (64, 64, 64), (130, 72, 200), (9, 8, 3), (64, 64, 0)]
+)
+def test_products_of_boxes(device: Device, element: Scalar, m: int, n: int, k: int) -> None:
+    """Factors are read round by round, from boxes that reach beyond the arrays."""
+    text = f"""
+    kernel @product(%x: ptr<{element}> {{divisible = 16}}, %y: ptr<{element}> {{divisible = 16}},
+                    %z: ptr<{element}> {{divisible = 16}},
+                    %m: i32, %n: i32, %k: i32, %s: i64, %t: i64) {{
+      %a = make_descriptor %x, %m, %k, %s {{block = (64, 32)}} : desc<64x32x{element}>
+      %b = make_descriptor %y, %k, %n, %t {{block = (32, 64)}} : desc<32x64x{element}>
+      %c = make_descriptor %z, %m, %n, %t {{block = (64, 64)}} : desc<64x64x{element}>
+      %size = const {{value = 64}} : i32
+      %i = program_id {{axis = 0}} : i32
+      %j = program_id {{axis = 1}} : i32
+      %row = mul %i, %size : i32
+      %column = mul %j, %size : i32
+      %zero = const {{value = 0}} : i32
+      %step = const {{value = 32}} : i32
+      %none = const {{value = 0.0}} : tile<64x64xf32>
+      %sum = for %at = %zero to %k step %step iter(%acc = %none) : tile<64x64xf32> {{
+        %u = descriptor_load %a, %row, %at : tile<64x32x{element}>
+        %v = descriptor_load %b, %at, %column : tile<32x64x{element}>
+        %next = dot %u, %v, %acc : tile<64x64xf32>
+        yield %next
+      }}
+      %w = cast %sum {{to = {element}}} : tile<64x64x{element}>
+      descriptor_store %c, %w, %row, %column
+      return
+    }}
+    """
+    pitch, wide = -(-max(k, 1) // 8) * 8, -(-n // 8) * 8 + 8
+    dtype = numerics.numpy_dtype(element)
+    random = np.random.default_rng(11)
+    # Small integers, of which no sum is rounded.
+    x, y = (
+        random.integers(-3, 4, shape).astype(dtype) for shape in ((m, pitch), (max(k, 1), wide))
+    )
+    out = np.full((m, wide), 7, dtype)
+    sizes = [np.int32(m), np.int32(n), np.int32(k), np.int64(pitch), np.int64(wide)]
+    device.run(text, (-(-m // 64), -(-n // 64), 1), [x.ravel(), y.ravel(), out.reshape(-1), *sizes])
+    wanted = np.full((m, wide), 7, dtype)
+    product = x[:, :k].astype(np.float32) @ y[:k, :n].astype(np.float32)
+    wanted[:, :n] = product.astype(dtype)
+    assert_close(out, wanted, 0, "the product")

@@ -83,6 +83,45 @@ def matmul(
 
 
 @tile.jit
+def matmul_boxes(
+    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    row = tl.program_id(0) * BM
+    column = tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([row, k]), b.load([k, column]), total)
+    c.store([row, column], total.to(c.dtype))
+
+
+@tile.jit
+def attention_boxes(q_ptr, k_ptr, v_ptr, out_ptr, context, N: tl.constexpr, D: tl.constexpr):
+    """As below, with descriptors: factors that change from product to product."""
+    q = tl.make_tensor_descriptor(q_ptr, [context, D], [D, 1], [N, D])
+    keys = tl.make_tensor_descriptor(k_ptr, [context, D], [D, 1], [N, D])
+    values = tl.make_tensor_descriptor(v_ptr, [context, D], [D, 1], [N, D])
+    out = tl.make_tensor_descriptor(out_ptr, [context, D], [D, 1], [N, D])
+    first = tl.program_id(0) * N
+    mine = q.load([first, 0])
+    highest = tl.full((N,), float("-inf"), dtype=tl.float32)
+    weights = tl.zeros((N,), dtype=tl.float32)
+    total = tl.zeros((N, D), dtype=tl.float32)
+    for start in range(0, context, N):
+        scores = tl.dot(mine, tl.trans(keys.load([start, 0])))
+        above = tl.maximum(highest, tl.max(scores, axis=1))
+        shrink = tl.exp2(highest - above)
+        powers = tl.exp2(scores - above[:, None])
+        weights = weights * shrink + tl.sum(powers, axis=1)
+        v = values.load([start, 0])
+        total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None])
+        highest = above
+    out.store([first, 0], total / weights[:, None])
+
+
+@tile.jit
 def softmax(x_ptr, y_ptr, columns, N: tl.constexpr):
     row = tl.program_id(0) * columns
     j = tl.arange(0, N)
@@ -218,9 +257,10 @@ def _matmul(
     into: tuple[Any, str] = (np.float32, "fp32"),
     constants: Mapping[str, Any] | None = None,
     rtol: float = 1e-3,
+    function: Any = matmul,
 ) -> Kernel:
     return Kernel(
-        matmul,
+        function,
         {
             "a_ptr": f"*{name}:16",
             "b_ptr": f"*{name}:16",
@@ -274,6 +314,23 @@ def _two(
     )
 
 
+def _attention(function: Any, context: int = 128, head: int = 32) -> Kernel:
+    pointers = ("q_ptr", "k_ptr", "v_ptr", "out_ptr")
+    types = ("*fp16:16", "*fp16:16", "*fp16:16", "*fp32:16", "i32:16")
+    return Kernel(
+        function,
+        dict(zip((*pointers, "context"), types)),
+        {"N": 64, "D": head},
+        (2, 1, 1),
+        lambda: [
+            *(numbers(context, head, dtype=np.float16, seed=seed) for seed in range(3)),
+            np.zeros((context, head), np.float32),
+            np.int32(context),
+        ],
+        rtol=1e-2,
+    )
+
+
 KERNELS: dict[str, Kernel] = {
     "transpose": _two(transpose, (2, 64, 64), (2, 64, 64), {"N": 64}, grid=2),
     "transpose_f16": _two(transpose, (64, 64), (64, 64), {"N": 64}, dtype=np.float16, name="fp16"),
@@ -287,6 +344,9 @@ KERNELS: dict[str, Kernel] = {
     ),
     "matmul_i8": _matmul(
         np.int8, "i8", 128, 64, 192, (64, 64, 64), (np.int32, "i32"), {"SUMS": tl.int32}
+    ),
+    "matmul_boxes": _matmul(
+        np.float16, "fp16", 128, 64, 144, (64, 64, 32), (np.float16, "fp16"), function=matmul_boxes
     ),
     "softmax": _two(softmax, (3, 1000), (3, 1000), {"N": 1024}, grid=3, rtol=1e-5, extra=(1000,)),
     "row_sums": _two(row_sums, (3, 16, 256), (16,), {"M": 16, "N": 256}, rtol=1e-4),
@@ -319,24 +379,8 @@ KERNELS: dict[str, Kernel] = {
         (4, 1, 1),
         lambda: [np.zeros(1, np.int32), np.zeros((4, 256), np.int32)],
     ),
-    "attention": Kernel(
-        attention,
-        {
-            "q_ptr": "*fp16:16",
-            "k_ptr": "*fp16:16",
-            "v_ptr": "*fp16:16",
-            "out_ptr": "*fp32:16",
-            "context": "i32:16",
-        },
-        {"N": 64, "D": 32},
-        (2, 1, 1),
-        lambda: [
-            *(numbers(128, 32, dtype=np.float16, seed=seed) for seed in range(3)),
-            np.zeros((128, 32), np.float32),
-            np.int32(128),
-        ],
-        rtol=1e-2,
-    ),
+    "attention": _attention(attention),
+    "attention_boxes": _attention(attention_boxes, 256, 16),
     "norm": Kernel(
         norm,
         {

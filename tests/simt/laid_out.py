@@ -13,11 +13,13 @@ from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
 from tile.ir.core import Module
 from tile.simt.ops.layout import convert_layout
+from tile.transforms.expand_descriptors import expand_descriptors
 
 
 def module_of(kernel: Kernel) -> Module:
-    """The optimised TILE module of a kernel."""
-    module: Module = kernel.compile("interp").artifact.module
+    """The optimised TILE module of a kernel, without descriptors."""
+    module: Module = kernel.compile("interp").artifact.module.clone()
+    expand_descriptors(module, boxes=True)
     return module
 
 

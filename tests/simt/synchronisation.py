@@ -10,10 +10,16 @@ from collections.abc import Iterator
 
 from tests.simt.kernels import KERNELS, Kernel
 from tile.backends.interp.thread.run import run_threads
-from tile.errors import CopyInFlightError, ExecutionError, ProductInFlightError, RaceError
+from tile.errors import (
+    ArrivalError,
+    CopyInFlightError,
+    ExecutionError,
+    ProductInFlightError,
+    RaceError,
+)
 from tile.ir.core import Module, Operation
 from tile.ir.ops import memory
-from tile.simt.ops import group, shared
+from tile.simt.ops import bulk, group, shared
 from tile.simt.pipeline import lower
 from tile.simt.target import SimtTarget
 
@@ -23,6 +29,9 @@ FAULTS: dict[object, type[ExecutionError]] = {
     shared.copy_wait: CopyInFlightError,
     group.group_wait: ProductInFlightError,
     group.group_fence: RaceError,
+    bulk.barrier_wait: CopyInFlightError,
+    bulk.barrier_init: ArrivalError,
+    bulk.barrier_expect: ArrivalError,
 }
 MACHINES = (("plain", 4, 2), ("generic", 4, 2), ("matrix", 4, 3), ("group", 4, 3))
 

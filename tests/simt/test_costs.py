@@ -32,6 +32,7 @@ BY_DATA = {"gathering", "counting"}
         ("async", 4, 3),
         ("async", 2, 2),
         ("matrix", 4, 3),
+        ("group", 4, 3),
         ("wide", 2, 2),
     ],
 )

@@ -9,13 +9,16 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests.simt.kernels import Kernel, numbers
+from tests.simt.synchronisation import FAULTS, lowered, without_each
+from tile.backends.interp.thread.run import run_threads
 from tile.ir.core import Module, Operation
 from tile.ir.levels import Level
 from tile.ir.ops import control, memory
 from tile.ir.passes import PassManager
 from tile.simt import ops
 from tile.simt.pipeline import lowering
-from tile.simt.target import ASYNC, GENERIC, MATRIX, PLAIN, TARGETS, WIDE, SimtTarget
+from tile.simt.target import ASYNC, GENERIC, GROUP, MATRIX, PLAIN, TARGETS, WIDE, SimtTarget
 
 
 @tile.jit
@@ -78,7 +81,13 @@ def test_nothing_but_scalars_and_masks_is_computed_in_the_loop() -> None:
         assert all(not op.result.type.is_block() for op in products)
 
 
-@pytest.mark.parametrize("target", [PLAIN, GENERIC, ASYNC, MATRIX, WIDE], ids=str)
+def test_machines_that_copy_boxes_compute_no_pointers() -> None:
+    module = threads(GROUP, "")
+    assert len(of(module, ops.bulk.bulk_copy)) == 6 and len(of(module, ops.bulk.bulk_store)) == 1
+    assert not of(module, memory.load) and not of(module, memory.addptr)
+
+
+@pytest.mark.parametrize("target", [PLAIN, GENERIC, ASYNC, MATRIX, GROUP, WIDE], ids=str)
 def test_products_of_any_sizes(target: SimtTarget) -> None:
     assert target.name in TARGETS
     m, n, k = 70, 88, 40
@@ -91,3 +100,93 @@ def test_products_of_any_sizes(target: SimtTarget) -> None:
     wanted = a.astype(np.float32) @ b.astype(np.float32)
     np.testing.assert_allclose(guard[:m].astype(np.float32), wanted, atol=0.02)
     assert (guard[m:] == 7).all()
+
+
+@tile.jit
+def persistent(
+    a_ptr, b_ptr, c_ptr, M, N, K, programs, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """A loop around: barriers are made and ended in each of its rounds."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    columns = tl.cdiv(N, BN)
+    for number in range(tl.program_id(0), tl.cdiv(M, BM) * columns, programs):
+        row = number // columns * BM
+        column = number % columns * BN
+        total = tl.zeros((BM, BN), dtype=tl.float32)
+        for k in range(0, K, BK):
+            total = tl.dot(a.load([row, k]), b.load([k, column]), total)
+        c.store([row, column], total.to(c.dtype))
+
+
+@tile.jit
+def one_by_one(
+    a_ptr, b_ptr, c_ptr, M, N, K, programs, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """Two loops, of which the second fills memory that the first one's result went through."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    column = tl.program_id(0) * BN
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([0, k]), b.load([k, column]), total)
+    c.store([0, column], total.to(c.dtype))
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([BM, k]), b.load([k, column]), total)
+    c.store([BM, column], total.to(c.dtype))
+
+
+M, N, K = 128, 128, 160
+
+
+def several(kernel: Any, grid: int) -> Kernel:
+    """A kernel with a product of 128 by 128 in tiles of 64 by 64."""
+    sizes = {**dict.fromkeys("MNK", "i32:16"), "programs": "i32"}
+    return Kernel(kernel, {**SIGNATURE, **sizes}, BLOCKS, (grid, 1, 1), arguments)
+
+
+def arguments() -> list[Any]:
+    a = numbers(M, K, dtype=np.float16)
+    b = numbers(K, N, dtype=np.float16, seed=1)
+    return [a, b, np.zeros((M, N), np.float16), *map(np.int32, (M, N, K, 1))]
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize(("function", "grid"), [(persistent, 1), (one_by_one, 2)])
+def test_barriers_are_used_again(function: Any, grid: int, stages: int) -> None:
+    """And each barrier, wait and fence is needed."""
+    module = lowered(several(function, grid), GROUP, 4, stages)
+    given = arguments()
+    run_threads(module, GROUP, 4, (grid, 1, 1), given)
+    wanted = given[0].astype(np.float32) @ given[1].astype(np.float32)
+    np.testing.assert_allclose(given[2].astype(np.float32), wanted, atol=0.04)
+    assert len(of(module, ops.bulk.barrier_init)) == (1 if function is persistent else 2)
+    for removed, broken in without_each(module):
+        with pytest.raises(FAULTS[removed.defn]):
+            run_threads(broken, GROUP, 4, (grid, 1, 1), arguments())
+
+
+@pytest.mark.parametrize(
+    ("blocks", "warps"),
+    [
+        ((64, 16, 16), 4),  # rows of 32 bytes
+        ((64, 32, 64), 4),
+        ((128, 256, 64), 8),  # four strips
+        ((64, 64, 128), 4),
+        ((512, 16, 16), 8),  # more rows than one copy brings
+        ((16, 64, 32), 4),  # too few rows for products of groups: threads copy
+    ],
+)
+def test_boxes_of_any_size(blocks: tuple[int, int, int], warps: int) -> None:
+    m, n, k = 100, 72, 88
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-3, 4, s).astype(np.float16) for s in ((m, k), (k, n)))
+    c = np.zeros((m, n), np.float16)
+    sizes = dict(zip(("BM", "BN", "BK"), blocks))
+    grid = tile.cdiv(m, blocks[0]), tile.cdiv(n, blocks[1])
+    with tile.backend("interp:group"):
+        matmul[grid](a, b, c, m, n, k, **sizes, num_warps=warps)
+    np.testing.assert_array_equal(c.astype(np.float32), a.astype(np.float32) @ b)

@@ -201,7 +201,8 @@ def _accessed(
             return reduce(PointsTo.__or__, (facts[value] for value in op.inputs), UNKNOWN)
         accessed = summary.reads if effect is Effect.READ else summary.writes
         return accessed.through([facts[value] for value in op.inputs])
-    return facts[op.inputs[0]]  # a pointer or descriptor
+    through = "ptr" if "ptr" in op.defn.positions else op.defn.operands[0]  # or a descriptor
+    return facts[op[through]]
 
 
 class _Alias(Forward[PointsTo]):

@@ -18,7 +18,7 @@ from tile.analysis.interval import magnitude
 from tile.analysis.ranges import Ranges
 from tile.ir.core import Operation
 from tile.ir.opdef import OPS, OpDef
-from tile.ir.ops import arith, memory, shape
+from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import Pointer, Scalar, Type
@@ -330,6 +330,7 @@ RULES: dict[OpDef, Rule] = {
     arith.hint: _hint,
     memory.addptr: _binary(_addptr),
     memory.load: _load,
+    descriptor.box_pointers: lambda op, facts, known: _present(facts)[0],
     shape.arange: _arange,
     shape.splat: splat,
     shape.broadcast: broadcast,

@@ -21,12 +21,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tile.ir.core import Function, Operation, Value
-from tile.ir.ops import arith, memory
+from tile.ir.ops import arith, descriptor, memory
 from tile.simt.costs import access
 from tile.simt.target import SimtTarget
 
 # Operations besides elementwise ones that give each element where its operands have theirs.
-_IN_PLACE = frozenset({arith.hint, memory.addptr})
+_IN_PLACE = frozenset({arith.hint, memory.addptr, descriptor.box_pointers})
 
 
 @dataclass(frozen=True)

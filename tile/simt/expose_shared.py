@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 
+from tile.analysis.alias import module_aliases
 from tile.ir.core import Block, Module, Operation
 from tile.ir.levels import Level
 from tile.ir.opdef import OpDef
@@ -12,6 +13,7 @@ from tile.ir.ops import combine, control, memory, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Pointer, Scalar, Shared, Tile, with_layout, with_shape
 from tile.simt import ops
+from tile.simt.expose_boxes import store_boxes
 from tile.simt.expose_factors import store_factors
 from tile.simt.halves import find_cut, halve
 from tile.simt.layout_rules import LayoutBuilder, layout_of
@@ -39,16 +41,20 @@ def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: in
     That is a `convert_layout` between warps, or between lanes where the target has no shuffles, or
     where shuffles would take longer; an `exchange` of the same kind; and the result of an atomic
     operation that more threads want than the one that does it. Factors of `group_dot` become
-    buffers, too (`expose_factors`). A program has `num_warps` warps. A tile that would take more
-    than half of the shared memory is converted in parts if it can be.
+    buffers, too (`expose_factors`), and boxes that are stored go to global memory as a whole, where
+    the target copies them (`expose_boxes`). A program has `num_warps` warps. A tile that would take
+    more than half of the shared memory is converted in parts if it can be.
 
         %b = convert_layout %a : ...              %m = alloc : shared<16x16xf32, #s>
                                                   local_store %m, %a
                                                   %b = local_load %m : tile<16x16xf32, #b>
     """
     one = _one(target, num_warps)
+    aliases = cache(lambda: module_aliases(module))
     for function in module:
         store_factors(function)
+        if target.bulk_copies:
+            store_boxes(function, aliases, lambda op: _is_whole(op, target))
         for op in list(function.walk()):
             expose = _EXPOSE.get(op.defn)
             if expose is not None:
@@ -91,6 +97,12 @@ def conversion_bytes(op: Operation, target: SimtTarget) -> int:
         return 0
     most, size = target.shared_bytes // 2, tile_bytes(src, bits)
     return size if size <= most or find_cut(src, dst) is None else most
+
+
+def _is_whole(op: Operation, target: SimtTarget) -> bool:
+    """Whether a `convert_layout` takes its whole tile through shared memory at once."""
+    bits = element_bits(op.result.type.element)
+    return conversion_bytes(op, target) == tile_bytes(layout_of(op.result), bits)
 
 
 def tile_bytes(layout: LinearLayout, bits: int) -> int:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
-from tile.ir.ops import arith, combine, memory, reduce, shape
+from tile.ir.ops import arith, combine, descriptor, memory, reduce, shape
 from tile.ir.types import Tile
 from tile.simt.layout_rules import collapsed, joined, reduced
 from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes, slice_axis
@@ -50,6 +50,7 @@ INVERSES: dict[OpDef, Change] = {
     arith.poison: _same,
     arith.hint: _same,
     memory.addptr: _same,
+    descriptor.box_pointers: _same,
     shape.arange: _same,
     shape.splat: _same,
     shape.broadcast: lambda op, layout: _collapsed(layout, op.inputs[0].type.shape),

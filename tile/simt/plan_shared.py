@@ -30,8 +30,10 @@ from tile.simt.target import GENERIC, SimtTarget
 # Rings are as good as arrays of their own: their stages begin where a line of memory does.
 RING_ALIGNMENT = 128
 ALIGNMENT = 16
-# The order of vectors in what products of groups read goes by the bits of addresses up to this.
+# The order of vectors in what products of groups read, and in boxes that are copied in bulk, goes
+# by the bits of addresses up to this.
 FACTOR_ALIGNMENT = 1024
+_SWIZZLED = frozenset({ops.group.group_dot, ops.bulk.bulk_copy, ops.bulk.bulk_store})
 # The part of the shared memory that a program can have without keeping others away: a machine
 # runs no more than about so many programs at once.
 PROGRAMS = 16
@@ -99,7 +101,7 @@ class Buffer:
 
     @cached_property
     def alignment(self) -> int:
-        if any(op.defn is ops.group.group_dot for op in _accesses(self.op.result)):
+        if any(op.defn in _SWIZZLED for op in _accesses(self.op.result)):
             return FACTOR_ALIGNMENT
         return RING_ALIGNMENT if self.type.stages > 1 else ALIGNMENT
 

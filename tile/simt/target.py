@@ -7,7 +7,7 @@ are for the thread machine, which runs code for any of them.
     generic   with shuffles
     async     with shuffles, asynchronous copies to shared memory, and arithmetic on f16
     matrix    with those, matrix instructions, loads and stores of matrices, and more on bf16
-    group     with those, and products by groups of four warps from shared memory
+    group     with those, products by groups of four warps from shared memory, and copies of boxes
     wide      with shuffles, and warps of 64 lanes
 """
 
@@ -44,6 +44,7 @@ class SimtTarget:
     group_elements: tuple[tuple[Scalar, tuple[Scalar, ...]], ...] = ()
     # Those whose sums have fewer digits than f32 meanwhile: how many behind the leading one.
     group_digits: tuple[tuple[Scalar, int], ...] = ()
+    bulk_copies: bool = False  # boxes of arrays go to shared memory as a whole
     matrix_loads: bool = False  # a warp of 32 loads matrices of rows of 16 bytes together
     matrix_stores: bool = False  # and stores them
     narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with sums and products
@@ -180,6 +181,7 @@ GROUP = replace(
     group_shapes=tuple(group_shapes(8, 16, 32)),
     group_elements=GROUP_ELEMENTS,
     group_digits=GROUP_DIGITS,
+    bulk_copies=True,
 )
 WIDE = replace(GENERIC, name="wide", warp_size=64)
 

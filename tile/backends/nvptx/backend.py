@@ -17,11 +17,12 @@ from tile.late import late
 
 if TYPE_CHECKING:
     from tile.backends.nvptx.ahead import files
-    from tile.backends.nvptx.compiler import compile_module
+    from tile.backends.nvptx.compiler import compile_module, without_maps
     from tile.backends.nvptx.survey import survey
 else:
     files = late("tile.backends.nvptx.ahead", "files")
     compile_module = late("tile.backends.nvptx.compiler", "compile_module")
+    without_maps = late("tile.backends.nvptx.compiler", "without_maps")
     survey = late("tile.backends.nvptx.survey", "survey")
 
 
@@ -62,12 +63,16 @@ class NvptxBackend:
 
     def load(self, artifact: Artifact) -> LoadedKernel:
         """The kernel for whatever devices it is launched on."""
-        return LoadedKernel(artifact, Facts.of(artifact.facts))
+        return LoadedKernel(
+            artifact, Facts.of(artifact.facts), lambda: self.load(without_maps(artifact))
+        )
 
     def export(
         self, artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
     ) -> Mapping[str, str | bytes]:
-        """A cubin, if ptxas is there, and a header for C."""
+        """A cubin, if ptxas is there, and a header for C, whose launches make no tensor maps."""
+        if Facts.of(artifact.facts).maps:
+            artifact = without_maps(artifact)
         return files(artifact, name, parameters)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tile.backends.base import Artifact, Options, Target
 from tile.backends.nvptx import libdevice
 from tile.backends.nvptx.emit.functions import emit_module
@@ -10,12 +12,18 @@ from tile.backends.nvptx.target import architecture
 from tile.backends.optimised import optimise
 from tile.errors import UnsupportedError
 from tile.ir.core import Module
+from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.simt.pipeline import lower
 
 
-def compile_module(module: Module, target: Target, options: Options) -> Artifact:
-    """Lower a TILE module, which changes, to PTX. See `NvptxBackend.compile`."""
+def compile_module(
+    module: Module, target: Target, options: Options, *, bulk_copies: bool = True
+) -> Artifact:
+    """Lower a TILE module, which changes, to PTX. See `NvptxBackend.compile`.
+
+    Without `bulk_copies` it takes no tensor maps.
+    """
     arch = architecture(target.arch)
     if options.num_ctas > 1:
         lacking = f"which {arch.name} lacks" if arch.capability < 90 else "which are not made yet"
@@ -24,7 +32,8 @@ def compile_module(module: Module, target: Target, options: Options) -> Artifact
         )
     tiles = optimise(module)
     stages = tiles.stages
-    lower(module, arch.simt, **options.lowering)
+    simt = arch.simt if bulk_copies else replace(arch.simt, bulk_copies=False)
+    lower(module, simt, **options.lowering)
     stages["thread"] = print_module(module)
     emitted = emit_module(module, arch, options)
     stages["llvm"] = emitted.text
@@ -39,3 +48,10 @@ def compile_module(module: Module, target: Target, options: Options) -> Artifact
         facts=emitted.facts.data(),
         inputs=(libdevice.path(),) if emitted.libraries else (),
     )
+
+
+def without_maps(artifact: Artifact) -> Artifact:
+    """The same kernel compiled so that it takes no tensor maps."""
+    text = artifact.stages["tile"]
+    assert isinstance(text, str)
+    return compile_module(parse_module(text), artifact.target, artifact.options, bulk_copies=False)

@@ -11,7 +11,7 @@ import functools
 import math
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -313,12 +313,69 @@ class _Log:
             raise
 
 
+# -- tensor maps
+
+_Map = cuda.CUtensorMapDataType
+# The elements of maps, and their bytes.
+MAP_ELEMENTS = {
+    "f16": (_Map.CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2),
+    "bf16": (_Map.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2),
+    "f32": (_Map.CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4),
+    "i16": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT16, 2),
+    "u16": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT16, 2),
+    **dict.fromkeys(("i8", "u8", "f8e4m3", "f8e5m2"), (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT8, 1)),
+}
+_SWIZZLES = {
+    32: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_32B,
+    64: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_64B,
+    128: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+}
+
+
+def tensor_map(
+    element: str,
+    base: int,
+    extents: Sequence[int],
+    strides: Sequence[int],
+    box: Sequence[int],
+    swizzle: int,
+) -> Any:
+    """The map of an array of which boxes are copied to shared memory; zeros are outside of it.
+
+    Axes are from the outermost on; strides, in bytes, lack the last one.
+    """
+    rank = len(extents)
+    return check(
+        cuda.cuTensorMapEncodeTiled(
+            MAP_ELEMENTS[element][0],
+            rank,
+            base,
+            [cuda.cuuint64_t(n) for n in reversed(extents)],
+            [cuda.cuuint64_t(n) for n in reversed(strides)],
+            [cuda.cuuint32_t(n) for n in reversed(box)],
+            [cuda.cuuint32_t(1)] * rank,
+            cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            _SWIZZLES[swizzle],
+            cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        ),
+        f"describing an array of extents {list(extents)} for copies of boxes",
+    )
+
+
 # -- memory and waiting
 
 
 def allocate(size: int) -> int:
     """Memory of the current device."""
     return int(check(cuda.cuMemAlloc(size), f"allocating {size} bytes on the device"))
+
+
+def zeroed(size: int) -> int:
+    """Memory of the current device that is zero."""
+    address = allocate(size)
+    check(cuda.cuMemsetD8(address, 0, size), "clearing memory")
+    return address
 
 
 def free(address: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import functools
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +14,14 @@ import numpy as np
 from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repeat, Timer
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.binaries import assembled
-from tile.backends.nvptx.facts import Facts
+from tile.backends.nvptx.facts import MAP_ALIGNMENT, Facts
 from tile.backends.nvptx.faults import FaultRecord
 from tile.backends.nvptx.kernel_info import kernel_info
 from tile.backends.nvptx.names import runs
 from tile.backends.nvptx.repeat import FORMATS, repeat_launch
 from tile.backends.nvptx.staging import Staging
 from tile.backends.nvptx.streams import current_stream, stream_reader
+from tile.backends.nvptx.tensor_maps import MapMaker, UnmappableError
 from tile.backends.nvptx.timing import EventTimer
 from tile.errors import ArgumentValueError, BackendError, OutOfResourcesError
 
@@ -31,6 +34,7 @@ class _OnDevice:
 
     loaded: driver.Loaded
     faults: FaultRecord | None
+    maps: tuple[MapMaker, ...]
 
 
 class LoadedKernel:
@@ -40,7 +44,8 @@ class LoadedKernel:
     not wait. Arrays of the host are copied there and back, and the launch waits.
     """
 
-    def __init__(self, artifact: Artifact, facts: Facts) -> None:
+    def __init__(self, artifact: Artifact, facts: Facts, plain: Callable[[], LoadedKernel]) -> None:
+        """`plain` gives the same kernel without tensor maps, for arrays that have none."""
         ptx = artifact.stages["ptx"]
         assert isinstance(ptx, str)
         self.name = artifact.kernel
@@ -50,6 +55,8 @@ class LoadedKernel:
         self._parameters = artifact.parameters
         self._written = [name in artifact.written for name in artifact.parameters]
         self._cooperative = artifact.options.launch_cooperative_grid
+        self._plain = functools.cache(plain)
+        self._warned = False
         self._on: dict[int, _OnDevice] = {}
         self._last: tuple[driver.Device, int] | None = None  # the device and stream of a launch
 
@@ -70,10 +77,13 @@ class LoadedKernel:
             stream = current_stream(sources, where.ordinal)
             self._last = where, stream
             hosts = [i for i, value in enumerate(arguments) if isinstance(value, np.ndarray)]
-            if hosts:
-                self._staged(here, grid, list(arguments), hosts, stream)
-            else:
-                self._start(here, grid, [_value(value) for value in arguments], stream)
+            try:
+                if hosts:
+                    self._staged(here, grid, list(arguments), hosts, stream)
+                else:
+                    self._start(here, grid, arguments, stream)
+            except UnmappableError as reason:
+                self._without_maps(reason).launch(grid, arguments)
 
     def bind(self, arguments: Sequence[LaunchArgument | None]) -> Repeat | None:
         """How to repeat a launch: of arrays in one device's memory, that a stream is known for.
@@ -93,7 +103,9 @@ class LoadedKernel:
         if len(formats) < len(arguments):
             return None
         taken = [value is not None for value in arguments]
-        return repeat_launch(here.loaded, where, self.facts.threads, stream, formats, taken)
+        return repeat_launch(
+            here.loaded, where, self.facts.threads, stream, formats, taken, here.maps
+        )
 
     def timer(self) -> Timer:
         """A clock on the stream of the last launch that was no repeat."""
@@ -144,17 +156,37 @@ class LoadedKernel:
             cooperative=self._cooperative,
         )
         faults = FaultRecord(loaded, facts) if facts.assertions else None
-        here = self._on[where.ordinal] = _OnDevice(loaded, faults)
+        empty = functools.cache(lambda: driver.zeroed(MAP_ALIGNMENT))
+        maps = tuple([MapMaker(wanted, empty) for wanted in facts.maps])
+        here = self._on[where.ordinal] = _OnDevice(loaded, faults, maps)
         return here
 
-    def _start(self, here: _OnDevice, grid: Grid, values: list[bytes], stream: int) -> None:
-        """Put the launch in the stream. The driver has read the parameters when it returns."""
+    def _without_maps(self, reason: UnmappableError) -> LoadedKernel:
+        """The same kernel with ordinary copies; a warning says once that it is used."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"`{self.name}` copies boxes of an array the slow way: {reason}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return self._plain()
+
+    def _start(self, here: _OnDevice, grid: Grid, arguments: Sequence[Any], stream: int) -> None:
+        """Put the launch in the stream. The driver has read the parameters when it returns.
+
+        Raises `UnmappableError` for an array of which there is no tensor map.
+        """
+        values = [_value(value) for value in arguments]
         count = len(values)
         data = ctypes.create_string_buffer(b"".join([value.ljust(_SLOT) for value in values]))
         start = ctypes.addressof(data)
-        pointers = (ctypes.c_void_p * max(1, count))(
-            *[start + _SLOT * number for number in range(count)]
-        )
+        places = [start + _SLOT * number for number in range(count)]
+        if here.maps:
+            numbers = [_number(value) for value in arguments]
+            maps = [maker.made(numbers) for maker in here.maps]
+            places += [made.address for made in maps]
+        pointers = (ctypes.c_void_p * max(1, len(places)))(*places)
         here.loaded.launch(grid, self.facts.threads, stream, ctypes.addressof(pointers))
 
     def _staged(
@@ -171,7 +203,7 @@ class LoadedKernel:
             staging.stage([arguments[i] for i in hosts], [self._written[i] for i in hosts])
             for i in hosts:
                 arguments[i] = np.uint64(staging.address(arguments[i]))
-            self._start(here, grid, [_value(value) for value in arguments], stream)
+            self._start(here, grid, arguments, stream)
             driver.wait(stream, f"running `{self.name}`")
             staging.fetch()
             driver.wait(stream, "copying results back")
@@ -187,6 +219,11 @@ def _value(value: Any) -> bytes:
         return value.tobytes()
     address: int = value.address
     return address.to_bytes(8, "little")
+
+
+def _number(value: Any) -> Any:
+    """A parameter as a number: an address, for an array."""
+    return value if isinstance(value, np.generic) else value.address
 
 
 def _format(value: Any) -> str | None:

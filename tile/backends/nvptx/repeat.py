@@ -16,6 +16,7 @@ from cuda.bindings import driver as cuda
 
 from tile.backends.base import Grid, Repeat
 from tile.backends.nvptx import driver
+from tile.backends.nvptx.tensor_maps import MapMaker
 
 # A CUlaunchConfig: the grid's and the programs' extents, shared bytes; the stream, the address of
 # attributes, and how many.
@@ -41,6 +42,7 @@ class _Block(NamedTuple):
     pointers: Any  # where the parameters' addresses are
     context: Any  # a place for the current context
     place: Any  # where that is
+    addresses: Any  # the array that is at `pointers`
 
 
 def repeat_launch(
@@ -50,10 +52,12 @@ def repeat_launch(
     stream: Callable[[], int],
     formats: Sequence[str],
     taken: Sequence[bool],
+    maps: Sequence[MapMaker] = (),
 ) -> Repeat | None:
     """How to launch a loaded kernel again, with one value for each of `formats`.
 
-    `taken` says which of them are the kernel's parameters. None where the driver is too old.
+    `taken` says which of them are the kernel's parameters. Behind these it takes `maps`, which an
+    ordinary launch makes. None where the driver is too old.
     """
     launch = driver.direct("cuLaunchKernelEx", waits=True)
     current_context = driver.direct("cuCtxGetCurrent", waits=False)
@@ -64,7 +68,9 @@ def repeat_launch(
     shared = loaded.shared_bytes
     pack_into = struct.Struct(_CONFIG + "".join(formats)).pack_into
     size = _CONFIG_BYTES + _SLOT * len(formats)
-    used = [_CONFIG_BYTES + _SLOT * at for at, is_taken in enumerate(taken) if is_taken]
+    parameters = [at for at, is_taken in enumerate(taken) if is_taken]
+    used = [_CONFIG_BYTES + _SLOT * at for at in parameters]
+    lookups = [maker.lookup(parameters) for maker in maps]
     # Each launch takes a block out and puts it back, so no two use one: not threads, and not a
     # launch that a signal or the garbage collector starts amid another.
     blocks: list[_Block] = []
@@ -73,14 +79,19 @@ def repeat_launch(
         try:
             block = blocks.pop()
         except IndexError:
-            block = _block(size, used)
-        data, config, pointers, context, place = block
+            block = _block(size, used, len(maps))
+        data, config, pointers, context, place, addresses = block
         try:
             pack_into(data, 0, *grid, threads, 1, 1, shared, stream(), 0, 0, *values)
         except (OverflowError, struct.error):  # such as a float that is infinite in 32 bits
             return False
         if current_context(place) or context.value != wanted:
             return False
+        made = [lookup(values) for lookup in lookups]  # kept alive until the launch
+        for at, found in enumerate(made, len(used)):
+            if found is None:
+                return False
+            addresses[at] = found.address
         status = launch(config, function, pointers, None)
         blocks.append(block)
         if status:
@@ -90,9 +101,10 @@ def repeat_launch(
     return repeat
 
 
-def _block(size: int, used: Sequence[int]) -> _Block:
+def _block(size: int, used: Sequence[int], maps: int) -> _Block:
     data = ctypes.create_string_buffer(size)
     start = ctypes.addressof(data)
-    pointers = (ctypes.c_void_p * max(1, len(used)))(*[start + at for at in used])
+    pointers = (ctypes.c_void_p * max(1, len(used) + maps))(*[start + at for at in used])
     context = ctypes.c_size_t()
-    return _Block(data, ctypes.byref(data), ctypes.byref(pointers), context, ctypes.byref(context))
+    config, listed, place = ctypes.byref(data), ctypes.byref(pointers), ctypes.byref(context)
+    return _Block(data, config, listed, context, place, pointers)

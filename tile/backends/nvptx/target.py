@@ -117,6 +117,7 @@ def _simt(arch: Architecture) -> SimtTarget:
         group_shapes=tuple(group_shapes(8, 16, 32)) if groups else (),
         group_elements=GROUP_ELEMENTS if groups else (),
         group_digits=GROUP_DIGITS if groups else (),
+        bulk_copies=arch.capability >= 90,
         matrix_loads=arch.capability >= 75,
         matrix_stores=arch.capability >= 90,
         lane_reductions=tuple(_lane_reductions(arch)),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.levels import TILES_ALONE
+from tile.ir.levels import TILES_ALONE, WITH_TILES
 from tile.ir.opdef import Effect, op
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
 from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar, Tile, Type, require
@@ -208,3 +208,37 @@ def descriptor_scatter(desc: Type, value: Type, rows: Type, column: Type) -> Non
     found = _descriptor("descriptor_scatter", desc)
     wanted = _rows("descriptor_scatter", found, rows, column)
     _value("descriptor_scatter", found, wanted, value)
+
+
+@op(
+    meaning=lambda pointers, base, *numbers: pointers,
+    levels=WITH_TILES,
+    examples=(
+        "%p: tile<64x32xptr<f16>>, %b: ptr<f16>, %m: i32, %n: i32, %s: i64, %i: i32, %j: i32 | "
+        "%q = box_pointers %p, %b, %m, %n, %s, %i, %j : tile<64x32xptr<f16>>",
+    ),
+)
+def box_pointers(pointers: Type, base: Type, *numbers: Type) -> Type:
+    """The pointers, with the word that they point to a box of an array, in row-major order.
+
+    The array is at `base`; `numbers` are its extents and strides, as for `make_descriptor`, and the
+    index of the box's first element. A load through them reads all that is inside of the array, and
+    so may be done by a machine that copies boxes.
+    """
+    require(
+        isinstance(base, Pointer)
+        and isinstance(pointers, Tile)
+        and isinstance(base.pointee, Scalar)
+        and pointers.of == base,
+        f"box_pointers takes a tile of pointers and one of them, not {pointers} and {base}",
+    )
+    assert isinstance(pointers, Tile) and isinstance(base, Pointer)
+    assert isinstance(base.pointee, Scalar)
+    rank = pointers.rank
+    wanted = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * rank)
+    require(
+        numbers == wanted,
+        f"box_pointers of rank {rank} takes ({', '.join(map(str, wanted))}) for extents, strides "
+        f"and an index, not ({', '.join(map(str, numbers))})",
+    )
+    return pointers

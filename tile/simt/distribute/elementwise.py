@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OPS, OpDef
-from tile.ir.ops import arith, debug, memory, program
+from tile.ir.ops import arith, debug, descriptor, memory, program
 from tile.simt import ops
 from tile.simt.distribute.context import Context, Rule
 from tile.simt.distribute.registers import Registers, along_axis, register_bits, sums
@@ -68,6 +68,7 @@ RULES: dict[OpDef, Rule] = {
     arith.const: same,
     arith.poison: same,
     arith.hint: operand,
+    descriptor.box_pointers: operand,
     debug.assume: nothing,
     memory.addptr: same,
     memory.barrier: same,
@@ -80,4 +81,10 @@ RULES: dict[OpDef, Rule] = {
     ops.shared.copy_wait: same,
     ops.group.group_wait: same,
     ops.group.group_fence: same,
+    ops.bulk.barrier_init: same,
+    ops.bulk.barrier_expect: same,
+    ops.bulk.barrier_wait: same,
+    ops.bulk.barrier_free: same,
+    ops.bulk.bulk_copy: same,
+    ops.bulk.bulk_store: same,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tile.errors import PassError
@@ -32,6 +32,8 @@ class Kind(enum.Enum):
     WRITE = "write"  # by the first of the threads that hold an element
     COPY = "copy"  # begun by the first of them
     COUNT = "count"  # in one step, so that two of them do not conflict
+    END = "end"  # written by the first thread, and of no use to anybody any more
+    FILL = "fill"  # begun by the first thread; whoever waits for the barrier finds it done
 
 
 # What only the first of several threads that hold an element does.
@@ -135,6 +137,20 @@ def factor_accesses(op: Operation) -> list[Access]:
     return [_access(op, mem, Kind.READ, None) for mem in factors]
 
 
+def filled(op: Operation) -> Access:
+    """What a `bulk_copy` does to its buffer."""
+    return _access(op, op["mem"], Kind.FILL, None)
+
+
+def ring_access(op: Operation) -> Access:
+    """What an operation does to a ring of barriers, all of them: use them, make or end them."""
+    access = _access(op, op["bars"], _RINGS.get(op.defn, Kind.READ), None)
+    return replace(access, turn=None)
+
+
+_RINGS = {ops.bulk.barrier_init: Kind.WRITE, ops.bulk.barrier_free: Kind.END}
+
+
 def _access(op: Operation, mem: Value, kind: Kind, layout: LinearLayout | None) -> Access:
     turn: Turn = FIRST
     while mem.op is not None and mem.op.defn in ops.shared.VIEWS:
@@ -179,4 +195,5 @@ _ACCESSES: dict[OpDef, tuple[Kind, Callable[[Operation], LinearLayout | None]]] 
     ops.shared.local_load_part: (Kind.READ, lambda op: None),
     ops.shared.local_store_part: (Kind.WRITE, lambda op: None),
     ops.shared.local_count: (Kind.COUNT, lambda op: None),
+    ops.bulk.bulk_store: (Kind.READ, lambda op: None),
 }

@@ -32,6 +32,8 @@ _MODES: dict[OpDef, Mode] = {
     memory.atomic_rmw: WRITE,
     memory.atomic_cas: WRITE,
     ops.shared.local_copy: READ,
+    ops.bulk.bulk_copy: READ,
+    ops.bulk.bulk_store: WRITE,
 }
 
 

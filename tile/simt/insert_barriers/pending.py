@@ -67,9 +67,18 @@ class Pending:
                 notes=[f"the product is at {wrong.op.loc}"],
             )
 
-    def is_written(self, buffers: Collection[Value]) -> bool:
-        """Whether threads have written any of some buffers."""
-        return any(a.buffer in buffers and a.kind is not Kind.READ for a, _ in self.shared)
+    def is_written(self, buffers: Collection[Value], filled: Collection[Access]) -> bool:
+        """Whether threads have written any of some buffers, or where some are that are filled.
+
+        Barriers that were ended do not count: who fills their place has made new ones before.
+        """
+        silent = (Kind.READ, Kind.END)
+        written = [access for access, _ in self.shared if access.kind not in silent]
+        return any(access.buffer in buffers for access in written) or any(
+            access.begin < other.end and other.begin < access.end
+            for access in written
+            for other in filled
+        )
 
     def barrier(self) -> None:
         self.shared = set()

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from tile.analysis.alias import PointsTo
 from tile.ir.core import Operation
-from tile.simt.insert_barriers.accesses import Access
+from tile.simt.insert_barriers.accesses import Access, Kind
 from tile.simt.insert_barriers.global_memory import MemoryAccess, memory_access_through
 from tile.simt.insert_barriers.pending import Item, Pending
 from tile.simt.insert_barriers.structure import (
+    Alone,
     Barrier,
     Body,
     Branch,
@@ -103,6 +104,8 @@ class Solver:
                 state.wait(node.pending)
             case Product():
                 self.product(node, state)
+            case Alone():
+                self.alone(node, state)
             case Finish():
                 state.finish_products(node.pending)
             case Call():
@@ -118,12 +121,16 @@ class Solver:
         self.needed.append(self.barrier_before(op, state))
         state.barrier()
 
+    def is_told(self, state: Pending) -> bool:
+        """Whether a fence says what threads have written: to products, or to bulk copies."""
+        return state.is_written(self.structure.factors, self.structure.filled)
+
     def barrier_before(self, op: Operation, state: Pending) -> Need:
-        return Need(op, self.depth, True, state.is_written(self.structure.factors))
+        return Need(op, self.depth, True, self.is_told(state))
 
     def pass_barrier(self, op: Operation, state: Pending) -> None:
         """A barrier that is there takes a fence, if products are to find what was written."""
-        if state.is_written(self.structure.factors):
+        if self.is_told(state):
             self.needed.append(Need(op, self.depth, False, True))
         state.barrier()
 
@@ -134,17 +141,17 @@ class Solver:
         ):
             self.need(node.op, state)
         if shared is not None:
-            self.touch_shared(shared, is_copy=memory is not None, state=state)
+            self.touch_shared(shared, state)
         if memory is not None:
             if state.fresh:
                 self.summary.memory[memory] = None
             state.touch_memory(memory)
 
-    def touch_shared(self, access: Access, is_copy: bool, state: Pending) -> None:
+    def touch_shared(self, access: Access, state: Pending) -> None:
         state.check_waited(access, access.turn)
         if state.fresh:
             self.summary.shared[access, access.turn] = None
-        if is_copy:
+        if access.kind is Kind.COPY:
             state.begin_copy(access, access.turn)
         else:
             state.touch(access, access.turn)
@@ -158,6 +165,21 @@ class Solver:
                 self.summary.shared[access, access.turn] = None
         reads = {(access, access.turn) for access in node.factors}
         state.begin_product(reads, self.structure.products)
+
+    def alone(self, node: Alone, state: Pending) -> None:
+        memory = node.memory
+        if any(state.conflicts(access, access.turn) for access in node.shared) or (
+            memory is not None and state.memory_conflicts(memory)
+        ):
+            self.need(node.op, state)
+        for access in node.shared:
+            state.check_waited(access, access.turn)
+            if state.fresh:
+                self.summary.shared[access, access.turn] = None
+        if memory is not None:
+            if state.fresh:
+                self.summary.memory[memory] = None
+            state.touch_memory(memory)
 
     # -- calls
 

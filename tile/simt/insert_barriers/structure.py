@@ -12,7 +12,13 @@ from tile.ir.effects import constant_of
 from tile.ir.opdef import OpDef
 from tile.ir.ops import control, memory
 from tile.simt import ops
-from tile.simt.insert_barriers.accesses import Access, access_of, factor_accesses
+from tile.simt.insert_barriers.accesses import (
+    Access,
+    access_of,
+    factor_accesses,
+    filled,
+    ring_access,
+)
 from tile.simt.insert_barriers.global_memory import MemoryAccess, memory_access_of
 from tile.simt.insert_barriers.turns import Renaming, renaming, turn_of
 
@@ -51,6 +57,18 @@ class Product:
 
     op: Operation
     factors: list[Access]
+
+
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """What the first thread does, or begins, of which nothing is pending behind it.
+
+    A bulk copy to a buffer is done when its barrier has been waited for, which is all it takes.
+    """
+
+    op: Operation
+    shared: tuple[Access, ...]
+    memory: MemoryAccess | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +115,7 @@ class Loop:
     blocks: frozenset[Block]
 
 
-Node = Touch | Barrier | Commit | Wait | Product | Finish | Call | Branch | Loop
+Node = Touch | Barrier | Commit | Wait | Product | Alone | Finish | Call | Branch | Loop
 Body = list[Node]
 
 
@@ -105,7 +123,9 @@ Body = list[Node]
 class Structure:
     """A function's body, what chooses slots (see `Leads`), and the most groups left by a wait.
 
-    `products` is the most products that are left by one, and `factors` the buffers that they read.
+    `products` is the most products that are left by one. `factors` are the buffers of which others
+    than threads are told: what products and bulk stores read, and barriers. `filled` are accesses
+    of bulk copies.
     """
 
     alias: Alias
@@ -114,6 +134,7 @@ class Structure:
     most: int = 0
     products: int = 0
     factors: set[Value] = field(default_factory=set)
+    filled: list[Access] = field(default_factory=list)
 
 
 def structure(function: Function, alias: Alias) -> Structure:
@@ -149,6 +170,26 @@ class _Reading:
             self.choose(access)
             self.structure.factors.add(access.buffer)
         return Product(op, factors)
+
+    def sent(self, op: Operation) -> Node:
+        found = self.touch(op)
+        assert isinstance(found, Touch) and found.shared is not None
+        self.structure.factors.add(found.shared.buffer)
+        return found
+
+    def ring(self, op: Operation) -> Node:
+        access = ring_access(op)
+        self.structure.factors.add(access.buffer)
+        return Touch(op, access, None)
+
+    def expect(self, op: Operation) -> Node:
+        return Alone(op, (ring_access(op),), None)
+
+    def fill(self, op: Operation) -> Node:
+        access = filled(op)
+        self.choose(access)
+        self.structure.filled.append(access)
+        return Alone(op, (access, ring_access(op)), memory_access_of(op, self.alias))
 
     def finish(self, op: Operation) -> Node:
         self.structure.products = max(self.structure.products, op["pending"])
@@ -234,6 +275,12 @@ _NODES: dict[OpDef, Callable[[_Reading, Operation], Node | None]] = {
     ops.shared.copy_wait: _Reading.wait,
     ops.group.group_dot: _Reading.product,
     ops.group.group_wait: _Reading.finish,
+    ops.bulk.barrier_init: _Reading.ring,
+    ops.bulk.barrier_expect: _Reading.expect,
+    ops.bulk.barrier_wait: _Reading.ring,
+    ops.bulk.barrier_free: _Reading.ring,
+    ops.bulk.bulk_copy: _Reading.fill,
+    ops.bulk.bulk_store: _Reading.sent,
     control.call: _Reading.call,
     control.if_: _Reading.branch,
     control.for_: _Reading.for_,

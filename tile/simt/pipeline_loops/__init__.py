@@ -45,6 +45,11 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
                                                   } {num_stages = 1}
                                                   copy_wait {pending = 0}
 
+    Boxes of arrays that products read from shared memory come by bulk copies, where the target has
+    these and nobody writes to the array meanwhile: `barrier_init` before the loop, `barrier_expect`
+    and `bulk_copy` in place of a group of copies, `barrier_wait` in place of `copy_wait`, and a
+    `barrier_free` behind the loop.
+
     `%q` is what `%p` will be two rounds later, and `%there` says whether there is such a round.
     What is loaded one round ahead is stored to a ring at the end of a round,
 

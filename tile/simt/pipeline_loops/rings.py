@@ -16,10 +16,14 @@ from tile.simt.plan_shared import FACTOR_ALIGNMENT, RING_ALIGNMENT
 
 @dataclass(frozen=True)
 class Buffered:
-    """A load whose tiles go through shared memory, and the layout that they have there."""
+    """A load whose tiles go through shared memory, and the layout that they have there.
+
+    `bulk` says that they are copied as a whole.
+    """
 
     load: Operation
     layout: LinearLayout
+    bulk: bool = False
 
     @property
     def tile(self) -> Tile:
@@ -46,6 +50,7 @@ class Ring:
 
     def __init__(self, build: LayoutBuilder, buffered: Buffered, stages: int) -> None:
         self.load, self.tile, self.stages = buffered.load, buffered.tile, stages
+        self.bulk = buffered.bulk
         with build.at(self.load.loc):
             self.buffer = build(shared.alloc, result=buffered.buffer(stages))
         self.buffer.name = self.load.result.name

@@ -19,6 +19,7 @@ from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
+from tile.simt.pipeline_loops.arrivals import barrier_bytes, box_of
 from tile.simt.pipeline_loops.buffers import copy_layout, copy_vector, store_layout
 from tile.simt.pipeline_loops.doubled import to_double
 from tile.simt.pipeline_loops.factors import factors, wanted_layout
@@ -58,7 +59,8 @@ class Choice:
     def bytes(self) -> int:
         """What that takes of it."""
         rings = (self.copied, self.stages), (self.stored, self.places)
-        return 2 * sum(map(factor_bytes, self.doubled)) + sum(
+        own = 2 * sum(map(factor_bytes, self.doubled)) + barrier_bytes(self.copied, self.stages)
+        return own + sum(
             aligned(stages * each.bytes, each.alignment) for ring, stages in rings for each in ring
         )
 
@@ -131,7 +133,7 @@ class Selection:
 
         Conversions of these come to be reads of buffers.
         """
-        room = self.room.left(loop, _served(served))
+        room = self.room.left(loop, _served(served)) - barrier_bytes(copied, stages)
         stages = min(stages, _stages(copied, room))
         if stages < 2:
             copied = []
@@ -139,7 +141,7 @@ class Selection:
         early = self.affordable([load for load in wanted if load not in done])
         stored = _present(self.stored(load) for load in early)
         room = self.room.left(loop, _served([*served, *early]))
-        room -= stages * sum(each.bytes for each in copied)
+        room -= stages * sum(each.bytes for each in copied) + barrier_bytes(copied, stages)
         places = min(2, _stages(stored, room))
         if places < 1:
             stored = []
@@ -159,10 +161,12 @@ class Selection:
         fits = wider.bytes <= self.room.left(choice.loop, wider.served)
         return wider.doubled if fits else ()
 
-    def undisturbed(self, loop: Operation, loads: Sequence[Operation]) -> list[Operation]:
-        """The loads that read the same if they are done rounds earlier."""
+    def undisturbed(
+        self, where: Operation | Function, loads: Sequence[Operation]
+    ) -> list[Operation]:
+        """The loads that read the same if they are done earlier, in a loop or a whole function."""
         writers: list[Operation] = []
-        for op in loop.walk():
+        for op in where.walk():
             if _orders_loads(op):
                 return []
             if Effect.WRITE in op.defn.effect:
@@ -174,6 +178,24 @@ class Selection:
 
     def copied(self, load: Operation) -> Buffered | None:
         """A load as it is done by asynchronous copies; None if it cannot be."""
+        return self.boxed(load) or self.copied_by_threads(load)
+
+    def boxed(self, load: Operation) -> Buffered | None:
+        """A load of a box that products read, as it is done by bulk copies; None if it cannot be.
+
+        These do not wait for what threads write to global memory, or see others write, unless they
+        are told; so such kernels do without.
+        """
+        tile = load.result.type
+        if not self.target.bulk_copies or box_of(load) is None or not _is_zero(load["other"]):
+            return None
+        if tile.rank != 2 or not self.undisturbed(self.function, [load]):
+            return None
+        layout = wanted_layout(load.result, along=1)
+        return None if layout is None else Buffered(load, layout, bulk=True)
+
+    def copied_by_threads(self, load: Operation) -> Buffered | None:
+        """A load as threads begin copies of vectors; None if it cannot be."""
         if not self.target.copy_bytes or not _is_zero(load["other"]):
             return None
         tile, mask, source = load.result.type, load["mask"], layout_of(load.result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from tile.analysis.launch_values import launch_value
 from tile.ir.builder import Builder
 from tile.ir.core import Argument, Block, Function, Module, Operation, Value
 from tile.ir.effects import constant_of
@@ -20,12 +21,14 @@ from tile.transforms.licm import licm
 
 
 @module_pass("expand-descriptors")
-def expand_descriptors(module: Module, *, simplify: bool = True) -> None:
+def expand_descriptors(module: Module, *, simplify: bool = True, boxes: bool = False) -> None:
     """Make descriptors pointers, extents and strides, and accesses of boxes masked accesses.
 
     Descriptors that go through loops, branches and calls become as many values as they are made of.
     That the array's start and its strides are multiples of 16 bytes is said by hints. What comes of
     it is simplified, unless `simplify` is false: what is the same in every round leaves its loop.
+    With `boxes`, pointers say which box they are of, where the array is known before the kernel
+    runs (`box_pointers`).
 
         %d = make_descriptor %p, %n {block = (8)} : desc<8xf32>
         %x = descriptor_load %d, %i : tile<8xf32>
@@ -45,7 +48,7 @@ def expand_descriptors(module: Module, *, simplify: bool = True) -> None:
     if not any(isinstance(value.type, Descriptor) for value in values):
         return
     for function in module:
-        _Expansion(function).run()
+        _Expansion(function, boxes and function.kernel).run()
     if simplify:
         for clean in (canonicalize, cse, licm, dce):
             clean(module)
@@ -54,8 +57,9 @@ def expand_descriptors(module: Module, *, simplify: bool = True) -> None:
 class _Expansion:
     """Takes the descriptors of one function apart."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, boxes: bool) -> None:
         self.function = function
+        self.boxes = boxes
         self.parts: dict[Value, Parts] = {}
         self.replaced: list[Operation] = []  # in program order; users come later
 
@@ -163,26 +167,43 @@ class _Expansion:
         op.result.replace_by(build.constant(1, op.result.type) if stride is None else stride)
 
     def load(self, op: Operation, build: Builder) -> None:
-        self.read(op, build, self.box(op, build, op.inputs[1:]))
+        start = op.inputs[1:]
+        self.read(op, build, self.box(op, build, start), start)
 
     def gather(self, op: Operation, build: Builder) -> None:
         self.read(op, build, self.rows(op, build))
 
-    def read(self, op: Operation, build: Builder, indices: Sequence[Along]) -> None:
+    def read(
+        self, op: Operation, build: Builder, indices: Sequence[Along], start: Sequence[Value] = ()
+    ) -> None:
+        """A load; `start` is the index of a box's first element."""
         parts = self.of(op)
         pointers, mask = address(build, parts, indices, op.result.type.shape)
+        pointers = self.boxed(build, pointers, parts, start)
         outside = 0 if parts.type.padding is Padding.ZERO else math.nan
         other = build.constant(outside, op.result.type)
         op.result.replace_by(build(memory.load, pointers, mask, other))
 
+    def boxed(self, build: Builder, pointers: Value, parts: Parts, start: Sequence[Value]) -> Value:
+        """The pointers with the word which box they are of, where that is to be said."""
+        if not self.boxes or not start or None in map(launch_value, parts.values):
+            return pointers
+        return build(descriptor.box_pointers, pointers, *parts.values, *start)
+
     def store(self, op: Operation, build: Builder) -> None:
-        self.write(op, build, self.box(op, build, op.inputs[2:]))
+        start = op.inputs[2:]
+        self.write(op, build, self.box(op, build, start), start)
 
     def scatter(self, op: Operation, build: Builder) -> None:
         self.write(op, build, self.rows(op, build))
 
-    def write(self, op: Operation, build: Builder, indices: Sequence[Along]) -> None:
-        pointers, mask = address(build, self.of(op), indices, op["value"].type.shape)
+    def write(
+        self, op: Operation, build: Builder, indices: Sequence[Along], start: Sequence[Value] = ()
+    ) -> None:
+        """A store; `start` is as for `read`."""
+        parts = self.of(op)
+        pointers, mask = address(build, parts, indices, op["value"].type.shape)
+        pointers = self.boxed(build, pointers, parts, start)
         build.op(memory.store, pointers, op["value"], mask)
 
     def atomic(self, op: Operation, build: Builder) -> None:

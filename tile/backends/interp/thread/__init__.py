@@ -9,6 +9,7 @@ there. See `tile/errors.py` for the faults.
     launch     a run, and what the programs of a chunk share
     memory     what shared memory holds, and who touched it when
     copies     asynchronous copies on their way
+    barriers   on which bulk copies arrive
     pending    products of groups of warps on their way
     rules      operations of one thread
     lanes      shuffles
@@ -17,6 +18,7 @@ there. See `tile/errors.py` for the faults.
     accumulators  what these compute, used too early
     accesses   global memory in vectors
     shared     operations on shared memory
+    bulk       copies of boxes to it
     races      of global memory, on request
     faults     errors in words
     counters   what accesses cost

@@ -87,6 +87,19 @@ def global_access(
     _counters(wave).global_accesses[op].add(counts)
 
 
+def box_access(wave: Wave, op: Operation, address: Array, inside: Array) -> None:
+    """Count a box that is copied as a whole: addresses of elements (program, element)."""
+    address = _as_on_device(launch_of(wave).memory, address)
+    sectors = np.where(inside, address // SECTOR, -1)
+    size = pointee(op.name, op["ptr"].type).itemsize
+    counts = GlobalCounts(
+        instructions=len(address),
+        sectors=int(_different(sectors).sum()),
+        least=int((-(-inside.sum(axis=1) * size // SECTOR)).sum()),
+    )
+    _counters(wave).global_accesses[op].add(counts)
+
+
 def _as_on_device(memory: Memory, address: Array) -> Array:
     """Addresses counted from where sectors begin, as if each allocation began with one.
 

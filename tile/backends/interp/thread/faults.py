@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from tile.backends.interp.thread.barriers import Misuse, MisuseError
 from tile.backends.interp.thread.launch import ThreadLaunch, chunk_of, launch_of, place_of
 from tile.backends.interp.thread.memory import Fault, SharedFaultError
 from tile.backends.interp.thread.races import GlobalRaceError
 from tile.backends.interp.wave import Wave
 from tile.errors import (
+    ArrivalError,
     CopyInFlightError,
     DivergenceError,
     ExecutionError,
@@ -72,6 +76,16 @@ _WORDINGS = {
         "multiplies what a thread wrote to shared memory, with no group_fence of that thread after",
         "written",
     ),
+    Fault.UNTOLD: _Wording(
+        RaceError,
+        "stores in bulk what a thread wrote, with no group_fence of that thread after",
+        "written",
+    ),
+    Fault.OVERTAKEN: _Wording(
+        RaceError,
+        "copies in bulk to what a thread wrote, with no group_fence of that thread after",
+        "written",
+    ),
     Fault.UNDEFINED: _Wording(
         UndefinedReadError, "reads shared memory to which nothing was written", ""
     ),
@@ -88,6 +102,36 @@ def shared_fault(wave: Wave, fault: SharedFaultError) -> ExecutionError:
         other, who = chunk.memory.author(fault.record)
         notes.append(f"{wording.other} by {_who(launch, who)}, by {_at(other)}")
     return wording.error(f"`{launch.name}` {wording.what}", loc=op.loc, notes=notes)
+
+
+_MISUSES: dict[Misuse, tuple[Callable[..., ExecutionError], str]] = {
+    Misuse.NOT_MADE: (ArrivalError, "takes a barrier that barrier_init has not made"),
+    Misuse.MADE: (ArrivalError, "makes a barrier that is there, with no barrier_free before"),
+    Misuse.UNSEEN: (RaceError, "takes a barrier that another thread made, with no `barrier` since"),
+    Misuse.UNFENCED: (RaceError, "takes a barrier with no group_fence since it was made"),
+    Misuse.WAITED_FOR: (RaceError, "frees a barrier for which other threads may still wait"),
+    Misuse.NOT_WAITED: (
+        ArrivalError,
+        "expects copies on a barrier that has not been waited for since it last did",
+    ),
+    Misuse.IN_VAIN: (
+        ArrivalError,
+        "waits for a barrier on which not all arrives that is expected, or nothing is",
+    ),
+}
+
+
+def misuse(wave: Wave, fault: MisuseError) -> ExecutionError:
+    """The error for a wrong use of a barrier."""
+    launch, chunk = launch_of(wave), chunk_of(wave)
+    error, what = _MISUSES[fault.misuse]
+    row = chunk.first + fault.program * chunk.threads
+    notes = [
+        f"in program {launch.programs_of(np.array([row]))[0]}, by {_at(fault.op)}",
+        f"the barrier is number {fault.stage} of its ring; {fault.expected} bytes are expected on "
+        f"it, and copies of {fault.begun} have begun",
+    ]
+    return error(f"`{launch.name}` {what}", loc=fault.op.loc, notes=notes)
 
 
 def global_race(wave: Wave, op: Operation, race: GlobalRaceError) -> RaceError:
@@ -162,6 +206,15 @@ def bad_vector(wave: Wave, op: Operation, row: int, register: int, what: str) ->
     where = wave.launch.element((register,), int(wave.rows[row]))
     return VectorAccessError(
         f"`{wave.launch.name}` accesses a vector {what}", loc=op.loc, notes=[where]
+    )
+
+
+def misaligned_box(wave: Wave, op: Operation, base: int, step: int) -> VectorAccessError:
+    """The error for an array of which no boxes can be copied."""
+    return VectorAccessError(
+        f"`{wave.launch.name}` copies a box of an array at {base:#x} with rows {step} bytes apart, "
+        "and both are to be multiples of 16",
+        loc=op.loc,
     )
 
 

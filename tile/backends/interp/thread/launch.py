@@ -8,6 +8,7 @@ import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.launch import MAX_CHUNK, Launch
+from tile.backends.interp.thread.barriers import Barriers
 from tile.backends.interp.thread.code import ThreadCode
 from tile.backends.interp.thread.copies import Copies
 from tile.backends.interp.thread.counters import Counters
@@ -34,6 +35,7 @@ class Chunk:
         self.memory = SharedMemory(len(programs), code.shared_bytes, code.granule, code.threads)
         self.products = Products(self.memory, len(programs) * code.threads)
         self.copies = Copies(self.memory, len(programs) * code.threads)
+        self.barriers = Barriers(self.memory, len(programs))
         self._rows: Rows | None = None
         self._place: Place | None = None
 

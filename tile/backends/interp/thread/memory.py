@@ -50,6 +50,8 @@ class Fault(enum.Enum):
     IN_FLIGHT = enum.auto()
     READING = enum.auto()  # a product goes on reading what is written
     UNFENCED = enum.auto()  # a product reads what was written without a fence behind
+    UNTOLD = enum.auto()  # a bulk store reads what was written so
+    OVERTAKEN = enum.auto()  # a bulk copy goes where that is so
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,16 +201,20 @@ class SharedMemory:
         """Record that a product begins to read vectors, for all threads of its group."""
         where, _, barrier = self._granules(touch)
         self._defined(touch, where, _NOBODY, barrier)
-        record = self.writer[where]
+        self._fenced(Fault.UNFENCED, touch, where)
+        self.reader[where] = self.tick(touch.op) | self.many | READING
+        self.reading = True
+
+    def _fenced(self, fault: Fault, touch: Touch, where: Array) -> None:
+        """Refuse what a thread wrote with no fence of that thread after."""
+        record = self.writer[where] & ~UNDEFINED
         who = record & self.who
         program = where * self.granule // self.size
         alone = self.fences[program, np.minimum(who, self.many - 1)]
         fenced = np.where(who < self.many, alone, self.fences.min(axis=1)[program])
         wrong = record > fenced
         if wrong.any():
-            self._refuse(Fault.UNFENCED, touch, where, wrong, record)
-        self.reader[where] = self.tick(touch.op) | self.many | READING
-        self.reading = True
+            self._refuse(fault, touch, where, wrong, record)
 
     def go_on_reading(self, touch: Touch) -> None:
         """A product that others have shared granules with still reads them."""
@@ -269,6 +275,37 @@ class SharedMemory:
         several = self.writer[where] != new
         if several.any():
             self._refuse(Fault.SAME_COPY, touch, where, several, self.writer[where] & ~IN_FLIGHT)
+
+    def claim(self, touch: Touch) -> None:
+        """Record that vectors are written, whatever with."""
+        where, thread, barrier = self._granules(touch)
+        self._alone(touch, where, thread, barrier)
+        self.writer[where] = self.tick(touch.op) | thread
+
+    def look(self, touch: Touch) -> None:
+        """Record that vectors are read by all threads, whatever they hold."""
+        where, _, _ = self._granules(touch)
+        self.reader[where] = self.tick(touch.op) | self.many
+
+    def send(self, touch: Touch) -> None:
+        """Record that a bulk store reads vectors."""
+        where, thread, barrier = self._granules(touch)
+        self._defined(touch, where, thread, barrier)
+        self._fenced(Fault.UNTOLD, touch, where)
+        self.look(touch)
+
+    def begin_filling(self, touch: Touch) -> None:
+        """A bulk copy to the vectors is on its way, behind all that threads did there."""
+        where, thread, barrier = self._granules(touch)
+        self._alone(touch, where, thread, barrier)
+        self._fenced(Fault.OVERTAKEN, touch, where)
+        self.writer[where] = self.tick(touch.op) | thread | IN_FLIGHT
+
+    def fill(self, touch: Touch, words: Array, values: Array) -> None:
+        """A bulk copy has arrived, and all threads have waited: it counts as before any barrier."""
+        where, _, _ = self._granules(touch)
+        words[touch.start // touch.size] = values
+        self.writer[where] = 0
 
     # -- records
 

@@ -118,10 +118,29 @@ def _factor(op: Operation, mem: Value) -> None:
     strips = strips_of(ty.layout, bits)
     along_k = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
     _require(strips is not None and (along_k or bits in EITHER_WAY), f"{op.name} reads no {ty}")
+    _aligned(op, mem, "reads")
+
+
+def _aligned(op: Operation, mem: Value, does: str) -> None:
     alloc = allocation(mem)
     if alloc is not None:
         at = alloc["at"]
-        _require(at % FACTOR_ALIGNMENT == 0, f"{op.name} reads no buffer that begins at byte {at}")
+        fits = at % FACTOR_ALIGNMENT == 0
+        _require(fits, f"{op.name} {does} no buffer that begins at byte {at}")
+
+
+def _bulk(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _require(target.bulk_copies, f"target {target} has no copies of boxes")
+
+
+def _box(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _bulk(op, target, num_warps)
+    mem = op.inputs[0]
+    ty = mem.type
+    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    strips = strips_of(ty.layout, 8 * ty.of.itemsize)
+    _require(strips is not None and strips.along == 1, f"{op.name} takes no {ty}")
+    _aligned(op, mem, "takes")
 
 
 def _index(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -162,4 +181,7 @@ CHECKS: dict[OpDef, Check] = {
     ops.thread.thread_print: _print,
     ops.matrix.matrix_multiply: _matrix,
     ops.group.group_dot: _group,
+    ops.bulk.barrier_init: _bulk,
+    ops.bulk.bulk_copy: _box,
+    ops.bulk.bulk_store: _box,
 }

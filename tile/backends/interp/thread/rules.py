@@ -11,7 +11,7 @@ import numpy as np
 from tile.backends.interp import rules as tile_rules
 from tile.backends.interp.code import Rules, Run
 from tile.backends.interp.rules import print_line
-from tile.backends.interp.thread import accesses, lanes, matrix, products, shared
+from tile.backends.interp.thread import accesses, bulk, lanes, matrix, products, shared
 from tile.backends.interp.thread.declare import rule_in
 from tile.backends.interp.thread.faults import all_of_program
 from tile.backends.interp.thread.indices import index_table
@@ -28,6 +28,7 @@ from tile.simt.layouts.layout import LinearLayout
 RULES: Rules = {
     **tile_rules.RULES,
     **accesses.RULES,
+    **bulk.RULES,
     **lanes.RULES,
     **matrix.RULES,
     **products.RULES,

@@ -14,6 +14,7 @@ _CONSTRAINTS = {
     "i64": "l",
     "float": "f",
     "double": "d",
+    "ptr": "l",
     "ptr addrspace(3)": "r",
 }
 

@@ -10,11 +10,14 @@ from tile.backends.nvptx.emit.control import return_, structure
 from tile.backends.nvptx.emit.module import ModuleText
 from tile.backends.nvptx.emit.registers import THREAD
 from tile.backends.nvptx.emit.rules import RULES
-from tile.backends.nvptx.facts import Facts
+from tile.backends.nvptx.facts import MAP_ALIGNMENT, MAP_BYTES, Facts
 from tile.backends.nvptx.target import WARP, Architecture
 from tile.ir.core import Function, Module
 from tile.ir.types import I1
 from tile.simt.plan_shared import shared_bytes
+
+# A tensor map stays where the launch has put it.
+_MAP = f'ptr byval([{MAP_BYTES} x i8]) align {MAP_ALIGNMENT} "nvvm.grid_constant"'
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted
             threads=text.threads,
             shared_bytes=shared_bytes(module),
             assertions=tuple(text.assertions),
+            maps=tuple(text.maps),
         ),
         frozenset(text.libraries),
     )
@@ -60,6 +64,8 @@ def emit_function(text: ModuleText, function: Function) -> None:
     if function.kernel:
         _truths(body, function)
     body.emit(function.body)
+    if function.kernel:
+        parameters += [f"{_MAP} %map{number}" for number in range(len(text.maps))]
     last = function.body.last
     assert last is not None
     return_(body, last)

@@ -17,7 +17,7 @@ from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Rule
 from tile.backends.nvptx.emit.matrix import round_to_tf32
 from tile.backends.nvptx.emit.memory import SHARED
-from tile.backends.nvptx.emit.registers import THREAD
+from tile.backends.nvptx.emit.registers import of_warp
 from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.types import number_of
 from tile.backends.nvptx.emit.words import pack, unpack
@@ -87,14 +87,8 @@ def _factor(body: Body, op: Operation, mem: Value, operand: Operand) -> _Factor:
 
 
 def _of_group(body: Body, rows: int, left: bool, count: int, apart: int) -> str:
-    """How far the first piece of this thread's group is from that of the first group.
-
-    The number is taken from the first lane, so that the assembler sees that a warp has one.
-    """
-    number = body.first(f"lshr i32 {THREAD}, {GROUP_THREADS.bit_length() - 1}")
-    name = "@llvm.nvvm.shfl.sync.idx.i32"
-    body.module.declare(name, f"declare i32 {name}(i32, i32, i32, i32)")
-    number = body.first(f"call i32 {name}(i32 -1, i32 {number}, i32 0, i32 31)")
+    """How far the first piece of this thread's group is from that of the first group."""
+    number = of_warp(body, GROUP_THREADS)
     if left:
         number = body.first(f"and i32 {number}, {count - 1}")
     elif rows > 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tile.backends.assertions import Assertion
 from tile.backends.base import Options
+from tile.backends.nvptx.facts import TensorMap
 from tile.backends.nvptx.target import Architecture
 from tile.errors import Loc
 from tile.ir.core import Function
@@ -30,6 +31,7 @@ class ModuleText:
     functions: list[str] = field(default_factory=list)
     assertions: list[Assertion] = field(default_factory=list)
     libraries: set[str] = field(default_factory=set)  # functions of libdevice
+    maps: list[TensorMap] = field(default_factory=list)
     _symbols: dict[str, str] = field(default_factory=dict)
     _declared: dict[str, str] = field(default_factory=dict)
     _globals: dict[str, str] = field(default_factory=dict)
@@ -46,6 +48,12 @@ class ModuleText:
         if name not in self._declared:
             self._declared[name] = text
         return name
+
+    def tensor_map(self, wanted: TensorMap) -> str:
+        """The kernel's parameter that is a tensor map; they come behind the others."""
+        if wanted not in self.maps:
+            self.maps.append(wanted)
+        return f"%map{self.maps.index(wanted)}"
 
     def name_function(self, function: Function) -> None:
         """Give a function a symbol that PTX can have."""

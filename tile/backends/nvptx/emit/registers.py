@@ -31,6 +31,17 @@ def special(body: Body, name: str) -> str:
     return body.call(f"@llvm.nvvm.read.ptx.sreg.{name}", "i32")
 
 
+def of_warp(body: Body, threads: int) -> str:
+    """The number of this thread's warp, or of its group of so many threads.
+
+    It is taken from the first lane, so that the assembler sees that a warp has one.
+    """
+    number = body.first(f"lshr i32 {THREAD}, {threads.bit_length() - 1}")
+    name = "@llvm.nvvm.shfl.sync.idx.i32"
+    body.module.declare(name, f"declare i32 {name}(i32, i32, i32, i32)")
+    return body.first(f"call i32 {name}(i32 -1, i32 {number}, i32 0, i32 31)")
+
+
 def thread_id(body: Body, op: Operation) -> None:
     """The number of the thread, which every function reads at its top."""
     body.set(op, [THREAD])

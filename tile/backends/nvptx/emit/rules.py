@@ -5,6 +5,7 @@ from __future__ import annotations
 from tile.backends.nvptx.emit import (
     arith,
     atomics,
+    bulk,
     control,
     convert,
     debug,
@@ -22,6 +23,7 @@ from tile.ir.opdef import OpDef
 _FAMILIES = (
     arith,
     atomics,
+    bulk,
     control,
     convert,
     debug,

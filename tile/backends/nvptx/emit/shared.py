@@ -33,27 +33,29 @@ def alloc(body: Body, op: Operation) -> None:
 
 
 def slot(body: Body, op: Operation) -> None:
-    """A stage by number: a constant moves the place, anything else is added to the address."""
+    """A stage by number."""
     mem, turn = op.inputs
     held = mem.type
     assert isinstance(held, Shared)
-    place = body.buffers[mem]
+    place, number = body.buffers[mem], body.scalar(turn)
+    body.buffers[op.result] = staged(body, place, number, op["shift"], held)
+
+
+def staged(body: Body, place: Place, number: str, shift: int, held: Shared) -> Place:
+    """The place of a stage: a constant moves the place, anything else is added to the address."""
     step = held.bytes // held.stages
-    number, shift = body.scalar(turn), op["shift"]
     if held.stages == 1:
-        body.buffers[op.result] = place
-        return
+        return place
     if is_literal(number):
         at = place.at + (int(number) + shift) % held.stages * step
-        body.buffers[op.result] = Place(place.moving, at)
-        return
+        return Place(place.moving, at)
     if shift:
         number = body.new(f"add i32 {number}, {shift}")
     stage = body.new(f"urem i32 {number}, {held.stages}")
     moving = body.new(f"mul nuw nsw i32 {stage}, {step}")
     if place.moving != "0":
         moving = body.new(f"add i32 {moving}, {place.moving}")
-    body.buffers[op.result] = Place(moving, place.at)
+    return Place(moving, place.at)
 
 
 class Addresses:

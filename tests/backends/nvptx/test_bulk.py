@@ -1,0 +1,269 @@
+"""Copies of boxes: the instructions, and the tensor maps that launches make for them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.backends.nvptx.assembling import assemble
+from tests.backends.nvptx.test_repeat import ADDRESS, CONTEXT, Posing
+from tests.runtime.fake_torch import Tensor, aligned, install
+from tests.simt.kernels import KERNELS
+from tile.backends.nvptx import driver
+from tile.backends.nvptx.facts import MAP_BYTES, Facts, Number, TensorMap
+from tile.backends.nvptx.tensor_maps import KEPT, MapMaker, UnmappableError
+
+STORE = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
+COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+
+
+def compiled(which: str, arch: str, **options: Any) -> Any:
+    return KERNELS[which].compile(f"nvptx:{arch}", **options).artifact
+
+
+@pytest.mark.parametrize("which", ["matmul_boxes", "attention_boxes"])
+def test_boxes_are_copied_by_the_machine(which: str) -> None:
+    artifact = compiled(which, "sm_90a", num_stages=3)
+    ptx = artifact.stages["ptx"]
+    # Two boxes for each of two rounds ahead, and in the loop.
+    assert ptx.count(COPY) == 6
+    assert ptx.count("mbarrier.init") == ptx.count("mbarrier.inval") == 3
+    assert ptx.count("mbarrier.arrive.expect_tx") == 3
+    assert ptx.count("mbarrier.try_wait.parity") == 1
+    stores = which == "matmul_boxes"  # of 16 bits
+    assert ptx.count(STORE) == ptx.count("cp.async.bulk.wait_group 0") == stores
+    assert ptx.count(f".param .align 64 .b8 {which}_param_") == 2 + stores
+    assert "fence.proxy.async" in ptx
+    assert "spill" not in assemble(ptx, "sm_90a").replace("0 bytes spill", "")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120a"])
+def test_other_architectures_copy_by_threads(arch: str) -> None:
+    """What their products read is in no order in which boxes come; but boxes are stored."""
+    ptx = compiled("matmul_boxes", arch).stages["ptx"]
+    assert COPY not in ptx and "cp.async.cg.shared.global" in ptx
+    assert ptx.count(STORE) == (arch != "sm_80")
+    assemble(ptx, arch)
+
+
+@tile.jit
+def product(
+    a_ptr, b_ptr, c_ptr, M, N, K, pitch, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [pitch, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [128, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [128, 1], [BM, BN])
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([row, k]), b.load([k, column]), total)
+    c.store([row, column], total.to(c.dtype))
+
+
+SIGNATURE = {
+    "a_ptr": "*fp16:16",
+    "b_ptr": "*fp16:16",
+    "c_ptr": "*fp16:16",
+    **dict.fromkeys(("M", "N", "K", "pitch"), "i32"),
+}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "pieces", "boxes"),
+    [
+        ((64, 64, 64), 2, ((64, 64), (64, 64))),
+        ((128, 256, 64), 5, ((128, 64), (64, 64))),  # columns in strips of 128 bytes
+        ((64, 64, 128), 3, ((64, 64), (128, 64))),
+        ((512, 32, 16), 3, ((256, 16), (16, 32))),  # rows in pieces of 256
+    ],
+)
+def test_boxes_are_copied_in_pieces(
+    blocks: tuple[int, ...], pieces: int, boxes: tuple[tuple[int, int], ...]
+) -> None:
+    sizes = dict(zip(("BM", "BN", "BK"), blocks, strict=True))
+    options = {"num_stages": 2, "num_warps": 8 if blocks[0] > 64 else 4}
+    artifact = tile.compile(product, SIGNATURE, sizes, options, "nvptx:sm_90a").artifact
+    ptx = artifact.stages["ptx"]
+    assert isinstance(ptx, str)
+    assert ptx.count(COPY) == 2 * pieces
+    facts = Facts.of(artifact.facts)
+    assert tuple(found.box for found in facts.maps[:2]) == boxes
+    assert [found.swizzle for found in facts.maps] == [2 * found.box[1] for found in facts.maps]
+    assemble(ptx, "sm_90a")
+
+
+def test_maps_are_of_parameters_and_constants() -> None:
+    sizes = {"BM": 64, "BN": 64, "BK": 32}
+    artifact = tile.compile(product, SIGNATURE, sizes, {}, "nvptx:sm_90a").artifact
+    assert artifact.parameters == ("a_ptr", "b_ptr", "c_ptr", "M", "N", "K", "pitch")
+    first, second, third = Facts.of(json.loads(json.dumps(artifact.facts))).maps
+    m, n, k, pitch = (Number(at, 0) for at in range(3, 7))
+    assert first == TensorMap(0, (m, k), (pitch,), "f16", (64, 32), 64)
+    assert second == TensorMap(1, (k, n), (Number(None, 128),), "f16", (32, 64), 128)
+    assert third == TensorMap(2, (m, n), (Number(None, 128),), "f16", (64, 64), 128)
+
+
+# -- making them
+
+
+class Maps:
+    """In place of the driver: notes what maps are made of."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[tuple[Any, ...]] = []
+        self.bytes: list[Any] = []
+        monkeypatch.setattr(driver, "tensor_map", self.make)
+        monkeypatch.setattr(driver, "zeroed", lambda size: 0xE000)
+
+    def make(self, *given: Any) -> Any:
+        self.made.append(given)
+        data = ctypes.create_string_buffer(bytes([len(self.made) % 256]) * MAP_BYTES)
+        self.bytes.append(data)
+        return SimpleNamespace(getPtr=lambda: ctypes.addressof(data))
+
+
+@pytest.fixture
+def maps(monkeypatch: pytest.MonkeyPatch) -> Maps:
+    return Maps(monkeypatch)
+
+
+WANTED = TensorMap(0, (Number(1, 0), Number(2, 0)), (Number(3, 0),), "f16", (64, 64), 128)
+
+
+def maker() -> MapMaker:
+    return MapMaker(WANTED, lambda: 0xE000)
+
+
+def test_a_map_is_made_once_for_an_array(maps: Maps) -> None:
+    made = maker()
+    values: Sequence[Any] = (0x1000, np.int32(100), np.int32(50), np.int64(64))
+    known = made.lookup([2, 0, 1, 3])
+    repeated = (100, 50, 0x1000, 64)
+    assert known(repeated) is None
+    first = made.made(values)
+    assert made.made(values) is first is known(repeated)
+    assert maps.made == [("f16", 0x1000, [100, 50], [128], (64, 64), 128)]
+    made.made((0x2000, *values[1:]))
+    assert len(maps.made) == 2
+
+
+def test_maps_are_forgotten_some_day(maps: Maps) -> None:
+    made = maker()
+    for number in range(KEPT + 1):
+        made.made((0x1000 + 16 * number, 100, 50, 64))
+    assert made.lookup(range(4))((0x1000, 100, 50, 64)) is None
+    assert made.lookup(range(4))((0x1000 + 16 * KEPT, 100, 50, 64)) is not None
+
+
+def test_a_map_of_constants(maps: Maps) -> None:
+    constants = (Number(None, 100), Number(None, 50))
+    made = MapMaker(WANTED._replace(extents=constants, strides=constants[:0]), lambda: 0)
+    first = made.made((0x1000,))
+    assert made.lookup([1])((7, 0x1000)) is first
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 50), (100, 0), (0, 0)])
+def test_an_empty_array_is_a_zero(maps: Maps, rows: int, columns: int) -> None:
+    """All that is read of it is outside, or is that zero."""
+    maker().made((0, rows, columns, 3))
+    assert maps.made == [("f16", 0xE000, [1, 1], [16], (64, 64), 128)]
+
+
+def test_the_stride_of_an_axis_that_nobody_goes_along(maps: Maps) -> None:
+    maker().made((0x1000, 1, 50, 3))
+    assert maps.made == [("f16", 0x1000, [1, 50], [16], (64, 64), 128)]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((0x1008, 100, 50, 64), "its address 0x1008 is no multiple of 16 bytes"),
+        ((0x1000, 100, 50, 60), "its stride along axis 0 is 120 bytes"),
+        ((0x1000, 100, 50, -64), "its stride along axis 0 is -128 bytes"),
+        ((0x1000, 100, 50, 1 << 40), "from 0 to 1099511627776"),
+    ],
+)
+def test_arrays_that_have_no_map(maps: Maps, values: tuple[int, ...], text: str) -> None:
+    with pytest.raises(UnmappableError, match=text):
+        maker().made(values)
+    assert maps.made == []
+
+
+# -- launches
+
+
+class Launching(Posing):
+    """Notes the map that each launch is given, by its first byte."""
+
+    count, maps = 7, 3
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.given: list[tuple[int, ...]] = []
+
+    def launch(self, grid: Any, threads: int, stream: int, parameters: int) -> None:
+        super().launch(grid, threads, stream, parameters)
+        self.look(parameters)
+
+    def start(self, config: int, function: int, parameters: int, extra: int | None) -> int:
+        self.repeats.append(ctypes.string_at(config, 12))
+        self.look(parameters)
+        return self.status
+
+    def look(self, parameters: int) -> None:
+        places = (ADDRESS * (self.count + self.maps)).from_address(parameters)[self.count :]
+        self.given.append(tuple(ctypes.string_at(place, 1)[0] for place in places))
+
+
+@pytest.fixture
+def launching(monkeypatch: pytest.MonkeyPatch, maps: Maps) -> Iterator[Launching]:
+    monkeypatch.setenv("TILE_BACKEND", "nvptx:sm_90a")
+    posing = Launching(monkeypatch)
+    install(monkeypatch).streams[0] = 1
+    yield posing
+    product.cache.clear()
+
+
+def half(count: int) -> Tensor:
+    return Tensor(aligned(2 * count).view(np.float16)[:count])
+
+
+BLOCKS = {"BM": 64, "BN": 64, "BK": 32}
+
+
+def test_repeated_launches_find_their_maps(launching: Launching, maps: Maps) -> None:
+    assert launching.context == CONTEXT
+    a, b, c, d = (half(128 * 128) for _ in range(4))
+    sizes = (100, 90, 50, 56)
+    product[2, 2](a, b, c, *sizes, **BLOCKS)
+    product[2, 2](a, b, d, *sizes, **BLOCKS)  # to another array, so the long way, once
+    product[2, 2](d, b, c, *sizes, **BLOCKS)
+    assert (len(launching.ordinary), len(launching.repeats)) == (3, 0)
+    product[2, 2](d, b, c, *sizes, **BLOCKS)
+    product[2, 2](a, b, c, *sizes, **BLOCKS)
+    assert (len(launching.ordinary), len(launching.repeats)) == (3, 2)
+    assert launching.given == [(1, 2, 3), (1, 2, 4), (5, 2, 3), (5, 2, 3), (1, 2, 3)]
+    assert maps.made == [
+        ("f16", a.data_ptr(), [100, 50], [112], (64, 32), 64),
+        ("f16", b.data_ptr(), [50, 90], [256], (32, 64), 128),
+        ("f16", c.data_ptr(), [100, 90], [256], (64, 64), 128),
+        ("f16", d.data_ptr(), [100, 90], [256], (64, 64), 128),
+        ("f16", d.data_ptr(), [100, 50], [112], (64, 32), 64),
+    ]
+
+
+def test_arrays_without_maps_are_copied_by_threads(launching: Launching, maps: Maps) -> None:
+    a, b, c = (half(128 * 128) for _ in range(3))
+    launching.maps = 0
+    with pytest.warns(RuntimeWarning, match="copies boxes of an array the slow way: its stride"):
+        product[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
+    product[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
+    assert len(launching.ordinary) == 2 and not maps.made

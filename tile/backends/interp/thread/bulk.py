@@ -1,0 +1,248 @@
+"""Copies of boxes to shared memory, and the barriers on which they arrive.
+
+All threads of a program come to each of these operations; the first one does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from tile.backends.interp.code import Rules, Run
+from tile.backends.interp.memory import FaultError
+from tile.backends.interp.report import out_of_bounds
+from tile.backends.interp.thread import costs
+from tile.backends.interp.thread.barriers import MisuseError, Use
+from tile.backends.interp.thread.declare import rule_in
+from tile.backends.interp.thread.faults import (
+    all_of_program,
+    buffer_of,
+    misaligned_box,
+    misuse,
+    shared_fault,
+)
+from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
+from tile.backends.interp.thread.memory import SharedFaultError, Touch
+from tile.backends.interp.values import Array, Rows, RunValue, array_of, spread
+from tile.backends.interp.wave import Wave
+from tile.errors import ExecutionError
+from tile.ir import numerics
+from tile.ir.core import Operation
+from tile.ir.types import Descriptor, Shared
+from tile.simt import ops
+from tile.simt.layouts.layout import LinearLayout
+
+RULES: Rules = {}
+rule = rule_in(RULES)
+
+VECTOR_BYTES = 16
+
+
+@rule(ops.bulk.barrier_init)
+def barrier_init(op: Operation) -> Run:
+    stages = _ring_of(op).stages
+
+    def run(wave: Wave, bars: RunValue) -> None:
+        _checked(wave, lambda: chunk_of(wave).barriers.make(_whole(wave, op, bars), stages))
+
+    return run
+
+
+@rule(ops.bulk.barrier_free)
+def barrier_free(op: Operation) -> Run:
+    def run(wave: Wave, bars: RunValue) -> None:
+        _checked(wave, lambda: chunk_of(wave).barriers.free(_whole(wave, op, bars)))
+
+    return run
+
+
+@rule(ops.bulk.barrier_expect)
+def barrier_expect(op: Operation) -> Run:
+    count = op["size"]
+
+    def run(wave: Wave, bars: RunValue, turn: RunValue, active: RunValue) -> None:
+        use, _ = _turn(wave, op, bars, turn)
+        use = use.among(_by_program(wave, active))
+        _checked(wave, lambda: chunk_of(wave).barriers.expect(use, count))
+
+    return run
+
+
+@rule(ops.bulk.barrier_wait)
+def barrier_wait(op: Operation) -> Run:
+    def run(wave: Wave, bars: RunValue, turn: RunValue) -> None:
+        use, parity = _turn(wave, op, bars, turn)
+        _checked(wave, lambda: chunk_of(wave).barriers.wait(use, parity))
+
+    return run
+
+
+@rule(ops.bulk.bulk_copy)
+def bulk_copy(op: Operation) -> Run:
+    box = _Box(op)
+
+    def run(
+        wave: Wave,
+        mem: RunValue,
+        bars: RunValue,
+        turn: RunValue,
+        active: RunValue,
+        ptr: RunValue,
+        *numbers: RunValue,
+    ) -> None:
+        use, _ = _turn(wave, op, bars, turn)
+        chosen = _by_program(wave, active)
+        use = use.among(chosen)
+        if len(use.programs) == 0:
+            return
+        given = [_by_program(wave, value)[chosen] for value in (ptr, *numbers)]
+        begin = _by_program(wave, mem)[chosen]
+        values = box.read(wave, use.programs, *given)
+        touch = box.touch(wave, use.programs, begin)
+        _checked(wave, lambda: chunk_of(wave).barriers.begin(use, touch, values))
+
+    return run
+
+
+@rule(ops.bulk.bulk_store)
+def bulk_store(op: Operation) -> Run:
+    box = _Box(op)
+
+    def run(wave: Wave, mem: RunValue, ptr: RunValue, *numbers: RunValue) -> None:
+        all_of_program(wave, op)
+        programs, memory = place_of(wave).programs, chunk_of(wave).memory
+        touch = box.touch(wave, programs, _by_program(wave, mem))
+        _checked(wave, lambda: memory.send(touch))
+        given = [_by_program(wave, value) for value in (ptr, *numbers)]
+        values = memory.words(box.size, VECTOR_BYTES // box.size)[touch.start // VECTOR_BYTES]
+        box.write(wave, programs, values, *given)
+
+    return run
+
+
+class _Box:
+    """The box that an operation copies."""
+
+    def __init__(self, op: Operation) -> None:
+        mem = buffer_of(op)
+        assert isinstance(mem.layout, LinearLayout)
+        self.op = op
+        self.mem = mem
+        self.size = mem.of.itemsize
+        self.order = _order(mem.layout)
+
+    def read(self, wave: Wave, programs: Rows, *numbers: Array) -> Array:
+        """The elements as they come to lie, in vectors: (program, vector, element)."""
+        address, inside = self._places(wave, *numbers)
+        element, shape = self.mem.of, (len(self.order),)
+        try:
+            values = launch_of(wave).memory.load(address, inside, None, element, shape)
+        except FaultError as fault:
+            raise self._outside(wave, "reads", fault, programs) from None
+        word = np.dtype(f"u{self.size}")
+        parts = np.ascontiguousarray(spread(values, shape, len(address))).view(word)
+        return parts.reshape(len(address), -1, VECTOR_BYTES // self.size)
+
+    def write(self, wave: Wave, programs: Rows, values: Array, *numbers: Array) -> None:
+        """Write the elements, in vectors as they lie."""
+        address, inside = self._places(wave, *numbers)
+        element, shape = self.mem.of, (len(self.order),)
+        flat = np.ascontiguousarray(values).reshape(len(address), -1)
+        flat = flat.view(numerics.numpy_dtype(element))
+        try:
+            launch_of(wave).memory.store(address, flat, inside, element, shape)
+        except FaultError as fault:
+            raise self._outside(wave, "writes", fault, programs) from None
+
+    def _outside(self, wave: Wave, verb: str, fault: FaultError, programs: Rows) -> ExecutionError:
+        fault.row = int(np.searchsorted(place_of(wave).program, programs[fault.row]))
+        return out_of_bounds(wave, verb, fault, self.size)
+
+    def _places(
+        self,
+        wave: Wave,
+        base: Array,
+        rows: Array,
+        columns: Array,
+        stride: Array,
+        row: Array,
+        column: Array,
+    ) -> tuple[Array, Array]:
+        """The address of each element as they lie, and which are inside of the array."""
+        steps = stride * self.size
+        if ((base | steps) % Descriptor.ALIGNMENT).any():
+            raise misaligned_box(wave, self.op, int(base[0]), int(steps[0]))
+        row_at, row_in = _along(row, rows, self.mem.dims[0])
+        column_at, column_in = _along(column, columns, self.mem.dims[1])
+        address = (row_at * stride[:, None])[:, :, None] + column_at[:, None, :]
+        address = base[:, None, None] + address * self.size
+        inside = row_in[:, :, None] & column_in[:, None, :]
+        address, inside = (x.reshape(len(base), -1)[:, self.order] for x in (address, inside))
+        if launch_of(wave).counters is not None:
+            costs.box_access(wave, self.op, address, inside)
+        return address, inside
+
+    def touch(self, wave: Wave, programs: Rows, begin: Array) -> Touch:
+        """The vectors of the buffer, those of a program in each row."""
+        memory = chunk_of(wave).memory
+        count = self.mem.bytes // VECTOR_BYTES
+        start = (begin + programs * memory.size)[:, None] + np.arange(count) * VECTOR_BYTES
+        first = np.zeros((len(programs), 1), np.int64)
+        return Touch(self.op, start, VECTOR_BYTES, first, memory.barriers[programs][:, None])
+
+
+def _along(start: Array, extent: Array, count: int) -> tuple[Array, Array]:
+    """The indices of boxes along an axis, and which are inside: numbers without a sign."""
+    index = start.astype(np.int32)[:, None] + np.arange(count, dtype=np.int32)
+    inside = index.view(np.uint32) < extent.astype(np.int32).view(np.uint32)[:, None]
+    return index.astype(np.int64), inside
+
+
+@lru_cache(maxsize=256)
+def _order(layout: LinearLayout) -> Array:
+    """The row-major index of the element at each offset."""
+    table = layout.table()
+    index: Array = table["dim0"].ravel() * layout.shape[1] + table["dim1"].ravel()
+    return index
+
+
+# -- barriers
+
+
+def _ring_of(op: Operation) -> Shared:
+    ring = op["bars"].type
+    assert isinstance(ring, Shared)
+    return ring
+
+
+def _by_program(wave: Wave, value: RunValue) -> Array:
+    """What is the same for all threads of a program, once for each."""
+    result: Array = spread(value, (), len(wave))[:: place_of(wave).threads]
+    return result
+
+
+def _whole(wave: Wave, op: Operation, bars: RunValue) -> Use:
+    """A use of all barriers of a ring; the first one stands for them."""
+    all_of_program(wave, op)
+    programs = place_of(wave).programs
+    return Use(op, int(array_of(bars)[0]), programs, np.zeros(len(programs), np.int64))
+
+
+def _turn(wave: Wave, op: Operation, bars: RunValue, turn: RunValue) -> tuple[Use, Array]:
+    """A use of the barrier of a turn, and the lowest bit of the number of its phase."""
+    all_of_program(wave, op)
+    number = _by_program(wave, turn).astype(np.int64) + op["shift"]
+    phase, stage = np.divmod(number, _ring_of(op).stages)
+    return Use(op, int(array_of(bars)[0]), place_of(wave).programs, stage), phase & 1
+
+
+def _checked(wave: Wave, use: Callable[[], None]) -> None:
+    """Use a barrier; what is wrong with that is said in words."""
+    try:
+        use()
+    except MisuseError as fault:
+        raise misuse(wave, fault) from None
+    except SharedFaultError as fault:
+        raise shared_fault(wave, fault) from None
