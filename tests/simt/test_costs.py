@@ -32,7 +32,6 @@ BY_DATA = {"gathering", "counting"}
         ("async", 4, 3),
         ("async", 2, 2),
         ("matrix", 4, 3),
-        ("group", 4, 3),
         ("wide", 2, 2),
     ],
 )
@@ -47,6 +46,12 @@ def test_accesses_cost_the_least(name: str, machine: str, warps: int, stages: in
     assert counters.global_total().sectors > 0
     assert counters.shared_total().conflicts == 0
     assert counters.global_total().efficiency == 1.0
+
+
+@pytest.mark.parametrize("name", ["matmul_boxes", "attention_boxes"])
+def test_boxes_cost_the_least(name: str) -> None:
+    """What is copied as a whole is counted as the sectors that it moves."""
+    test_accesses_cost_the_least(name, "group", 4, 3)
 
 
 @pytest.mark.parametrize("name", sorted(BY_DATA))
