@@ -50,7 +50,7 @@ class FakeDriver:
         for module in (driver, errors):
             monkeypatch.setattr(module, "cuda", self)
         monkeypatch.setattr(driver, "_DEVICES", {})
-        monkeypatch.setattr(driver, "direct", lambda name, waits: None)
+        monkeypatch.setattr(driver, "direct", lambda name: None)
         monkeypatch.setattr(driver, "_open", functools.cache(driver._open.__wrapped__))
         return self
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import subprocess
@@ -125,6 +126,23 @@ def test_repeat_launches() -> None:
     graph.replay()
     torch.cuda.synchronize()
     assert out[0].tolist() == [14.0] * 255 + [0.0]
+
+
+def test_a_repeat_amid_another_context() -> None:
+    """The driver refuses it, so it takes an ordinary launch."""
+    torch = pytest.importorskip("torch")
+    x, out = torch.full((256,), 3.0, device="cuda"), torch.zeros(256, device="cuda")
+    scale[(4,)](x, out, 255, 1.0, B=64)
+    torch.cuda.synchronize()
+    library, other = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    assert library.cuCtxCreate_v2(ctypes.byref(other), 0, 0) == 0
+    try:
+        scale[(4,)](x, out, 255, 2.0, B=64)
+    finally:
+        assert library.cuCtxDestroy_v2(other) == 0
+    assert torch.cuda.current_device() == 0
+    torch.cuda.synchronize()
+    assert out.tolist() == [6.0] * 255 + [0.0]
 
 
 def test_torch_bfloat16() -> None:

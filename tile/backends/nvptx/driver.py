@@ -177,18 +177,18 @@ def ordinal_of(address: int) -> int:
     return int(check(cuda.cuPointerGetAttribute(attribute, address), "finding an array's device"))
 
 
-# -- calls that repeat launches make, without the wrappers of cuda.bindings
+# -- what repeat launches call, without the wrapper of cuda.bindings
 
 
 @functools.cache
-def direct(name: str, *, waits: bool) -> Any:
+def direct(name: str) -> Any:
     """A function of the driver by its name in C, which returns its status; None if it has none.
 
-    Python's other threads run meanwhile if it may wait, as launches do where many are under way.
+    Python's other threads run meanwhile: a launch waits where many are under way.
     """
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
-        return getattr((ctypes.CDLL if waits else ctypes.PyDLL)(library), name, None)
+        return getattr(ctypes.CDLL(library), name, None)
     except OSError:
         return None
 

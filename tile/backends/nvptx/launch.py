@@ -93,7 +93,7 @@ class LoadedKernel:
         if len(formats) < len(arguments):
             return None
         taken = [value is not None for value in arguments]
-        return repeat_launch(here.loaded, where, self.facts.threads, stream, formats, taken)
+        return repeat_launch(here.loaded, self.facts.threads, stream, formats, taken)
 
     def timer(self) -> Timer:
         """A clock on the stream of the last launch that was no repeat."""
