@@ -12,7 +12,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tests.runtime.fake_torch import Parameter, Tensor, aligned, install
+from tests.runtime.fake_torch import Device, Parameter, Tensor, aligned, install
 from tests.runtime.kernels import add
 from tile.backends import registry
 from tile.backends.base import Artifact, Options, Target
@@ -188,11 +188,25 @@ def test_tensors_without_memory_are_refused_as_ever(noting: Noting, monkeypatch)
         kernel[1,](*arrays, 100, BLOCK=32)
 
 
-def test_another_device_is_no_repeat(noting: Noting) -> None:
+@pytest.mark.parametrize("accelerator", ["cuda", "other"])
+def test_another_device_is_no_repeat(noting: Noting, monkeypatch, accelerator: str) -> None:
+    install(monkeypatch, accelerator)
     kernel = fresh()
     for device in (0, 1, 0, 1):
         kernel[1,](*three(device=device), 100, BLOCK=32)
     assert (len(noting.bound), len(noting.repeats)) == (2, 2)
+
+
+def test_an_accelerator_of_another_kind_with_the_same_number(noting: Noting, monkeypatch) -> None:
+    install(monkeypatch, "other")
+    kernel = fresh()
+    x, y, out = three()
+    kernel[1,](x, y, out, 100, BLOCK=32)
+    ((plan,),) = [kernel._plans.values()]
+    before = plan.key(x, y, out, 100, BLOCK=32)
+    assert before in plan.table
+    y.device = Device("other", 0)
+    assert plan.key(x, y, out, 100, BLOCK=32) not in plan.table
 
 
 def test_what_the_backend_cannot_repeat_is_launched(noting: Noting, monkeypatch) -> None:

@@ -11,7 +11,7 @@ what selects a compiled kernel, one dictionary look-up, and the backend's way to
                 p0 = a0.data_ptr()
                 ...
                 entry = table.get((backend() if own(None) is None else (config.backend,),
-                                   a0.dtype, a0.device, ..., BLOCK, <alignment>))
+                                   a0.dtype, a0.get_device(), ..., BLOCK, <alignment>))
             except (RuntimeError, TypeError):
                 entry = None
             if entry is not None:
@@ -42,7 +42,7 @@ from tile.runtime.grid import normalise_grid
 from tile.runtime.kernel import WATCHERS, CompiledKernel
 from tile.runtime.repeat_text import Writer
 from tile.runtime.signature import DIVISOR
-from tile.runtime.torch_arrays import is_plain_tensor
+from tile.runtime.torch_arrays import is_plain_tensor, only_cuda_numbered
 
 Arguments = tuple[Any, ...]
 Options = dict[str, Any]
@@ -97,7 +97,7 @@ def make_plan(
     `current` says whether what was compiled is still what the kernel's text means; None: always.
     `unlike` takes over what the plan does not do, with the shape of calls that the plan is for.
     """
-    writer = Writer(len(args), tuple(kwargs))
+    writer = Writer(len(args), tuple(kwargs), numbered=only_cuda_numbered())
     words: dict[str, tuple[str, Any]] = {name: (name, value) for name, value in kwargs.items()}
     words |= {
         p.name: (word, value)

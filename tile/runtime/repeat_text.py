@@ -21,11 +21,13 @@ class Writer:
     """Writes the functions of a plan for calls with some positional and some named arguments.
 
     `runtime` and `constant` take an argument by its word there, and say whether they know its type.
+    `numbered` says that a tensor's device is known by its number alone, which takes less to ask.
     """
 
-    def __init__(self, positional: int, keywords: Sequence[str]) -> None:
+    def __init__(self, positional: int, keywords: Sequence[str], *, numbered: bool) -> None:
         self.positional = tuple(f"~a{at}" for at in range(positional))
         self.keywords = tuple(keywords)
+        self._device = "get_device()" if numbered else "device"
         self.given: dict[str, str] = {}  # by the parameter's name, the argument's
         self.parameters: list[int] = []
         self._values: list[str] = []
@@ -49,7 +51,7 @@ class Writer:
             address = f"~p{len(self._addresses)}"
             self._reads.append(f"{address} = {word}.data_ptr()")
             self._addresses.append(address)
-            self._parts += [f"{word}.dtype", f"{word}.device"]
+            self._parts += [f"{word}.dtype", f"{word}.{self._device}"]
             word = address
         elif kind not in (float, bool):
             return False
@@ -66,7 +68,8 @@ class Writer:
             f"{sizes} = (*{word}.shape, *{word}.strides)",
         ]
         self._addresses.append(address)
-        self._parts += [f"{base}.dtype", f"{base}.device", f"{base}.shape", f"{base}.stride()"]
+        self._parts += [f"{base}.dtype", f"{base}.{self._device}"]
+        self._parts += [f"{base}.shape", f"{base}.stride()"]
         self._parts += [sizes, f"(*{word}.block_shape,)", f"{word}.padding"]
         self._values += [address, f"*{sizes}"]
 
