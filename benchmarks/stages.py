@@ -177,7 +177,7 @@ def _text(compiled: CompiledKernel, stage: str) -> str:
 def _lines(compiled: CompiledKernel, stage: str) -> str:
     """How many instructions or operations: lines that are neither labels nor directives."""
     lines = map(str.strip, _text(compiled, stage).splitlines())
-    return str(sum(1 for line in lines if line and line[0] not in "./#;}!$")) if lines else "0"
+    return str(sum(1 for line in lines if line and line[0] not in "./#;}!$"))
 
 
 def times() -> list[list[str]]:

@@ -277,3 +277,15 @@ def test_benchmarks_do_not_spill(name: str, arch: str) -> None:
     most = SPILLED.get(name, {}).get(arch, 0)
     assert spilled <= most, said
     assert spilled or not most, "this spills no more, and should be crossed off"
+
+
+@pytest.mark.parametrize(
+    ("columns", "warps", "registers"), [(4096, 4, 64), (8192, 8, 64), (16384, 16, 64)]
+)
+def test_rows_leave_registers_for_other_programs(columns: int, warps: int, registers: int) -> None:
+    """A multiprocessor has 65536 of them: so many that two to eight rows are under way at once."""
+    name, function, types, _, _ = next(b for b in benchmarks() if b[0].startswith("layer norm"))
+    options = {"num_warps": warps}
+    compiled = building.compile(function, types, {"BLOCK": columns}, options, "nvptx:sm_90a")
+    (used,) = re.findall(r"Used (\d+) registers", assemble(compiled.asm["ptx"], "sm_90a"))
+    assert int(used) <= registers, name
