@@ -157,11 +157,9 @@ class JITFunction(DeviceFunction):
         """
         if self._direct is not None:
             return self._direct(grid, *args, **kwargs)
-        return self._unlike((), grid, args, kwargs)
+        return self._unlike((), grid, *args, **kwargs)
 
-    def _unlike(
-        self, shape: Shape, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> CompiledKernel:
+    def _unlike(self, shape: Shape, grid: Any, /, *args: Any, **kwargs: Any) -> CompiledKernel:
         """Launch what the plan for calls of a shape could not: by another plan, or without."""
         found = shape_of(args, kwargs)
         plan = self._plans.get(found)

@@ -19,9 +19,10 @@ what selects a compiled kernel, one dictionary look-up, and the backend's way to
                 <the grid's extents x, y, z>
                 if repeat(x, y, z, p0, p1, p2, a3):
                     return kernel
-        args = (a0, a1, a2, a3)
-        named = {'BLOCK': BLOCK}
-        return unlike(shape, grid, *all(args, rest, named, more))
+        if a0 is not absent and ... and BLOCK is not absent:
+            return unlike(shape, grid, a0, a1, a2, a3, *rest, BLOCK=BLOCK, **more)
+        args, named = all((a0, a1, a2, a3), rest, {'BLOCK': BLOCK}, more)
+        return unlike(shape, grid, *args, **named)
 
 It is what `add[grid]` calls, with no packing of arguments in between: `*rest`, `**more` and the
 defaults are there only so that any call comes in. Whatever it does not know, it hands over to
@@ -47,7 +48,7 @@ from tile.runtime.torch_arrays import is_plain_tensor, only_cuda_numbered
 Arguments = tuple[Any, ...]
 Options = dict[str, Any]
 Shape = tuple[Any, ...]
-Unlike = Callable[[Shape, Any, Arguments, Options], CompiledKernel]
+Unlike = Callable[..., CompiledKernel]
 
 ABSENT = object()  # in the place of arguments that a call does not give
 
@@ -95,7 +96,8 @@ def make_plan(
     """A plan for calls like this one, or None where they have arguments that it does not know.
 
     `current` says whether what was compiled is still what the kernel's text means; None: always.
-    `unlike` takes over what the plan does not do, with the shape of calls that the plan is for.
+    `unlike` takes over what the plan does not do: the shape of calls that it is for, a grid, and
+    the arguments of a call.
     """
     writer = Writer(len(args), tuple(kwargs), numbered=only_cuda_numbered())
     words: dict[str, tuple[str, Any]] = {name: (name, value) for name, value in kwargs.items()}

@@ -110,11 +110,22 @@ class Writer:
             *self._extents(),
             f"            if ~repeat({', '.join(['~x', '~y', '~z', *self._values])}):",
             "                return ~kernel",
-            f"    ~args = {_tuple(self.positional)}",
-            f"    ~named = {{{', '.join(f'{name!r}: {name}' for name in self.keywords)}}}",
-            "    return ~unlike(~shape, ~grid, *~all(~args, ~rest, ~named, ~more))",
+            *self._handing_over(words),
         ]
         return "\n".join(lines).replace("~", self.prefix)
+
+    def _handing_over(self, words: Sequence[str]) -> list[str]:
+        """All arguments as they came: most calls have those that this function names."""
+        here = " and ".join(f"{word} is not ~absent" for word in words) or "True"
+        given = [*self.positional, "*~rest", *(f"{n}={n}" for n in self.keywords), "**~more"]
+        return [
+            f"    if {here}:",
+            f"        return ~unlike(~shape, ~grid, {', '.join(given)})",
+            f"    ~args = {_tuple(self.positional)}",
+            f"    ~named = {{{', '.join(f'{name!r}: {name}' for name in self.keywords)}}}",
+            "    ~args, ~named = ~all(~args, ~rest, ~named, ~more)",
+            "    return ~unlike(~shape, ~grid, *~args, **~named)",
+        ]
 
     @property
     def prefix(self) -> str:
