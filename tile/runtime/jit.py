@@ -66,7 +66,8 @@ class JITFunction(DeviceFunction):
         self.cache: dict[CacheKey, CompiledKernel] = {}
         self._captures: Captures | None = None
         self._plans: dict[Shape, Plan | None] = {}
-        self._direct: Callable[..., CompiledKernel] | None = None  # `again` of the latest of them
+        # What launches go to, and what calls that is for: a plan's, or none's.
+        self._latest: tuple[Shape | None, Callable[..., CompiledKernel]] = None, self._start
         self.pre_run_hooks: list[Hook] = []
         self._unspecialised = tuple(do_not_specialize or ())
         self._unaligned = tuple(do_not_specialize_on_alignment or ())
@@ -129,7 +130,8 @@ class JITFunction(DeviceFunction):
         `grid` is a tuple of one to three integers, one integer, or a function that returns either
         from the arguments by name (with constexprs and options).
         """
-        return functools.partial(self._direct or self._start, grid)
+        _, launch = self._latest
+        return functools.partial(launch, grid)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: a kernel needs a grid."""
@@ -155,16 +157,23 @@ class JITFunction(DeviceFunction):
 
         `kernel[grid]` is this only until a plan is made; who took it before comes here each time.
         """
-        if self._direct is not None:
-            return self._direct(grid, *args, **kwargs)
-        return self._unlike((), grid, *args, **kwargs)
+        return self._unlike(None, grid, *args, **kwargs)
 
-    def _unlike(self, shape: Shape, grid: Any, /, *args: Any, **kwargs: Any) -> CompiledKernel:
-        """Launch what the plan for calls of a shape could not: by another plan, or without."""
+    def _unlike(
+        self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any
+    ) -> CompiledKernel:
+        """Launch what the plan for calls of a shape could not: by another plan, or without.
+
+        First by the latest, for a caller who keeps `kernel[grid]` comes here each time when calls
+        are of another shape since.
+        """
+        latest, launch = self._latest
+        if latest is not None and latest != shape:
+            return launch(grid, *args, **kwargs)
         found = shape_of(args, kwargs)
         plan = self._plans.get(found)
         if plan is not None and found != shape:
-            self._direct = plan.again  # whose calls are likely to be more than this one
+            self._latest = found, plan.again  # whose calls are likely to be more than this one
             return plan.again(grid, *args, **kwargs)
         if "warmup" in kwargs:
             return self.run(*args, grid=grid, **kwargs)
@@ -216,7 +225,7 @@ class JITFunction(DeviceFunction):
             # empties the cache before it drops all plans.
             if any(kernel is one for one in list(self.cache.values())):
                 plan.table[key] = entry
-                self._direct = plan.again
+                self._latest = shape_of(args, kwargs), plan.again
         return kernel
 
     def _meta(self, values: list[Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -256,7 +265,7 @@ class JITFunction(DeviceFunction):
 
     def _drop_plans(self) -> None:
         """Repeat nothing that was compiled: not by functions either that somebody has yet."""
-        self._direct = None
+        self._latest = None, self._start
         while self._plans:
             _, plan = self._plans.popitem()
             if plan is not None:

@@ -270,20 +270,6 @@ def image(ptx: str) -> bytes:
     return ptx.encode() + b"\0"
 
 
-def link(ptx: str, kernel: str) -> bytes:
-    """Compile PTX for the current device: the bytes of a cubin, to be kept."""
-    doing = f"compiling `{kernel}` from PTX"
-    log = _Log()
-    state = check(cuda.cuLinkCreate(*log.options), doing)
-    data, kind = image(ptx), cuda.CUjitInputType.CU_JIT_INPUT_PTX
-    try:
-        log.check(cuda.cuLinkAddData(state, kind, data, len(data), b"ptx", 0, [], []), doing)
-        address, size = log.check(cuda.cuLinkComplete(state), doing)
-        return ctypes.string_at(int(address), size)
-    finally:
-        cuda.cuLinkDestroy(state)
-
-
 def _load(code: bytes, kernel: str) -> Any:
     """A module of a cubin, or of PTX, which is compiled now."""
     log = _Log()

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repeat, Timer
-from tile.backends.nvptx import driver
-from tile.backends.nvptx.binaries import assembled
+from tile.backends.nvptx import binaries, driver
 from tile.backends.nvptx.facts import Facts
 from tile.backends.nvptx.faults import FaultRecord
 from tile.backends.nvptx.kernel_info import kernel_info
@@ -137,11 +136,8 @@ class LoadedKernel:
                 f"`{self.name}` takes {facts.shared_bytes} bytes of shared memory, and device "
                 f"{where.ordinal} has {where.shared_bytes} for a program"
             )
-        loaded = driver.Loaded(
-            assembled(self.ptx, facts.kernel, where),
-            facts.kernel,
-            facts.shared_bytes,
-            cooperative=self._cooperative,
+        loaded = binaries.load(
+            self.ptx, facts.kernel, where, facts.shared_bytes, cooperative=self._cooperative
         )
         faults = FaultRecord(loaded, facts) if facts.assertions else None
         here = self._on[where.ordinal] = _OnDevice(loaded, faults)
