@@ -6,7 +6,7 @@ what selects a compiled kernel, one dictionary look-up, and the backend's way to
 (`Repeatable.bind`). For `add[grid](x, y, out, n, BLOCK=1024)` with torch's tensors it is
 
     def again(grid, a0=absent, a1=absent, a2=absent, a3=absent, /, *rest, BLOCK=absent, **more):
-        if type(a0) is t0 and ... and not rest and not more and cache and alive and not hooks and ...:
+        if type(a0) is t0 and ... and not rest and not more and cache and alive and ...:
             try:
                 p0 = a0.data_ptr()
                 ...
