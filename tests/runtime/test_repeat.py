@@ -18,6 +18,7 @@ from tile.backends import registry
 from tile.backends.base import Artifact, Options, Target
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.core import Module
+from tile.runtime.kernel import watching
 
 
 class Noting:
@@ -236,6 +237,18 @@ def test_hooks_are_called(noting: Noting) -> None:
     kernel.add_pre_run_hook(lambda *args, **kwargs: calls.append((args, kwargs)))
     kernel[1,](*arrays, 100, BLOCK=32)
     assert calls == [((*arrays, 100), {"BLOCK": 32})]
+
+
+def test_launches_that_are_watched_are_no_repeats(noting: Noting) -> None:
+    kernel, arrays = fresh(), three()
+    compiled = kernel[1,](*arrays, 100, BLOCK=32)
+    held = kernel[1,]
+    with watching() as launched:
+        held(*arrays, 100, BLOCK=32)
+        kernel[1,](*arrays, 100, BLOCK=32)
+    assert launched == [compiled.executable] * 2 and noting.repeats == []
+    held(*arrays, 100, BLOCK=32)
+    assert len(noting.repeats) == 1
 
 
 def test_settings_are_looked_at(noting: Noting, monkeypatch) -> None:
