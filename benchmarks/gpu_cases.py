@@ -85,13 +85,25 @@ def cases(wanted: str) -> Iterator[Case]:
 
 
 def row_tiles(columns: int) -> tuple[Tiles, ...]:
-    """A block that holds a row, and warps for it."""
+    """A block that holds a row, and warps for it: those with 8 to 128 elements a thread."""
     block = 1 << (columns - 1).bit_length()
-    usual = min(16, max(4, block // 512))
-    return tuple({"BLOCK": block, "num_warps": warps} for warps in sorted({4, usual, 2 * usual}))
+    warps = [warps for warps in (2, 4, 8, 16, 32) if 8 <= block // (32 * warps) <= 128]
+    return tuple({"BLOCK": block, "num_warps": count} for count in warps or [4])
 
 
-FLAT = tuple({"BLOCK": block, "num_warps": 4} for block in (1024, 2048, 4096))
+def rows_tiles(columns: int) -> tuple[Tiles, ...]:
+    """A block of rows; several where a row is short."""
+    block = 1 << (columns - 1).bit_length()
+    if block > 1024:
+        return tuple({"ROWS": 1, **tiles} for tiles in row_tiles(columns))
+    choices = ((1, 1), (1, 4), (2, 1), (2, 2), (2, 4), (4, 4))
+    return tuple({"ROWS": rows, "BLOCK": block, "num_warps": warps} for rows, warps in choices)
+
+
+FLAT = tuple(
+    {"BLOCK": block, "num_warps": warps}
+    for block, warps in ((512, 4), (1024, 2), (1024, 4), (1024, 8), (2048, 8), (4096, 4))
+)
 
 
 def add(n: int, name: str) -> Case:
@@ -128,12 +140,13 @@ def softmax(columns: int, name: str) -> Case:
     out, wanted = torch.empty_like(x), torch.empty_like(x)
 
     def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
-        return lambda: kernels.softmax_kernel[(4096,)](out, x, columns, columns, **tiles)
+        grid = (4096 // tiles["ROWS"],)
+        return lambda: kernels.softmax_rows_kernel[grid](out, x, columns, 4096, columns, **tiles)
 
     def by_torch() -> Sequence[torch.Tensor]:
         return (torch.softmax(x, dim=-1, out=wanted),)
 
-    choices = row_tiles(columns)
+    choices = rows_tiles(columns)
     return Case(name, "GB/s", 8 * x.numel(), by_torch, run, (out,), choices, 1e-5)
 
 

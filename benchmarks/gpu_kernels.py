@@ -45,6 +45,20 @@ def softmax_kernel(out_ptr, x_ptr, row_step, columns, BLOCK: tl.constexpr):
 
 
 @jit
+def softmax_rows_kernel(
+    out_ptr, x_ptr, row_step, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)
+    at = row[:, None] * row_step + column[None, :]
+    inside = (row < rows)[:, None] & (column < columns)[None, :]
+    x = tl.load(x_ptr + at, mask=inside, other=-float("inf"))
+    powers = tl.exp(x - tl.max(x, axis=1)[:, None])
+    out = powers / tl.sum(powers, axis=1)[:, None]
+    tl.store(out_ptr + at, out, mask=inside)
+
+
+@jit
 def layer_norm_kernel(x_ptr, out_ptr, weight_ptr, bias_ptr, columns, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)

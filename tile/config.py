@@ -7,6 +7,7 @@ them for the current thread or task only.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -106,6 +107,16 @@ class Variable(Generic[T]):
         if parsed is _UNREAD:
             parsed = self._parsed[encoded] = self._read(os.environ[self.name])
         return parsed  # type: ignore[no-any-return]
+
+    def text_reader(self) -> Callable[[], object]:
+        """What gives equal things only while the environment says the same.
+
+        Launches ask it, since it takes a tenth of the time of reading the setting.
+        """
+        texts = getattr(os.environ, "_data", None)
+        if texts is None:
+            return functools.partial(os.environ.get, self.name)
+        return functools.partial(texts.get, self._key)
 
     def _read(self, text: str) -> T:
         try:

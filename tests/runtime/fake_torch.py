@@ -39,6 +39,9 @@ class Tensor:
     def data_ptr(self) -> int:
         return self.array.ctypes.data
 
+    def get_device(self) -> int:
+        return self.device.index if self.device.type != "cpu" else -1
+
     def detach(self) -> Tensor:
         return self
 
@@ -54,12 +57,13 @@ for kind in (Tensor, Parameter, Device, DType):
     kind.__module__ = "torch"
 
 
-def install(monkeypatch: pytest.MonkeyPatch) -> Any:
+def install(monkeypatch: pytest.MonkeyPatch, accelerator: str = "cuda") -> Any:
     """Put it in torch's place. `streams` of the result is the current stream of each device."""
     torch: Any = ModuleType("torch")
     torch.Tensor = Tensor
     torch.nn = SimpleNamespace(Parameter=Parameter)
     torch.cuda = SimpleNamespace(is_initialized=lambda: True)
+    torch.accelerator = SimpleNamespace(current_accelerator=lambda: Device(accelerator, 0))
     torch.streams = {}
     torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda at: torch.streams.get(at, 0))
     monkeypatch.setitem(sys.modules, "torch", torch)

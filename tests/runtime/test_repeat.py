@@ -12,12 +12,13 @@ import pytest
 
 import tile
 import tile.language as tl
-from tests.runtime.fake_torch import Parameter, Tensor, aligned, install
+from tests.runtime.fake_torch import Device, Parameter, Tensor, aligned, install
 from tests.runtime.kernels import add
 from tile.backends import registry
 from tile.backends.base import Artifact, Options, Target
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.core import Module
+from tile.runtime.kernel import watching
 
 
 class Noting:
@@ -51,9 +52,9 @@ class Noting:
     def bind(self, arguments: Any) -> Any:
         self.bound.append(list(arguments))
 
-        def repeat(grid: Any, values: tuple[Any, ...]) -> bool:
+        def repeat(x: int, y: int, z: int, *values: Any) -> bool:
             if self.ready:
-                self.repeats.append((grid, values))
+                self.repeats.append(((x, y, z), values))
             return self.ready
 
         return repeat
@@ -188,11 +189,25 @@ def test_tensors_without_memory_are_refused_as_ever(noting: Noting, monkeypatch)
         kernel[1,](*arrays, 100, BLOCK=32)
 
 
-def test_another_device_is_no_repeat(noting: Noting) -> None:
+@pytest.mark.parametrize("accelerator", ["cuda", "other"])
+def test_another_device_is_no_repeat(noting: Noting, monkeypatch, accelerator: str) -> None:
+    install(monkeypatch, accelerator)
     kernel = fresh()
     for device in (0, 1, 0, 1):
         kernel[1,](*three(device=device), 100, BLOCK=32)
     assert (len(noting.bound), len(noting.repeats)) == (2, 2)
+
+
+def test_an_accelerator_of_another_kind_with_the_same_number(noting: Noting, monkeypatch) -> None:
+    install(monkeypatch, "other")
+    kernel = fresh()
+    x, y, out = three()
+    kernel[1,](x, y, out, 100, BLOCK=32)
+    ((plan,),) = [kernel._plans.values()]
+    before = plan.key(x, y, out, 100, BLOCK=32)
+    assert before in plan.table
+    y.device = Device("other", 0)
+    assert plan.key(x, y, out, 100, BLOCK=32) not in plan.table
 
 
 def test_what_the_backend_cannot_repeat_is_launched(noting: Noting, monkeypatch) -> None:
@@ -222,6 +237,18 @@ def test_hooks_are_called(noting: Noting) -> None:
     kernel.add_pre_run_hook(lambda *args, **kwargs: calls.append((args, kwargs)))
     kernel[1,](*arrays, 100, BLOCK=32)
     assert calls == [((*arrays, 100), {"BLOCK": 32})]
+
+
+def test_launches_that_are_watched_are_no_repeats(noting: Noting) -> None:
+    kernel, arrays = fresh(), three()
+    compiled = kernel[1,](*arrays, 100, BLOCK=32)
+    held = kernel[1,]
+    with watching() as launched:
+        held(*arrays, 100, BLOCK=32)
+        kernel[1,](*arrays, 100, BLOCK=32)
+    assert launched == [compiled.executable] * 2 and noting.repeats == []
+    held(*arrays, 100, BLOCK=32)
+    assert len(noting.repeats) == 1
 
 
 def test_settings_are_looked_at(noting: Noting, monkeypatch) -> None:
@@ -265,6 +292,75 @@ def test_an_emptied_cache_compiles_anew(noting: Noting) -> None:
     second = kernel[1,](*arrays, 100, BLOCK=32)
     assert second is not first
     assert kernel[1,](*arrays, 100, BLOCK=32) is second
+
+
+def test_functions_taken_before_repeat_as_well_and_nothing_old(noting: Noting, monkeypatch) -> None:
+    kernel, arrays = fresh(), three()
+    before = kernel[1,]
+    first = before(*arrays, 100, BLOCK=32)
+    after = kernel[1,]
+    assert before(*arrays, 99, BLOCK=32) is after(*arrays, 98, BLOCK=32) is first
+    assert [values[3] for _, values in noting.repeats] == [99, 98]
+    kernel.cache.clear()
+    second = kernel[1,](*arrays, 100, BLOCK=32)
+    assert before(*arrays, 100, BLOCK=32) is after(*arrays, 100, BLOCK=32) is second is not first
+
+    x = arrays[0]
+    taken = factored[1,]
+    old = taken(x)
+    held = factored[1,]
+    assert held(x) is old
+    for number in (3, 4, 3):
+        monkeypatch.setitem(globals(), "FACTOR", tl.constexpr(number))
+        new = factored[1,](x)
+        assert held(x) is taken(x) is new is not old
+        old = new
+
+
+def test_calls_of_several_kinds_by_turns(noting: Noting) -> None:
+    kernel = fresh()
+    x, y, out = three()
+    launches = [
+        lambda n: kernel[1,](x, y, out, n, BLOCK=32),
+        lambda n: kernel[1,](x, y, out, n, 32),
+        lambda n: kernel[1,](x, y, out, BLOCK=32, n=n),
+        lambda n: kernel[1,](BLOCK=32, n=n, out_ptr=out, y_ptr=y, x_ptr=x),
+        lambda n: kernel[1,](x, y, out, n, num_warps=8, BLOCK=32),
+        lambda n: kernel[1,](x, y, out, n, BLOCK=32, num_warps=8),
+        lambda n: kernel.run(x, y, out, n, BLOCK=32, num_warps=8, grid=1, warmup=False),
+    ]
+    for n in (101, 99, 98):
+        for at, launch in enumerate(launches):
+            assert (launch(n).options.num_warps == 8) is (at > 3)
+    # Names come in any order, so that there are five kinds.
+    assert len(noting.launches) == 5
+    assert [values[3] for _, values in noting.repeats] == [101] * 2 + [99] * 7 + [98] * 7
+
+
+def test_calls_that_lack_something_are_refused_as_ever(noting: Noting) -> None:
+    kernel, arrays = fresh(), three()
+    for _ in range(2):
+        kernel[1,](*arrays, 100, BLOCK=32)
+        with pytest.raises(ArgumentTypeError, match="'n'"):
+            kernel[1,](*arrays, BLOCK=32)
+        with pytest.raises(ArgumentTypeError, match="'BLOCK'"):
+            kernel[1,](*arrays, 100)
+        with pytest.raises(ArgumentTypeError, match="x_ptr"):
+            kernel[1,](*arrays, 100, BLOCK=32, x_ptr=arrays[0])
+        with pytest.raises(ArgumentTypeError, match="takes"):
+            kernel[1,](*arrays, 100, 32, 64)
+    assert len(noting.repeats) == 1
+
+
+def test_names_that_look_like_those_of_the_text(noting: Noting) -> None:
+    @tile.jit
+    def odd(_table, __x, table, again, _a0: tl.constexpr):
+        tl.store(table, tl.load(_table) + __x * again + _a0)
+
+    x, y = Tensor(aligned(4)), Tensor(aligned(4))
+    for n in (5, 7):
+        odd[1,](x, _a0=2, again=n, table=y, __x=3)
+    assert noting.repeats == [((1, 1, 1), (x.data_ptr(), 3, y.data_ptr(), 7))]
 
 
 def test_warmup_launches_nothing(noting: Noting) -> None:

@@ -242,7 +242,7 @@ class Exportable(Protocol):
         """Files besides the stages' own, by their endings; `name` is for functions in them."""
 
 
-Repeat = Callable[[Grid, tuple[Any, ...]], bool]
+Repeat = Callable[..., bool]  # see `Repeatable.bind`
 
 
 @runtime_checkable
@@ -252,10 +252,11 @@ class Repeatable(Protocol):
     def bind(self, arguments: Sequence[LaunchArgument | None]) -> Repeat | None:
         """How to repeat a launch that was just done with these arguments, if there is a way.
 
-        The result takes a grid and one value in each argument's place: for an array the address of
-        another one of the same library, dtype and device, and for a scalar a Python number; None
-        is the place of a number that the kernel does not take. It launches and returns True, or
-        returns False, with nothing done, where that takes an ordinary launch. Any thread calls it.
+        The result takes a grid's three extents and one value in each argument's place: for an array
+        the address of another one of the same library, dtype and device, and for a scalar a Python
+        number; None is the place of a number that the kernel does not take. It launches and returns
+        True, or returns False, with nothing done, where that takes an ordinary launch, which also
+        says what is wrong with those that cannot be done. Any thread calls it.
         """
 
 

@@ -255,8 +255,11 @@ class Block:
         return block.owner
 
     def walk(self) -> Iterator[Operation]:
+        """All operations, those of regions behind the one that has them."""
         for op in self.ops:
-            yield from op.walk()
+            yield op
+            for region in op.regions:
+                yield from region.walk()
 
     def append(self, op: Operation) -> Operation:
         return self.insert(op, None)

@@ -73,6 +73,8 @@ def print_op(op: Operation) -> str:
 
 def print_value(value: object) -> str:
     """An attribute's value as text."""
+    if type(value) is int:  # most are, in tables of registers
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:

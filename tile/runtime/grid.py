@@ -18,10 +18,11 @@ def normalise_grid(grid: Any) -> Grid:
     `grid` is an integer or a tuple of one to three integers, Python's or NumPy's. Raises
     `ArgumentTypeError` for anything else, `ArgumentValueError` for extents below 1 or over a limit.
     """
-    if type(grid) is tuple and len(grid) == 1:  # the most frequent kind, in a fraction of the time
-        (x,) = grid
-        if type(x) is int and 1 <= x <= LIMITS[0]:
-            return x, 1, 1
+    if type(grid) is tuple and 1 <= len(grid) <= 3:  # nearly all, in a fraction of the time
+        x, y, z = (*grid, 1, 1)[:3]
+        within = type(x) is type(y) is type(z) is int and 1 <= x <= LIMITS[0]
+        if within and 1 <= y <= LIMITS[1] and 1 <= z <= LIMITS[2]:
+            return x, y, z
     axes = tuple(grid) if isinstance(grid, tuple | list) else (grid,)
     if not 1 <= len(axes) <= len(LIMITS):
         raise ArgumentValueError(f"a grid has one to three axes; {_show(grid)} has {len(axes)}")

@@ -66,6 +66,8 @@ class JITFunction(DeviceFunction):
         self.cache: dict[CacheKey, CompiledKernel] = {}
         self._captures: Captures | None = None
         self._plans: dict[Shape, Plan | None] = {}
+        # What launches go to, and what calls that is for: a plan's, or none's.
+        self._latest: tuple[Shape | None, Callable[..., CompiledKernel]] = None, self._start
         self.pre_run_hooks: list[Hook] = []
         self._unspecialised = tuple(do_not_specialize or ())
         self._unaligned = tuple(do_not_specialize_on_alignment or ())
@@ -128,19 +130,8 @@ class JITFunction(DeviceFunction):
         `grid` is a tuple of one to three integers, one integer, or a function that returns either
         from the arguments by name (with constexprs and options).
         """
-        plans = self._plans
-
-        def launch(*args: Any, **kwargs: Any) -> CompiledKernel:
-            plan = plans.get((*map(type, args), *kwargs, *map(type, kwargs.values())))
-            if plan is not None:
-                repeated = plan.again(grid, args, kwargs)
-                if repeated is not None:
-                    return repeated
-            if "warmup" in kwargs:
-                return self.run(*args, grid=grid, **kwargs)
-            return self._launch(grid, args, kwargs)
-
-        return launch
+        _, launch = self._latest
+        return functools.partial(launch, grid)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: a kernel needs a grid."""
@@ -159,11 +150,33 @@ class JITFunction(DeviceFunction):
         if warmup:
             kernel, _ = self._compiled(*self._binder.bind(args, kwargs))
             return kernel
-        plan = self._plans.get(shape_of(args, kwargs))
-        if plan is not None:
-            repeated = plan.again(grid, args, kwargs)
-            if repeated is not None:
-                return repeated
+        return self._start(grid, *args, **kwargs)
+
+    def _start(self, grid: Any, /, *args: Any, **kwargs: Any) -> CompiledKernel:
+        """Launch, as launches before this one were done, if there is a plan for them.
+
+        `kernel[grid]` is this only until a plan is made; who took it before comes here each time.
+        """
+        return self._unlike(None, grid, *args, **kwargs)
+
+    def _unlike(
+        self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any
+    ) -> CompiledKernel:
+        """Launch what the plan for calls of a shape could not: by another plan, or without.
+
+        First by the latest, for a caller who keeps `kernel[grid]` comes here each time when calls
+        are of another shape since.
+        """
+        latest, launch = self._latest
+        if latest is not None and latest != shape:
+            return launch(grid, *args, **kwargs)
+        found = shape_of(args, kwargs)
+        plan = self._plans.get(found)
+        if plan is not None and found != shape:
+            self._latest = found, plan.again  # whose calls are likely to be more than this one
+            return plan.again(grid, *args, **kwargs)
+        if "warmup" in kwargs:
+            return self.run(*args, grid=grid, **kwargs)
         return self._launch(grid, args, kwargs)
 
     def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledKernel:
@@ -202,7 +215,7 @@ class JITFunction(DeviceFunction):
             hook(*args, **kwargs)
         kernel.execute(extents, arguments)
         plan = self._plan(args, kwargs)
-        key = None if plan is None else plan.key(args, kwargs)
+        key = None if plan is None else plan.key(*args, **kwargs)
         if plan is not None and key is not None and key not in plan.table:
             repeat = kernel.bind(plan.parameters, arguments)
             meta = self._meta(values, options).items()
@@ -212,6 +225,7 @@ class JITFunction(DeviceFunction):
             # empties the cache before it drops all plans.
             if any(kernel is one for one in list(self.cache.values())):
                 plan.table[key] = entry
+                self._latest = shape_of(args, kwargs), plan.again
         return kernel
 
     def _meta(self, values: list[Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -245,8 +259,17 @@ class JITFunction(DeviceFunction):
                 hooks=self.pre_run_hooks,
                 cache=self.cache,
                 current=watch.current if watch is not None and watch.watching else None,
+                unlike=self._unlike,
             )
         return self._plans.get(shape)
+
+    def _drop_plans(self) -> None:
+        """Repeat nothing that was compiled: not by functions either that somebody has yet."""
+        self._latest = None, self._start
+        while self._plans:
+            _, plan = self._plans.popitem()
+            if plan is not None:
+                plan.alive.clear()
 
     # -- compiling
 
@@ -261,9 +284,9 @@ class JITFunction(DeviceFunction):
         if self._captures is None or not self._captures.current():
             self.cache.clear()
             self._captures = Captures(self)
-            self._plans.clear()
+            self._drop_plans()
         if not self.cache:  # users may have emptied it
-            self._plans.clear()
+            self._drop_plans()
         target = target_of(adapted)
         key = (target, tuple(sorted(options.items())), *keys)
         try:

@@ -34,6 +34,17 @@ def is_plain_tensor(kind: type) -> bool:
     return torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter)
 
 
+def only_cuda_numbered() -> bool:
+    """Whether `tensor.get_device()` tells all devices apart that a tensor may be on.
+
+    It is the number of an accelerator, whose kind it does not say, and less than 0 for the host's
+    memory and for none. Torch has one kind of accelerator in a process, which it can name.
+    """
+    accelerator = getattr(sys.modules.get("torch"), "accelerator", None)
+    kind = None if accelerator is None else accelerator.current_accelerator()
+    return kind is not None and kind.type == "cuda"
+
+
 def torch_dtype(dtype: Any, label: str) -> DType:
     """NumPy's dtype for torch's. Raises `ArgumentTypeError` where there is none."""
     name = str(dtype).removeprefix("torch.")

@@ -7,6 +7,9 @@ lane those behind them.
 
     %p: contiguous (1, 64), divisible (2, 16)      order (1, 0), vectors of 4 f32
 
+Warps come last, first along axes that nothing combines: what a warp holds of a row then is all of
+it, and sums of rows need no shared memory.
+
 Accesses of one block to tiles of one shape, in one order, that hand values to each other have one
 width, so that what was loaded can be stored where it is; see `access_widths`.
 """
@@ -16,12 +19,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.ir.core import Function, Module, Operation, Value
-from tile.ir.ops import memory
+from tile.ir.ops import combine, index, memory, reduce
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
 from tile.ir.types import Pointer, Tile
@@ -33,6 +36,17 @@ from tile.simt.target import GENERIC, SimtTarget
 
 ACCESSES = frozenset({memory.load, memory.store, memory.atomic_rmw, memory.atomic_cas})
 _ATOMIC = frozenset({memory.atomic_rmw, memory.atomic_cas})
+# What hands elements to each other along an axis.
+_COMBINING = frozenset(
+    {
+        reduce.reduce,
+        reduce.arg_reduce,
+        reduce.scan,
+        combine.reduce_by,
+        combine.scan_by,
+        index.sort,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,7 @@ class Access:
     run: int  # neighbours in a row along it, wherever they begin
     itemsize: int  # bytes of an element
     tied: int = field(default=0, compare=False)  # the same for accesses that are tied
+    combined: frozenset[int] = frozenset()  # axes along which tiles of the shape are combined
 
     def __str__(self) -> str:
         order = self.order or row_major(len(self.shape))
@@ -53,16 +68,24 @@ class Access:
 
 @lru_cache(maxsize=1024)
 def spread(
-    shape: tuple[int, ...], order: tuple[int, ...], vector: int, lanes: int, warps: int
+    shape: tuple[int, ...],
+    order: tuple[int, ...],
+    vector: int,
+    lanes: int,
+    warps: int,
+    combined: frozenset[int] = frozenset(),
 ) -> LinearLayout:
     """The layout with `vector` registers, then lanes, then warps along the axes in an order.
 
-    Threads that find no elements any more hold copies; elements beyond them take more registers.
+    Warps take the `combined` axes last. Threads that find no elements any more hold copies;
+    elements beyond them take more registers.
     """
     size = [1] * len(shape)
     size[order[0]] = min(vector, shape[order[0]])
     left = [extent // held for extent, held in zip(shape, size, strict=True)]
-    return blocked(shape, size, _filled(left, order, lanes), _filled(left, order, warps), order)
+    threads = _filled(left, order, lanes)
+    others = sorted(order, key=combined.__contains__)
+    return blocked(shape, size, threads, _filled(left, others, warps), order)
 
 
 def _filled(left: list[int], order: Sequence[int], count: int) -> list[int]:
@@ -98,7 +121,24 @@ def accesses(
         op for op in function.walk() if op.defn in ACCESSES and isinstance(op.inputs[0].type, Tile)
     ]
     ties = tied(function, found)
-    return {op: _access(op, info, target, ties[op]) for op in found}
+    axes = _combined(function)
+    return {
+        op: replace(
+            _access(op, info, target, ties[op]),
+            combined=frozenset(axes.get(op.inputs[0].type.shape, ())),
+        )
+        for op in found
+    }
+
+
+def _combined(function: Function) -> dict[tuple[int, ...], set[int]]:
+    """The axes along which the tiles of each shape are combined, of which other axes are left."""
+    axes: dict[tuple[int, ...], set[int]] = {}
+    for op in function.walk():
+        if op.defn in _COMBINING:
+            shape = op.inputs[0].type.shape
+            axes.setdefault(shape, set()).add(op["axis"] % len(shape))
+    return axes
 
 
 def _access(op: Operation, info: AxisInfoResult, target: SimtTarget, tie: int) -> Access:
@@ -154,7 +194,8 @@ def coalesced(
     layouts = {}
     for op, access in found.items():
         width = widths[op.block, access.shape, order(access), access.tied]
-        layouts[op] = spread(access.shape, order(access), width, target.warp_size, num_warps)
+        threads = target.warp_size, num_warps
+        layouts[op] = spread(access.shape, order(access), width, *threads, access.combined)
     return layouts
 
 

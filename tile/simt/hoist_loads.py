@@ -32,7 +32,7 @@ WAITS = frozenset(
 STOPS = Effect.WRITE | Effect.SYNC | Effect.SHARED | Effect.OUTPUT
 # The bytes of a thread's registers that loads of a block may hold while it waits: more of them
 # would cost more, in threads that find no room beside it, than is gained.
-HELD_BYTES = 64
+HELD_BYTES = 32
 
 
 @module_pass("hoist-loads", before=Level.LAID_OUT)

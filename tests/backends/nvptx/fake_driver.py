@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cuda.bindings import driver as real
 
-from tile.backends.nvptx import driver, errors
+from tile.backends.nvptx import driver, errors, ptxas
 
 OK = real.CUresult.CUDA_SUCCESS
 _A = real.CUdevice_attribute
@@ -37,20 +37,22 @@ class FakeDriver:
         self.version = version
         self.fails: dict[str, Any] = {}
         self.contexts: list[int] = []  # the current one last; device d has 100 + d
-        self.linked: list[tuple[int, str]] = []  # device and PTX
+        self.assembled: list[str] = []  # PTX given to ptxas
         self.loaded: list[tuple[int, bytes]] = []  # device and cubin
         self.launches: list[tuple[int, tuple[int, int, int]]] = []  # device and grid
         self.memory: dict[int, Any] = {}
         self.events: list[tuple[int, int, int]] = []  # device, event and stream
-        self.says = b""  # in the log of the linker
-        self._cubin: Any = None
+        self.says = b""  # in the log of the loader
+        self.takes = b""  # what is in all code that it loads
         self._handles = itertools.count(1000)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
         for module in (driver, errors):
             monkeypatch.setattr(module, "cuda", self)
+        monkeypatch.setattr(ptxas, "find", lambda: "ptxas")
+        monkeypatch.setattr(ptxas, "assemble", self.assemble)
         monkeypatch.setattr(driver, "_DEVICES", {})
-        monkeypatch.setattr(driver, "direct", lambda name, waits: None)
+        monkeypatch.setattr(driver, "direct", lambda name: None)
         monkeypatch.setattr(driver, "_open", functools.cache(driver._open.__wrapped__))
         return self
 
@@ -122,23 +124,15 @@ class FakeDriver:
 
     # -- modules
 
-    def cuLinkCreate(self, count: int, options: Any, values: Any) -> Any:
-        return OK, next(self._handles)
-
-    def cuLinkAddData(self, state: Any, kind: Any, data: bytes, size: int, *rest: Any) -> Any:
-        assert kind == real.CUjitInputType.CU_JIT_INPUT_PTX and size == len(data)
-        self.linked.append((self.here, data.rstrip(b"\0").decode()))
-        return (OK,)
-
-    def cuLinkComplete(self, state: Any) -> Any:
-        self._cubin = ctypes.create_string_buffer(b"cubin of %d" % self.here)
-        return OK, ctypes.addressof(self._cubin), len(self._cubin)
-
-    def cuLinkDestroy(self, state: Any) -> Any:
-        return (OK,)
+    def assemble(self, ptx: str, arch: str, program: str) -> tuple[bytes, str]:
+        """In place of ptxas."""
+        self.assembled.append(ptx)
+        return f"cubin {len(self.assembled)} for {arch}".encode(), ""
 
     def cuModuleLoadDataEx(self, image: bytes, count: int, options: Any, values: Any) -> Any:
         self.loaded.append((self.here, image))
+        if self.takes not in image:
+            return (real.CUresult.CUDA_ERROR_INVALID_IMAGE,)
         return OK, next(self._handles)
 
     def cuModuleGetFunction(self, module: Any, name: bytes) -> Any:

@@ -209,9 +209,9 @@ class Launching(Posing):
         super().__init__(monkeypatch)
         self.given: list[tuple[int, ...]] = []
 
-    def launch(self, grid: Any, threads: int, stream: int, parameters: int) -> None:
-        super().launch(grid, threads, stream, parameters)
-        self.look(parameters)
+    def ordinarily(self, function: int, *given: Any) -> tuple[Any]:
+        self.look(given[8])
+        return super().ordinarily(function, *given)
 
     def start(self, config: int, function: int, parameters: int, extra: int | None) -> int:
         self.repeats.append(ctypes.string_at(config, 12))

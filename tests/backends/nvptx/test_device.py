@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.simt.kernels import KERNELS, Kernel
-from tile.backends.nvptx import driver
+from tile.backends.nvptx import driver, ptxas
 from tile.config import config
 from tile.errors import (
     ArgumentValueError,
@@ -127,6 +128,23 @@ def test_repeat_launches() -> None:
     assert out[0].tolist() == [14.0] * 255 + [0.0]
 
 
+def test_a_repeat_amid_another_context() -> None:
+    """The driver refuses it, so it takes an ordinary launch."""
+    torch = pytest.importorskip("torch")
+    x, out = torch.full((256,), 3.0, device="cuda"), torch.zeros(256, device="cuda")
+    scale[(4,)](x, out, 255, 1.0, B=64)
+    torch.cuda.synchronize()
+    library, other = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    assert library.cuCtxCreate_v2(ctypes.byref(other), 0, 0) == 0
+    try:
+        scale[(4,)](x, out, 255, 2.0, B=64)
+    finally:
+        assert library.cuCtxDestroy_v2(other) == 0
+    assert torch.cuda.current_device() == 0
+    torch.cuda.synchronize()
+    assert out.tolist() == [6.0] * 255 + [0.0]
+
+
 def test_torch_bfloat16() -> None:
     torch = pytest.importorskip("torch")
     x = torch.randn(1000, dtype=torch.bfloat16, device="cuda")
@@ -213,10 +231,12 @@ def test_info() -> None:
 
 
 def test_binaries_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if ptxas.find() is None:
+        pytest.skip("ptxas is not installed")
     with config.scope(cache=True, cache_dir=str(tmp_path)):
         doubled()
         with monkeypatch.context() as patch:
-            patch.setattr(driver, "link", lambda ptx, kernel: pytest.fail("it is on disk"))
+            patch.setattr(ptxas, "assemble", lambda *given: pytest.fail("it is on disk"))
             doubled()
         for path in tmp_path.rglob("*.entry"):
             path.write_bytes(path.read_bytes()[:-1])
@@ -227,8 +247,9 @@ def test_binaries_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_ptx_that_the_driver_refuses() -> None:
     with driver.current_device().current():
-        with pytest.raises(ExecutionError, match="compiling `wrong` from PTX failed") as caught:
-            driver.link(".version 8.4\n.target sm_75\n.address_size 64\nnonsense\n", "wrong")
+        text = driver.image(".version 8.4\n.target sm_75\n.address_size 64\nnonsense\n")
+        with pytest.raises(ExecutionError, match="loading `wrong` failed") as caught:
+            driver.Loaded(text, "wrong", 0)
     assert any("nonsense" in note or "ptxas" in note for note in caught.value.notes)
     doubled()
 

@@ -14,7 +14,7 @@ import tile
 import tile.language as tl
 from tests.backends.nvptx.fake_driver import FakeDriver
 from tests.runtime.fake_torch import Tensor, aligned, install
-from tile.backends.nvptx import driver
+from tile.backends.nvptx import driver, ptxas
 from tile.backends.nvptx.names import native, runs
 from tile.config import config
 from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
@@ -248,25 +248,45 @@ def load_anew() -> None:
 def test_binaries_are_kept(two: FakeDriver, tmp_path: Path) -> None:
     with config.scope(cache=True, cache_dir=str(tmp_path)):
         load_anew(), load_anew()
-        assert (len(two.linked), len(two.loaded)) == (1, 2)
-        assert two.loaded[0] == two.loaded[1]
+        assert (len(two.assembled), len(two.loaded)) == (1, 2)
+        assert two.loaded == [(0, b"cubin 1 for sm_90a")] * 2
         fresh()[1,](*tensors(1, 1), 60, B=64)
-        assert len(two.linked) == 2
+        assert len(two.assembled) == 2
         two.version = 13010
         load_anew()
-        assert len(two.linked) == 3
-        assert two.loaded[0] == (0, b"cubin of 0\0")
+        assert len(two.assembled) == 3
     with config.scope(cache=False):
         load_anew()
-    assert len(two.linked) == 3 and b".target sm_90a" in two.loaded[-1][1]
+    assert len(two.assembled) == 3 and b".target sm_90a" in two.loaded[-1][1]
 
 
-def test_what_the_linker_refuses_is_compiled_by_the_loader(two: FakeDriver, tmp_path: Path) -> None:
+def from_ptx(two: FakeDriver, tmp_path: Path) -> bool:
+    """Whether a kernel is loaded from PTX, where binaries are kept."""
     with config.scope(cache=True, cache_dir=str(tmp_path)):
-        two.fails["cuLinkAddData"] = R.CUDA_ERROR_INVALID_PTX
-        with pytest.warns(RuntimeWarning, match="compiled from PTX in every process"):
-            load_anew()
-    assert b".target sm_90a" in two.loaded[0][1] and len(two.launches) == 1
+        load_anew()
+    assert len(two.launches) == 1
+    return b".target sm_90a" in two.loaded[-1][1]
+
+
+def test_without_ptxas_the_driver_compiles(two: FakeDriver, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(ptxas, "find", lambda: None)
+    assert from_ptx(two, tmp_path) and len(two.loaded) == 1
+
+
+def test_what_ptxas_refuses_the_driver_compiles(
+    two: FakeDriver, tmp_path: Path, monkeypatch
+) -> None:
+    def refuse(ptx: str, arch: str, program: str) -> None:
+        raise BackendError("ptxas refuses a kernel")
+
+    monkeypatch.setattr(ptxas, "assemble", refuse)
+    assert from_ptx(two, tmp_path) and len(two.loaded) == 1
+
+
+def test_binaries_of_a_later_ptxas_are_no_hindrance(two: FakeDriver, tmp_path: Path) -> None:
+    two.takes = b".target"
+    assert from_ptx(two, tmp_path)
+    assert [b"cubin" in code for _, code in two.loaded] == [True, False]
 
 
 def test_damaged_binaries_are_made_again(two: FakeDriver, tmp_path: Path) -> None:
@@ -279,4 +299,4 @@ def test_damaged_binaries_are_made_again(two: FakeDriver, tmp_path: Path) -> Non
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             load_anew()
-    assert len(two.linked) == 2 and two.loaded[0] == two.loaded[-1]
+    assert len(two.assembled) == 2 and two.loaded[1] == two.loaded[2]

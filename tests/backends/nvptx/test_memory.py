@@ -24,11 +24,16 @@ def layout(registers: int) -> str:
 
 
 def copying(
-    element: Scalar | Pointer, count: int, vector: int, masked: bool, hints: str = ""
+    element: Scalar | Pointer,
+    count: int,
+    vector: int,
+    masked: bool,
+    hints: str = "",
+    other: str = ", %z",
 ) -> str:
     """A kernel that copies fragments in vectors."""
     mask = ", %m" if masked else ""
-    other = ", %m, %z" if masked else ""
+    other = f", %m{other}" if masked else ""
     store_hints = hints.replace(", volatile = true", "").replace("cache = ca", "cache = wb")
     return f"""
     kernel @copy(%x: ptr<{element}>, %o: ptr<{element}>, %n: i32) {{
@@ -65,6 +70,17 @@ def test_vectors_of_every_width(element: Scalar | Pointer, arch: str) -> None:
 def test_a_masked_load_keeps_the_other_value() -> None:
     ptx = check(copying(F32, 4, 4, True), "sm_90a")
     assert "bra" not in ptx
+
+
+@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
+def test_a_masked_load_alone_writes_no_register(element: Scalar | Pointer) -> None:
+    """One that is written under a mask alone is taken to be in use since the kernel began."""
+    ptx = check(copying(element, 16, 16 // element.itemsize, True, other=""), "sm_90a")
+    loads = list(re.finditer(r"@%p\d+\s+ld\.global\S*\s+\{?([^}\[]*?)\}?, \[", ptx))
+    assert len(loads) == element.itemsize
+    for found in loads:
+        for register in found[1].split(", "):
+            assert re.search(rf"mov\.[bu]\d+\s+{register},", ptx[: found.start()]), (register, ptx)
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])

@@ -36,11 +36,6 @@ def claim(x_ptr, n, B: tl.constexpr):
     tl.device_assert(tl.load(x_ptr + i, mask=i < n, other=0.0) >= 0, "no negative numbers")
 
 
-def load(loaded: driver.Loaded, code: bytes, kernel: str, shared: int, **options: Any) -> None:
-    """In place of `Loaded.__init__`."""
-    loaded.kernel, loaded.shared_bytes, loaded.function = kernel, shared, FUNCTION
-
-
 class Posing:
     """A driver with one device. It notes launches: the grid, the stream, parameters' slots."""
 
@@ -50,9 +45,8 @@ class Posing:
         self.ordinary: list[Any] = []
         self.repeats: list[Any] = []
         self.during: Any = None  # called in the midst of a launch
-        get = ctypes.CFUNCTYPE(ctypes.c_int, ADDRESS)(self.get_context)
         start = ctypes.CFUNCTYPE(ctypes.c_int, *[ADDRESS] * 4)(self.start)
-        self.functions = {"cuCtxGetCurrent": get, "cuLaunchKernelEx": start}
+        self.functions = {"cuLaunchKernelEx": start}
         where = SimpleNamespace(
             ordinal=0,
             context=CONTEXT,
@@ -61,20 +55,22 @@ class Posing:
             current=nullcontext,
         )
         monkeypatch.setattr(driver, "device", lambda ordinal: where)
-        monkeypatch.setattr(driver, "direct", lambda name, waits: self.functions.get(name))
+        monkeypatch.setattr(driver, "direct", self.functions.get)
+
+        def load(loaded: Any, code: bytes, kernel: str, shared: int, **options: Any) -> None:
+            loaded.kernel, loaded.shared_bytes, loaded.function = kernel, shared, FUNCTION
+            loaded._start, loaded._last = self.ordinarily, ()
+
         monkeypatch.setattr(driver.Loaded, "__init__", load)
-        monkeypatch.setattr(driver.Loaded, "launch", lambda loaded, *given: self.launch(*given))
         monkeypatch.setattr(launch, "FaultRecord", lambda loaded, emitted: self)
 
     def check(self) -> None:
         """As a `FaultRecord` has it."""
 
-    def launch(self, grid: Any, threads: int, stream: int, parameters: int) -> None:
-        self.ordinary.append((grid, stream))
-
-    def get_context(self, place: int) -> int:
-        ctypes.c_size_t.from_address(place).value = self.context
-        return 0
+    def ordinarily(self, function: int, *given: Any) -> tuple[Any]:
+        """In place of `cuLaunchKernel`."""
+        self.ordinary.append((given[:3], given[7]))
+        return (driver.cuda.CUresult(self.status),)
 
     def start(self, config: int, function: int, parameters: int, extra: int | None) -> int:
         during, self.during = self.during, None
@@ -85,7 +81,10 @@ class Posing:
         assert function == FUNCTION and extra is None
         assert block == (128, 1, 1) and attributes == [0, 0] and shared == 0
         slots = [ctypes.string_at(at, 8) for at in (ADDRESS * self.count).from_address(parameters)]
-        self.repeats.append((grid, stream, slots))
+        if self.context != CONTEXT:
+            return int(driver.cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT)
+        if not self.status:
+            self.repeats.append((grid, stream, slots))
         return self.status
 
     count = 6
@@ -164,6 +163,7 @@ def test_a_refused_launch(posing: Posing, monkeypatch) -> None:
             scale[(7,)](x, 2, 7, 2.0, 9, True, B=64)
     posing.status = 0
     scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
+    assert (len(posing.ordinary), len(posing.repeats)) == (3, 1)
 
 
 def test_a_launch_amid_another(posing: Posing) -> None:

@@ -12,7 +12,7 @@ ptxas       NVIDIA's assembler, where it is installed
 ahead       a kernel for C programs
 driver      the CUDA driver: devices, modules, memory, launches
 errors      what its statuses mean
-binaries    what it makes of PTX, kept on disk
+binaries    what ptxas makes of PTX, kept on disk
 staging     arrays of the host, copied to the device and back
 launch      a loaded kernel
 repeat      the same launch again, with other addresses and numbers

@@ -177,18 +177,18 @@ def ordinal_of(address: int) -> int:
     return int(check(cuda.cuPointerGetAttribute(attribute, address), "finding an array's device"))
 
 
-# -- calls that repeat launches make, without the wrappers of cuda.bindings
+# -- what repeat launches call, without the wrapper of cuda.bindings
 
 
 @functools.cache
-def direct(name: str, *, waits: bool) -> Any:
+def direct(name: str) -> Any:
     """A function of the driver by its name in C, which returns its status; None if it has none.
 
-    Python's other threads run meanwhile if it may wait, as launches do where many are under way.
+    Python's other threads run meanwhile: a launch waits where many are under way.
     """
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
-        return getattr((ctypes.CDLL if waits else ctypes.PyDLL)(library), name, None)
+        return getattr(ctypes.CDLL(library), name, None)
     except OSError:
         return None
 
@@ -268,20 +268,6 @@ class Loaded:
 def image(ptx: str) -> bytes:
     """PTX as what `Loaded` takes."""
     return ptx.encode() + b"\0"
-
-
-def link(ptx: str, kernel: str) -> bytes:
-    """Compile PTX for the current device: the bytes of a cubin, to be kept."""
-    doing = f"compiling `{kernel}` from PTX"
-    log = _Log()
-    state = check(cuda.cuLinkCreate(*log.options), doing)
-    data, kind = image(ptx), cuda.CUjitInputType.CU_JIT_INPUT_PTX
-    try:
-        log.check(cuda.cuLinkAddData(state, kind, data, len(data), b"ptx", 0, [], []), doing)
-        address, size = log.check(cuda.cuLinkComplete(state), doing)
-        return ctypes.string_at(int(address), size)
-    finally:
-        cuda.cuLinkDestroy(state)
 
 
 def _load(code: bytes, kernel: str) -> Any:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repeat, Timer
-from tile.backends.nvptx import driver
-from tile.backends.nvptx.binaries import assembled
+from tile.backends.nvptx import binaries, driver
 from tile.backends.nvptx.facts import MAP_ALIGNMENT, Facts
 from tile.backends.nvptx.faults import FaultRecord
 from tile.backends.nvptx.kernel_info import kernel_info
@@ -103,9 +102,7 @@ class LoadedKernel:
         if len(formats) < len(arguments):
             return None
         taken = [value is not None for value in arguments]
-        return repeat_launch(
-            here.loaded, where, self.facts.threads, stream, formats, taken, here.maps
-        )
+        return repeat_launch(here.loaded, self.facts.threads, stream, formats, taken, here.maps)
 
     def timer(self) -> Timer:
         """A clock on the stream of the last launch that was no repeat."""
@@ -149,11 +146,8 @@ class LoadedKernel:
                 f"`{self.name}` takes {facts.shared_bytes} bytes of shared memory, and device "
                 f"{where.ordinal} has {where.shared_bytes} for a program"
             )
-        loaded = driver.Loaded(
-            assembled(self.ptx, facts.kernel, where),
-            facts.kernel,
-            facts.shared_bytes,
-            cooperative=self._cooperative,
+        loaded = binaries.load(
+            self.ptx, facts.kernel, where, facts.shared_bytes, cooperative=self._cooperative
         )
         faults = FaultRecord(loaded, facts) if facts.assertions else None
         empty = functools.cache(lambda: driver.zeroed(MAP_ALIGNMENT))
