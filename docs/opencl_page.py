@@ -66,7 +66,7 @@ if the queue keeps times (`PROFILING_ENABLE`), else by the host's clock when the
 
 A program of the grid is a work-group, of 32 work-items for each of `num_warps`. A tile becomes
 the registers that each work-item has of it: a few are variables `x_0`, `x_1`; many are an array,
-over which `FOR_EACH` goes. Integers have unsigned types, whose arithmetic wraps, and a cast where
+over which loops go. Integers have unsigned types, whose arithmetic wraps, and a cast where
 their sign matters. The Python line stands above what became of it, and the text that is built
 names these lines, so that a runtime's errors do. `kernel.warmup(...).asm["opencl"]` has the text
 of any kernel.

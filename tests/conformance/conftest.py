@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.conformance.running import Device
@@ -14,3 +18,25 @@ def device(request: pytest.FixtureRequest) -> Device:
     option = request.config.getoption
     options = Options(num_warps=option("--num-warps"), num_stages=option("--num-stages"))
     return Device(option("--backend"), options)
+
+
+@pytest.fixture(scope="session")
+def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """Where Oclgrind says what is wrong, if it is under test; it reads this when it starts."""
+    if "oclgrind" not in request.config.getoption("--backend"):
+        return None
+    path = tmp_path_factory.mktemp("oclgrind") / "log"
+    os.environ.update(OCLGRIND_DATA_RACES="1", OCLGRIND_LOG=str(path))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_logged(log: Path | None) -> Iterator[None]:
+    """Oclgrind goes on after a race, an access out of bounds or divergence; the test fails."""
+    before = _text(log)
+    yield
+    assert _text(log) == before
+
+
+def _text(log: Path | None) -> str:
+    return log.read_text("utf-8") if log is not None and log.exists() else ""

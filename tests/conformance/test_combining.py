@@ -66,21 +66,6 @@ def apply(
     return outputs, results
 
 
-def check(
-    device: Device,
-    defn: OpDef,
-    types: Sequence[Type],
-    arrays: Sequence[Any],
-    attributes: dict[str, Any],
-    fill: Fill | None = None,
-) -> None:
-    """Hold the backend against the operation's meaning, one program at a time."""
-    blocks = () if fill is None else [group(types, fill)]
-    regions = {name: partial(region, b) for name, b in zip(defn.regions, blocks, strict=True)}
-    outputs, results = apply(device, defn, types, arrays, attributes, blocks)
-    judge(defn, types, arrays, attributes, outputs, results, regions)
-
-
 def judge(
     defn: OpDef,
     types: Sequence[Type],
@@ -108,16 +93,26 @@ def judge(
 
 
 class Batch:
-    """Operations without regions, several of which go into one kernel: kernels take long to compile."""
+    """Operations of which several go into one kernel: kernels take long to compile.
+
+    Each is held against its meaning, one program at a time.
+    """
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.items: list[tuple[Step, Sequence[Any]]] = []
 
     def add(
-        self, defn: OpDef, types: Sequence[Type], arrays: Sequence[Any], attributes: dict[str, Any]
+        self,
+        defn: OpDef,
+        types: Sequence[Type],
+        arrays: Sequence[Any],
+        attributes: dict[str, Any],
+        fill: Fill | None = None,
     ) -> None:
-        self.items.append((Step(defn, types, attributes), arrays))
+        """One more; `fill` writes its region, if it has one."""
+        blocks = () if fill is None else (group(types, fill),)
+        self.items.append((Step(defn, types, attributes, blocks), arrays))
         if len(self.items) == BATCH:
             self.check()
 
@@ -132,10 +127,13 @@ class Batch:
         ]
         module = around_all([step for step, _ in items], masked=False)
         flat = [x for (_, arrays), own in zip(items, outputs, strict=True) for x in (*arrays, *own)]
-        self.device.run(module, (PROGRAMS, 1, 1), [*flat, np.int32(0)])
+        # A copy: lowering takes regions apart, and these are evaluated again.
+        self.device.run(module.clone(), (PROGRAMS, 1, 1), [*flat, np.int32(0)])
         for (step, arrays), own in zip(items, outputs, strict=True):
             types = [ty for ty in step.operands if ty is not None]
-            judge(step.defn, types, arrays, step.attributes, own, step.results, {})
+            pairs = zip(step.defn.regions, step.regions, strict=True)
+            regions = {name: partial(region, block) for name, block in pairs}
+            judge(step.defn, types, arrays, step.attributes, own, step.results, regions)
 
 
 def group(types: Sequence[Type], fill: Fill) -> Block:
@@ -227,33 +225,38 @@ def constant(build: Builder, first: list[Value], second: list[Value]) -> list[Va
 # -- cases
 
 
-@pytest.mark.parametrize("dims", SHAPES, ids=str)
 @pytest.mark.parametrize("element", NUMBERS, ids=str)
-def test_sums(device: Device, element: Scalar, dims: tuple[int, ...]) -> None:
-    types = [Tile(dims, element)]
-    arrays = [small(element, PROGRAMS * math.prod(dims))]
-    for axis in axes(dims):
-        check(device, combine.reduce_by, types, arrays, {"axis": axis}, add)
-        for reverse in (False, True):
-            attributes = {"axis": axis, "reverse": reverse}
-            check(device, combine.scan_by, types, arrays, attributes, add)
+def test_sums(device: Device, element: Scalar) -> None:
+    batch = Batch(device)
+    for dims in SHAPES:
+        types = [Tile(dims, element)]
+        arrays = [small(element, PROGRAMS * math.prod(dims))]
+        for axis in axes(dims):
+            batch.add(combine.reduce_by, types, arrays, {"axis": axis}, add)
+            for reverse in (False, True):
+                attributes = {"axis": axis, "reverse": reverse}
+                batch.add(combine.scan_by, types, arrays, attributes, add)
+    batch.check()
 
 
 @pytest.mark.parametrize("fill", [first_greatest, first_greatest_by_branches])
 @pytest.mark.parametrize("element", NUMBERS, ids=str)
 def test_two_tiles_that_decide_together(device: Device, element: Scalar, fill: Fill) -> None:
+    batch = Batch(device)
     for dims in SHAPES:
         count = PROGRAMS * math.prod(dims)
         types = [Tile(dims, element), Tile(dims, I32)]
         arrays = [small(element, count, 1), np.arange(count, dtype=np.int32)[::-1].copy()]
         for axis in axes(dims):
-            check(device, combine.reduce_by, types, arrays, {"axis": axis}, fill)
-            check(device, combine.scan_by, types, arrays, {"axis": axis}, fill)
+            batch.add(combine.reduce_by, types, arrays, {"axis": axis}, fill)
+            batch.add(combine.scan_by, types, arrays, {"axis": axis}, fill)
+    batch.check()
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dims", SHAPES, ids=str)
 def test_scans_keep_the_order(device: Device, dims: tuple[int, ...], reverse: bool) -> None:
+    batch = Batch(device)
     rng = np.random.default_rng(2)
     count = PROGRAMS * math.prod(dims)
     for axis in axes(dims):
@@ -261,15 +264,15 @@ def test_scans_keep_the_order(device: Device, dims: tuple[int, ...], reverse: bo
         for element in (I32, U32, I64):
             arrays = [random_array(rng, element, count), random_array(rng, element, count)]
             types: list[Type] = [Tile(dims, element)] * 2
-            check(device, combine.scan_by, types, arrays, attributes, recurrence)
+            batch.add(combine.scan_by, types, arrays, attributes, recurrence)
         for element in FLOATS:
             types = [Tile(dims, element), Tile(dims, I1)]
             arrays = [small(element, count), rng.random(count) < 0.3]
-            check(device, combine.scan_by, types, arrays, attributes, segmented)
+            batch.add(combine.scan_by, types, arrays, attributes, segmented)
         for which in (0, 1):
-            end = either_end(which)
-            check(device, combine.scan_by, types, arrays, attributes, end)
-        check(device, combine.scan_by, types[:1], arrays[:1], attributes, constant)
+            batch.add(combine.scan_by, types, arrays, attributes, either_end(which))
+        batch.add(combine.scan_by, types[:1], arrays[:1], attributes, constant)
+    batch.check()
 
 
 @pytest.mark.parametrize(("dims", "axis"), [((1024,), -1), ((16, 64), -1), ((64, 2, 16), -3)])
@@ -283,13 +286,15 @@ def test_large_tiles(device: Device, dims: tuple[int, ...], axis: int) -> None:
     flagged = [small(F32, count), rng.random(count) < 0.1]
     ranked = [small(I32, count, 1), np.arange(count, dtype=np.int32)[::-1].copy()]
     pair: list[Type] = [Tile(dims, I32)] * 2
+    batch = Batch(device)
     for reverse in (False, True):
         attributes = {"axis": axis, "reverse": reverse}
-        check(device, combine.scan_by, pair, numbers, attributes, recurrence)
+        batch.add(combine.scan_by, pair, numbers, attributes, recurrence)
         types: list[Type] = [Tile(dims, F32), Tile(dims, I1)]
-        check(device, combine.scan_by, types, flagged, attributes, segmented)
+        batch.add(combine.scan_by, types, flagged, attributes, segmented)
     for fill in (first_greatest, first_greatest_by_branches):
-        check(device, combine.reduce_by, pair, ranked, {"axis": axis}, fill)
+        batch.add(combine.reduce_by, pair, ranked, {"axis": axis}, fill)
+    batch.check()
 
 
 FUNCTIONS = """

@@ -23,7 +23,10 @@ _CPU: dict[str, Any] = {
     "abreast": 16,
     "banked": False,
 }
-# Its optimiser makes instructions that it cannot run, such as the reversal of two bits.
+# PoCL vectorises no loop with another inside, so work-items do better with vectors of their own and
+# with what they keep in variables: a product of matrices is then six times as fast.
+_POCL_CPU: dict[str, Any] = {"unrolled": 64}
+# Oclgrind's optimiser makes instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})
 # Extensions that became features of the language, under whose names later devices list them.
@@ -205,8 +208,15 @@ def capabilities(device: Any) -> Capabilities:
         fixed_subgroups=bool(warp),
         c_version=version,
         flags=_FLAGS.get(device.platform.name, ()),
-        **_CPU if device.type & cl.device_type.CPU else {},
+        **_on_cpu(device),
     )
+
+
+def _on_cpu(device: Any) -> dict[str, Any]:
+    """What programs are made like for a CPU; nothing for another device."""
+    if not device.type & cl.device_type.CPU:
+        return {}
+    return _POCL_CPU if device.platform.name == POCL else _CPU
 
 
 def _version(text: str) -> tuple[int, int]:

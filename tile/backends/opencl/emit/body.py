@@ -20,6 +20,7 @@ Registers = Sequence[str]
 Rule = Callable[["Body", Operation], None]
 
 WIDTH = 100
+SHORT = 16  # rounds of a loop that any runtime may unroll, which keeps short arrays in registers
 
 
 class Body:
@@ -110,11 +111,12 @@ class Body:
     ) -> Iterator[Index]:
         """A loop over `count` numbers; `step` times its variable. In one line if it fits.
 
-        Unless it is `free`, the device's capabilities say whether the runtime may unroll it.
+        Unless it is `free` or short, the device's capabilities say whether the runtime may unroll
+        it.
         """
         variable = self.names.loop(hint)
         head, start = f"{FOR_EACH}({variable}, {count})", len(self.lines)
-        if free:
+        if free or count <= SHORT:
             head = f"for (uint {variable} = 0; {variable} < {count}; {variable}++)"
         self.open(head)
         yield Index.of(variable, count, step)

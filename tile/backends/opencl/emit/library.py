@@ -2,6 +2,9 @@
 
 Floats without arithmetic on the device are bits: `ushort` for f16 and bf16, `uchar` for f8. All
 roundings are to nearest even, and 8-bit floats saturate, as `tile/ir/numerics` defines it.
+
+Where bits are read or written as `half`, they are bytes: C's rules on aliasing let a compiler take
+a `ushort` and a `half` for two objects, and PoCL's then drops the writing of one.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ _add(
     "f16_to_f32",
     """
 float f16_to_f32(ushort x) {
-  return vload_half(0, (const half *)&x);
+  uchar2 bytes = as_uchar2(x);
+  return vload_half(0, (const half *)&bytes);
 }
 """,
 )
@@ -44,9 +48,9 @@ _add(
     "f32_to_f16",
     """
 ushort f32_to_f16(float x) {
-  ushort bits;
-  vstore_half_rte(x, 0, (half *)&bits);
-  return bits;
+  uchar2 bytes;
+  vstore_half_rte(x, 0, (half *)&bytes);
+  return as_ushort(bytes);
 }
 """,
 )
@@ -54,9 +58,9 @@ _add(
     "f32_to_f16_rtz",
     """
 ushort f32_to_f16_rtz(float x) {
-  ushort bits;
-  vstore_half_rtz(x, 0, (half *)&bits);
-  return bits;
+  uchar2 bytes;
+  vstore_half_rtz(x, 0, (half *)&bytes);
+  return as_ushort(bytes);
 }
 """,
 )
@@ -102,8 +106,8 @@ _add(
     "f8e5m2_to_f32",
     """
 float f8e5m2_to_f32(uchar x) {
-  ushort bits = (ushort)((uint)x << 8);
-  return vload_half(0, (const half *)&bits);
+  uchar2 bytes = as_uchar2((ushort)((uint)x << 8));
+  return vload_half(0, (const half *)&bytes);
 }
 """,
 )

@@ -60,8 +60,11 @@ def rolled_dot(body: Body, op: Operation) -> None:
     rows = min(m, max(1, SUMS // n))
     with _maybe_loop(body, batch, "p") as p, _maybe_loop(body, m // rows, "i") as i:
         sums = body.names.new("sum")
-        body.line(f"{kind.ty} {sums}[{rows * n}] = {{0}};")
+        body.array(kind.ty, sums, rows * n)
         here = array_row(sums, rows * n)
+        # Not `= {0}`, which PoCL 3.0 does once for all work-items of a group.
+        with _block(body, rows, n) as (h, j):
+            body.line(f"{here.at(h.times(n).and_(j))} = 0;")
         with body.loop(k, hint="k", free=True) as at, _block(body, rows, n) as (h, j):
             x = left.at(p.times(m * k).and_(i.times(rows * k)).and_(h.times(k)).and_(at))
             y = right.at(p.times(k * n).and_(at.times(n)).and_(j))
