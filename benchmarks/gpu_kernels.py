@@ -166,12 +166,13 @@ def attention_blocks(
         key = start + tl.arange(0, BN)
         keys = (first + key[:, None]) * HEAD + feature[None, :]
         k = tl.load(k_ptr + keys)
-        scores = tl.dot(q, tl.trans(k)) * scale
+        scores = tl.dot(q, tl.trans(k))
         if MASKED:
             scores = tl.where(key[None, :] <= query[:, None], scores, -float("inf"))
-        above = tl.maximum(highest, tl.max(scores, axis=1))
+        # The scale is positive, so that the highest score is found without it, as in Triton's 06.
+        above = tl.maximum(highest, tl.max(scores, axis=1) * scale)
         shrink = tl.exp2(highest - above)
-        powers = tl.exp2(scores - above[:, None])
+        powers = tl.exp2(scores * scale - above[:, None])
         weights = weights * shrink + tl.sum(powers, axis=1)
         v = tl.load(v_ptr + keys)
         total = tl.dot(powers.to(tl.float16), v, total * shrink[:, None])

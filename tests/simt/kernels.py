@@ -210,6 +210,28 @@ def attention(q_ptr, k_ptr, v_ptr, out_ptr, context, N: tl.constexpr, D: tl.cons
 
 
 @tile.jit
+def gradient(
+    q_ptr, k_ptr, v_ptr, do_ptr, log_ptr, dk_ptr, dv_ptr, context, N: tl.constexpr, D: tl.constexpr
+):
+    j = tl.program_id(0) * N + tl.arange(0, N)
+    d = tl.arange(0, D)
+    k = tl.load(k_ptr + j[:, None] * D + d[None, :])
+    v = tl.load(v_ptr + j[:, None] * D + d[None, :])
+    dk = tl.zeros((N, D), dtype=tl.float32)
+    dv = tl.zeros((N, D), dtype=tl.float32)
+    for start in range(0, context, N):
+        i = start + tl.arange(0, N)
+        q = tl.load(q_ptr + i[:, None] * D + d[None, :])
+        do = tl.load(do_ptr + i[:, None] * D + d[None, :])
+        p = tl.exp2(tl.dot(k, tl.trans(q)) - tl.load(log_ptr + i)[None, :])
+        dv = tl.dot(p.to(v.dtype), do, dv)
+        ds = p * tl.dot(v, tl.trans(do))
+        dk = tl.dot(ds.to(q.dtype), q, dk)
+    tl.store(dk_ptr + j[:, None] * D + d[None, :], dk)
+    tl.store(dv_ptr + j[:, None] * D + d[None, :], dv)
+
+
+@tile.jit
 def pairs(x_ptr, y_ptr, N: tl.constexpr):
     i = tl.arange(0, N)
     even, odd = tl.split(tl.reshape(tl.load(x_ptr + i), (N // 2, 2)))
@@ -381,6 +403,23 @@ KERNELS: dict[str, Kernel] = {
     ),
     "attention": _attention(attention),
     "attention_boxes": _attention(attention_boxes, 256, 16),
+    "gradient": Kernel(
+        gradient,
+        {
+            **{f"{name}_ptr": "*fp16:16" for name in ("q", "k", "v", "do")},
+            **{f"{name}_ptr": "*fp32:16" for name in ("log", "dk", "dv")},
+            "context": "i32:16",
+        },
+        {"N": 64, "D": 32},
+        (2, 1, 1),
+        lambda: [
+            *(numbers(256, 32, dtype=np.float16, seed=seed) for seed in range(4)),
+            np.abs(numbers(256)) + 24,
+            *(np.zeros((128, 32), np.float32) for _ in range(2)),
+            np.int32(256),
+        ],
+        rtol=1e-2,
+    ),
     "norm": Kernel(
         norm,
         {

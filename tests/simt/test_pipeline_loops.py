@@ -31,13 +31,13 @@ from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import OFFSET
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.shared_access import shared_access
-from tile.simt.ops import shared
-from tile.simt.pipeline import lowering
+from tile.simt.ops import group, shared
+from tile.simt.pipeline import lower, lowering
 from tile.simt.pipeline_loops import pipeline_loops
 from tile.simt.pipeline_loops.buffers import copy_layout
 from tile.simt.pipeline_loops.rounds import Rounds
 from tile.simt.plan_shared import plan_shared
-from tile.simt.target import ASYNC, GENERIC, MATRIX, PLAIN, SimtTarget
+from tile.simt.target import ASYNC, GENERIC, GROUP, MATRIX, PLAIN, SimtTarget
 
 # Copies; tiles that stay in registers, where shuffles convert them, and tiles that are stored; those
 # alone.
@@ -415,3 +415,22 @@ def test_waits_for_copies_are_at_the_line_of_the_loop() -> None:
     loop, _ = [op for op in module.walk() if op.name == "for"]  # and that over pieces of k
     places = {op.loc for op in module.walk() if op.name in ("copy_wait", "copy_commit")}
     assert places == {loop.loc}
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "file", "go_on"),
+    [
+        (64, 64, 1 << 16, False),  # three programs have the registers, or two whose products go on
+        (64, 64, 1 << 17, True),
+        (64, 128, 1 << 16, True),  # shared memory has room for two alone
+        (128, 64, 1 << 16, False),  # a thread has not so many registers
+    ],
+)
+def test_products_go_on_where_registers_are_to_spare(
+    rows: int, columns: int, file: int, go_on: bool
+) -> None:
+    kernel = replace(KERNELS["gradient"], constants={"N": rows, "D": columns})
+    module = kernel.compile("interp").artifact.module.clone()
+    lower(module, replace(GROUP, register_file=file), num_warps=rows // 16, num_stages=2)
+    pending = [op["pending"] for op in module.walk() if op.defn is group.group_wait]
+    assert (max(pending) > 0) == go_on

@@ -66,7 +66,7 @@ def exp(build: Builder, x: Operand) -> Tensor:
 
 @member
 def exp2(build: Builder, x: Operand) -> Tensor:
-    """2 to the power `x`."""
+    """2 to the power `x`. What is less than the least normal number may come out as zero."""
     return _real(build, ops.exp2, x)
 
 

@@ -33,6 +33,7 @@ class SimtTarget:
     shared_bytes: int  # shared memory of a program
     registers: int  # of 32 bits, that a thread can have
     max_threads: int  # of a program
+    register_file: int = 1 << 16  # registers of 32 bits that programs beside each other share
     vector_bits: int = 128  # the widest access of one lane to global memory
     shuffles: bool = False  # lanes of a warp can read each other's registers
     copy_bytes: tuple[int, ...] = ()  # what one lane can copy to shared memory asynchronously

@@ -89,3 +89,9 @@ def test_what_the_chip_only_approximates_is_done_by_libdevice() -> None:
     ptx = check(around([Use(OPS[name], (fragment(F32),)) for name in names]), "sm_90a")
     for loose in ("lg2.approx", "tanh.approx"):
         assert loose not in ptx
+
+
+def test_powers_of_two_are_one_instruction() -> None:
+    ptx = check(around([Use(OPS["exp2"], (fragment(F32),))]), "sm_90a")
+    assert "ex2.approx.ftz.f32" in ptx
+    assert "ex2.approx.f32" not in ptx

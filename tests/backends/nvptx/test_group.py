@@ -143,3 +143,12 @@ def test_descriptors() -> None:
     # Sixteen steps of k are 32 bytes of a row, or 16 rows of 128 bytes.
     for step in (2, 128):
         assert f", {step};" in ptx
+
+
+def test_a_sum_that_begins_with_nothing() -> None:
+    """The first instruction ignores what is in the accumulators, so that nobody clears them."""
+    text = kernel(MatrixShape(64, 32, 16, 16), 64, 32, 32, along=(1, 1))
+    from_zero = text.replace("group_dot %a, %s, %acc", "group_dot %a, %s, %z")
+    ptx = check(from_zero)
+    assert ptx.count("z, 1, 1, 0, 1;") == ptx.count("p, 1, 1, 0, 1;") == 1
+    assert "z, 1, 1" not in check(text)

@@ -70,6 +70,21 @@ def test_groups_multiply_what_copies_put_in_shared_memory(
     check(assemble(ptx, "sm_90a"))
 
 
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize(
+    ("warps", "rows", "columns"),
+    [(4, 64, 32), (4, 64, 64), (4, 64, 128), (8, 128, 32), (8, 128, 64)],
+)
+def test_products_that_go_on_are_not_serialised(
+    warps: int, stages: int, rows: int, columns: int
+) -> None:
+    constants = {"N": rows, "D": columns}
+    gradient = replace(KERNELS["gradient"], constants=constants)
+    options = {"num_warps": warps, "num_stages": stages}
+    ptx = gradient.compile("nvptx:sm_90a", **options).asm["ptx"]
+    check(assemble(ptx, "sm_90a"))
+
+
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100a"])
 def test_only_one_architecture_has_products_of_groups(arch: str) -> None:
     ptx = KERNELS["matmul_f16"].compile(f"nvptx:{arch}").asm["ptx"]

@@ -17,7 +17,14 @@ REALS = (F32, F64)
 declare = partial(elementwise, __name__, accepts=REALS)
 
 exp = declare("exp", 1, "e to the power `x`.", meaning=numerics.exp, ulp=2, domain=(-80, 80))
-exp2 = declare("exp2", 1, "2 to the power `x`.", meaning=numerics.exp2, ulp=2, domain=(-120, 120))
+exp2 = declare(
+    "exp2",
+    1,
+    "2 to the power `x`. What is less than the least normal number may come out as zero.",
+    meaning=numerics.exp2,
+    ulp=2,
+    domain=(-120, 120),
+)
 log = declare("log", 1, "The natural logarithm.", meaning=numerics.log, ulp=3, domain=(1e-30, 1e30))
 log2 = declare(
     "log2", 1, "The logarithm to base 2.", meaning=numerics.log2, ulp=3, domain=(1e-30, 1e30)

@@ -82,6 +82,10 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
         %s = group_wait %r {pending = 0}          %r = group_dot %a, %place, %acc
                                                   %s = group_wait %r {pending = 1}
 
+    Products of groups of warps read the ring itself. Where a thread has the registers, those that
+    need nothing else of the round begin first, each is waited for where it is used, and what a
+    round adds to goes on into the next one.
+
     A load stays where it is if the loop may write what it reads, or has a barrier, an acquiring
     atomic or an assertion, or if its address or mask depends on what the loop loads or multiplies.
     """
@@ -92,12 +96,12 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
     for function in CallGraph(module).bottom_up():
         choices = Selection(function, aliases, room, num_stages).choices()
         for choice in choices:
-            _pipeline(choice)
+            _pipeline(choice, room)
         if choices:
             remove_dead(function)
 
 
-def _pipeline(choice: Choice) -> None:
+def _pipeline(choice: Choice, room: Room) -> None:
     loop = choice.loop
     (body,) = loop.regions
     top = body.first
@@ -109,7 +113,7 @@ def _pipeline(choice: Choice) -> None:
         store_ahead(choice.stored, sources, choice.places, top)
     if choice.copied:
         sources = _sources(loop, [each.load for each in choice.copied])
-        copy_ahead(choice.copied, sources, choice.stages, top, choice.doubled)
+        copy_ahead(choice.copied, sources, choice.stages, top, room, choice.doubled)
     loop.attributes["num_stages"] = 1
 
 

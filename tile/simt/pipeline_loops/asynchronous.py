@@ -13,7 +13,7 @@ from tile.simt.pipeline_loops.arrivals import Arrivals
 from tile.simt.pipeline_loops.doubled import store_in_turns
 from tile.simt.pipeline_loops.loads import mask_in
 from tile.simt.pipeline_loops.rings import Buffered, Ring
-from tile.simt.pipeline_loops.room import Factor
+from tile.simt.pipeline_loops.room import Factor, Room
 from tile.simt.pipeline_loops.running import keep_running, running
 from tile.simt.pipeline_loops.slices import Ahead, Round, Slice
 
@@ -23,6 +23,7 @@ def copy_ahead(
     sources: Slice,
     stages: int,
     top: Operation,
+    room: Room,
     doubled: Collection[Factor] = (),
 ) -> None:
     """Make loads of a loop into copies that are begun `stages` - 1 rounds ahead, before `top`.
@@ -35,9 +36,9 @@ def copy_ahead(
     round.
     """
     loop = sources.loop
-    products = running(loop, [each.load for each in copied], doubled)
-    begin_before = keep_running(loop, products) if products else _behind_a_product(top, copied)
-    ahead = Ahead(sources, stages - 1, begin_before)
+    products = running(loop, copied, room, doubled)
+    behind = None if products is None else keep_running(products)
+    ahead = Ahead(sources, stages - 1, behind or _behind_a_product(top, copied))
     build = LayoutBuilder.before(loop)
     rings = [Ring(build, each, stages) for each in copied]
     by_machine = [ring for ring in rings if ring.bulk]

@@ -21,7 +21,7 @@ from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops import group, shared
 from tile.simt.pipeline_loops.factors import factors
 from tile.simt.pipeline_loops.room import Factor
-from tile.simt.pipeline_loops.running import running
+from tile.simt.pipeline_loops.running import only_carried
 
 
 def to_double(loop: Operation, copied: Collection[Operation]) -> list[Factor]:
@@ -38,7 +38,7 @@ def to_double(loop: Operation, copied: Collection[Operation]) -> list[Factor]:
         for index in stored_factors(product)
         if product.inputs[index].block is body and (product, index) not in served
     ]
-    return found if running(loop, copied, found) else []
+    return found if only_carried(loop, served | {*found}) else []
 
 
 def store_in_turns(loop: Operation, doubled: Collection[Factor], turn: Value) -> None:

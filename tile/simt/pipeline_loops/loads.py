@@ -1,10 +1,12 @@
-"""Loads that are done for a round which may not be."""
+"""Loads that are done for a round which may not be, and what they take."""
 
 from __future__ import annotations
 
 from tile.ir.core import Operation, Value
 from tile.ir.ops import arith, memory, shape
+from tile.ir.types import Scalar
 from tile.simt.layout_rules import layout_of
+from tile.simt.layouts.dims import REGISTER
 from tile.simt.pipeline_loops.slices import Round
 
 
@@ -32,3 +34,11 @@ def load_in(round_: Round, load: Operation) -> Value:
         )
     value.name = load.result.name
     return value
+
+
+def registers(value: Value) -> int:
+    """How many registers of 32 bits a tile takes in a thread."""
+    element = value.type.element
+    count = layout_of(value).in_size(REGISTER)
+    bits = element.bits if isinstance(element, Scalar) else 64
+    return max(1, count * bits // 32)

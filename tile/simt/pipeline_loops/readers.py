@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tile.ir.core import Operation, Value
 from tile.ir.ops import arith, shape
 from tile.simt.layout_rules import LayoutBuilder, layout_of
-from tile.simt.layouts.axes import permute_axes
+from tile.simt.layouts.axes import permute_axes, slice_axis
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.product_pieces import read_layout
@@ -31,8 +31,13 @@ def _untransposed(op: Operation, layout: LinearLayout) -> LinearLayout:
     return permute_axes(layout, sorted(range(len(order)), key=order.__getitem__))
 
 
+def _unexpanded(op: Operation, layout: LinearLayout) -> LinearLayout:
+    return slice_axis(layout, len(layout.outs) + op["axis"])
+
+
 CHEAP: dict[object, Back] = {
     shape.trans: _untransposed,
+    shape.expand_dims: _unexpanded,
     arith.cast: lambda op, layout: layout,
     arith.bitcast: lambda op, layout: layout,
     arith.hint: lambda op, layout: layout,

@@ -13,16 +13,16 @@ from tile.ir.effects import constant_of, is_pure
 from tile.ir.opdef import Effect
 from tile.ir.ops import control, debug, memory
 from tile.ir.ops.memory import CacheModifier
-from tile.ir.types import Scalar, Tile
+from tile.ir.types import Tile
 from tile.simt.group_layouts import run_axis
 from tile.simt.layout_rules import layout_of
-from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.pipeline_loops.arrivals import barrier_bytes, box_of
 from tile.simt.pipeline_loops.buffers import copy_layout, copy_vector, store_layout
 from tile.simt.pipeline_loops.doubled import to_double
 from tile.simt.pipeline_loops.factors import factors, wanted_layout
+from tile.simt.pipeline_loops.loads import registers
 from tile.simt.pipeline_loops.readers import Reader, in_pieces, readers
 from tile.simt.pipeline_loops.rings import Buffered
 from tile.simt.pipeline_loops.room import Factor, Room, Served, aligned, factor_bytes
@@ -243,7 +243,7 @@ class Selection:
         left = self.target.registers // REGISTER_SHARE
         found = []
         for load in loads:
-            left -= _registers(load.result)
+            left -= registers(load.result)
             if left < 0:
                 break
             found.append(load)
@@ -314,11 +314,3 @@ def _is_zero(other: Value | None) -> bool:
     if filled is None and other.op is not None and other.op.name == "splat":
         filled = constant_of(other.op.inputs[0])
     return filled is not None and repr(filled) in ("0", "0.0", "False")
-
-
-def _registers(value: Value) -> int:
-    """How many registers of 32 bits a tile takes."""
-    element = value.type.element
-    count = layout_of(value).in_size(REGISTER)
-    bits = element.bits if isinstance(element, Scalar) else 64
-    return max(1, count * bits // 32)

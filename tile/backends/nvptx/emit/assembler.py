@@ -30,18 +30,21 @@ def assemble(
     initial: Sequence[str] = (),
     memory: bool = False,
     convergent: bool = False,
+    apart: bool = False,
 ) -> Registers:
     """Instructions of PTX as one of LLVM's; `$0` and so on are the results, then the operands.
 
     `results` are types. Where `initial` has values, the results hold these before; those of a
     guarded instruction are zeros where it has none. `memory` says that the instructions access
-    memory or must not be left out, and `convergent` that all lanes of a warp run them together.
+    memory or must not be left out, `convergent` that all lanes of a warp run them together, and
+    `apart` that they write results before they have read all operands.
     """
     if text.startswith("@") and not initial:
         # Of a register that is written under a guard alone, the assembler thinks that it may hold
         # something since the function began, and gives it to nobody else until then.
         initial = ["zeroinitializer"] * len(results)
-    constraints = ["=" + _CONSTRAINTS[ty] for ty in results]
+    written = "=&" if apart else "="
+    constraints = [written + _CONSTRAINTS[ty] for ty in results]
     constraints += [_CONSTRAINTS[ty] for ty, _ in operands]
     given = [f"{ty} {value}" for ty, value in operands]
     if initial:

@@ -22,6 +22,7 @@ from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.types import number_of
 from tile.backends.nvptx.emit.words import pack, unpack
 from tile.ir.core import Operation, Value
+from tile.ir.effects import constant_of
 from tile.ir.opdef import OpDef
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, Shared
 from tile.simt import ops
@@ -113,12 +114,12 @@ def group_dot(body: Body, op: Operation) -> None:
     left = _factor(body, op, a, Operand.LEFT) if isinstance(a.type, Shared) else None
     words = [] if left is not None else _held(body, a)
     pieces = list(product(range(m // (shape.m * rows)), range(n // (shape.n * columns))))
-    depth, sums = k // shape.k, _sums(body, acc)
+    depth, sums, zero = k // shape.k, _sums(body, acc), constant_of(acc) == 0
     count, held = len(sums) // len(pieces), len(words) // max(1, m // (shape.m * rows))
     for number, (row, column) in enumerate(pieces):
         own = words[row * held : (row + 1) * held]
         kinds = tuple(number_of(x.type) for x in op.inputs)
-        text = _Statement(shape, kinds, count, depth)
+        text = _Statement(shape, kinds, count, depth, zero)
         lines = text.lines(left, right, row, column, len(own))
         if number == len(pieces) - 1:
             lines.append("wgmma.commit_group.sync.aligned;")
@@ -130,9 +131,10 @@ def group_dot(body: Body, op: Operation) -> None:
             "{ " + " ".join(lines) + " }",
             types,
             [*given, ("i64", right.descriptor)],
-            initial=[register for _, register in sums[part]],
+            initial=[] if zero else [register for _, register in sums[part]],
             memory=True,
             convergent=True,
+            apart=zero,
         )
         sums[part] = zip(types, found, strict=True)
     body.set(op, unpack(body, acc.type.element, [register for _, register in sums]))
@@ -154,12 +156,16 @@ def _sums(body: Body, acc: Value) -> list[Given]:
 
 @dataclass(frozen=True)
 class _Statement:
-    """The text of one statement: `$0` and so on are the accumulators, then come the factors."""
+    """The text of one statement: `$0` and so on are the accumulators, then come the factors.
+
+    With `zero`, the first instruction adds to nothing, and what the accumulators were is no matter.
+    """
 
     shape: MatrixShape
     kinds: tuple[Scalar, ...]  # of both factors and the accumulator
     count: int
     depth: int
+    zero: bool
 
     def lines(
         self, left: _Factor | None, right: _Factor, row: int, column: int, words: int
@@ -177,6 +183,8 @@ class _Statement:
             "setp.eq.b32 p, 0, 0;",
             "wgmma.fence.sync.aligned;",
         ]
+        if self.zero:
+            found.append(".reg .pred z; setp.ne.b32 z, 0, 0;")
         for step in range(self.depth):
             first = braces(self.count + step * each, each)
             if left is not None:
@@ -185,7 +193,8 @@ class _Statement:
             last = self.count + (words or 1)
             found.append(f"add.s64 db, ${last}, {right.at(column, step)};")
             sums = braces(0, self.count)
-            found.append(f"{name} {sums}, {first}, db, p{flags};")
+            adds = "z" if self.zero and not step else "p"
+            found.append(f"{name} {sums}, {first}, db, {adds}{flags};")
         return found
 
 
