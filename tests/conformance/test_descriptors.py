@@ -406,3 +406,46 @@ def test_products_of_boxes(device: Device, element: Scalar, m: int, n: int, k: i
     product = x[:, :k].astype(np.float32) @ y[:k, :n].astype(np.float32)
     wanted[:, :n] = product.astype(dtype)
     assert_close(out, wanted, 0, "the product")
+
+
+def test_pointers_to_a_box_are_pointers_as_before(device: Device) -> None:
+    """Saying that they are a box changes neither them nor what is read through them."""
+    text = """
+    kernel @boxed(%x: ptr<f32> {divisible = 16}, %y: ptr<f32>, %m: i32, %n: i32, %s: i64) {
+      %i = const {value = 8} : i32
+      %j = const {value = 4} : i32
+      %base = splat %x {shape = (8, 16)} : tile<8x16xptr<f32>>
+      %rows = arange {start = 8, end = 16} : tile<8xi32>
+      %columns = arange {start = 4, end = 20} : tile<16xi32>
+      %r = expand_dims %rows {axis = -1} : tile<8x1xi32>
+      %c = expand_dims %columns {axis = -2} : tile<1x16xi32>
+      %rr = broadcast %r {shape = (8, 16)} : tile<8x16xi32>
+      %cc = broadcast %c {shape = (8, 16)} : tile<8x16xi32>
+      %pitch = cast %s {to = i32} : i32
+      %wide = splat %pitch {shape = (8, 16)} : tile<8x16xi32>
+      %down = mul %rr, %wide : tile<8x16xi32>
+      %at = add %down, %cc : tile<8x16xi32>
+      %p = addptr %base, %at {stride = 4} : tile<8x16xptr<f32>>
+      %q = box_pointers %p, %x, %m, %n, %s, %i, %j : tile<8x16xptr<f32>>
+      %bottom = splat %m {shape = (8, 16)} : tile<8x16xi32>
+      %right = splat %n {shape = (8, 16)} : tile<8x16xi32>
+      %above = cmp %rr, %bottom {predicate = lt} : tile<8x16xi1>
+      %left = cmp %cc, %right {predicate = lt} : tile<8x16xi1>
+      %inside = and %above, %left : tile<8x16xi1>
+      %zero = const {value = 0.0} : tile<8x16xf32>
+      %v = load %q, %inside, %zero : tile<8x16xf32>
+      %flat = reshape %v {shape = (128)} : tile<128xf32>
+      %o = splat %y {shape = (128)} : tile<128xptr<f32>>
+      %k = arange {start = 0, end = 128} : tile<128xi32>
+      %z = addptr %o, %k {stride = 4} : tile<128xptr<f32>>
+      store %z, %flat
+      return
+    }
+    """
+    x = np.random.default_rng(3).standard_normal((13, 24)).astype(np.float32)
+    out = np.zeros(128, np.float32)
+    sizes = [np.int32(13), np.int32(17), np.int64(24)]
+    device.run(text, (1, 1, 1), [x.ravel(), out, *sizes])
+    wanted = np.zeros((8, 16), np.float32)
+    wanted[:5, :13] = x[8:13, 4:17]
+    np.testing.assert_array_equal(out.reshape(8, 16), wanted)

@@ -26,7 +26,7 @@ COVERED = {
     "device_print", "device_assert", "assume", "for", "while", "if", "call", "yield", "condition",
     "return", "make_descriptor", "descriptor_extent", "descriptor_stride", "descriptor_load",
     "descriptor_store", "descriptor_atomic", "descriptor_gather", "descriptor_scatter",
-    "breakpoint", "step",
+    "breakpoint", "step", "box_pointers",
 }  # fmt: skip
 
 COMBINE: dict[RMWKind, Any] = {

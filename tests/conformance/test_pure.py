@@ -259,7 +259,9 @@ MAKERS: dict[str, Any] = {
 }
 # Operations without operands, and those whose cases are written by hand elsewhere.
 CONSTANTS = {"const", "poison", "arange"}
-BY_HAND = {"addptr", "make_descriptor", "descriptor_extent", "descriptor_stride"}
+BY_HAND = {
+    "addptr", "make_descriptor", "descriptor_extent", "descriptor_stride", "box_pointers"
+}  # fmt: skip
 
 
 def all_cases() -> Iterator[Case]:
