@@ -280,6 +280,7 @@ def _matmul(
     constants: Mapping[str, Any] | None = None,
     rtol: float = 1e-3,
     function: Any = matmul,
+    columns: str = "i32:16",
 ) -> Kernel:
     return Kernel(
         function,
@@ -288,7 +289,7 @@ def _matmul(
             "b_ptr": f"*{name}:16",
             "c_ptr": f"*{into[1]}:16",
             "M": "i32:16",
-            "N": "i32:16",
+            "N": columns,
             "K": "i32:16",
         },
         dict(zip(("BM", "BN", "BK"), blocks, strict=True)) | dict(constants or {}),
@@ -358,6 +359,15 @@ KERNELS: dict[str, Kernel] = {
     "transpose_f16": _two(transpose, (64, 64), (64, 64), {"N": 64}, dtype=np.float16, name="fp16"),
     "matmul_f32": _matmul(np.float32, "fp32", 64, 64, 80, (32, 32, 16)),
     "matmul_f16": _matmul(np.float16, "fp16", 128, 64, 128, (64, 64, 32)),
+    "matmul_narrow_rows": _matmul(
+        np.float16,
+        "fp16",
+        128,
+        64,
+        128,
+        (64, 64, 32),
+        columns="i32",  # so B is loaded by elements
+    ),
     "matmul_into_f16": _matmul(
         np.float16, "fp16", 128, 64, 128, (64, 64, 32), (np.float16, "fp16")
     ),

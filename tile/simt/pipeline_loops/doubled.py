@@ -24,19 +24,23 @@ from tile.simt.pipeline_loops.room import Factor
 from tile.simt.pipeline_loops.running import only_carried
 
 
-def to_double(loop: Operation, copied: Collection[Operation]) -> list[Factor]:
+def to_double(
+    loop: Operation, copied: Collection[Operation], stored: Collection[Operation]
+) -> list[Factor]:
     """The factors that need two places for a loop's products to go on; none where that is no use.
 
-    `copied` are the loads that become rings of buffers.
+    `copied` are the loads that become rings of buffers, and `stored` those that threads store to
+    buffers of their own, which may be written again in a round: products of these do not go on.
     """
     body = loop.regions[0]
     served = {(f.product, f.index) for load in copied for f in factors(load.result)}
+    taken = {(f.product, f.index) for load in stored for f in factors(load.result)}
     found = [
         (product, index)
         for product in body
         if product.defn is group.group_dot
         for index in stored_factors(product)
-        if product.inputs[index].block is body and (product, index) not in served
+        if product.inputs[index].block is body and (product, index) not in served | taken
     ]
     return found if only_carried(loop, served | {*found}) else []
 

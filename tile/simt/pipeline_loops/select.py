@@ -156,7 +156,8 @@ class Selection:
         """The factors that have two places, so that products go on into the next round."""
         if not choice.copied:
             return ()
-        found = to_double(choice.loop, [each.load for each in choice.copied])
+        copied, stored = ([each.load for each in ring] for ring in (choice.copied, choice.stored))
+        found = to_double(choice.loop, copied, stored)
         wider = replace(choice, doubled=tuple(found))
         fits = wider.bytes <= self.room.left(choice.loop, wider.served)
         return wider.doubled if fits else ()
