@@ -29,17 +29,23 @@ from tile.runtime.empty import empty
 from tile.runtime.jit import JITFunction, jit
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.pointers import PointerArray
-from tile.runtime.sanitize import sanitize
 from tile.runtime.sizes import cdiv, next_power_of_2
-from tile.runtime.tracing import trace
 
 if TYPE_CHECKING:
     from tile import testing
     from tile.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
+    from tile.runtime.sanitize import sanitize
+    from tile.runtime.tracing import trace
 else:
     _TUNING = ("Autotuner", "Config", "Heuristics", "autotune", "heuristics")
     __getattr__ = late_names(
-        __name__, {"testing": "tile.testing", **dict.fromkeys(_TUNING, "tile.runtime.autotune")}
+        __name__,
+        {
+            "testing": "tile.testing",
+            "sanitize": "tile.runtime.sanitize",
+            "trace": "tile.runtime.tracing",
+            **dict.fromkeys(_TUNING, "tile.runtime.autotune"),
+        },
     )
 
 __version__ = "0.1.0"

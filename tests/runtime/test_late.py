@@ -23,7 +23,7 @@ def test_every_public_name_is_there() -> None:
 def test_nothing_is_loaded_before_it_is_used() -> None:
     code = (
         "import sys, tile\n"
-        "late = {'tile.testing', 'tile.runtime.autotune', 'tile.frontend.compile'}\n"
+        "late = {'tile.testing', 'tile.runtime.autotune', 'tile.frontend.compile', 'tile.faults'}\n"
         "assert not late & set(sys.modules)\n"
         "from tile import Config, testing\n"
         "assert {'tile.testing', 'tile.runtime.autotune'} <= set(sys.modules)\n"
