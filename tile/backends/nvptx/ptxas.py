@@ -7,16 +7,21 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-
-from cuda import pathfinder
+from typing import TYPE_CHECKING
 
 from tile.errors import BackendError
+from tile.late import late
+
+if TYPE_CHECKING:
+    from cuda.pathfinder import find_nvidia_binary_utility
+else:  # who finds a kernel's binary on disk needs no assembler
+    find_nvidia_binary_utility = late("cuda.pathfinder", "find_nvidia_binary_utility")
 
 
 @functools.cache
 def find() -> str | None:
     """Where ptxas is: in the wheel `nvidia-cuda-nvcc`, a CUDA toolkit, or on the path."""
-    found: str | None = pathfinder.find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
+    found: str | None = find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
     return found
 
 
