@@ -25,7 +25,7 @@ from tile.runtime.arguments import MockArray, pointers
 from tile.runtime.compile import compile  # noqa: A004 - the name that programs use
 from tile.runtime.context import backend
 from tile.runtime.descriptor import TensorDescriptor
-from tile.runtime.empty import empty
+from tile.runtime.empty import empty, uninitialised
 from tile.runtime.jit import JITFunction, jit
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.pointers import PointerArray
@@ -76,4 +76,5 @@ __all__ = [
     "sanitize",
     "testing",
     "trace",
+    "uninitialised",
 ]

@@ -113,6 +113,25 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> EmptyArray:
         raise ArgumentTypeError(f"tile.empty: {error}") from None
     except ValueError as error:
         raise ArgumentValueError(f"tile.empty: {error}") from None
-    array = plain.view(EmptyArray)
-    array.account = Account(plain, np.zeros(plain.size, np.bool_))
-    return array
+    return uninitialised(plain)
+
+
+def uninitialised(array: Array) -> EmptyArray:
+    """An array's memory again, none of whose elements counts as written, as in one of `tile.empty`.
+
+    What it holds stays. Raises `ArgumentTypeError` for what is no array of NumPy (of a tensor on
+    the CPU, pass `x.numpy()`), and `ArgumentValueError` for one with gaps between its elements.
+    """
+    if not isinstance(array, np.ndarray):
+        raise ArgumentTypeError(
+            f"tile.uninitialised takes an array of NumPy, not a {type(array).__name__}; a tensor's "
+            "memory is that of x.numpy()"
+        )
+    if not array.flags.c_contiguous:
+        raise ArgumentValueError(
+            f"tile.uninitialised takes an array without gaps; this one has strides {array.strides}"
+        )
+    plain = array.view(np.ndarray)
+    marked = plain.view(EmptyArray)
+    marked.account = Account(plain, np.zeros(plain.size, np.bool_))
+    return marked
