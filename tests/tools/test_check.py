@@ -129,7 +129,8 @@ def test_bad_input_is_named(
     options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", *options]) == 1
-    assert problem in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert problem in said.err and not said.out
 
 
 @pytest.mark.parametrize("grid", ["cdiv(", "cdiv(m, B)", "n / 0"])

@@ -72,11 +72,14 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     rehearsal = Rehearsal(_plan(options))
     run = _program(options)
+    ended = False
     try:
         with rehearsal.watching():
             status = run()
-    finally:  # a program that fails has been told of all the same
-        _tell(rehearsal.findings, options)
+        ended = True
+    finally:  # of a program that fails is told what it launched
+        if ended or rehearsal.findings.tallies:
+            _tell(rehearsal.findings, options)
     return int(bool(rehearsal.findings)) or status
 
 
