@@ -92,6 +92,14 @@ def test_wrong_arguments(
     assert message in capsys.readouterr().err
 
 
+def test_a_file_that_ends_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a program does that exits with its status, without asking whether it is one."""
+    file = tmp_path / "program.py"
+    file.write_text(STRIDED + "\nraise SystemExit(0)\n")
+    assert main(["explain", f"{file}:strided", "N=256"]) == 1
+    assert f"{file} ends the process when it is imported" in capsys.readouterr().err
+
+
 def test_a_tile_too_large_is_itemised(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [TRANSPOSE[0], "x_ptr=fp32[256,256]", "y_ptr=fp32[256,256]:0", "N=256"]
     assert main(["explain", *arguments, "--num-warps", "32"]) == 1

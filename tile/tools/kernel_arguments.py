@@ -32,7 +32,7 @@ _WORDS = {"true": True, "false": False, "none": None}
 def load_kernel(text: str) -> Any:
     """The object that `file.py:name` names.
 
-    Raises `ArgumentValueError` if there is no such file or name.
+    Raises `ArgumentValueError` if there is no such file or name, or if the file ends the process.
     """
     file, colon, name = text.rpartition(":")
     path = Path(file)
@@ -46,7 +46,13 @@ def load_kernel(text: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent))  # as if Python ran the file
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except SystemExit as ending:
+        raise ArgumentValueError(
+            f"{file} ends the process when it is imported; what is for running it as a program"
+            " belongs under `if __name__ == '__main__':`"
+        ) from ending
     if not hasattr(module, name):
         raise ArgumentValueError(f"{file} has no {name}")
     return getattr(module, name)
