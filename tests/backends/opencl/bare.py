@@ -36,9 +36,14 @@ AS_ROOT = ("--map-root-user",)
 
 
 def isolation() -> list[str]:
-    """The command that gives a process namespaces of its own; empty where none may be had."""
+    """The command that gives a process namespaces of its own; empty where none may be had.
+
+    There it must be able to mount what a `BareMachine` mounts, and to change its root.
+    """
+    mounts = [f"mount --rbind {quote(path)} {quote(path)}" for path in KERNEL]
+    script = " && ".join([*mounts, f"exec {CHROOT} / true"])
     for command in ([*NAMESPACES], [*NAMESPACES, *AS_ROOT]):
-        if shutil.which(command[0]) and _succeeds([*command, "mount", "--bind", "/", "/"]):
+        if shutil.which(command[0]) and _succeeds([*command, "sh", "-euc", script]):
             return command
     return []
 
