@@ -135,7 +135,8 @@ class Artifact:
     `parameters` are those of the kernel's function, and `written` those through which it writes
     memory. `facts` are what `Backend.load` needs besides, as JSON can say it, so that an artifact
     may be kept on disk; `inputs` are the files, besides those of packages, that it was made from.
-    `module` is the last IR, for backends that run it.
+    `module` is the last IR, for backends that run it, and `code` what they made of it to see that
+    they can, so that `Backend.load` need not make it again.
     """
 
     kernel: str
@@ -147,6 +148,7 @@ class Artifact:
     facts: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Path, ...] = ()
     module: Module | None = None
+    code: Any = None
 
 
 class Executable(Protocol):

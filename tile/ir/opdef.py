@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tile.errors import TypeRuleError
 from tile.ir.core import Block
 from tile.ir.levels import EVERY, Level
 from tile.ir.types import Scalar, Type, require, with_element, without_layout
@@ -133,23 +134,20 @@ class OpDef:
         Rules know nothing of layouts, which are taken off the operands' types here.
         """
         operands = [None if ty is None else without_layout(ty) for ty in operands]
+        # Every operation comes here as it is made and verified, so that what to say of a wrong one
+        # is put together only then.
         fixed = len(self.operands)
         least = fixed - len(self.optional)
         count = len(operands)
-        if self.variadic is None:
-            require(
-                least <= count <= fixed, f"{self.name} takes {_span(least, fixed)}, not {count}"
-            )
-        else:
-            require(count >= fixed, f"{self.name} takes at least {fixed} operands, not {count}")
+        if self.variadic is None and not least <= count <= fixed:
+            raise TypeRuleError(f"{self.name} takes {_span(least, fixed)}, not {count}")
+        if count < fixed and self.variadic is not None:
+            raise TypeRuleError(f"{self.name} takes at least {fixed} operands, not {count}")
         for name, ty in zip(self.operands, operands, strict=False):
-            require(
-                ty is not None or name in self.optional, f"{self.name} needs its operand `{name}`"
-            )
-        require(
-            len(regions) == len(self.regions),
-            f"{self.name} has {len(self.regions)} regions, not {len(regions)}",
-        )
+            if ty is None and name not in self.optional:
+                raise TypeRuleError(f"{self.name} needs its operand `{name}`")
+        if len(regions) != len(self.regions):
+            raise TypeRuleError(f"{self.name} has {len(self.regions)} regions, not {len(regions)}")
         types = self.rule(*operands, **attributes, **dict(zip(self.regions, regions, strict=True)))
         if types is None:
             return ()
@@ -161,11 +159,13 @@ class OpDef:
         Refuses unknown and missing ones.
         """
         for name in attributes:
-            require(name in self.attributes, f"{self.name} has no attribute `{name}`")
+            if name not in self.attributes:
+                raise TypeRuleError(f"{self.name} has no attribute `{name}`")
         complete = {}
         for name, spec in self.attributes.items():
             value = attributes.get(name, spec.default)
-            require(value is not NO_DEFAULT, f"{self.name} needs its attribute `{name}`")
+            if value is NO_DEFAULT:
+                raise TypeRuleError(f"{self.name} needs its attribute `{name}`")
             complete[name] = value
         return complete
 

@@ -94,9 +94,9 @@ class InterpreterBackend:
         tiles = optimise(module)
         stages = tiles.stages
         if target.arch:
-            stages["thread"] = _threads().compile(module, target, options)
+            stages["thread"], code = _threads().compile(module, target, options)
         else:
-            translate(module, RULES)
+            code = translate(module, RULES)
         return Artifact(
             kernel=module.kernel.name,
             target=target,
@@ -105,6 +105,7 @@ class InterpreterBackend:
             parameters=tiles.parameters,
             written=tiles.written,
             module=module,
+            code=code,
         )
 
     def survey(self) -> Sequence[Finding]:
@@ -120,7 +121,7 @@ class InterpreterBackend:
         if artifact.target.arch:
             kernel: Executable = _threads().load(artifact)
             return kernel
-        return InterpretedKernel(artifact.module, artifact.options.checks)
+        return InterpretedKernel(artifact.code, artifact.options.checks)
 
 
 def _as_it_is(module: Module, target: Target, options: Options) -> Artifact:
@@ -163,10 +164,10 @@ def _keep_heap() -> None:
 class InterpretedKernel:
     """A kernel that is ready to run, with `checks`, or those that are in force (None)."""
 
-    def __init__(self, module: Module, checks: Checks | None) -> None:
-        self.module = module
+    def __init__(self, code: Code, checks: Checks | None) -> None:
+        self.code = code
+        self.module = code.module
         self.checks = checks
-        self.code = translate(module, RULES)
         self.checked: dict[Checks, CheckedCode] = {}
         self.traced: dict[Checks | None, Code | CheckedCode] = {}
 

@@ -72,14 +72,14 @@ def _fill(folder: Path) -> None:
     for file in SYSTEM.glob("*.icd") if SYSTEM.is_dir() else ():
         shutil.copy(file, folder / file.name)
     known = "".join(file.read_text() for file in folder.iterdir())
-    intel = _installed(*INTEL)
+    intel = installed(*INTEL)
     if intel is not None and intel.name not in known:
         (folder / "pip-intel.icd").write_text(f"{intel}\n")
     if "nvidia" not in known and _loads(NVIDIA):
         (folder / "nvidia.icd").write_text(f"{NVIDIA}\n")
 
 
-def _installed(distribution: str, library: str) -> Path | None:
+def installed(distribution: str, library: str) -> Path | None:
     """A library of a distribution that pip has installed."""
     try:
         files = metadata.files(distribution) or ()

@@ -7,6 +7,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tile.backends import registry
 from tile.backends.base import Options, Target
 from tile.backends.interp.thread.counters import Counters
 from tile.config import config
@@ -49,6 +50,14 @@ def test_a_kernel_on_every_machine(target: str) -> None:
     assert kernel.target == Target("interp", target)
     assert list(kernel.asm) == ["source", "tile", "tile-optimized", "thread"]
     assert "thread_id" in kernel.asm["thread"] or "linear_index" in kernel.asm["thread"]
+
+
+@pytest.mark.parametrize("target", ["interp", "interp:generic"])
+def test_what_compiling_made_is_not_made_again(target: str) -> None:
+    signature = {"x_ptr": "*fp32", "o_ptr": "*fp32", "n": "i32"}
+    artifact = tile.compile(softmax, signature, {"BLOCK": 128}, target=target).artifact
+    backend = registry.get("interp")
+    assert backend.load(artifact).code is backend.load(artifact).code is artifact.code
 
 
 def test_settings_choose_the_level_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.backends.base import Artifact, Grid, LaunchArgument, Options, Target
+from tile.backends.interp.thread.code import ThreadCode
 from tile.backends.interp.thread.counters import Counters
 from tile.backends.interp.thread.run import launch, prepare, run_threads
 from tile.errors import ArgumentValueError, BackendError
@@ -19,11 +20,8 @@ from tile.simt.target import SimtTarget
 class ThreadKernel:
     """A kernel of THREAD IR that is ready to run."""
 
-    def __init__(self, module: Module, target: SimtTarget, num_warps: int) -> None:
-        self.module = module
-        self.target = target
-        self.num_warps = num_warps
-        self.code = prepare(module, target, num_warps)
+    def __init__(self, code: ThreadCode) -> None:
+        self.code = code
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         """Run it over a grid; see `tile/backends/base.py`."""
@@ -31,7 +29,8 @@ class ThreadKernel:
 
     def count(self, grid: Grid, arguments: Sequence[LaunchArgument], counters: Counters) -> None:
         """Run it over a grid, and count what it costs."""
-        run_threads(self.module, self.target, self.num_warps, grid, arguments, counters)
+        code = self.code
+        run_threads(code.code.module, code.target, code.num_warps, grid, arguments, counters)
 
 
 def machine(target: Target) -> SimtTarget:
@@ -44,19 +43,20 @@ def machine(target: Target) -> SimtTarget:
         ) from error
 
 
-def compile(module: Module, target: Target, options: Options) -> str:  # noqa: A001 - as a backend
-    """Lower an optimised TILE module to THREAD in place, and make sure that all can be run.
+def compile(  # noqa: A001 - as a backend
+    module: Module, target: Target, options: Options
+) -> tuple[str, ThreadCode]:
+    """Lower an optimised TILE module to THREAD in place, and make it ready to run.
 
-    Gives its text. Raises `OutOfResourcesError` for what does not fit the machine.
+    Gives its text, too. Raises `OutOfResourcesError` for what does not fit the machine.
     """
     simt = machine(target)
     lower(module, simt, **options.lowering)
     verify(module, Level.THREAD)
-    prepare(module, simt, options.num_warps)
-    return print_module(module)
+    code = prepare(module, simt, options.num_warps)
+    return print_module(module), code
 
 
 def load(artifact: Artifact) -> ThreadKernel:
     """Make a compiled kernel ready to run."""
-    assert artifact.module is not None
-    return ThreadKernel(artifact.module, machine(artifact.target), artifact.options.num_warps)
+    return ThreadKernel(artifact.code)
