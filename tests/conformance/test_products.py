@@ -26,7 +26,7 @@ def extents(device: Device) -> tuple[int, int, int]:
     """Rows, columns and depth: what instructions for whole warps take.
 
     A simulator, which would be at one product for ten seconds and has no such instructions, gets a
-    quarter of it: its loops, buffers and barriers are the same.
+    quarter of it, in as many rounds; a barrier more or less is all that differs for some.
     """
     return (32, 32, DEPTH // 2) if "oclgrind" in device.target else (64, 32, DEPTH)
 
