@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tile import errors, language, runtime
 from tile.errors import TileError
 from tile.frontend.static import constexpr_function
-from tile.late import late_names
+from tile.late import LateNames
 from tile.runtime.arguments import MockArray, pointers
 from tile.runtime.compile import compile  # noqa: A004 - the name that programs use
 from tile.runtime.context import backend
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tile.runtime.tracing import trace
 else:
     _TUNING = ("Autotuner", "Config", "Heuristics", "autotune", "heuristics")
-    __getattr__ = late_names(
+    __getattr__ = LateNames(
         __name__,
         {
             "testing": "tile.testing",

@@ -11,7 +11,7 @@ type checkers and the check of layers as usual, and for Python by name:
 
 and for what a module gives on to others, with the module's `__getattr__` (PEP 562):
 
-    __getattr__ = late_names(__name__, {"autotune": "tile.runtime.autotune"})
+    __getattr__ = LateNames(__name__, {"autotune": "tile.runtime.autotune"})
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 
@@ -37,18 +38,37 @@ def late(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
-def late_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+class LateNames:
     """The `__getattr__` of a module that gives names of other modules on; `homes` says of which.
 
     A name that is its home in this package is that module itself.
     """
 
-    def get(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        home = importlib.import_module(homes[name])
-        value = home if homes[name] == f"{module}.{name}" else getattr(home, name)
-        setattr(sys.modules[module], name, value)
+    def __init__(self, module: str, homes: Mapping[str, str]) -> None:
+        self.module = module
+        self.homes = homes
+
+    def __call__(self, name: str) -> Any:
+        if name not in self.homes:
+            raise AttributeError(f"module {self.module!r} has no attribute {name!r}")
+        value = self._at_home(name)
+        setattr(sys.modules[self.module], name, value)
         return value
 
-    return get
+    def _at_home(self, name: str) -> Any:
+        home = importlib.import_module(self.homes[name])
+        return home if self.homes[name] == f"{self.module}.{name}" else getattr(home, name)
+
+    def unchanged(self, name: str) -> bool:
+        """Whether a name is given on, used already or not, and nobody has put another value there.
+
+        Imports nothing.
+        """
+        held = vars(sys.modules[self.module]).get(name, self)
+        return name in self.homes and (held is self or held is self._at_home(name))
+
+
+def is_given_on(module: ModuleType, name: str) -> bool:
+    """Whether a module gives a name of another one on, as it was written to; imports nothing."""
+    names = vars(module).get("__getattr__")
+    return isinstance(names, LateNames) and names.unchanged(name)

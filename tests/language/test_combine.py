@@ -14,9 +14,9 @@ from tests.language.sketch import Sketch
 from tile.errors import CompilationError
 from tile.ir import numerics
 from tile.ir.types import FLOATS, INTEGERS, Scalar
+from tile.language.attributes import tensor_attribute
 from tile.language.builtin import Builtin, builtin
 from tile.language.operators import binary, compare
-from tile.language.tensor import tensor_attribute
 
 SHAPES = [(4,), (1,), (2, 4), (4, 1, 2)]
 

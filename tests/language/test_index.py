@@ -14,7 +14,7 @@ from tests.language.sketch import Sketch
 from tile.errors import TileError
 from tile.ir import numerics
 from tile.ir.types import ALL, FLOATS, INTEGERS, SCALARS, Scalar
-from tile.language.tensor import tensor_attribute
+from tile.language.attributes import tensor_attribute
 
 SHAPES = st.sampled_from([(8,), (1,), (2, 4), (4, 1, 8)])
 

@@ -14,9 +14,13 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
+from tile.language.attributes import tensor_attribute
 from tile.language.builtin import MEMBERS, Bound, Builtin, builtin
-from tile.language.constexpr import compile_time, constant_value
-from tile.language.tensor import Tensor, tensor_attribute
+from tile.language.known import (
+    compile_time,
+    constant_value,
+)
+from tile.language.tensor import Tensor
 
 # Modules that this part of the language covers, by what kernels call them.
 EXPECTED = """

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import tile
-from tile.late import late
+from tile import language
+from tile.late import LateNames, is_given_on, late
 
 
 def test_every_public_name_is_there() -> None:
-    for module in (tile, tile.runtime):
+    for module in (tile, tile.runtime, tile.language):
         assert all(getattr(module, name) is not None for name in module.__all__)
     assert tile.Autotuner is tile.runtime.Autotuner
     assert tile.testing is sys.modules["tile.testing"]
@@ -37,3 +40,36 @@ def test_a_function() -> None:
     assert [repeated("a  b", width=9) for _ in "ab"] == ["a b"] * 2
     with pytest.raises(ModuleNotFoundError):
         late("tile.absent", "nothing")()
+
+
+def test_names_of_the_language_are_where_type_checkers_read_that_they_are() -> None:
+    """What is written for Python by name agrees with the imports that are written for others."""
+    tree = ast.parse(Path(language.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    read = {alias.name: node.module for node in imports for alias in node.names}
+    names = vars(language)["__getattr__"]
+    assert isinstance(names, LateNames)
+    modules = {"math": "tile.language.math", "random": "tile.language.random"}
+    assert names.homes == read | modules
+    assert {*names.homes, *vars(language)} >= set(language.__all__) <= set(dir(language))
+
+
+def test_a_name_of_the_language_is_never_a_module_by_accident() -> None:
+    """A submodule that is imported becomes an attribute of its package, over a name like its."""
+    files = Path(language.__file__).parent.glob("*.py")
+    assert {path.stem for path in files} & set(language.__all__) == {"constexpr", "math", "tensor"}
+    code = (
+        "import tile.language.attributes, tile.language.random, tile.language as tl\n"
+        "assert tl.constexpr(3).value == 3 and isinstance(tl.tensor, type)\n"
+        "assert tl.reduce.name == 'reduce' and tl.math.exp is tl.exp\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_whether_a_name_is_given_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_given_on(language, "load") and is_given_on(language, "math")
+    assert not is_given_on(language, "constexpr") and not is_given_on(language, "absent")
+    assert not is_given_on(sys, "path")
+    monkeypatch.setattr(language, "load", language.store)
+    assert not is_given_on(language, "load")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.numerics.dtypes import numpy_dtype
+from tile.ir.dtypes import numpy_dtype
 from tile.ir.ops import combine, control, memory
 from tile.ir.types import Pointer, Shared, Tile
 from tile.simt import ops

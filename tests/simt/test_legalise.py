@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tile.ir import numerics
-from tile.ir.numerics.dtypes import numpy_dtype
+from tile.ir.dtypes import numpy_dtype
 from tile.ir.ops.arith import Predicate, Rounding
 from tile.ir.types import BF16, F16, Scalar
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from tile.checks import Checks, choose
 from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
-from tile.ir.core import Module
-from tile.ir.steps import Steps
 from tile.ir.types import Pointer, Scalar, is_power_of_two
+
+if TYPE_CHECKING:  # what a process that finds its kernels on disk does not import
+    from tile.ir.core import Module
+    from tile.ir.steps import Steps
 
 Grid = tuple[int, int, int]
 
@@ -37,7 +38,7 @@ class DeviceMemory(Protocol):
     def source(self) -> object: ...
 
 
-LaunchArgument = npt.NDArray[Any] | np.generic | DeviceMemory
+LaunchArgument = np.ndarray[Any, np.dtype[Any]] | np.generic | DeviceMemory
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from tile.errors import CompilationError
 from tile.frontend.captured import is_callable_now
 from tile.frontend.source import REQUIRED, DeviceFunction, Parameter
 from tile.frontend.state import Lowering
-from tile.frontend.static import STATIC_BUILTINS, StaticFunction
+from tile.frontend.static import StaticFunction
+from tile.frontend.static_builtins import STATIC_BUILTINS
 from tile.frontend.values import compile_time_only, describe, leaves, rebuild, transform
 from tile.ir.builder import Builder
 from tile.ir.opdef import Symbol

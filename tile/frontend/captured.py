@@ -8,7 +8,6 @@ way to mend it.
 
 from __future__ import annotations
 
-import builtins
 import enum
 import math
 import types
@@ -18,7 +17,8 @@ import numpy as np
 
 from tile.errors import CompilationError
 from tile.frontend.source import DeviceFunction, is_constexpr_annotation
-from tile.frontend.static import STATIC_BUILTINS, StaticFunction
+from tile.frontend.static import StaticFunction
+from tile.frontend.static_builtins import STATIC_BUILTINS
 from tile.ir.types import Type
 from tile.language.builtin import Bound, Builtin
 from tile.language.constexpr import constexpr
@@ -33,28 +33,12 @@ def lookup(function: DeviceFunction, name: str) -> tuple[bool, object]:
 
     Raises `CompilationError` for a value that a kernel may not see.
     """
-    found, value = find(function, name)
+    found, value = function.outside(name)
     if not found:
         return False, None
     if isinstance(value, TEXTUAL) and is_constexpr_annotation(_annotation(function, name)):
         return True, value
     return True, admit(value, name)
-
-
-def find(function: DeviceFunction, name: str) -> tuple[bool, Any]:
-    """Whether a name exists around a function, and its value whatever that is."""
-    fn = function.fn
-    free = fn.__code__.co_freevars
-    if name in free and fn.__closure__ is not None:
-        try:
-            return True, fn.__closure__[free.index(name)].cell_contents
-        except ValueError:
-            return False, None
-    if name in fn.__globals__:
-        return True, fn.__globals__[name]
-    if hasattr(builtins, name):
-        return True, getattr(builtins, name)
-    return False, None
 
 
 def _annotation(function: DeviceFunction, name: str) -> Any:

@@ -33,7 +33,8 @@ from tile.ir.ops.debug import StepKind, breakpoint_
 from tile.ir.steps import Steps
 from tile.ir.types import Pointer, Scalar, Type
 from tile.language.builtin import suggestion
-from tile.language.descriptor import DescriptorParts, make_descriptor
+from tile.language.descriptor import make_descriptor
+from tile.language.descriptor_parts import DescriptorParts
 from tile.language.tensor import Tensor
 
 LONGEST_NAME = 80

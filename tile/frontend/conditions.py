@@ -9,7 +9,9 @@ from tile.frontend.state import Flag, Lowering
 from tile.ir.ops import arith
 from tile.ir.types import I1, Descriptor, Pointer
 from tile.language import iterators
-from tile.language.constexpr import constant_value
+from tile.language.known import (
+    constant_value,
+)
 from tile.language.tensor import Tensor
 
 

@@ -18,8 +18,9 @@ from tile.frontend.source import DeviceFunction
 from tile.frontend.state import Expression, Lowering, Path
 from tile.frontend.values import MismatchError, Slots, describe, leaves, resolve, same
 from tile.language import operators
+from tile.language.attributes import tensor_attribute
 from tile.language.builtin import suggestion
-from tile.language.tensor import Tensor, tensor_attribute
+from tile.language.tensor import Tensor
 
 BINARY: Mapping[type[ast.operator], str] = {
     ast.Add: "+",

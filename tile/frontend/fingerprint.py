@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from tile.frontend.captured import find
 from tile.frontend.source import DeviceFunction
 from tile.frontend.static import StaticFunction
 from tile.ir.types import Type
 from tile.language.builtin import Bound, Builtin
 from tile.language.constexpr import constexpr
+from tile.late import is_given_on
 
 
 def fingerprint(function: DeviceFunction) -> str:
@@ -116,8 +116,7 @@ class _Walk:
         for parameter in function.parameters:
             if not parameter.required:
                 self.lines.append(f"default {parameter.name} = {self.spell(parameter.default)}")
-        for name, value in self.captured(function):
-            self.lines.append(f"{name} = {self.spell(value)}")
+        self.lines.extend(self.captured(function))
         return number
 
     def python(self, fn: types.FunctionType) -> int:
@@ -158,8 +157,11 @@ class _Walk:
             elif held is not _MISSING and not _is_known(str(getattr(held, "__name__", ""))):
                 self.inexact = True  # a module in a module: seldom, and not followed
 
-    def captured(self, function: DeviceFunction) -> Iterator[tuple[str, object]]:
-        """The variables around a function that its text names, those of modules too, in order."""
+    def captured(self, function: DeviceFunction) -> Iterator[str]:
+        """The variables around a function that its text names, those of modules too, in order.
+
+        What this package gives on is known by its name, and is not imported for this.
+        """
         own = {
             *function.source.assigned_in(function.source.node),
             *(p.name for p in function.parameters),
@@ -168,16 +170,21 @@ class _Walk:
             found, value = self.watch(function, chain[0])
             if not found:
                 continue
-            name = chain[0]
+            name, spelt = chain[0], ""
             for attribute in chain[1:]:
-                if not isinstance(value, types.ModuleType) or not hasattr(value, attribute):
+                if not isinstance(value, types.ModuleType):
+                    break
+                if is_given_on(value, attribute):
+                    name, spelt = f"{name}.{attribute}", f"{attribute} of {value.__name__}"
+                    break
+                if not hasattr(value, attribute):
                     break
                 owner, value, name = value, getattr(value, attribute), f"{name}.{attribute}"
                 self.watched.append((vars(owner), attribute, vars(owner).get(attribute, _MISSING)))
-            yield name, value
+            yield f"{name} = {spelt or self.spell(value)}"
 
     def watch(self, function: DeviceFunction, name: str) -> tuple[bool, object]:
-        found, value = find(function, name)
+        found, value = function.outside(name)
         fn = function.fn
         free = fn.__code__.co_freevars
         if name in free and fn.__closure__ is not None:
@@ -199,6 +206,8 @@ class _Walk:
         if isinstance(value, StaticFunction):
             return self.spell(value.fn)
         if isinstance(value, types.FunctionType):
+            if _is_known_function(value):
+                return f"python {value.__module__}.{value.__qualname__}"
             return f"python {self.python(value)}"
         if isinstance(value, types.ModuleType):
             return f"module {value.__name__}"
@@ -262,6 +271,12 @@ _KNOWN = frozenset(sys.stdlib_module_names) | {"builtins", "tile", "numpy", "ml_
 
 def _is_known(module: str) -> bool:
     return module.partition(".")[0] in _KNOWN and module != "__main__"
+
+
+def _is_known_function(value: types.FunctionType) -> bool:
+    """Whether it is what such a package has by its name."""
+    home = sys.modules.get(value.__module__)
+    return _is_known(value.__module__) and getattr(home, value.__qualname__, None) is value
 
 
 def _is_code(held: object) -> bool:

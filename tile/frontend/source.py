@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import linecache
 import textwrap
@@ -135,6 +136,21 @@ class DeviceFunction:
         return Loc(
             self.source.file, self.source.first_line, column, column + len(node.name), self.name
         )
+
+    def outside(self, name: str) -> tuple[bool, Any]:
+        """Whether a name exists around the function, and its value whatever that is."""
+        fn = self.fn
+        free = fn.__code__.co_freevars
+        if name in free and fn.__closure__ is not None:
+            try:
+                return True, fn.__closure__[free.index(name)].cell_contents
+            except ValueError:
+                return False, None
+        if name in fn.__globals__:
+            return True, fn.__globals__[name]
+        if hasattr(builtins, name):
+            return True, getattr(builtins, name)
+        return False, None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.__module__}.{self.__qualname__}>"

@@ -18,7 +18,9 @@ from tile.frontend.state import Flow, Lowering, Statement, Tail
 from tile.frontend.steps import statement as mark_statement
 from tile.frontend.values import compile_time_only, describe
 from tile.language import debug
-from tile.language.constexpr import constant_value
+from tile.language.known import (
+    constant_value,
+)
 from tile.language.tensor import Tensor
 
 

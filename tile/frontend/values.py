@@ -22,7 +22,9 @@ from tile.ir.core import Value
 from tile.ir.ops import arith
 from tile.ir.types import Descriptor, Kind, Scalar, Type
 from tile.language import promote
-from tile.language.constexpr import constant_value
+from tile.language.known import (
+    constant_value,
+)
 from tile.language.promote import Number
 from tile.language.tensor import Tensor
 

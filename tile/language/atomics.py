@@ -11,7 +11,9 @@ from tile.ir.ops.memory import Order, RMWKind, Scope
 from tile.ir.types import with_element
 from tile.language.access import as_mask, check_scalar, check_shapes, fill, pointee, spread
 from tile.language.builtin import member
-from tile.language.constexpr import compile_time
+from tile.language.known import (
+    compile_time,
+)
 from tile.language.promote import Operand
 from tile.language.tensor import Tensor
 

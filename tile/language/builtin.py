@@ -14,11 +14,13 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tile.errors import CompilationError
-from tile.ir.builder import Builder
-from tile.ir.core import Function
+
+if TYPE_CHECKING:  # what a process that finds its kernels on disk does not import
+    from tile.ir.builder import Builder
+    from tile.ir.core import Function
 
 P = ParamSpec("P")
 R = TypeVar("R")

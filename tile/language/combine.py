@@ -12,10 +12,13 @@ from tile.ir.ops import combine as ops
 from tile.ir.ops import control
 from tile.ir.types import Pointer, Scalar
 from tile.language.builtin import Bound, Builtin, Callback, member
-from tile.language.constexpr import axis_from_right, compile_time_bool
 from tile.language.dtypes import spelled
+from tile.language.known import (
+    axis_from_right,
+    compile_time_bool,
+)
 from tile.language.promote import as_number, describe, weak_constant
-from tile.language.reduce import keep_axes, to_reduce
+from tile.language.reductions import keep_axes, to_reduce
 from tile.language.shape import tile_of
 from tile.language.tensor import Tensor
 

@@ -11,13 +11,13 @@ from tile.ir.ops import shape as shapes
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import Pointer, Scalar, with_shape
 from tile.language.builtin import builtin, member
-from tile.language.constexpr import (
+from tile.language.dtypes import spelled
+from tile.language.known import (
     compile_time,
     compile_time_bool,
     compile_time_int,
     compile_time_shape,
 )
-from tile.language.dtypes import spelled
 from tile.language.promote import (
     Operand,
     as_number,

@@ -9,7 +9,11 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import debug as ops
 from tile.language.builtin import builtin
-from tile.language.constexpr import compile_time, compile_time_bool, constant_value
+from tile.language.known import (
+    compile_time,
+    compile_time_bool,
+    constant_value,
+)
 from tile.language.operators import truth
 from tile.language.promote import broadcast_together, to_tensor
 from tile.language.tensor import Tensor

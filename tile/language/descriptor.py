@@ -11,7 +11,7 @@ descriptor may also be made on the host, by `tile.TensorDescriptor`, and passed 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
@@ -22,25 +22,16 @@ from tile.ir.ops.memory import RMWKind
 from tile.ir.types import I1, I32, I64, Descriptor, Padding, Pointer, Scalar, Tile
 from tile.language.access import fill
 from tile.language.builtin import Builtin, builtin, descriptor_member
-from tile.language.constexpr import compile_time, compile_time_shape, constant_value
+from tile.language.descriptor_parts import DescriptorParts
+from tile.language.known import (
+    compile_time,
+    compile_time_shape,
+    constant_value,
+)
 from tile.language.promote import Operand, convert, describe, to_tensor
 from tile.language.tensor import Tensor
 
 MAKE = "tl.make_tensor_descriptor"
-
-
-class DescriptorParts(NamedTuple):
-    """A descriptor that was made on the host, as a kernel is given it.
-
-    `base` is a pointer; extents and strides are integers, in elements; the last stride is 1, and
-    that, the block's shape and the padding ("zero" or "nan") are known when the kernel is compiled.
-    """
-
-    base: Any
-    shape: Any
-    strides: Any
-    block_shape: Any
-    padding: Any
 
 
 @builtin

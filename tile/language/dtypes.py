@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tile.ir.builder import Builder
 from tile.ir.types import (
     BF16,
     F8E4M3,
@@ -27,6 +27,9 @@ from tile.ir.types import (
     Type,
 )
 from tile.language.builtin import builtin
+
+if TYPE_CHECKING:  # what a process that finds its kernels on disk does not import
+    from tile.ir.builder import Builder
 
 dtype = Scalar
 pointer_type = Pointer

@@ -8,7 +8,9 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import arith, debug, memory
 from tile.language.builtin import builtin
-from tile.language.constexpr import compile_time_shape
+from tile.language.known import (
+    compile_time_shape,
+)
 from tile.language.operators import truth
 from tile.language.promote import as_number, describe
 from tile.language.tensor import Tensor

@@ -10,8 +10,12 @@ from tile.ir.ops import index as ops
 from tile.ir.types import I32, I64, U32, Pointer
 from tile.language.access import as_mask
 from tile.language.builtin import builtin, member
-from tile.language.constexpr import axis_from_right, compile_time_bool, compile_time_int
 from tile.language.dtypes import spelled
+from tile.language.known import (
+    axis_from_right,
+    compile_time_bool,
+    compile_time_int,
+)
 from tile.language.promote import Operand, convert, convert_shape
 from tile.language.shape import last_or, ravel, tile_of
 from tile.language.tensor import Tensor

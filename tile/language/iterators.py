@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tile.errors import CompilationError
-from tile.language.constexpr import (
+from tile.language.known import (
     compile_time,
     compile_time_bool,
     compile_time_int,

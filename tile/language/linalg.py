@@ -10,9 +10,13 @@ from tile.ir.ops import linalg as ops
 from tile.ir.ops.linalg import ACCUMULATORS, Precision
 from tile.ir.types import F32, Scalar, Tile, with_shape
 from tile.language.builtin import builtin
-from tile.language.constexpr import compile_time, compile_time_bool, compile_time_int
 from tile.language.creation import element_type
 from tile.language.dtypes import spelled
+from tile.language.known import (
+    compile_time,
+    compile_time_bool,
+    compile_time_int,
+)
 from tile.language.promote import constant, describe
 from tile.language.tensor import Tensor
 

@@ -16,8 +16,10 @@ from tile.ir.ops import arith
 from tile.ir.ops import math as ops
 from tile.ir.types import F32, F64, SCALARS, Scalar
 from tile.language.builtin import builtin, member
-from tile.language.constexpr import compile_time_bool
 from tile.language.dtypes import spelled
+from tile.language.known import (
+    compile_time_bool,
+)
 from tile.language.operators import emit
 from tile.language.promote import Operand, as_number, describe, to_tensor, unify
 from tile.language.tensor import Tensor

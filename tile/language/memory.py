@@ -11,7 +11,10 @@ from tile.ir.ops.memory import CacheModifier, Eviction
 from tile.ir.types import with_element
 from tile.language.access import as_mask, check_scalar, check_shapes, fill, pointee, spread
 from tile.language.builtin import builtin
-from tile.language.constexpr import compile_time, compile_time_bool
+from tile.language.known import (
+    compile_time,
+    compile_time_bool,
+)
 from tile.language.promote import Operand, common_shape, convert_shape
 from tile.language.tensor import Tensor
 

@@ -18,8 +18,11 @@ from tile.ir.opdef import OpDef
 from tile.ir.ops import arith, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F32, I1, I32, I64, U32, U64, Pointer, Scalar
-from tile.language.constexpr import compile_time_int, constant_value
 from tile.language.dtypes import spelled
+from tile.language.known import (
+    compile_time_int,
+    constant_value,
+)
 from tile.language.promote import (
     broadcast_together,
     constant,

@@ -8,7 +8,9 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import program as ops
 from tile.language.builtin import builtin
-from tile.language.constexpr import compile_time_int
+from tile.language.known import (
+    compile_time_int,
+)
 from tile.language.tensor import Tensor
 
 

@@ -10,9 +10,11 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.language import math
 from tile.language.builtin import builtin
-from tile.language.constexpr import compile_time
 from tile.language.debug import breakpoint_, device_print
 from tile.language.iterators import range
+from tile.language.known import (
+    compile_time,
+)
 from tile.language.promote import as_number, describe
 from tile.language.selection import maximum, minimum
 from tile.language.tensor import Tensor

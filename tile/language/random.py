@@ -15,9 +15,11 @@ from tile.ir.builder import Builder
 from tile.ir.types import I32, I64, U32, U64, Scalar
 from tile.language import math
 from tile.language.builtin import builtin
-from tile.language.constexpr import compile_time_int
 from tile.language.creation import cast
 from tile.language.dtypes import spelled
+from tile.language.known import (
+    compile_time_int,
+)
 from tile.language.operators import binary, compare, unary
 from tile.language.promote import Operand, broadcast_together, convert, describe, to_tensor
 from tile.language.selection import maximum, where

@@ -11,7 +11,9 @@ from tile.ir.opdef import OpDef
 from tile.ir.ops import arith
 from tile.ir.types import BF16, F32, I1
 from tile.language.builtin import builtin, member
-from tile.language.constexpr import compile_time
+from tile.language.known import (
+    compile_time,
+)
 from tile.language.operators import emit
 from tile.language.promote import Operand, broadcast_together, convert, to_tensor, unify
 from tile.language.tensor import Tensor

@@ -8,12 +8,12 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import shape as ops
 from tile.language.builtin import builtin, member
-from tile.language.constexpr import (
+from tile.language.dtypes import spelled
+from tile.language.known import (
     axis_from_right,
     compile_time_int,
     compile_time_shape_of,
 )
-from tile.language.dtypes import spelled
 from tile.language.promote import (
     Operand,
     broadcast_together,

@@ -9,7 +9,7 @@ from tile.language import math
 from tile.language.builtin import builtin, member
 from tile.language.operators import binary, unary
 from tile.language.promote import Operand
-from tile.language.reduce import max, sum
+from tile.language.reductions import max, sum
 from tile.language.selection import minimum
 from tile.language.tensor import Tensor
 

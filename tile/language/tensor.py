@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tile.errors import CompilationError
-from tile.ir.builder import Builder
-from tile.ir.core import Value
-from tile.ir.ops import descriptor
-from tile.ir.types import Descriptor, Pointer, Scalar, Type
-from tile.language.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Bound, suggestion
+from tile.ir.types import Pointer, Scalar, Type
+
+if TYPE_CHECKING:  # what a process that finds its kernels on disk does not import
+    from tile.ir.core import Value
 
 
 class Tensor:
@@ -55,42 +54,3 @@ class Tensor:
 
 
 tensor = tensor_descriptor = Tensor  # as annotations spell it
-
-PROPERTIES = ("type", "dtype", "shape", "numel")
-
-
-def tensor_attribute(build: Builder, tensor: Tensor, name: str) -> Any:
-    """What `tensor.name` means in a kernel: a Python value, a `Bound` method or a `Tensor`.
-
-    Raises `CompilationError`, with the names that are close, for one that a tensor does not have.
-    """
-    if isinstance(tensor.type, Descriptor):
-        return _descriptor_attribute(build, tensor, tensor.type, name)
-    if name in PROPERTIES:
-        return getattr(tensor, name)
-    if name == "T":
-        return MEMBERS["trans"].emit(build, tensor)
-    found = MEMBERS.get(name)
-    if found is None:
-        near = suggestion(name, [*PROPERTIES, "T", *MEMBERS])
-        raise CompilationError(f"a value of type {tensor.type} has no attribute `{name}`{near}")
-    return Bound(found, tensor)
-
-
-DESCRIPTOR_PROPERTIES = ("type", "dtype", "shape", "strides", "block_shape", "block_type")
-
-
-def _descriptor_attribute(build: Builder, tensor: Tensor, ty: Descriptor, name: str) -> Any:
-    """What `desc.name` means: extents and strides are known when the kernel runs."""
-    known = {"type": ty, "dtype": ty.of, "block_shape": ty.dims, "block_type": ty.box}
-    if name in known:
-        return known[name]
-    parts = {"shape": descriptor.descriptor_extent, "strides": descriptor.descriptor_stride}
-    if name in parts:
-        axes = range(len(ty.dims))
-        return tuple(Tensor(build(parts[name], tensor.value, axis=axis)) for axis in axes)
-    found = DESCRIPTOR_MEMBERS.get(name)
-    if found is None:
-        near = suggestion(name, [*DESCRIPTOR_PROPERTIES, *DESCRIPTOR_MEMBERS])
-        raise CompilationError(f"a descriptor of type {ty} has no attribute `{name}`{near}")
-    return Bound(found, tensor)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tile.late import late_names
+from tile.late import LateNames
 from tile.runtime.arguments import MockArray
 from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tile.runtime.autotune import Autotuner, Config, Heuristics
 else:
     _TUNING = ("Autotuner", "Config", "Heuristics")
-    __getattr__ = late_names(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotune"))
+    __getattr__ = LateNames(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotune"))
 
 __all__ = [
     "Autotuner",

@@ -6,33 +6,29 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tile.backends import registry
-from tile.backends.base import Artifact, Backend, Options, Steppable, Target
-from tile.errors import ArgumentError, ArgumentTypeError, TileError
+from tile.backends.base import Options, Target
+from tile.errors import ArgumentError, ArgumentTypeError
 from tile.frontend.source import DeviceFunction, Parameter
-from tile.frontend.values import item_names
-from tile.ir.steps import Steps
 from tile.ir.types import Padding, Scalar
-from tile.language.descriptor import DescriptorParts
+from tile.language.descriptor_parts import DescriptorParts
 from tile.late import late
 from tile.runtime import kept
-from tile.runtime.arguments import retuple
 from tile.runtime.binding import quoted, spell_parameters, unknown_names
 from tile.runtime.context import DEFAULT, leveled
 from tile.runtime.descriptor import descriptor_type, signature_parts, spell_descriptor
 from tile.runtime.kernel import CompiledKernel
-from tile.runtime.signature import ParameterType, parse_signature_type, parse_type
+from tile.runtime.signature import parse_signature_type, parse_type
 from tile.runtime.specialise import (
     Constant,
     Leaf,
     constant,
     described_leaf,
-    spell_specialised,
 )
 
 if TYPE_CHECKING:
-    from tile.frontend.compile import compile_function
+    from tile.runtime.fresh import compiled
 else:
-    compile_function = late("tile.frontend.compile", "compile_function")
+    compiled = late("tile.runtime.fresh", "compiled")
 
 
 def build(
@@ -52,46 +48,12 @@ def build(
     key = kept.key(function, leaves, backend, target, options)
     artifact = None if key is None else kept.find(key)
     if artifact is None:
-        artifact = _compiled(function, leaves, backend, target, options)
+        artifact = compiled(function, leaves, backend, target, options)
         if key is not None:
             kept.keep(key, artifact)
     return CompiledKernel(
         artifact, backend, leaves, name=name or function.name, source=function.source.text
     )
-
-
-def _compiled(
-    function: DeviceFunction,
-    leaves: Mapping[str, Leaf],
-    backend: Backend,
-    target: Target,
-    options: Options,
-) -> Artifact:
-    types = {n: _type(leaf) for n, leaf in leaves.items() if not isinstance(leaf, Constant)}
-    constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
-    divisible = dict(pair for n, leaf in leaves.items() for pair in _divisible(n, leaf))
-    try:
-        steps = backend.steps(target) if isinstance(backend, Steppable) else Steps.NEVER
-        module = compile_function(function, types, constants, divisible, steps)
-        return backend.compile(module, target, options)
-    except TileError as error:
-        error.notes.append(f"compiling {spell_specialised(function.name, leaves)} for {target}")
-        raise
-
-
-def _type(leaf: Leaf) -> Any:
-    if isinstance(leaf, ParameterType):
-        return leaf.type
-    return retuple(leaf, list(map(_type, leaf))) if isinstance(leaf, tuple) else leaf.value
-
-
-def _divisible(name: str, leaf: Leaf) -> Iterator[tuple[str, int]]:
-    """What is known of the values of a parameter, by the IR's names of the parts of a tuple."""
-    if isinstance(leaf, ParameterType):
-        yield name, leaf.divisible
-    elif isinstance(leaf, tuple):
-        for item, part in zip(item_names(leaf), leaf, strict=True):
-            yield from _divisible(f"{name}.{item}", part)
 
 
 def compile(  # noqa: A001 - the public name is tile.compile

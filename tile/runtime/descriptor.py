@@ -21,7 +21,7 @@ import numpy as np
 from tile.errors import ArgumentTypeError, ArgumentValueError, TypeRuleError
 from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar
 from tile.language.constexpr import constexpr
-from tile.language.descriptor import DescriptorParts
+from tile.language.descriptor_parts import DescriptorParts
 from tile.runtime.arguments import Adaptable, MockArray, adapt
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.elements import element_type

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tile.errors import ArgumentTypeError
-from tile.ir import numerics
-from tile.ir.types import ALL, Scalar
+from tile.ir.dtypes import SCALARS
+from tile.ir.types import Scalar
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 DType = np.dtype[Any]
 
-SCALAR_OF: dict[DType, Scalar] = {numerics.numpy_dtype(ty): ty for ty in ALL}
-NAMES = ", ".join(dtype.name for dtype in SCALAR_OF)
+NAMES = ", ".join(dtype.name for dtype in SCALARS)
 
 
 def element_type(dtype: DType, label: str) -> Scalar:
@@ -23,7 +21,7 @@ def element_type(dtype: DType, label: str) -> Scalar:
 
     Raises `ArgumentTypeError` for dtypes that kernels cannot work on; `label` says whose it is.
     """
-    scalar = SCALAR_OF.get(dtype)
+    scalar = SCALARS.get(dtype)
     if scalar is None:
         raise ArgumentTypeError(f"{label} has dtype {dtype}; {_advice(dtype)}")
     return scalar

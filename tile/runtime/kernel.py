@@ -24,7 +24,7 @@ from tile.backends.base import (
     Target,
 )
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.language.descriptor import DescriptorParts
+from tile.language.descriptor_parts import DescriptorParts
 from tile.late import late
 from tile.runtime.binding import OPTION_DEFAULTS, named, quoted
 from tile.runtime.device_arrays import DeviceArray, host_copies

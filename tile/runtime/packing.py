@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ir import numerics
+from tile.ir.dtypes import numpy_dtype
 from tile.ir.types import F32, Kind, Pointer, Scalar
-from tile.language.descriptor import DescriptorParts
+from tile.language.descriptor_parts import DescriptorParts
 from tile.runtime.arguments import MockArray, adapt
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.pointers import PointerArray
@@ -48,7 +48,7 @@ def _packer(ty: Scalar | Pointer) -> Pack:
         return _memory
     if ty == F32:
         return _float32
-    number = numerics.numpy_dtype(ty).type
+    number = numpy_dtype(ty).type
     return functools.partial(_rounded, number) if ty.is_floating() else number
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ir import numerics
+from tile.ir.dtypes import numpy_dtype
 from tile.ir.types import Pointer, Scalar
 from tile.runtime.elements import Array, element_type
 
@@ -45,7 +45,7 @@ def pointer_array(targets: Sequence[Array]) -> PointerArray:
                 f"array {index} is {targets[index].dtype}"
             )
     addresses = np.array([target.ctypes.data for target in targets], np.uint64)
-    result = addresses.view(numerics.numpy_dtype(Pointer(kinds[0]))).view(PointerArray)
+    result = addresses.view(numpy_dtype(Pointer(kinds[0]))).view(PointerArray)
     result.targets = list(targets)
     result.pointee = kinds[0]
     return result

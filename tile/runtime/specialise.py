@@ -16,13 +16,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.ir.dtypes import SCALARS
 from tile.ir.types import I32, I64, U64, Kind, Padding, Pointer, Scalar
 from tile.language.constexpr import constexpr
-from tile.language.descriptor import DescriptorParts
+from tile.language.descriptor_parts import DescriptorParts
 from tile.runtime.arguments import MockArray, retuple
 from tile.runtime.descriptor import part_types, spell_descriptor
 from tile.runtime.device_arrays import DeviceArray
-from tile.runtime.elements import SCALAR_OF, Array, DType, element_type
+from tile.runtime.elements import Array, DType, element_type
 from tile.runtime.empty import EmptyArray
 from tile.runtime.pointers import PointerArray
 from tile.runtime.signature import DIVISOR, ParameterType, parse_signature_type
@@ -123,7 +124,7 @@ def _spelt(ty: Scalar | Pointer) -> tuple[str, str]:
 _ONE = str(ParameterType(I32, one=True))
 _I32 = _spelt(I32)
 _POINTERS: dict[DType, tuple[str, str]] = {
-    dtype: _spelt(Pointer(scalar)) for dtype, scalar in SCALAR_OF.items()
+    dtype: _spelt(Pointer(scalar)) for dtype, scalar in SCALARS.items()
 }
 _KEYED: dict[type, Callable[[Any, Rule], Key]] = {
     int: _integer,

@@ -12,13 +12,13 @@ from tile.backends.base import Artifact, DeviceMemory, ExportedParameter, Findin
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.facts import Facts
 from tile.backends.nvptx.launch import LoadedKernel
-from tile.ir.core import Module
 from tile.late import late
 
 if TYPE_CHECKING:
     from tile.backends.nvptx.ahead import files
     from tile.backends.nvptx.compiler import compile_module, without_maps
     from tile.backends.nvptx.survey import survey
+    from tile.ir.core import Module
 else:
     files = late("tile.backends.nvptx.ahead", "files")
     compile_module = late("tile.backends.nvptx.compiler", "compile_module")

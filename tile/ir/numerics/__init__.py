@@ -11,6 +11,7 @@ operands; what it returns may share memory with them. Whoever calls holds `quiet
 calls.
 """
 
+from tile.ir.dtypes import Array, Dtype, numpy_dtype, scalar_of
 from tile.ir.numerics.arith import (
     absolute,
     add,
@@ -33,7 +34,9 @@ from tile.ir.numerics.arith import (
 from tile.ir.numerics.cast import bitcast, cast, constant, conversion
 from tile.ir.numerics.combine import Combine, reduce_by, scan_by
 from tile.ir.numerics.compare import cmp, select
-from tile.ir.numerics.dtypes import Array, Dtype, numpy_dtype, quiet, scalar_of
+from tile.ir.numerics.dtypes import (
+    quiet,
+)
 from tile.ir.numerics.fma import fma
 from tile.ir.numerics.index import gather, histogram, sort
 from tile.ir.numerics.linalg import cut, dot, round_to_tf32

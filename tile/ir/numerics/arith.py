@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tile.ir.dtypes import Array, Dtype
 from tile.ir.numerics.dtypes import (
     BF16,
     BITS,
@@ -19,10 +20,8 @@ from tile.ir.numerics.dtypes import (
     INTEGERS,
     SIGNED,
     UNSIGNED,
-    Array,
     Binary,
     ByDtype,
-    Dtype,
     Unary,
     each,
 )

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.ir.dtypes import Array, Dtype, numpy_dtype, scalar_of
 from tile.ir.numerics.dtypes import (
     BF16,
     BITS,
@@ -28,12 +29,8 @@ from tile.ir.numerics.dtypes import (
     FLOATS,
     FP8,
     INTEGERS,
-    Array,
-    Dtype,
     Unary,
-    numpy_dtype,
     quiet,
-    scalar_of,
 )
 from tile.ir.numerics.narrow import narrow, round_to_odd_f32, widen
 from tile.ir.types import I64, SCALARS, U64, Pointer, Scalar, require

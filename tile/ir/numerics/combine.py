@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tile.ir.numerics.dtypes import Array
+from tile.ir.dtypes import Array
 
 Combine: TypeAlias = Callable[..., Sequence[Array]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tile.ir.dtypes import Array
 from tile.ir.numerics.dtypes import (
     BF16,
     BITS,
@@ -13,7 +14,6 @@ from tile.ir.numerics.dtypes import (
     F64,
     FP8,
     INTEGERS,
-    Array,
     Binary,
     ByDtype,
     Choices,

@@ -1,50 +1,27 @@
-"""NumPy's dtypes and the IR's: which array holds which type, and tables keyed by dtype."""
+"""Tables keyed by dtype, and the dtypes by kind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
-from tile.errors import ArgumentTypeError, TypeRuleError
+from tile.errors import TypeRuleError
 from tile.ir import types
-from tile.ir.types import Pointer, Scalar
+from tile.ir.dtypes import DTYPES, SCALARS, Array, Dtype
 
-Array: TypeAlias = npt.NDArray[Any]
-Dtype: TypeAlias = np.dtype[Any]
 Unary: TypeAlias = Callable[[Array], Array]
 Binary: TypeAlias = Callable[[Array, Array], Array]
 V = TypeVar("V")
 
-_BY_NAME: dict[str, Dtype] = {
-    "i1": np.dtype(np.bool_),
-    "i8": np.dtype(np.int8),
-    "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32),
-    "i64": np.dtype(np.int64),
-    "u8": np.dtype(np.uint8),
-    "u16": np.dtype(np.uint16),
-    "u32": np.dtype(np.uint32),
-    "u64": np.dtype(np.uint64),
-    "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-}
-_SCALARS: dict[Dtype, Scalar] = {_BY_NAME[ty.name]: ty for ty in types.ALL}
-ADDRESS = np.dtype(np.int64)
 
-BOOL = _BY_NAME["i1"]
-SIGNED = tuple(_BY_NAME[ty.name] for ty in types.SIGNED)
-UNSIGNED = tuple(_BY_NAME[ty.name] for ty in types.UNSIGNED)
+BOOL = DTYPES["i1"]
+SIGNED = tuple(DTYPES[ty.name] for ty in types.SIGNED)
+UNSIGNED = tuple(DTYPES[ty.name] for ty in types.UNSIGNED)
 INTEGERS = SIGNED + UNSIGNED
-FP8 = tuple(_BY_NAME[ty.name] for ty in types.FP8)
-F16, BF16, F32, F64 = FLOATS = tuple(_BY_NAME[ty.name] for ty in types.FLOATS)
+FP8 = tuple(DTYPES[ty.name] for ty in types.FP8)
+F16, BF16, F32, F64 = FLOATS = tuple(DTYPES[ty.name] for ty in types.FLOATS)
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
@@ -56,8 +33,8 @@ class ByDtype(dict[Dtype, V]):
         self.name = name
 
     def __missing__(self, dtype: Dtype) -> V:
-        known = ", ".join(_SCALARS[key].name for key in self)
-        found = _SCALARS[dtype].name if dtype in _SCALARS else str(dtype)
+        known = ", ".join(SCALARS[key].name for key in self)
+        found = SCALARS[dtype].name if dtype in SCALARS else str(dtype)
         raise TypeRuleError(f"{self.name} is not defined on {found}; it takes {known}")
 
 
@@ -85,21 +62,3 @@ def quiet() -> np.errstate:
     and invalid operations are defined results here and not errors.
     """
     return np.errstate(all="ignore")
-
-
-def numpy_dtype(ty: Scalar | Pointer) -> Dtype:
-    """The dtype of arrays that hold `ty`; pointers are 64-bit addresses."""
-    return ADDRESS if isinstance(ty, Pointer) else _BY_NAME[ty.name]
-
-
-def scalar_of(dtype: npt.DTypeLike) -> Scalar:
-    """The type of an array's elements; `ArgumentTypeError` for a dtype that no type has."""
-    found = np.dtype(dtype)
-    scalar = _SCALARS.get(found)
-    if scalar is not None:
-        return scalar
-    notes = ["the array's byte order is not this machine's"] if not found.isnative else []
-    raise ArgumentTypeError(
-        f"dtype {found} has no type here; supported are {', '.join(map(str, _SCALARS))}",
-        notes=notes,
-    )

@@ -6,7 +6,12 @@ import math
 
 import numpy as np
 
-from tile.ir.numerics.dtypes import F32, F64, Array, Unary
+from tile.ir.dtypes import Array
+from tile.ir.numerics.dtypes import (
+    F32,
+    F64,
+    Unary,
+)
 
 BLOCK = 1 << 14  # elements worked on at once, so that the intermediate values stay in cache
 

@@ -15,7 +15,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from tile.ir.numerics.dtypes import BF16, F16, F32, F64, Array, ByDtype
+from tile.ir.dtypes import Array
+from tile.ir.numerics.dtypes import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    ByDtype,
+)
 from tile.ir.numerics.narrow import narrow, round_to_odd_f32, widen
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile.ir.numerics.dtypes import Array
+from tile.ir.dtypes import Array
 
 
 def gather(x: Array, index: Array, axis: int) -> Array:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tile.ir.dtypes import Array
 from tile.ir.numerics.dtypes import (
     BF16,
     F16,
@@ -19,7 +20,6 @@ from tile.ir.numerics.dtypes import (
     FP8,
     SIGNED,
     UNSIGNED,
-    Array,
     Binary,
     ByDtype,
     Choices,

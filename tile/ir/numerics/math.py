@@ -9,7 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile.ir.numerics.dtypes import BF16, F16, F32, F64, Array, ByDtype, Unary, each
+from tile.ir.dtypes import Array
+from tile.ir.numerics.dtypes import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    ByDtype,
+    Unary,
+    each,
+)
 from tile.ir.numerics.erf import erf_f32, erf_f64
 from tile.ir.numerics.narrow import through_f32_unary
 

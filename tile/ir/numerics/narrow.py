@@ -11,7 +11,17 @@ import functools
 
 import numpy as np
 
-from tile.ir.numerics.dtypes import BF16, F16, F32, FP8, Array, Binary, ByDtype, Dtype, Unary, quiet
+from tile.ir.dtypes import Array, Dtype
+from tile.ir.numerics.dtypes import (
+    BF16,
+    F16,
+    F32,
+    FP8,
+    Binary,
+    ByDtype,
+    Unary,
+    quiet,
+)
 
 _LARGEST = dict(zip(FP8, (448.0, 57344.0), strict=True))
 HALF = np.uint32(16)

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from tile.ir.dtypes import Array, Dtype
 from tile.ir.numerics.dtypes import (
     BF16,
     BOOL,
     F16,
     FLOATS,
     INTEGERS,
-    Array,
     ByDtype,
     Choices,
-    Dtype,
     each,
 )
 from tile.ir.numerics.narrow import narrow, widen

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tile.ir.numerics.dtypes import Array
+from tile.ir.dtypes import Array
 
 
 def splat(x: Array, shape: Sequence[int]) -> Array:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tile.errors import ArgumentTypeError
-from tile.ir.numerics.dtypes import BITS, FLOATS, FP8, Array, scalar_of
+from tile.ir.dtypes import Array, scalar_of
+from tile.ir.numerics.dtypes import (
+    BITS,
+    FLOATS,
+    FP8,
+)
 
 FAR = np.uint64((1 << 64) - 1)
 

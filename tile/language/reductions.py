@@ -14,9 +14,12 @@ from tile.ir.ops import reduce as ops
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar
 from tile.language.builtin import member
-from tile.language.constexpr import axis_from_right, compile_time_bool
 from tile.language.creation import element_type
 from tile.language.dtypes import spelled
+from tile.language.known import (
+    axis_from_right,
+    compile_time_bool,
+)
 from tile.language.promote import convert
 from tile.language.shape import expand_dims, ravel, tile_of
 from tile.language.tensor import Tensor
