@@ -61,6 +61,9 @@ class Target:
 class Options:
     """What a launch asks of the compiler besides the program itself.
 
+    `num_ctas` programs in a row along axis 0 of the grid run at the same time, close together, as
+    one cluster, where devices have clusters and the grid is a multiple of them; what programs
+    compute never depends on it.
     `thread_tile` and `warp_rows` are sizes of matrix products inside a program: the edge of a
     thread's squares where threads multiply alone, and how many warps share the rows of the result
     (0: as its shape suggests). `sanitize` names checks as `tile.sanitize` does (None: those that
@@ -173,6 +176,8 @@ class KernelInfo:
     - `local_bytes`: of memory that one thread has for itself alone: its stack, and what registers
       did not hold.
     - `shared_bytes`: of memory that the threads of a program share.
+    - `cluster`: programs in a row that run at the same time, close together (`num_ctas`, or 1
+      where the device has no clusters), and `clusters`: that the device runs at once.
     - `programs`: that one multiprocessor runs at once, and `occupancy`: the share of the threads
       that it could run, from 0 to 1, that these are.
     - `binary_version`: of the instructions, such as `9.0`.
@@ -184,6 +189,8 @@ class KernelInfo:
     registers: int | None = None
     local_bytes: int | None = None
     shared_bytes: int | None = None
+    cluster: int | None = None
+    clusters: int | None = None
     programs: int | None = None
     occupancy: float | None = None
     binary_version: str | None = None

@@ -110,6 +110,24 @@ CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsign
   return launched("launch", f, x, y, z, bx, shared, stream, arguments);
 }
 
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **arguments,
+    void **extra) {
+  if (config->blockDimY != 1 || config->blockDimZ != 1 || extra != NULL)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned at = 0; at < config->numAttrs; at++) {
+    const CUlaunchAttributeValue *value = &config->attrs[at].value;
+    if (config->attrs[at].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      printf("in clusters of %u %u %u\n", value->clusterDim.x, value->clusterDim.y,
+          value->clusterDim.z);
+    else if (config->attrs[at].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+      printf("together %d\n", value->cooperative);
+    else
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return launched("launch as told", f, config->gridDimX, config->gridDimY, config->gridDimZ,
+      config->blockDimX, config->sharedMemBytes, config->hStream, arguments);
+}
+
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsigned bx,
     unsigned by, unsigned bz, unsigned shared, CUstream stream, void **arguments) {
   if (by != 1 || bz != 1)

@@ -19,6 +19,7 @@ from tile.backends.nvptx import driver, errors, ptxas
 OK = real.CUresult.CUDA_SUCCESS
 _A = real.CUdevice_attribute
 _F = real.CUfunction_attribute
+_L = real.CUlaunchAttributeID
 
 FUNCTION = {
     _F.CU_FUNC_ATTRIBUTE_NUM_REGS: 40,
@@ -40,6 +41,8 @@ class FakeDriver:
         self.assembled: list[str] = []  # PTX given to ptxas
         self.loaded: list[tuple[int, bytes]] = []  # device and cubin
         self.launches: list[tuple[int, tuple[int, int, int]]] = []  # device and grid
+        self.clustered: list[Any] = []  # of clusters: their extents, and whether all run at once
+        self.allowed: list[Any] = []  # attributes that functions were given
         self.memory: dict[int, Any] = {}
         self.events: list[tuple[int, int, int]] = []  # device, event and stream
         self.says = b""  # in the log of the loader
@@ -138,7 +141,8 @@ class FakeDriver:
     def cuModuleGetFunction(self, module: Any, name: bytes) -> Any:
         return OK, next(self._handles)
 
-    def cuFuncSetAttribute(self, *given: Any) -> Any:
+    def cuFuncSetAttribute(self, function: Any, attribute: Any, value: int) -> Any:
+        self.allowed.append(attribute)
         return (OK,)
 
     def cuFuncGetAttribute(self, attribute: Any, function: Any) -> Any:
@@ -153,6 +157,16 @@ class FakeDriver:
 
     def cuLaunchCooperativeKernel(self, function: Any, x: int, y: int, z: int, *rest: Any) -> Any:
         return self.cuLaunchKernel(function, x, y, z)
+
+    def cuLaunchKernelEx(self, config: Any, function: Any, *rest: Any) -> Any:
+        attributes = {one.id: one.value for one in config.attrs}
+        extents = attributes[_L.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION].clusterDim
+        together = _L.CU_LAUNCH_ATTRIBUTE_COOPERATIVE in attributes
+        self.clustered.append(((extents.x, extents.y, extents.z), together))
+        return self.cuLaunchKernel(function, config.gridDimX, config.gridDimY, config.gridDimZ)
+
+    def cuOccupancyMaxActiveClusters(self, function: Any, config: Any) -> Any:
+        return OK, 7
 
     # -- memory
 

@@ -88,9 +88,9 @@ ARGUMENTS = r"""
 """
 
 
-def posed(out: Path, driver: str = DRIVER) -> str:
+def posed(out: Path, driver: str = DRIVER, program: str = PROGRAM) -> str:
     """What a C program and its driver print."""
-    (out / "program.c").write_text(PROGRAM)
+    (out / "program.c").write_text(program)
     (out / "driver.c").write_text(driver.replace("ARGUMENTS", ARGUMENTS))
     return run(build(out, "program.c", "driver.c"))
 
@@ -127,6 +127,26 @@ def test_what_was_loaded_is_given_back_where_loading_fails(file: Path, tmp_path:
 def test_programs_that_run_together(file: Path, tmp_path: Path) -> None:
     compile_to(tmp_path, file, "--options", "launch_cooperative_grid=true")
     assert "launch together 0x22 on 7 8 9" in posed(tmp_path)
+
+
+def test_programs_in_clusters(file: Path, tmp_path: Path) -> None:
+    """The grid has 7 programs along x."""
+    launched = "launch as told 0x22 on 7 8 9 of 128 threads"
+    compile_to(tmp_path, file, "--options", "num_ctas=2")
+    assert launched in posed(tmp_path) and "clusters" not in posed(tmp_path)
+    filled = PROGRAM.replace("&kernel, 7,", "&kernel, 32,")
+    for options, wanted in (
+        ("num_ctas=4", ["in clusters of 4 1 1"]),
+        ("num_ctas=4 launch_cooperative_grid=true", ["in clusters of 4 1 1", "together 1"]),
+        ("num_ctas=16", ["attribute 14 of 0x22 = 1", "in clusters of 16 1 1"]),
+    ):
+        compile_to(tmp_path, file, "--options", *options.split())
+        lines = posed(tmp_path, program=filled).splitlines()
+        (at,) = (i for i, line in enumerate(lines) if line.startswith("launch"))
+        assert lines[at].startswith("launch as told 0x22 on 32 8 9 of 128 threads")
+        assert lines[at - len(wanted) : at] == wanted and "stream 0x33" in lines[at]
+    compile_to(tmp_path, file, "--options", "num_ctas=4", "--target", "sm_80")
+    assert "launch 0x22 on 32 8 9" in posed(tmp_path, program=filled)
 
 
 def test_headers_of_several_kernels_go_together(file: Path, tmp_path: Path) -> None:
@@ -264,13 +284,14 @@ int main(void) {
 """
 
 
-def test_on_a_device(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["num_ctas=1", "num_ctas=2", "num_ctas=16"])
+def test_on_a_device(file: Path, tmp_path: Path, options: str) -> None:
     """A C program without Python sums on the GPU: 256 and 244 ones, times 0.5, plus 1."""
     try:
         arch = driver.current_architecture()
     except BackendError as error:
         pytest.skip(error.message)
-    compile_to(tmp_path, file, "--target", arch)
+    compile_to(tmp_path, file, "--target", arch, "--options", options)
     (tmp_path / "program.c").write_text(ADDING)
     program = build(tmp_path, "program.c", libraries=("-l:libcuda.so.1", *search_paths()))
     assert run(program).split() == ["129", "123", "123", "1"]

@@ -14,7 +14,7 @@ from tile.backends.nvptx import driver
 from tile.backends.nvptx.launch import LoadedKernel
 from tile.backends.nvptx.names import native
 from tile.backends.nvptx.target import architecture
-from tile.errors import ArgumentValueError, BackendError, UnsupportedError
+from tile.errors import ArgumentValueError, BackendError
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.kernel import CompiledKernel
 
@@ -65,11 +65,13 @@ def test_machines_that_are_not_there(arch: str, message: str) -> None:
         compiled(f"nvptx:{arch}")
 
 
-def test_what_a_machine_lacks() -> None:
-    with pytest.raises(UnsupportedError, match="num_ctas=2 asks for clusters, which sm_80 lacks"):
-        tile.compile(exponential, SIGNATURE, {"B": 64}, {"num_ctas": 2}, "nvptx:sm_80")
-    with pytest.raises(UnsupportedError, match="num_ctas=4 asks for clusters, which are not made"):
-        tile.compile(exponential, SIGNATURE, {"B": 64}, {"num_ctas": 4}, "nvptx:sm_90a")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_clusters_change_nothing_of_a_program(arch: str) -> None:
+    made = [
+        tile.compile(exponential, SIGNATURE, {"B": 64}, {"num_ctas": size}, f"nvptx:{arch}")
+        for size in (1, 4)
+    ]
+    assert made[0].asm["ptx"] == made[1].asm["ptx"]
 
 
 def test_names_of_devices() -> None:

@@ -20,7 +20,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.simt.kernels import KERNELS, Kernel
-from tile.backends.nvptx import driver, ptxas
+from tile.backends.nvptx import compiler, driver, ptxas
 from tile.config import config
 from tile.errors import (
     ArgumentValueError,
@@ -260,6 +260,59 @@ def test_more_programs_than_run_together() -> None:
         with pytest.raises(OutOfResourcesError, match="launched cooperatively, so all"):
             scale[(1 << 20,)](x, x, 0, 2.0, B=64, launch_cooperative_grid=True)
     doubled(launch_cooperative_grid=True)
+
+
+# -- clusters
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A kernel whose programs each store how many its cluster has.
+
+    The language has no word for that, so the register is put in the place of another one's.
+    """
+    if not driver.current_device().has_clusters:
+        pytest.skip("this device has no clusters")
+    plain = compiler.to_ptx
+
+    def asking(*given: Any) -> str:
+        return plain(*given).replace("%nctaid.x", "%cluster_nctaid.x")
+
+    monkeypatch.setattr(compiler, "to_ptx", asking)
+    with config.scope(cache=False):
+        yield tile.jit(store_size.fn)
+
+
+@tile.jit
+def store_size(out_ptr):
+    tl.store(out_ptr + tl.program_id(0), tl.num_programs(0))
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+def test_programs_run_in_clusters(sizes: Any, size: int, together: bool) -> None:
+    torch = pytest.importorskip("torch")
+    options = {"num_ctas": size, "launch_cooperative_grid": together}
+    for _ in range(3):  # of which the later ones are repeats, if they are not launched together
+        out = torch.zeros(64, dtype=torch.int32, device="cuda")
+        kernel = sizes[(64,)](out, **options)
+        assert out.tolist() == [size] * 64
+    assert kernel.info.cluster == size
+    assert size == 1 or 0 < kernel.info.clusters <= kernel.info.programs * 200
+
+
+def test_clusters_in_a_graph_and_where_they_do_not_fill_the_grid(sizes: Any) -> None:
+    torch = pytest.importorskip("torch")
+    out = torch.zeros(64, dtype=torch.int32, device="cuda")
+    sizes[(8, 3)](out, num_ctas=8)
+    with pytest.warns(RuntimeWarning, match="without clusters: 63 programs along axis 0"):
+        sizes[(63,)](out, num_ctas=8)
+    assert out.tolist() == [1] * 63 + [0]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        sizes[(64,)](out, num_ctas=8)
+    graph.replay()
+    assert out.tolist() == [8] * 64
 
 
 def test_kernels_for_other_architectures() -> None:

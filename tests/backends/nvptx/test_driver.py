@@ -19,6 +19,7 @@ from tile.backends.nvptx.names import native, runs
 from tile.config import config
 from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
 
+F = real.CUfunction_attribute
 R = real.CUresult
 
 
@@ -204,6 +205,53 @@ def test_more_programs_than_run_together(two: FakeDriver) -> None:
     message = r"launched cooperatively.*\(500, 1, 1\) has 500, and the device runs 120"
     with pytest.raises(OutOfResourcesError, match=message):
         fresh()[500,](*tensors(0, 0), 60, B=64, launch_cooperative_grid=True)
+
+
+# -- clusters
+
+
+def test_programs_in_clusters(two: FakeDriver) -> None:
+    kernel = fresh()
+    for device, options in ((0, {}), (0, {"launch_cooperative_grid": True}), (1, {})):
+        kernel[8, 2](*tensors(device, device), 60, B=64, num_ctas=4, **options)
+    assert two.clustered == [((4, 1, 1), False), ((4, 1, 1), True)]  # the other device has none
+    assert two.launches == [(device, (8, 2, 1)) for device in (0, 0, 1)]
+    assert F.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED not in two.allowed
+
+
+def test_a_grid_that_clusters_do_not_fill(two: FakeDriver) -> None:
+    kernel = fresh()
+    with pytest.warns(RuntimeWarning, match=r"`scale` is launched without clusters: 6 programs"):
+        kernel[6, 4](*tensors(0, 0), 60, B=64, num_ctas=4)
+    kernel[6,](*tensors(0, 0), 60, B=64, num_ctas=4)  # which says nothing
+    assert two.clustered == [] and len(two.launches) == 2
+
+
+def test_clusters_that_not_all_devices_run(two: FakeDriver) -> None:
+    fresh()[32,](*tensors(0, 0), 60, B=64, num_ctas=16)
+    assert two.clustered == [((16, 1, 1), False)]
+    assert two.allowed == [F.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED]
+
+
+def test_clusters_that_have_no_room(two: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two, "cuOccupancyMaxActiveClusters", lambda *given: (R.CUDA_SUCCESS, 0))
+    message = r"`scale` asks for clusters of num_ctas=8 programs, each of 128 threads and 0 bytes"
+    with pytest.raises(OutOfResourcesError, match=message):
+        fresh()[8,](*tensors(0, 0), 60, B=64, num_ctas=8)
+
+
+def test_more_programs_in_clusters_than_run_together(two: FakeDriver) -> None:
+    two.fails["cuLaunchKernelEx"] = R.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+    message = r"\(500, 1, 1\) has 500, and the device runs 14"
+    with pytest.raises(OutOfResourcesError, match=message):
+        fresh()[500,](*tensors(0, 0), 60, B=64, launch_cooperative_grid=True, num_ctas=2)
+
+
+def test_info_of_clusters(two: FakeDriver) -> None:
+    for device, wanted in ((0, (4, 7)), (1, (1, None))):
+        two.contexts.append(100 + device)
+        info = fresh()[8,](*tensors(device, device), 60, B=64, num_ctas=4).info
+        assert (info.cluster, info.clusters) == wanted
 
 
 # -- what is asked of a loaded kernel

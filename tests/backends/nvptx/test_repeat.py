@@ -44,6 +44,7 @@ class Posing:
         self.context = CONTEXT
         self.ordinary: list[Any] = []
         self.repeats: list[Any] = []
+        self.clusters: list[int] = []  # of repeats
         self.during: Any = None  # called in the midst of a launch
         start = ctypes.CFUNCTYPE(ctypes.c_int, *[ADDRESS] * 4)(self.start)
         self.functions = {"cuLaunchKernelEx": start}
@@ -53,6 +54,7 @@ class Posing:
             shared_bytes=1 << 17,
             architecture="sm_90a",
             current=nullcontext,
+            has_clusters=True,
         )
         monkeypatch.setattr(driver, "device", lambda ordinal: where)
         monkeypatch.setattr(driver, "direct", self.functions.get)
@@ -62,6 +64,9 @@ class Posing:
             loaded._start, loaded._last = self.ordinarily, ()
 
         monkeypatch.setattr(driver.Loaded, "__init__", load)
+        monkeypatch.setattr(driver.Loaded, "clusters", lambda *given: 5)
+        monkeypatch.setattr(driver.Loaded, "_config", lambda loaded, *given: given)
+        monkeypatch.setattr(driver.cuda, "cuLaunchKernelEx", self.clustered)
         monkeypatch.setattr(launch, "FaultRecord", lambda loaded, emitted: self)
 
     def check(self) -> None:
@@ -72,6 +77,11 @@ class Posing:
         self.ordinary.append((given[:3], given[7]))
         return (driver.cuda.CUresult(self.status),)
 
+    def clustered(self, config: Any, *given: Any) -> tuple[Any]:
+        """In place of `cuLaunchKernelEx` as ordinary launches call it."""
+        self.ordinary.append((config[0], config[2]))
+        return (driver.cuda.CUresult(self.status),)
+
     def start(self, config: int, function: int, parameters: int, extra: int | None) -> int:
         during, self.during = self.during, None
         if during is not None:
@@ -79,7 +89,8 @@ class Posing:
         found = struct.unpack("=7I4xQQI4x", ctypes.string_at(config, 56))
         grid, block, shared, (stream, *attributes) = found[:3], found[3:6], found[6], found[7:]
         assert function == FUNCTION and extra is None
-        assert block == (128, 1, 1) and attributes == [0, 0] and shared == 0
+        assert block == (128, 1, 1) and shared == 0
+        self.clusters.append(cluster_of(*attributes))
         slots = [ctypes.string_at(at, 8) for at in (ADDRESS * self.count).from_address(parameters)]
         if self.context != CONTEXT:
             return int(driver.cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT)
@@ -88,6 +99,16 @@ class Posing:
         return self.status
 
     count = 6
+
+
+def cluster_of(attributes: int, count: int) -> int:
+    """The programs of a cluster that a launch with these attributes has."""
+    if not count:
+        assert not attributes
+        return 1
+    identity, x, y, z = struct.unpack("=I4x3I", ctypes.string_at(attributes, 20))
+    assert (count, identity, y, z) == (1, 4, 1, 1)
+    return int(x)
 
 
 @pytest.fixture
@@ -173,6 +194,23 @@ def test_a_launch_amid_another(posing: Posing) -> None:
     posing.during = lambda: scale[(2,)](y, 3, 7, 2.0, 9, True, B=64)
     scale[(3,)](x, 4, 7, 2.0, 9, True, B=64)
     assert [(grid[0], slots[1][0]) for grid, _, slots in posing.repeats] == [(2, 3), (3, 4)]
+
+
+def test_clusters(posing: Posing) -> None:
+    """Where they do not fill the grid there are none, and a warning tells once."""
+    x = Tensor(aligned(64))
+
+    def repeated(*grid: int) -> int:
+        scale[grid](x, 2, 7, 2.0, 9, True, B=64, num_ctas=4)
+        return posing.clusters[-1]
+
+    scale[8, 3](x, 2, 7, 2.0, 9, True, B=64, num_ctas=4)
+    assert posing.ordinary == [((8, 3, 1), 0xABC0_0000_0001)]
+    assert [repeated(8), repeated(4, 7, 2)] == [4, 4]
+    with pytest.warns(RuntimeWarning, match=r"without clusters: 6 programs.*num_ctas=4"):
+        assert repeated(6, 4) == 1
+    assert [repeated(6), repeated(12)] == [1, 4]
+    assert len(posing.ordinary) == 1 and [grid[0] for grid, *_ in posing.repeats][-1] == 12
 
 
 def test_kernels_that_assert_go_the_longer_way(posing: Posing) -> None:

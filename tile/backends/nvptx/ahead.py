@@ -9,7 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from tile.backends.base import Artifact, ExportedParameter
 from tile.backends.nvptx import ptxas
+from tile.backends.nvptx.clusters import PORTABLE
 from tile.backends.nvptx.facts import Facts
+from tile.backends.nvptx.names import has_clusters
+from tile.backends.nvptx.target import architecture
 from tile.errors import BackendError
 from tile.ir.types import Kind, Pointer, Scalar
 
@@ -90,9 +93,15 @@ def header(
     guard = f"TILE_{name.upper()}_H"
     arguments = [f"{c_type(p.type)} {_c_name(p.name)}" for p in parameters]
     places = ", ".join([*(f"&{_c_name(p.name)}" for p in parameters), "NULL"])
-    call = "cuLaunchCooperativeKernel" if artifact.options.launch_cooperative_grid else None
+    cooperative = artifact.options.launch_cooperative_grid
+    capability = architecture(artifact.target.arch).capability
+    cluster = artifact.options.num_ctas if has_clusters(capability) else 1
     text = _HEADER
-    replacements = {
+    replacements = {  # in order: what is put in has words in it that are replaced, too
+        "@clusters@": _CLUSTERS if cluster > 1 else "",
+        "@allow@": _ALLOW if cluster > PORTABLE else "",
+        "@launch@": _CLUSTERED if cluster > 1 else _PLAIN,
+        "@together@": _TOGETHER if cooperative else "",
         "@guard@": guard,
         "@NAME@": name.upper(),
         "@name@": name,
@@ -102,13 +111,14 @@ def header(
         "@shared@": str(facts.shared_bytes),
         "@remarks@": "\n".join(f" *   {_remark(p)}" for p in parameters) or " *   (none)",
         "@asserts@": _ASSERTS if facts.assertions else "",
+        "@cluster@": str(cluster),
         "@images@": "\n".join(_images(name, cubin, ptx)),
         "@first@": f"{name}_{'cubin' if cubin is not None else 'ptx'}",
         "@second@": f"{name}_ptx",
         "@arguments@": "".join(f",\n    {argument}" for argument in arguments),
         "@places@": places,
-        "@launch@": call or "cuLaunchKernel",
-        "@extra@": "" if call else ", NULL",
+        "@call@": "cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel",
+        "@extra@": "" if cooperative else ", NULL",
     }
     for word, replacement in replacements.items():
         text = text.replace(word, replacement)
@@ -139,6 +149,49 @@ _ASSERTS = """\
  * It was compiled with its assertions: where one is false, that thread ends, and nothing is said.
 """
 
+_CLUSTERS = """\
+ * Every @cluster@ programs in a row along x are one cluster: they run at the same time, close
+ * together. Where grid_x is no multiple of that, there are no clusters.
+"""
+
+_ALLOW = """\
+  if (status == CUDA_SUCCESS)
+    status = cuFuncSetAttribute(kernel->function,
+        CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+"""
+
+_PLAIN = """\
+  return @call@(kernel->function, grid_x, grid_y, grid_z, @NAME@_THREADS, 1, 1,
+      @NAME@_SHARED_BYTES, stream, arguments@extra@);
+"""
+
+_CLUSTERED = """\
+  CUlaunchAttribute attributes[2];
+  CUlaunchConfig config;
+  config.gridDimX = grid_x;
+  config.gridDimY = grid_y;
+  config.gridDimZ = grid_z;
+  config.blockDimX = @NAME@_THREADS;
+  config.blockDimY = config.blockDimZ = 1;
+  config.sharedMemBytes = @NAME@_SHARED_BYTES;
+  config.hStream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 0;
+  if (grid_x % @cluster@ == 0) {
+    attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attributes[0].value.clusterDim.x = @cluster@;
+    attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 1;
+    config.numAttrs = 1;
+  }
+@together@  return cuLaunchKernelEx(&config, kernel->function, arguments, NULL);
+"""
+
+_TOGETHER = """\
+  attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  attributes[config.numAttrs].value.cooperative = 1;
+  config.numAttrs++;
+"""
+
 _HEADER = """\
 /* The kernel `@symbol@`, compiled for @arch@ ahead of time by tile. A program that has a current
  * context (cuInit, cuDevicePrimaryCtxRetain, cuCtxSetCurrent) uses it like this; link with -lcuda.
@@ -151,7 +204,8 @@ _HEADER = """\
  *   @name@_unload(&kernel);
  *
  * The grid is how many programs run along x (up to 2^31 - 1), y and z (up to 65535 each); a program
- * has @threads@ threads and @shared@ bytes of shared memory. The launch does not wait. Arguments:
+ * has @threads@ threads and @shared@ bytes of shared memory. The launch does not wait.
+@clusters@ * Arguments:
  *
 @remarks@
 @asserts@ */
@@ -191,7 +245,7 @@ static inline CUresult @name@_load(@name@_kernel *kernel) {
   if (status == CUDA_SUCCESS && @NAME@_SHARED_BYTES > 0)
     status = cuFuncSetAttribute(kernel->function,
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, @NAME@_SHARED_BYTES);
-  if (status != CUDA_SUCCESS)
+@allow@  if (status != CUDA_SUCCESS)
     @name@_unload(kernel);
   return status;
 }
@@ -204,9 +258,7 @@ static inline CUresult @name@_launch(
     unsigned grid_z,
     CUstream stream@arguments@) {
   void *arguments[] = {@places@};
-  return @launch@(kernel->function, grid_x, grid_y, grid_z, @NAME@_THREADS, 1, 1,
-      @NAME@_SHARED_BYTES, stream, arguments@extra@);
-}
+@launch@}
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,6 @@ from tile.backends.nvptx.emit.functions import emit_module
 from tile.backends.nvptx.ptx import to_ptx
 from tile.backends.nvptx.target import architecture
 from tile.backends.optimised import optimise
-from tile.errors import UnsupportedError
 from tile.ir.core import Module
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
@@ -25,11 +24,6 @@ def compile_module(
     Without `bulk_copies` it takes no tensor maps.
     """
     arch = architecture(target.arch)
-    if options.num_ctas > 1:
-        lacking = f"which {arch.name} lacks" if arch.capability < 90 else "which are not made yet"
-        raise UnsupportedError(
-            f"num_ctas={options.num_ctas} asks for clusters, {lacking}; num_ctas=1 runs everywhere"
-        )
     tiles = optimise(module)
     stages = tiles.stages
     simt = arch.simt if bulk_copies else replace(arch.simt, bulk_copies=False)

@@ -19,7 +19,7 @@ from cuda.bindings import driver as cuda
 
 from tile.backends.base import DeviceMemory
 from tile.backends.nvptx.errors import error
-from tile.backends.nvptx.names import native
+from tile.backends.nvptx.names import has_clusters, native
 from tile.errors import BackendError, OutOfResourcesError, TileError
 
 SUCCESS = cuda.CUresult.CUDA_SUCCESS
@@ -94,6 +94,11 @@ class Device:
         self.shared_bytes = self._attribute(
             _Attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         )
+
+    @property
+    def has_clusters(self) -> bool:
+        """Whether launches there may be clustered."""
+        return has_clusters(10 * self.major + self.minor)
 
     @functools.cached_property
     def name(self) -> str:
@@ -206,6 +211,7 @@ class Loaded:
 
         A `cooperative` kernel's programs all run at once, or the launch is refused.
         """
+        self._cooperative = cooperative
         self._start = cuda.cuLaunchCooperativeKernel if cooperative else cuda.cuLaunchKernel
         self._last = () if cooperative else (0,)  # what only a plain launch takes: no `extra`
         self.module = _load(code, kernel)
@@ -230,20 +236,61 @@ class Loaded:
         address, _ = check(cuda.cuModuleGetGlobal(self.module, name.encode()), f"finding `{name}`")
         return int(address)
 
-    def launch(
-        self, grid: tuple[int, int, int], threads: int, stream: int, parameters: int
-    ) -> None:
-        """Start the kernel; `parameters` is the address of an array of addresses of values."""
-        (status,) = self._start(
-            self.function, *grid, threads, 1, 1, self.shared_bytes, stream, parameters, *self._last
+    def allow_clusters_of(self, size: int) -> None:
+        """Let clusters have more programs than every device that has clusters can run."""
+        attribute = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        check(
+            cuda.cuFuncSetAttribute(self.function, attribute, 1),
+            f"allowing clusters of {size} programs of `{self.kernel}`",
         )
-        if status != SUCCESS:
-            raise self.refused(status, grid, threads)
 
-    def refused(self, status: Any, grid: tuple[int, int, int], threads: int) -> TileError:
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        threads: int,
+        stream: int,
+        parameters: int,
+        cluster: int = 1,
+    ) -> None:
+        """Start the kernel; `parameters` is the address of an array of addresses of values.
+
+        Every `cluster` programs in a row along the first axis, which has a multiple of them, are
+        one cluster.
+        """
+        if cluster > 1:
+            config = self._config(grid, threads, stream, cluster)
+            (status,) = cuda.cuLaunchKernelEx(config, self.function, parameters, 0)
+        else:
+            extents = (*grid, threads, 1, 1)
+            (status,) = self._start(
+                self.function, *extents, self.shared_bytes, stream, parameters, *self._last
+            )
+        if status != SUCCESS:
+            raise self.refused(status, grid, threads, cluster)
+
+    def _config(self, grid: tuple[int, int, int], threads: int, stream: int, cluster: int) -> Any:
+        """What a launch in clusters is like."""
+        config = cuda.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+        config.sharedMemBytes, config.hStream = self.shared_bytes, stream
+        extents, together = cuda.CUlaunchAttributeValue(), cuda.CUlaunchAttributeValue()
+        extents.clusterDim.x, extents.clusterDim.y, extents.clusterDim.z = cluster, 1, 1
+        together.cooperative = 1
+        attributes = [_attribute("CLUSTER_DIMENSION", extents)]
+        if self._cooperative:
+            attributes.append(_attribute("COOPERATIVE", together))
+        config.attrs, config.numAttrs = attributes, len(attributes)
+        return config
+
+    def refused(
+        self, status: Any, grid: tuple[int, int, int], threads: int, cluster: int
+    ) -> TileError:
         """The error for a launch that returned this status."""
         if status == cuda.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
             most = self.programs(threads) * current_device().multiprocessors
+            if cluster > 1:
+                most = self.clusters(threads, cluster) * cluster
             return OutOfResourcesError(
                 f"`{self.kernel}` is launched cooperatively, so all its programs must run at once; "
                 f"a grid of {grid} has {math.prod(grid)}, and the device runs {most}"
@@ -263,6 +310,20 @@ class Loaded:
             self.function, threads, self.shared_bytes
         )
         return int(check(most, "asking how many programs run at once"))
+
+    def clusters(self, threads: int, size: int) -> int:
+        """How many clusters of that many programs the device runs at once; 0: none that large."""
+        config = self._config((size, 1, 1), threads, 0, size)
+        most = cuda.cuOccupancyMaxActiveClusters(self.function, config)
+        return int(check(most, "asking how many clusters run at once"))
+
+
+def _attribute(name: str, value: Any) -> Any:
+    """What a launch is asked for besides its extents."""
+    made = cuda.CUlaunchAttribute()
+    made.id = getattr(cuda.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+    made.value = value
+    return made
 
 
 def image(ptx: str) -> bytes:

@@ -7,8 +7,10 @@ from tile.backends.nvptx import driver
 from tile.backends.nvptx.facts import Facts
 
 
-def kernel_info(loaded: driver.Loaded, where: driver.Device, facts: Facts) -> KernelInfo:
-    """Ask the driver; the device is the current one."""
+def kernel_info(
+    loaded: driver.Loaded, where: driver.Device, facts: Facts, cluster: int
+) -> KernelInfo:
+    """Ask the driver; the device is the current one. `cluster` programs are launched as one."""
     programs = loaded.programs(facts.threads)
     return KernelInfo(
         device=f"cuda:{where.ordinal} ({where.name}, {where.architecture})",
@@ -18,6 +20,8 @@ def kernel_info(loaded: driver.Loaded, where: driver.Device, facts: Facts) -> Ke
         local_bytes=loaded.attribute("LOCAL_SIZE_BYTES"),
         shared_bytes=loaded.attribute("SHARED_SIZE_BYTES") + facts.shared_bytes,
         programs=programs,
+        cluster=cluster,
+        clusters=loaded.clusters(facts.threads, cluster) if cluster > 1 else None,
         occupancy=programs * facts.threads / where.max_threads,
         binary_version="{}.{}".format(*divmod(loaded.attribute("BINARY_VERSION"), 10)),
     )

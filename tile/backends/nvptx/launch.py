@@ -13,6 +13,7 @@ import numpy as np
 
 from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repeat, Timer
 from tile.backends.nvptx import binaries, driver
+from tile.backends.nvptx.clusters import PORTABLE, Clusters
 from tile.backends.nvptx.facts import MAP_ALIGNMENT, Facts
 from tile.backends.nvptx.faults import FaultRecord
 from tile.backends.nvptx.kernel_info import kernel_info
@@ -34,6 +35,7 @@ class _OnDevice:
     loaded: driver.Loaded
     faults: FaultRecord | None
     maps: tuple[MapMaker, ...]
+    clusters: Clusters
 
 
 class LoadedKernel:
@@ -54,6 +56,7 @@ class LoadedKernel:
         self._parameters = artifact.parameters
         self._written = [name in artifact.written for name in artifact.parameters]
         self._cooperative = artifact.options.launch_cooperative_grid
+        self._cluster = artifact.options.num_ctas
         self._plain = functools.cache(plain)
         self._warned = False
         self._on: dict[int, _OnDevice] = {}
@@ -102,7 +105,9 @@ class LoadedKernel:
         if len(formats) < len(arguments):
             return None
         taken = [value is not None for value in arguments]
-        return repeat_launch(here.loaded, self.facts.threads, stream, formats, taken, here.maps)
+        return repeat_launch(
+            here.loaded, self.facts.threads, stream, formats, taken, here.maps, here.clusters
+        )
 
     def timer(self) -> Timer:
         """A clock on the stream of the last launch that was no repeat."""
@@ -114,7 +119,7 @@ class LoadedKernel:
         where = driver.current_device()
         with where.current():
             here = self._on.get(where.ordinal) or self._load(where)
-            return kernel_info(here.loaded, where, self.facts)
+            return kernel_info(here.loaded, where, self.facts, here.clusters.size)
 
     def _device_of(self, arguments: Sequence[LaunchArgument]) -> driver.Device:
         found: dict[str, str] = {}  # devices, and a parameter that lies there
@@ -149,11 +154,26 @@ class LoadedKernel:
         loaded = binaries.load(
             self.ptx, facts.kernel, where, facts.shared_bytes, cooperative=self._cooperative
         )
+        clusters = self._clusters(loaded, where)
         faults = FaultRecord(loaded, facts) if facts.assertions else None
         empty = functools.cache(lambda: driver.zeroed(MAP_ALIGNMENT))
         maps = tuple([MapMaker(wanted, empty) for wanted in facts.maps])
-        here = self._on[where.ordinal] = _OnDevice(loaded, faults, maps)
+        here = self._on[where.ordinal] = _OnDevice(loaded, faults, maps, clusters)
         return here
+
+    def _clusters(self, loaded: driver.Loaded, where: driver.Device) -> Clusters:
+        """How launches there are clustered. Raises `OutOfResourcesError` where that cannot be."""
+        clusters = Clusters.on(where, self.name, self._cluster)
+        if clusters.size > PORTABLE:
+            loaded.allow_clusters_of(clusters.size)
+        if clusters.size > 1 and not loaded.clusters(self.facts.threads, clusters.size):
+            raise OutOfResourcesError(
+                f"`{self.name}` asks for clusters of num_ctas={clusters.size} programs, each of "
+                f"{self.facts.threads} threads and {self.facts.shared_bytes} bytes of shared "
+                f"memory, and device {where.ordinal} has no room for one; take a smaller num_ctas, "
+                "or programs that need less"
+            )
+        return clusters
 
     def _without_maps(self, reason: UnmappableError) -> LoadedKernel:
         """The same kernel with ordinary copies; a warning says once that it is used."""
@@ -181,7 +201,8 @@ class LoadedKernel:
             maps = [maker.made(numbers) for maker in here.maps]
             places += [made.address for made in maps]
         pointers = (ctypes.c_void_p * max(1, len(places)))(*places)
-        here.loaded.launch(grid, self.facts.threads, stream, ctypes.addressof(pointers))
+        cluster = here.clusters.along(grid[0])
+        here.loaded.launch(grid, self.facts.threads, stream, ctypes.addressof(pointers), cluster)
 
     def _staged(
         self,

@@ -30,3 +30,8 @@ def runs(device: str, compiled: str) -> bool:
     if letter == "a":
         return has == needs
     return has >= needs and (letter != "f" or has // 10 == needs // 10)
+
+
+def has_clusters(capability: int) -> bool:
+    """Whether launches on devices of a compute capability, such as 90 for 9.0, can be clustered."""
+    return capability >= 90

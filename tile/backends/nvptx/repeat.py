@@ -35,13 +35,13 @@ from typing import Any, NamedTuple
 
 from tile.backends.base import Repeat
 from tile.backends.nvptx import driver
+from tile.backends.nvptx.clusters import NO_ATTRIBUTES, Clusters
 from tile.backends.nvptx.tensor_maps import MapMaker
 
 # A CUlaunchConfig: the grid's extents; the program's extents and shared bytes; the stream; the
 # address of attributes, and how many. What does not change is packed once.
 _PROGRAM = struct.Struct("=4I4x")
-_NO_ATTRIBUTES = bytes(16)
-_CONFIG = f"=3I{_PROGRAM.size}sQ{len(_NO_ATTRIBUTES)}s"
+_CONFIG = f"=3I{_PROGRAM.size}sQ{len(NO_ATTRIBUTES)}s"
 _CONFIG_BYTES = struct.calcsize(_CONFIG)
 _SLOT = 8  # bytes that each parameter is given
 
@@ -62,7 +62,7 @@ def repeat(x, y, z, {values}):
         block = fresh()
     data, config, pointers, addresses = block
     try:
-        pack_into(data, 0, x, y, z, program, stream(), rest, {values})
+        pack_into(data, 0, x, y, z, program, stream(), {rest}, {values})
     except (OverflowError, struct_error):  # such as a float that is infinite in 32 bits
         return False{maps}
     status = launch(config, function, pointers, None)
@@ -94,12 +94,13 @@ def repeat_launch(
     stream: Callable[[], int],
     formats: Sequence[str],
     taken: Sequence[bool],
-    maps: Sequence[MapMaker] = (),
+    maps: Sequence[MapMaker],
+    clusters: Clusters,
 ) -> Repeat | None:
     """How to launch a loaded kernel again, with one value for each of `formats`.
 
     `taken` says which of them are the kernel's parameters. Behind these it takes `maps`, which an
-    ordinary launch makes. None where the driver is too old.
+    ordinary launch makes; its programs are in `clusters`. None where the driver is too old.
     """
     launch = driver.direct("cuLaunchKernelEx")
     if launch is None:
@@ -108,6 +109,7 @@ def repeat_launch(
     parameters = [at for at, is_taken in enumerate(taken) if is_taken]
     used = [_CONFIG_BYTES + _SLOT * at for at in parameters]
     blocks: list[_Block] = []
+    clustered = clusters.size > 1
     names = {
         "pop": blocks.pop,
         "push": blocks.append,
@@ -115,23 +117,27 @@ def repeat_launch(
         "pack_into": packing.pack_into,
         "struct_error": struct.error,
         "program": _PROGRAM.pack(threads, 1, 1, loaded.shared_bytes),
-        "rest": _NO_ATTRIBUTES,
+        "rest": clusters.attributes if clustered else NO_ATTRIBUTES,
         "stream": stream,
         "launch": launch,
         "function": ctypes.c_void_p(int(loaded.function)),
         "lookups": [maker.lookup(parameters) for maker in maps],
         "first_map": len(used),
     }
-    exec(_code(len(formats), bool(maps)), names)
+    exec(_code(len(formats), bool(maps), clustered), names)
     repeat: Repeat = names["repeat"]
     return repeat
 
 
 @functools.cache
-def _code(count: int, maps: bool) -> Any:
-    """`repeat` for that many values, with tensor maps or without."""
+def _code(count: int, maps: bool, clustered: bool) -> Any:
+    """`repeat` for that many values, with tensor maps or without, and clusters."""
     values = ", ".join(f"v{at}" for at in range(count))
-    text = _TEXT.format(values=values, maps=_MAPS.format(values=values) if maps else "")
+    text = _TEXT.format(
+        values=values,
+        rest="rest(x)" if clustered else "rest",
+        maps=_MAPS.format(values=values) if maps else "",
+    )
     return compile(text, "<a repeat launch>", "exec")
 
 
