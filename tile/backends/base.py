@@ -5,7 +5,7 @@ It compiles a module to an artifact without a device, and loads that to run it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -259,12 +259,15 @@ Repeat = Callable[..., bool]  # see `Repeatable.bind`
 class Repeatable(Protocol):
     """A loaded kernel that launches faster where a launch like it was done before."""
 
-    def bind(self, arguments: Sequence[LaunchArgument | None]) -> Repeat | None:
+    def bind(
+        self, arguments: Sequence[LaunchArgument | None], fixed: Collection[int]
+    ) -> Repeat | None:
         """How to repeat a launch that was just done with these arguments, if there is a way.
 
-        The result takes a grid's three extents and one value in each argument's place: for an array
-        the address of another one of the same library, dtype and device, and for a scalar a Python
-        number; None is the place of a number that the kernel does not take. It launches and returns
+        The result takes a grid's three extents and one value in each argument's place but those in
+        `fixed`, which are the same each time: for an array the address of another one of the same
+        library, dtype and device, and for a scalar a Python number; None is the place of a number
+        that the kernel does not take. It launches and returns
         True, or returns False, with nothing done, where that takes an ordinary launch, which also
         says what is wrong with those that cannot be done. Any thread calls it.
         """

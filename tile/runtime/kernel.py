@@ -209,8 +209,8 @@ class CompiledKernel:
     def bind(self, parameters: Sequence[int], arguments: Sequence[Any]) -> Repeat | None:
         """How to repeat the launch with `arguments` that was just done, if there is a way.
 
-        The result takes a value for each of `parameters`; for a descriptor one for its base, and
-        one for each extent and stride.
+        The result takes a value for each of `parameters`; for a descriptor the address of its base,
+        all else of which is the same each time.
         """
         executable = self.executable
         if not isinstance(executable, Repeatable) or self._elsewhere(arguments):
@@ -220,9 +220,14 @@ class CompiledKernel:
             by_parameter.setdefault(at, []).append(argument)
         leaves = list(self.leaves.values())
         places = [_places(leaves[at], by_parameter.get(at, [])) for at in parameters]
-        if None in places:
-            return None
-        return executable.bind([argument for place in places for argument in place or ()])
+        every: list[Any] = []
+        fixed: set[int] = set()
+        for place in places:
+            if place is None:
+                return None
+            fixed.update(range(len(every) + 1, len(every) + len(place)))
+            every += place
+        return executable.bind(every, fixed)
 
 
 def reached(arrays: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:

@@ -12,7 +12,7 @@ what selects a compiled kernel, one dictionary look-up, and the backend's way to
                 ...
                 entry = table.get((backend() if own(None) is None else (config.backend,),
                                    a0.dtype, a0.get_device(), ..., BLOCK, <alignment>))
-            except (RuntimeError, TypeError):
+            except unreadable:
                 entry = None
             if entry is not None:
                 repeat, kernel, known = entry
@@ -51,6 +51,9 @@ Shape = tuple[Any, ...]
 Unlike = Callable[..., CompiledKernel]
 
 ABSENT = object()  # in the place of arguments that a call does not give
+
+# What reading arguments raises that are not like those that the plan was made for.
+UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
 
 
 class Entry(NamedTuple):
@@ -115,7 +118,7 @@ def make_plan(
         if parameter.is_constexpr:
             known = not word or writer.constant(word, type(value))
         else:
-            known = writer.runtime(word or f"~d{index}", type(value), index)
+            known = writer.runtime(word or f"~d{index}", value, index)
         if not known:
             return None
     if not all(writer.constant(word, type(value)) for word, value in words.values()):
@@ -126,6 +129,7 @@ def make_plan(
     names |= {"unlike": unlike, "shape": shape_of(args, kwargs), "absent": ABSENT, "all": _all}
     names |= {"config": config, "own": config.own.get, "watchers": WATCHERS}
     names |= {"backend": Config.variables()["backend"].text_reader()}
+    names |= {"unreadable": UNREADABLE}
     names |= {"normalise_grid": normalise_grid, "wide": _wide, "plain": is_plain_tensor}
     key, again = _made(writer, names, watching=current is not None)
     return Plan(table, alive, key, again, tuple(writer.parameters), frozenset(writer.given))

@@ -7,6 +7,7 @@ which `Writer.text` replaces by underscores, as many as set them apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,14 +34,16 @@ class Writer:
         self._values: list[str] = []
         self._addresses: list[str] = []
         self._reads: list[str] = []
+        self._checks: list[str] = []  # after them, where a key is to be made, not looked up
         self._parts: list[str] = []
 
-    def runtime(self, word: str, kind: type, index: int) -> bool:
+    def runtime(self, word: str, value: Any, index: int) -> bool:
+        kind = type(value)
         if kind is type(None):
             return True
         self.parameters.append(index)
         if kind is TensorDescriptor:
-            self._descriptor(word)
+            self._descriptor(word, len(value.shape))
             return True
         if kind is int:
             self._parts.append(
@@ -58,20 +61,23 @@ class Writer:
         self._values.append(word)
         return True
 
-    def _descriptor(self, word: str) -> None:
-        """Another base may be given; all else of a descriptor, which was checked, is in the key."""
-        base, address, sizes = (f"~{letter}{len(self._addresses)}" for letter in "bpn")
-        self._reads += [
-            f"{base} = {word}.base",
-            f"if not ~plain(type({base})): raise TypeError",
-            f"{address} = {base}.data_ptr()",
-            f"{sizes} = (*{word}.shape, *{word}.strides)",
-        ]
+    def _descriptor(self, word: str, rank: int) -> None:
+        """Another base may be given; all else of a descriptor, which was checked, is in the key.
+
+        One of another rank cannot be read so, and is left to an ordinary launch.
+        """
+        number = len(self._addresses)
+        base, address = f"~b{number}", f"~p{number}"
+        self._reads += [f"{base} = {word}.base", f"{address} = {base}.data_ptr()"]
+        self._checks.append(f"if not ~plain(type({base})): raise TypeError")
         self._addresses.append(address)
-        self._parts += [f"{base}.dtype", f"{base}.{self._device}"]
-        self._parts += [f"{base}.shape", f"{base}.stride()"]
-        self._parts += [sizes, f"(*{word}.block_shape,)", f"{word}.padding"]
-        self._values += [address, f"*{sizes}"]
+        self._parts += [f"type({base})", f"{base}.dtype", f"{base}.{self._device}"]
+        self._parts += [f"{base}.shape", f"{base}.stride()", f"{word}.padding"]
+        for name, letter in (("shape", "n"), ("strides", "s"), ("block_shape", "k")):
+            numbers = [f"~{letter}{number}_{axis}" for axis in range(rank)]
+            self._reads.append(f"{_tuple(numbers)} = {word}.{name}")
+            self._parts += numbers
+        self._values.append(address)
 
     def constant(self, word: str, kind: type) -> bool:
         if kind is float:
@@ -89,10 +95,10 @@ class Writer:
         lines = [
             f"def ~key({self._signature('')}):",
             "    try:",
-            *self._indented(8, self._reads),
+            *self._indented(8, [*self._reads, *self._checks]),
             f"        ~found = {self._key()}",
             "        hash(~found)",
-            "    except (RuntimeError, TypeError):",
+            "    except ~unreadable:",
             "        return None",
             "    return ~found",
             "",
@@ -101,7 +107,7 @@ class Writer:
             "        try:",
             *self._indented(12, self._reads),
             f"            ~entry = ~table.get({self._key()})",
-            "        except (RuntimeError, TypeError):",
+            "        except ~unreadable:",
             "            ~entry = None",
             "        if ~entry is not None:",
             "            ~repeat, ~kernel, ~known = ~entry",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import random
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -114,6 +115,9 @@ def test_maps_are_of_parameters_and_constants() -> None:
 # -- making them
 
 
+NUMBER = ctypes.c_uint64
+
+
 class Maps:
     """In place of the driver: notes what maps are made of."""
 
@@ -125,7 +129,7 @@ class Maps:
 
     def make(self, *given: Any) -> Any:
         self.made.append(given)
-        data = ctypes.create_string_buffer(bytes([len(self.made) % 256]) * MAP_BYTES)
+        data = ctypes.create_string_buffer(bytes(NUMBER(len(self.made))), MAP_BYTES)
         self.bytes.append(data)
         return SimpleNamespace(getPtr=lambda: ctypes.addressof(data))
 
@@ -145,11 +149,11 @@ def maker() -> MapMaker:
 def test_a_map_is_made_once_for_an_array(maps: Maps) -> None:
     made = maker()
     values: Sequence[Any] = (0x1000, np.int32(100), np.int32(50), np.int64(64))
-    known = made.lookup([2, 0, 1, 3])
-    repeated = (100, 50, 0x1000, 64)
-    assert known(repeated) is None
+    known, rows = made.known([None, 100, 50, 64]), made.known([None, None, 50, 64])
+    assert known[0x1000] is None and rows[0x1000, 100] is None
     first = made.made(values)
-    assert made.made(values) is first is known(repeated)
+    assert made.made(values) is first is known[0x1000] is rows[0x1000, 100]
+    assert rows[0x1000, 101] is None and made.known([None, 100, 50, 65])[0x1000] is None
     assert maps.made == [("f16", 0x1000, [100, 50], [128], (64, 64), 128)]
     made.made((0x2000, *values[1:]))
     assert len(maps.made) == 2
@@ -159,15 +163,24 @@ def test_maps_are_forgotten_some_day(maps: Maps) -> None:
     made = maker()
     for number in range(KEPT + 1):
         made.made((0x1000 + 16 * number, 100, 50, 64))
-    assert made.lookup(range(4))((0x1000, 100, 50, 64)) is None
-    assert made.lookup(range(4))((0x1000 + 16 * KEPT, 100, 50, 64)) is not None
+    known = made.known([None, 100, 50, 64])
+    assert known[0x1000] is None and known[0x1000 + 16 * KEPT] is not None
+
+
+def test_maps_that_are_known_are_forgotten_some_day(maps: Maps) -> None:
+    made = maker()
+    known = made.known([None, 100, 50, 64])
+    for number in range(2 * KEPT):
+        first = made.made((0x1000 + 16 * number, 100, 50, 64))
+        assert known[0x1000 + 16 * number] is first
+    assert len(known) == KEPT
 
 
 def test_a_map_of_constants(maps: Maps) -> None:
     constants = (Number(None, 100), Number(None, 50))
     made = MapMaker(WANTED._replace(extents=constants, strides=constants[:0]), lambda: 0)
     first = made.made((0x1000,))
-    assert made.lookup([1])((7, 0x1000)) is first
+    assert made.known([None])[0x1000] is first
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 50), (100, 0), (0, 0)])
@@ -201,7 +214,7 @@ def test_arrays_that_have_no_map(maps: Maps, values: tuple[int, ...], text: str)
 
 
 class Launching(Posing):
-    """Notes the map that each launch is given, by its first byte."""
+    """Notes the map that each launch is given, by the number in it."""
 
     count, maps = 7, 3
 
@@ -220,7 +233,9 @@ class Launching(Posing):
 
     def look(self, parameters: int) -> None:
         places = (ADDRESS * (self.count + self.maps)).from_address(parameters)[self.count :]
-        self.given.append(tuple(ctypes.string_at(place, 1)[0] for place in places))
+        self.given.append(
+            tuple([NUMBER.from_buffer_copy(ctypes.string_at(place, 8)).value for place in places])
+        )
 
 
 @pytest.fixture
@@ -258,6 +273,43 @@ def test_repeated_launches_find_their_maps(launching: Launching, maps: Maps) -> 
         ("f16", d.data_ptr(), [100, 90], [256], (64, 64), 128),
         ("f16", d.data_ptr(), [100, 50], [112], (64, 32), 64),
     ]
+
+
+@tile.jit
+def described(a, b, out_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    total = tl.zeros((B, B), tl.float32)
+    for k in range(0, 2 * B, B):
+        total = tl.dot(a.load([0, k]), b.load([k, 0]), total)
+    tl.store(out_ptr + i[:, None] * B + i[None, :], total)
+
+
+CHANGES: dict[str, list[Sequence[int]]] = {
+    "shape": [(64, 64), (48, 64), [64, 80], [32, 48]],
+    "strides": [(64, 1), (128, 1), [96, 1]],
+}
+
+
+def test_a_map_is_that_of_the_array_as_it_is(launching: Launching, maps: Maps) -> None:
+    """Whatever of a descriptor changes between launches, most of which are repeats."""
+    bases = [Tensor(half(128 * 128).array.reshape(128, 128)) for _ in range(4)]
+    bases.append(Tensor(bases[0].array[:80]))
+    out, draw = Tensor(aligned(64 * 64)), random.Random(1)
+    a, b = (tile.TensorDescriptor(bases[0], (64, 64), (64, 1), [64, 64]) for _ in "ab")
+    artifact = described.warmup(a, b, out, B=64).artifact
+    launching.count, launching.maps = len(artifact.parameters), len(artifact.facts["maps"])
+    assert launching.maps == 2
+    for _ in range(600):
+        one, name = draw.choice([a, b]), draw.choice(["base", "base", *CHANGES])
+        setattr(one, name, draw.choice(bases if name == "base" else CHANGES[name]))
+        if draw.random() < 0.02:
+            bases[2] = one.base = Tensor(half(128 * 128).array.reshape(128, 128))
+        described[1,](a, b, out, B=64)
+        for number, desc in zip(launching.given[-1], (a, b), strict=True):
+            wanted = (desc.base.data_ptr(), list(desc.shape), [2 * desc.strides[0]])
+            assert maps.made[number - 1][1:4] == wanted
+    assert len(launching.repeats) > 200 and len(launching.ordinary) > 100
+    described.cache.clear()
 
 
 def test_arrays_without_maps_are_copied_by_threads(launching: Launching, maps: Maps) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from tile.backends.nvptx.facts import MAP_ALIGNMENT, Facts
 from tile.backends.nvptx.faults import FaultRecord
 from tile.backends.nvptx.kernel_info import kernel_info
 from tile.backends.nvptx.names import runs
-from tile.backends.nvptx.repeat import FORMATS, repeat_launch
+from tile.backends.nvptx.repeat import FORMATS, Slot, repeat_launch
 from tile.backends.nvptx.staging import Staging
 from tile.backends.nvptx.streams import current_stream, stream_reader
 from tile.backends.nvptx.tensor_maps import MapMaker, UnmappableError
@@ -87,7 +87,9 @@ class LoadedKernel:
             except UnmappableError as reason:
                 self._without_maps(reason).launch(grid, arguments)
 
-    def bind(self, arguments: Sequence[LaunchArgument | None]) -> Repeat | None:
+    def bind(
+        self, arguments: Sequence[LaunchArgument | None], fixed: Collection[int]
+    ) -> Repeat | None:
         """How to repeat a launch: of arrays in one device's memory, that a stream is known for.
 
         Kernels that report false assertions, or whose programs run together, go the longer way.
@@ -99,14 +101,14 @@ class LoadedKernel:
         where = self._device_of(given)
         here = self._on.get(where.ordinal)
         stream = stream_reader([getattr(a, "source", None) for a in arrays], where.ordinal)
-        formats = [form for form in map(_format, arguments) if form is not None]
+        slots = [_slot(value, at in fixed) for at, value in enumerate(arguments)]
+        known = [slot for slot in slots if slot is not None]
         if here is None or here.faults is not None or stream is None:
             return None
-        if len(formats) < len(arguments):
+        if len(known) < len(slots):
             return None
-        taken = [value is not None for value in arguments]
         return repeat_launch(
-            here.loaded, self.facts.threads, stream, formats, taken, here.maps, here.clusters
+            here.loaded, self.facts.threads, stream, known, here.maps, here.clusters
         )
 
     def timer(self) -> Timer:
@@ -241,8 +243,9 @@ def _number(value: Any) -> Any:
     return value if isinstance(value, np.generic) else value.address
 
 
-def _format(value: Any) -> str | None:
-    """How a number in this argument's place is packed, if there is a way; see `Repeatable.bind`."""
+def _slot(value: Any, is_fixed: bool) -> Slot | None:
+    """How repeats have a number in this argument's place, if they can; see `Repeatable.bind`."""
     if value is None:
-        return FORMATS["int64"]
-    return FORMATS.get(value.dtype.name if isinstance(value, np.generic) else "uint64")
+        return Slot(FORMATS["int64"], taken=False, value=0 if is_fixed else None)
+    form = FORMATS.get(value.dtype.name if isinstance(value, np.generic) else "uint64")
+    return None if form is None else Slot(form, value=int(_number(value)) if is_fixed else None)

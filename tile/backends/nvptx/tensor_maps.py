@@ -6,8 +6,7 @@ for the next launch on the same array.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tile.backends.nvptx import driver
@@ -26,6 +25,30 @@ class Made(NamedTuple):
     map: Any
 
 
+class KnownMaps(dict[Any, "Made | None"]):
+    """Maps by what differs among some launches: a number, or a tuple of them.
+
+    A launch without a map, which is None, is to be done so that one is made.
+    """
+
+    def __init__(self, kept: Mapping[tuple[int, ...], Made], numbers: Sequence[Any]) -> None:
+        """Those among `kept` in whose keys these numbers are, but for None, which may be any."""
+        self._maps = kept
+        self._numbers = tuple(numbers)
+        self._places = [at for at, number in enumerate(numbers) if number is None]
+
+    def __missing__(self, key: Any) -> Made | None:
+        full = list(self._numbers)
+        for at, number in zip(self._places, key if type(key) is tuple else (key,), strict=True):
+            full[at] = number
+        found = self._maps.get(tuple(full))
+        if found is not None:
+            if len(self) >= KEPT:
+                self.clear()
+            self[key] = found
+        return found
+
+
 class UnmappableError(Exception):
     """An array that has no tensor map, and why."""
 
@@ -40,23 +63,16 @@ class MapMaker:
         self._empty = empty
         self._numbers = (*wanted.extents, *wanted.strides)
         given = [one.parameter for one in self._numbers if one.parameter is not None]
-        self._parameters = (wanted.base, *given)  # whose values tell maps apart
+        self.parameters = (wanted.base, *given)  # whose values tell maps apart
         self._kept: dict[tuple[int, ...], Made] = {}
 
-    def lookup(self, places: Sequence[int]) -> Callable[[Sequence[Any]], Made | None]:
-        """How to find the map of a launch, if there was one like it, among its values.
-
-        Those of the kernel's parameters are at some `places` there.
-        """
-        kept = self._kept
-        get = operator.itemgetter(*[places[number] for number in self._parameters])
-        if len(self._parameters) == 1:
-            return lambda values: kept.get((get(values),))
-        return lambda values: kept.get(get(values))
+    def known(self, values: Sequence[Any]) -> KnownMaps:
+        """The maps of launches with these values, but for those that are None, which differ."""
+        return KnownMaps(self._kept, [values[number] for number in self.parameters])
 
     def made(self, values: Sequence[Any]) -> Made:
         """The map for a launch with these values. Raises `UnmappableError`."""
-        key = tuple([int(values[number]) for number in self._parameters])
+        key = tuple([int(values[number]) for number in self.parameters])
         found = self._kept.get(key)
         if found is None:
             if len(self._kept) >= KEPT:
