@@ -124,7 +124,7 @@ class _Plan:
         data = ctypes.create_string_buffer(self._size)
         origin = ctypes.addressof(data)
         struct.pack_into(f"={len(self._places)}Q", data, 0, *[origin + at for at in self._places])
-        data[self._size - len(self._fixed) :] = self._fixed
+        ctypes.memmove(origin + self._size - len(self._fixed), self._fixed, len(self._fixed))
         return _Block(data, ctypes.byref(data, self.config), ctypes.byref(data))
 
 
