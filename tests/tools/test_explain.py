@@ -56,6 +56,29 @@ def test_waste_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "global memory: 128 sectors, efficiency 50.0%" in printed
 
 
+DESCRIBED = """
+import tile
+import tile.language as tl
+
+
+@tile.jit
+def shifted(x, y, n):
+    y.store([0, 0], x.load([0, 8]) + n)
+"""
+
+
+def test_descriptors_of_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A box of 16 x 32, of which the array, whose rows are padded, has 10 x 22."""
+    file = tmp_path / "shifted.py"
+    file.write_text(DESCRIBED)
+    arguments = [f"{file}:shifted", "x=fp32[10,30]/16,32", "y=fp32[16,32]:0/16,32", "n=1"]
+    assert main(["explain", *arguments]) == 0
+    printed = capsys.readouterr().out
+    (costs,) = (cells for line, cells in rows(printed).items() if line.startswith("y.store"))
+    # Rows of 22 numbers are 3 sectors, those of 32 are 4.
+    assert costs[2] == str(10 * 3 + 16 * 4)
+
+
 def test_layouts_are_listed_shown_and_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,7 +102,7 @@ def test_layouts_are_listed_shown_and_drawn(
         ([KERNELS], "a kernel is named as in file.py:function"),
         ([f"{KERNELS}:numbers"], "takes a @tile.jit function"),
         ([*TRANSPOSE[:3], "N"], "an argument is given as in name=value, not 'N'"),
-        ([*TRANSPOSE[:3], "N=many"], "N is a number, true, false, none or an array"),
+        ([*TRANSPOSE[:3], "N=many"], "N is a number, true, false, none, an array"),
         ([TRANSPOSE[0], "x_ptr=fp31[4]"], "x_ptr has elements of i1, i8"),
         ([*TRANSPOSE, "--grid", "many"], "the grid many has no value"),
         ([*TRANSPOSE, "--show", "q"], "no layout is of a value 'q'"),

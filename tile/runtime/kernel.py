@@ -137,14 +137,27 @@ class CompiledKernel:
 
     def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
         """Launch on a grid. Raises `ArgumentError` for arguments other than it was compiled for."""
-        given = {**self.constants, **self._bind(args, kwargs)}
-        adapted = [
-            fit(given[name], leaf, f"argument {name!r} of {self.name}()")
-            for name, leaf in self.leaves.items()
-        ]
+        given = self._given(args, kwargs)
+        arguments = self._fitted(given)
         meta = {**{n: getattr(self.options, n) for n in OPTION_DEFAULTS}, **given}
         extents = normalise_grid(grid(meta) if callable(grid) else grid)
-        self.execute(extents, self.prepare(adapted))
+        self.execute(extents, arguments)
+
+    def launch_arguments(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """What a launch is given: one argument to each parameter of the kernel's function.
+
+        Raises `ArgumentError` for arguments other than it was compiled for.
+        """
+        return self._fitted(self._given(args, kwargs))
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {**self.constants, **self._bind(args, kwargs)}
+
+    def _fitted(self, given: Mapping[str, Any]) -> list[Any]:
+        leaves = self.leaves.items()
+        return self.prepare(
+            [fit(given[n], leaf, f"argument {n!r} of {self.name}()") for n, leaf in leaves]
+        )
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         names = [name for name in self.leaves if name not in self.constants]

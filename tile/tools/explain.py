@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import linecache
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from tile.backends.base import Grid, Options
 from tile.backends.interp.thread.counters import Counters, LineCounts, line_of
@@ -17,13 +15,12 @@ from tile.backends.interp.thread.registers import registers
 from tile.backends.interp.thread.run import run_threads
 from tile.config import config
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ir import numerics
 from tile.ir.core import Module
 from tile.ir.levels import Level
 from tile.ir.ops import memory
 from tile.ir.passes import PassManager
 from tile.ir.printer import print_module
-from tile.ir.types import Scalar, Shared, Tile
+from tile.ir.types import Shared, Tile
 from tile.runtime.grid import normalise_grid
 from tile.runtime.jit import JITFunction
 from tile.simt.layouts.dims import LayoutError
@@ -45,8 +42,9 @@ costs. Arrays are made of random numbers.
   tile explain ... --show q              the layout of the value `q` here, as text
   tile explain ... --ir                  the IR of threads as well
 
-Arguments are name=value: a number, true, false, none, or an array such as fp32[64,64] or i32[8]:0
-(filled with 0). The machines are {", ".join(TARGETS)}.
+Arguments are name=value: a number, true, false, none, an array such as fp32[64,64] or i32[8]:0
+(filled with 0), or a descriptor such as fp16[300,200]/64,32: an array in boxes of 64x32, outside of
+which are zeros, or with /64,32,nan NaNs. The machines are {", ".join(TARGETS)}.
 
   executed    warps that executed an operation of the line
   registers   of 32 bits that are live in a thread there, at most
@@ -95,20 +93,10 @@ def explain(
     threads = laid_out.clone()
     PassManager(passes[chosen:]).run(threads, level)
     result = Explanation(laid_out, threads, target, options)
-    values = list(_launch_arguments(threads, arguments))
+    given = {n: value for n, value in arguments.items() if n not in compiled.constants}
+    values = compiled.launch_arguments(**given)
     run_threads(threads, target, options.num_warps, grid, values, result.counters)
     return result
-
-
-def _launch_arguments(module: Module, arguments: dict[str, Any]) -> Iterator[Any]:
-    """The value of each parameter of the kernel's function."""
-    for parameter in module.kernel.args:
-        value = arguments[parameter.name]
-        element = parameter.type.element
-        if isinstance(element, Scalar) and not isinstance(value, np.ndarray):
-            yield numerics.numpy_dtype(element).type(value)
-        else:
-            yield value
 
 
 def cost_table(found: Explanation) -> str:

@@ -3,6 +3,8 @@
     kernel.py:add                    the kernel `add` of a file
     x=fp32[1823,781]                 an array of random numbers (integers: 0 to 99)
     y=i32[64]:0                      an array filled with a number
+    d=fp16[300,200]/64,32            a descriptor of such an array, in boxes of 64 x 32
+    d=fp16[300,200]:1/64,32,nan      the same, of ones, with NaN outside
     n=781   scale=0.5   CAUSAL=true  a number or a constant
 
 Arrays of one command line are drawn one after the other from one generator.
@@ -22,10 +24,14 @@ import numpy as np
 
 from tile.errors import ArgumentValueError
 from tile.ir import numerics
-from tile.ir.types import ALIASES, Scalar
+from tile.ir.types import ALIASES, Padding, Scalar
+from tile.runtime.descriptor import ALIGNMENT, TensorDescriptor
 from tile.runtime.sizes import cdiv
 
-_ARRAY = re.compile(r"(?P<type>\w+)\[(?P<shape>[\d,\s]+)\](?::(?P<fill>\S+))?")
+_ARRAY = re.compile(
+    r"(?P<type>\w+)\[(?P<shape>[\d,\s]+)\](?::(?P<fill>[^\s/]+))?"
+    r"(?:/(?P<box>\d+(?:,\d+)*)(?:,(?P<padding>[a-z]+))?)?"
+)
 _WORDS = {"true": True, "false": False, "none": None}
 
 
@@ -75,7 +81,24 @@ def _value(name: str, text: str, random: np.random.Generator) -> Any:
     if match is None:
         return parse_constant(name, text)
     shape = tuple(int(extent) for extent in match["shape"].split(",") if extent.strip())
-    return _array(name, match["type"], shape, match["fill"], random)
+    array = _array(name, match["type"], shape, match["fill"], random)
+    if match["box"] is None:
+        return array
+    box = [int(extent) for extent in match["box"].split(",")]
+    padding = match["padding"] or Padding.ZERO.value
+    return TensorDescriptor.from_tensor(_with_aligned_rows(array), box, padding)
+
+
+def _with_aligned_rows(array: Any) -> Any:
+    """The numbers in memory that begins, as each row does, where descriptors want it."""
+    step = ALIGNMENT // array.itemsize
+    *outer, columns = array.shape
+    pitch = -(-columns // step) * step
+    memory = np.zeros(math.prod(outer) * pitch + step, array.dtype)
+    first = -memory.ctypes.data % ALIGNMENT // array.itemsize
+    rows = memory[first : first + math.prod(outer) * pitch].reshape(*outer, pitch)
+    rows[..., :columns] = array
+    return rows[..., :columns]
 
 
 def parse_constant(name: str, text: str) -> Any:
@@ -88,7 +111,8 @@ def parse_constant(name: str, text: str) -> Any:
         except ValueError:
             continue
     raise ArgumentValueError(
-        f"{name} is a number, true, false, none or an array such as fp32[64,64], not {text!r}"
+        f"{name} is a number, true, false, none, an array such as fp32[64,64] or a descriptor "
+        f"such as fp32[64,64]/16,32, not {text!r}"
     )
 
 
@@ -125,7 +149,10 @@ def _array(
         raise ArgumentValueError(f"{name} has elements of {', '.join(ALIASES)}, not {alias!r}")
     dtype = numerics.numpy_dtype(element)
     if fill is not None:
-        return np.full(shape, float(fill)).astype(dtype)
+        try:
+            return np.full(shape, float(fill)).astype(dtype)
+        except ValueError:
+            raise ArgumentValueError(f"{name} is filled with a number, not {fill!r}") from None
     if element.is_floating():
         return random.standard_normal(shape).astype(dtype)
     return (
