@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -166,8 +166,7 @@ class Executable(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class KernelInfo:
+class KernelInfo(NamedTuple):
     """What a device says of a kernel that is loaded there; None is what it does not say.
 
     - `device`: where that is.
@@ -229,8 +228,7 @@ class Timed(Protocol):
         """A clock for calls that launch where this kernel was launched last."""
 
 
-@dataclass(frozen=True)
-class ExportedParameter:
+class ExportedParameter(NamedTuple):
     """An argument of a kernel's launch: its name, type, what its value is divisible by.
 
     `spelling` is the type as signatures have it.
@@ -288,8 +286,7 @@ class Debuggable(Protocol):
     open_debugger: Any  # makes a debugger, where none follows the launch
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A part of what a backend needs: what is there of it, or else how it is come by."""
 
     part: str

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 Constants = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(NamedTuple):
     """A launch that is about to happen, and may be made several times.
 
     `named` has what was passed, by parameter; `run(constants)` launches, with other values for some
@@ -33,8 +31,7 @@ class Attempt:
     written: Callable[[Constants], frozenset[str]]
 
 
-@dataclass(frozen=True)
-class Alternative:
+class Alternative(NamedTuple):
     """A configuration of a tuned kernel, and a launch with it on arguments as they were passed."""
 
     title: str
