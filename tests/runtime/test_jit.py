@@ -196,6 +196,20 @@ def test_what_selects_another_kernel() -> None:
     assert len({id(k) for k in [first, *others]}) == len(kernel.cache) == 8
 
 
+def test_clusters_change_nothing_here() -> None:
+    """Tuned or asked for, on a grid that they fill or not."""
+    x, y, out = three()
+    fresh()[4,](x, y, out, 100, BLOCK=32, num_ctas=4)
+    wanted = out.copy()
+    configs = [tile.Config({"BLOCK": 32}, num_ctas=size) for size in (1, 2)]
+    for kernel in (fresh(), tile.autotune(configs, key=["n"])(fresh())):
+        out[:] = 0
+        kernel[5,](x, y, out, 100, **({} if hasattr(kernel, "kernel") else {"BLOCK": 32}))
+        np.testing.assert_array_equal(out, wanted)
+    with pytest.raises(ArgumentValueError, match="num_ctas is a power of two up to 16, not 3"):
+        fresh()[4,](x, y, out, 100, BLOCK=32, num_ctas=3)
+
+
 def test_what_is_not_to_be_specialised() -> None:
     def launch(**options):
         kernel = tile.jit(**options)(add.fn)

@@ -36,6 +36,11 @@ kernel @scale(%x: ptr<{0}>, %n: i32) {{
 """
 
 
+def test_clusters_change_nothing() -> None:
+    made = [KERNELS["softmax"].compile("opencl:generic", num_ctas=size) for size in (1, 4)]
+    assert made[0].asm["opencl"] == made[1].asm["opencl"]
+
+
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("kernel", ["softmax", "matmul_f16", "sorting"])
 def test_every_class_of_devices_has_a_text(kernel: str, name: str) -> None:
