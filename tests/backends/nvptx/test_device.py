@@ -301,6 +301,45 @@ def test_programs_run_in_clusters(sizes: Any, size: int, together: bool) -> None
     assert size == 1 or 0 < kernel.info.clusters <= kernel.info.programs * 200
 
 
+@pytest.mark.parametrize("name", [name for name, k in KERNELS.items() if k.grid[0] % 2 == 0])
+def test_whole_kernels_in_clusters(name: str) -> None:
+    """Shared memory has other addresses there."""
+    for found, wanted in zip(run(KERNELS[name], "nvptx", num_ctas=2), run(KERNELS[name], "nvptx")):
+        np.testing.assert_array_equal(
+            *(np.sort(x, 0) if name == "tickets" else x for x in (found, wanted))
+        )
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+def test_products_in_clusters(size: int) -> None:
+    """By groups of warps, of boxes and of pointers, each program of its own rows."""
+    torch = pytest.importorskip("torch")
+    a = torch.randn(2048, 256, device="cuda", dtype=torch.float16)
+    b = torch.randn(256, 128, device="cuda", dtype=torch.float16)
+    wanted = a.float() @ b.float()
+    boxes = tile.TensorDescriptor.from_tensor(a, [128, 64])
+    for given in (a, boxes):
+        for _ in range(3):
+            out = torch.zeros(2048, 128, device="cuda")
+            rows_by_columns[(16,)](given, b, out, 256, BM=128, BN=128, BK=64, num_ctas=size)
+            torch.testing.assert_close(out, wanted, rtol=1e-2, atol=1e-1)
+
+
+@tile.jit
+def rows_by_columns(a, b_ptr, out_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    first = tl.program_id(0) * BM
+    i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for at in range(0, K, BK):
+        if a.dtype == tl.float16:
+            x = a.load([first, at])
+        else:
+            x = tl.load(a + (first + i)[:, None] * K + (at + k)[None, :])
+        y = tl.load(b_ptr + (at + k)[:, None] * BN + j[None, :])
+        total = tl.dot(x, y, total)
+    tl.store(out_ptr + (first + i)[:, None] * BN + j[None, :], total)
+
+
 def test_clusters_in_a_graph_and_where_they_do_not_fill_the_grid(sizes: Any) -> None:
     torch = pytest.importorskip("torch")
     out = torch.zeros(64, dtype=torch.int32, device="cuda")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.backends.nvptx.assembling import assemble, compiled
@@ -143,6 +145,13 @@ def test_descriptors() -> None:
     # Sixteen steps of k are 32 bytes of a row, or 16 rows of 128 bytes.
     for step in (2, 128):
         assert f", {step};" in ptx
+
+
+def test_addresses_in_a_cluster() -> None:
+    """They have the program's number above the bits that descriptors have for them."""
+    text = kernel(MatrixShape(64, 128, 16, 16), 64, 128, 64, along=(1, 1))
+    alone, clustered = (compiled(text, ARCH, num_ctas=size)[1] for size in (1, 2))
+    assert "bfe.u32" not in alone and re.search(r"bfe.u32\s+\S+ \S+ 4, 14;", clustered)
 
 
 def test_a_sum_that_begins_with_nothing() -> None:

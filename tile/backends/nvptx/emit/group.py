@@ -37,6 +37,7 @@ _PTX = {
 _ACCUMULATOR = {F32: "f32", F16: "f16", I32: "s32"}
 _SWIZZLE = {128: 1, 64: 2, 32: 3}
 UNIT = 16  # bytes that a descriptor counts in
+ADDRESS_BITS = 14
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,21 @@ def _factor(body: Body, op: Operation, mem: Value, operand: Operand) -> _Factor:
         start = body.new(f"add i32 {start}, {place.moving}")
     if count > 1:
         start = body.new(f"add i32 {start}, {_of_group(body, rows, left, count, apart)}")
-    units = body.new(f"zext i32 {body.new(f'lshr i32 {start}, 4')} to i64")
+    units = body.new(f"zext i32 {_units(body, start)} to i64")
     constant = _constant(strips, place.at, strips.along == axis)
     descriptor = body.new(f"add i64 {units}, {constant}")
     return _Factor(descriptor, strips, axis, shape.k, apart * count)
+
+
+def _units(body: Body, address: str) -> str:
+    """An address of shared memory as descriptors count.
+
+    Above the bits that they have for it, addresses have the program's number in its cluster.
+    """
+    units = body.new(f"lshr i32 {address}, 4")
+    if body.module.options.num_ctas == 1:
+        return units
+    return body.new(f"and i32 {units}, {(1 << ADDRESS_BITS) - 1}")
 
 
 def _of_group(body: Body, rows: int, left: bool, count: int, apart: int) -> str:
