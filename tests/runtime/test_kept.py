@@ -243,6 +243,10 @@ WARM: dict[str, set[str]] = {
     "tile.language": {"builtin", "constexpr", "descriptor_parts", "tensor"},
     "tile.frontend": {"fingerprint", "source", "static"},
     "tile.ir": {"dtypes", "types"},
+    "tile.backends.nvptx": {
+        *("backend", "binaries", "clusters", "driver", "errors", "facts", "launch", "names"),
+        *("ptxas", "repeat", "streams", "tensor_maps"),
+    },
     **{name: set() for name in ("tile.analysis", "tile.transforms", "tile.simt", "tile.tools")},
 }
 

@@ -7,7 +7,7 @@ import functools
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,15 +15,23 @@ from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repea
 from tile.backends.nvptx import binaries, driver
 from tile.backends.nvptx.clusters import PORTABLE, Clusters
 from tile.backends.nvptx.facts import MAP_ALIGNMENT, Facts
-from tile.backends.nvptx.faults import FaultRecord
-from tile.backends.nvptx.kernel_info import kernel_info
 from tile.backends.nvptx.names import runs
 from tile.backends.nvptx.repeat import FORMATS, Slot, repeat_launch
-from tile.backends.nvptx.staging import Staging
 from tile.backends.nvptx.streams import current_stream, stream_reader
 from tile.backends.nvptx.tensor_maps import MapMaker, UnmappableError
-from tile.backends.nvptx.timing import EventTimer
 from tile.errors import ArgumentValueError, BackendError, OutOfResourcesError
+from tile.late import late
+
+if TYPE_CHECKING:
+    from tile.backends.nvptx.faults import FaultRecord
+    from tile.backends.nvptx.kernel_info import kernel_info
+    from tile.backends.nvptx.staging import Staging
+    from tile.backends.nvptx.timing import EventTimer
+else:
+    FaultRecord = late("tile.backends.nvptx.faults", "FaultRecord")
+    kernel_info = late("tile.backends.nvptx.kernel_info", "kernel_info")
+    Staging = late("tile.backends.nvptx.staging", "Staging")
+    EventTimer = late("tile.backends.nvptx.timing", "EventTimer")
 
 _SLOT = 8  # bytes that each parameter is given; no type needs more
 
