@@ -50,6 +50,27 @@ def test_it_is_the_same_for_the_same():
     assert len(fingerprint(kernel)) == 64
 
 
+@DeviceFunction
+def of_the_language(out, a):
+    tl.store(out, tl.math.exp(tl.load(a)).to(tl.float32))
+
+
+def test_it_is_the_same_whether_names_of_the_language_were_used_before_or_not(monkeypatch):
+    """What a process finds on disk, one that has compiled other kernels since has kept."""
+    used = fingerprint(of_the_language), snapshot(of_the_language)
+    for name in ("store", "load", "math", "float32"):
+        assert getattr(tl, name) is not None
+        monkeypatch.delattr(tl, name)
+    assert fingerprint(of_the_language) == used[0] and used[1].holds()
+    assert not {"store", "load", "math", "float32"} & vars(tl).keys(), "nothing was imported"
+
+
+def test_another_value_in_the_place_of_a_name_of_the_language(monkeypatch):
+    before = fingerprint(of_the_language)
+    monkeypatch.setattr(tl, "load", tl.store)
+    assert fingerprint(of_the_language) != before
+
+
 def test_it_differs_between_functions_and_flags():
     every = [kernel, helper, caller_of_callers, DeviceFunction(kernel.fn, noinline=True)]
     assert len({fingerprint(f) for f in every}) == len(every)
