@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("pyopencl")
@@ -181,3 +183,39 @@ def test_sums_of_indices_are_operands() -> None:
     """What a register adds to its thread's place is added before it is multiplied."""
     text, _ = emit_module(parse_module(INDICES), NAMED["generic"], Options())
     assert "(i + 4) * 32" in text
+
+
+POWERS = """
+kernel @powers(%x: ptr<f32>) {
+  %i = linear_index {layout = #linear{register = [[1],[2],[4]], lane = [[8],[16],[32],[64],[128]],
+    warp = [[256],[512]] -> dim0 = 1024}} : frag<8xi32>
+  %p = fill %x {count = 8} : frag<8xptr<f32>>
+  %q = addptr %p, %i {stride = 4} : frag<8xptr<f32>>
+  %b = load %q : frag<8xf32>
+  %c = exp %b : frag<8xf32>
+  store %q, %c
+  return
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("unrolled", "variables", "arrays"),
+    [(8, 40, False), (8, 39, True), (4, 40, True), (64, 40, False), (64, 39, True)],
+)
+def test_functions_of_many_variables_have_arrays(
+    unrolled: int, variables: int, arrays: bool
+) -> None:
+    can = replace(NAMED["generic"], unrolled=unrolled, variables=variables)
+    text, _ = emit_module(parse_module(POWERS), can, Options())
+    assert ("float b[8];" in text) == arrays
+    assert ("b_7 = " in text) != arrays
+
+
+def test_a_kernel_that_would_be_copied_stays_whole() -> None:
+    module = parse_module(POWERS)
+    copied, _ = emit_module(module, replace(NAMED["generic"], copied=True), Options())
+    assert "returns_twice)) void stay_whole(void) {}" in copied
+    assert "  if (get_work_dim() == 0) stay_whole();\n" in copied
+    for can in NAMED.values():
+        assert "stay_whole" not in emit_module(module, can, Options())[0]

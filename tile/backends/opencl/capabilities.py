@@ -52,11 +52,15 @@ class Capabilities:
     fixed_subgroups: bool = False  # intel_reqd_sub_group_size
     c_version: tuple[int, int] = (1, 2)
     unrolled: int = 1 << 16  # registers of a fragment that are variables; of longer ones, an array
+    variables: int = 1 << 20  # registers that are variables in a function; of more, more are arrays
     flags: tuple[str, ...] = ()  # that its programs are built with besides
     abreast: int = 1  # work-items that a vector instruction runs
     banked: bool = True  # whether local memory is in banks, of which each serves one at a time
     vector_bits: int = 128  # the widest access that pays
     loops: str = ""  # the pragma of loops over registers
+    # Whether a kernel becomes part of each function that the runtime makes to call it, and is
+    # compiled so often.
+    copied: bool = False
 
     @property
     def standard(self) -> str:

@@ -25,7 +25,9 @@ _CPU: dict[str, Any] = {
 }
 # PoCL vectorises no loop with another inside, so work-items do better with vectors of their own and
 # with what they keep in variables: a product of matrices is then six times as fast.
-_POCL_CPU: dict[str, Any] = {"unrolled": 64}
+# It would compile every kernel three times: for itself, and in two functions that call it.
+# Of very many variables, it takes seconds to make programs that are slower than with arrays.
+_POCL_CPU: dict[str, Any] = {"unrolled": 64, "variables": 3500, "copied": True}
 # Oclgrind's optimiser makes instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tile.backends.opencl.emit.names import Names
-from tile.backends.opencl.emit.rolling import Rolling, once
+from tile.backends.opencl.emit.rolling import Rolling, once, short_enough
 from tile.backends.opencl.emit.rows import Index, Row, array_row, same
 from tile.backends.opencl.emit.source import FOR_EACH, Line, Source
 from tile.backends.opencl.emit.types import count_of, is_literal
@@ -39,7 +39,7 @@ class Body:
         self.lines: list[Line] = []
         self.values: dict[Value, Registers] = {}
         self.depth = 1
-        self._rolling = Rolling(source.device.unrolled)
+        self._rolling = Rolling(short_enough(function, source.device))
         self._known: ChainMap[tuple[object, ...], str] = ChainMap()  # what this C block computed
         self._loc: Loc | None = None
 

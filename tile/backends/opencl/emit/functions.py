@@ -66,6 +66,8 @@ def emit_function(source: Source, function: Function) -> None:
     if source.abreast > 1:
         body.line(f"uint {LANE_OF_THREAD} = get_local_id(0), {PART_OF_THREAD} = get_local_id(1);")
     body.line(f"uint {THREAD} = {_thread(source)};")
+    if function.kernel and source.device.copied:
+        body.line(f"if (get_work_dim() == 0) {body.use('stay_whole')}();")
     for value in function.args:
         if function.kernel and value.type is I1:
             body.values[value] = [body.temporary("bool", f"{body.scalar(value)} != 0", value.name)]

@@ -288,6 +288,16 @@ ushort atomic_add_{_name}(volatile __global void *p, ushort value) {{
         f"f32_to_{_name}",
     )
 
+# -- kernels
+
+_add(
+    "stay_whole",
+    """
+// No function that calls one which may return twice becomes part of another.
+__attribute__((optnone, noinline, returns_twice)) void stay_whole(void) {}
+""",
+)
+
 # -- assertions
 
 _add(

@@ -23,6 +23,7 @@ maxmag mem_fence min minmag mix modf mul24 mul_hi nan nextafter normalize popcou
 prefetch printf radians read_mem_fence remainder remquo rhadd rint rootn rotate round rsqrt select
 shuffle shuffle2 sign signbit sin sincos sinh smoothstep sqrt step sub_sat tan tanh tgamma trunc
 upsample vec_step vload_half vstore_half write_mem_fence shared faults thread lane part
+stay_whole
 """
 _RESERVED = frozenset((_KEYWORDS + _BUILTINS).split())
 # Vectors, conversions, atomics, and what the library and the standard keep for themselves.

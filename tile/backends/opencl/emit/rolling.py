@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from tile.backends.opencl.capabilities import FEW, Capabilities
 from tile.backends.opencl.emit.types import count_of
-from tile.ir.core import Operation, Value
+from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, memory
 from tile.ir.types import Fragment, Pointer, is_power_of_two
 from tile.simt import ops
@@ -54,6 +55,18 @@ _SIMPLE = re.compile(r"\w+(\[\w+\])?|-?[\w.]+")
 def once(text: str) -> bool:
     """Whether an expression need not become a variable: a name, an element or a literal."""
     return _SIMPLE.fullmatch(text) is not None
+
+
+def short_enough(function: Function, device: Capabilities) -> int:
+    """How many registers fragments have at most that are variables each.
+
+    It is what the device wants, halved for as long as the function has too many such variables.
+    """
+    counts = [count_of(value.type) for op in function.walk() for value in op.results]
+    most = device.unrolled
+    while most > FEW and sum(n for n in counts if n <= most) > device.variables:
+        most //= 2
+    return most
 
 
 @dataclass
