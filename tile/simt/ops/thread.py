@@ -35,8 +35,11 @@ def fragment(name: str, x: Type) -> Fragment:
 
 
 @op(levels=THREAD, examples=("%t = thread_id : i32",))
-def thread_id() -> Type:
-    """The number of this thread in its program: lane + lanes of a warp * warp."""
+def thread_id(*, again: bool = False) -> Type:
+    """The number of this thread in its program: lane + lanes of a warp * warp.
+
+    With `again` an emitter sees to it that nothing computed before is kept for it.
+    """
     return I32
 
 
@@ -47,11 +50,11 @@ def thread_id() -> Type:
         "-> dim0 = 8}} : frag<2xi32>",
     ),
 )
-def linear_index(*, layout: LinearLayout) -> Type:
+def linear_index(*, layout: LinearLayout, again: bool = False) -> Type:
     """Where a layout of (register, lane, warp) leads from each register of this thread.
 
     The outputs are lined up in one number, the last one lowest (row-major). A layout of (lane,
-    warp) alone gives a scalar.
+    warp) alone gives a scalar. `again` is as for `thread_id`.
     """
     known = ("register", "lane", "warp")
     require(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tile.backends.nvptx.emit.assembler import assemble
 from tile.backends.nvptx.emit.body import Body, Rule
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.ir.core import Operation
@@ -44,7 +45,19 @@ def of_warp(body: Body, threads: int) -> str:
 
 def thread_id(body: Body, op: Operation) -> None:
     """The number of the thread, which every function reads at its top."""
-    body.set(op, [THREAD])
+    body.set(op, [number_again(body) if op["again"] else THREAD])
+
+
+def number_again(body: Body) -> str:
+    """The thread's number, of which LLVM and the assembler do not know that they have it.
+
+    Else they would keep what they once computed from it in registers. The assembler sees through
+    moves, but not through what lanes hand to each other, though it be to themselves.
+    """
+    text = "shfl.sync.bfly.b32 $0, $1, 0, 31, -1;"
+    return body.once(
+        body.block, lambda: assemble(body, text, ["i32"], [("i32", THREAD)], convergent=True)[0]
+    )
 
 
 def pick_by(body: Body, op: Operation) -> None:
@@ -81,13 +94,14 @@ def linear_index(body: Body, op: Operation) -> None:
     become offsets of one address.
     """
     layout: LinearLayout = op["layout"]
-    body.set(op, linear_index_of(body, layout))
+    thread = number_again(body) if op["again"] else THREAD
+    body.set(op, linear_index_of(body, layout, thread))
 
 
-def linear_index_of(body: Body, layout: LinearLayout) -> list[str]:
+def linear_index_of(body: Body, layout: LinearLayout, thread: str = THREAD) -> list[str]:
     """Where a layout leads from this thread, for each register."""
     images = thread_images(layout)
-    base, reached = of_thread(body, images), reached_by(images)
+    base, reached = of_thread(body, images, thread), reached_by(images)
     moved = {0: base}  # the base XORed with those of a register's bits that it may have, too
     return [_moved(body, moved, reached, number) for number in register_offsets(layout)]
 
@@ -100,6 +114,7 @@ def _moved(body: Body, moved: dict[int, str], reached: int, by: int) -> str:
     crossed, apart = by & reached, by & ~reached
     if crossed not in moved:
         moved[crossed] = body.new(f"xor i32 {base}, {crossed}")
+        body.crossed[moved[crossed]] = base, crossed
     if not apart:
         return moved[crossed]
     total = body.new(f"or disjoint i32 {moved[crossed]}, {apart}")
@@ -107,12 +122,12 @@ def _moved(body: Body, moved: dict[int, str], reached: int, by: int) -> str:
     return total
 
 
-def of_thread(body: Body, images: tuple[int, ...]) -> str:
+def of_thread(body: Body, images: tuple[int, ...], thread: str = THREAD) -> str:
     """The XOR of the images of the bits that are set in the thread's number."""
     whole = (1 << len(images)) - 1
     total, reached = "0", 0
     for term in terms(images):
-        part = THREAD if term.mask == whole else body.new(f"and i32 {THREAD}, {term.mask}")
+        part = thread if term.mask == whole else body.new(f"and i32 {thread}, {term.mask}")
         if term.shift:
             part = body.new(f"{'shl' if term.shift > 0 else 'lshr'} i32 {part}, {abs(term.shift)}")
         if total == "0":
