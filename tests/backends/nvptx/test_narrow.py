@@ -72,9 +72,12 @@ def test_to_8_bits(element: Scalar) -> None:
     not llvm.get_host_cpu_features().get("f16c"), reason="this CPU has no conversions of f16"
 )
 def test_from_e4m3() -> None:
-    x = np.arange(256, dtype=np.uint8)
-    name = "@tile.from.f8e4m3"
-    found = run(narrow._FROM_E4M3, name, x, np.dtype(np.float32), "i8", "float")
+    """All pairs of numbers, in the upper bytes of the halves of a word."""
+    low, high = np.meshgrid(np.arange(256, dtype=np.uint32), np.arange(256, dtype=np.uint32))
+    x = (high << 24 | low << 8).ravel()
+    name = narrow._E4M3_AS_F16
+    found = run(narrow._FROM_E4M3, name, x, np.dtype(np.uint32), "i32", "i32")
+    pairs = np.stack([low.ravel(), high.ravel()], axis=1).astype(np.uint8)
     with numerics.quiet():
-        wanted = numerics.cast(x.view(numerics.numpy_dtype(F8E4M3)), F32)
-    np.testing.assert_array_equal(found, wanted)
+        wanted = numerics.cast(pairs.view(numerics.numpy_dtype(F8E4M3)), F32)
+    np.testing.assert_array_equal(found.view(np.float16).reshape(-1, 2).astype(np.float32), wanted)

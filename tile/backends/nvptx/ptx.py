@@ -49,6 +49,7 @@ def to_ptx(emitted: Emitted, arch: Architecture) -> str:
         module = _parse(emitted.text)
         if emitted.libraries:
             module.link_in(libdevice.functions(emitted.libraries))
+        if emitted.libraries or emitted.inlined:
             _inline(module, arch)
         text: str = _machine(arch).emit_assembly(module)
         module.close()
@@ -68,7 +69,7 @@ def _parse(text: str) -> llvm.ModuleRef:
 
 
 def _inline(module: llvm.ModuleRef, arch: Architecture) -> None:
-    """Put the functions of libdevice in the place of their calls, and drop them."""
+    """Put the functions of libdevice, and our own, in the place of their calls, and drop them."""
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     builder = llvm.create_pass_builder(_machine(arch), options)
     passes = llvm.create_new_module_pass_manager()

@@ -28,7 +28,7 @@ _PTX_SINCE = {88: 90, 100: 86, 101: 86, 103: 88, 110: 90, 120: 87, 121: 88}
 _PTX = 84
 
 # Matrix instructions, by the capability from which they are there, and the elements that they take.
-# Those of 8-bit floats are there from sm_89; before, two of f16 do the same (see `emit/matrix.py`).
+# Those of 8-bit floats are not everywhere; two of f16 do the same (see `emit/matrix.py`).
 _MATRIX: tuple[tuple[int, MatrixShape, tuple[Scalar, ...]], ...] = (
     (75, MatrixShape(16, 8, 8, 16), (F16,)),
     (75, MatrixShape(8, 8, 16, 8), (I8, U8)),
@@ -70,6 +70,14 @@ class Architecture:
     def fp8(self) -> bool:
         """Whether there are instructions that convert and multiply 8-bit floats."""
         return self.capability >= 89
+
+    @property
+    def multiplies_fp8(self) -> bool:
+        """Whether a warp multiplies 8-bit floats by an instruction of the machine.
+
+        In between, the assembler makes of it two of f16 that do not add up, conversions and sums.
+        """
+        return self.capability == 89 or self.capability >= 120
 
     @property
     def simt(self) -> SimtTarget:

@@ -27,6 +27,7 @@ class Emitted:
     text: str
     facts: Facts
     libraries: frozenset[str]  # functions of libdevice that it calls
+    inlined: bool = False  # whether it has functions to be put in the place of their calls
 
 
 def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted:
@@ -46,6 +47,7 @@ def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted
             maps=tuple(text.maps),
         ),
         frozenset(text.libraries),
+        text.inlined,
     )
 
 

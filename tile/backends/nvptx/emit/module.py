@@ -49,6 +49,11 @@ class ModuleText:
             self._declared[name] = text
         return name
 
+    @property
+    def inlined(self) -> bool:
+        """Whether there are functions that are put in the place of their calls."""
+        return any(" alwaysinline " in text for text in self._declared.values())
+
     def tensor_map(self, wanted: TensorMap) -> str:
         """The kernel's parameter that is a tensor map; they come behind the others."""
         if wanted not in self.maps:

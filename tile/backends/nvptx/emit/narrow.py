@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tile.backends.nvptx.emit.assembler import assemble
-from tile.backends.nvptx.emit.body import Body
+from tile.backends.nvptx.emit.body import Body, Registers
 from tile.backends.nvptx.emit.types import llvm_type
+from tile.backends.nvptx.emit.words import pack
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, FP8, Pointer, Scalar
 
 _PTX = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
@@ -45,18 +46,45 @@ def _to_fp8(body: Body, element: Scalar | Pointer, x: str) -> str:
 
 
 def _from_fp8(body: Body, element: Scalar | Pointer, x: str) -> str:
-    if element is F8E5M2:
-        bits = body.new(f"shl i16 {body.new(f'zext i8 {x} to i16')}, 8")
-        return body.new(f"fpext half {body.new(f'bitcast i16 {bits} to half')} to float")
-    if not body.module.arch.fp8:
-        name = "@tile.from.f8e4m3"
-        body.module.declare("@llvm.fabs.f32", "declare float @llvm.fabs.f32(float)")
-        body.module.declare(name, _FROM_E4M3)
-        return body.call(name, "float", ("i8", x))
-    both = body.new(f"zext i8 {x} to i16")
-    (pair,) = assemble(body, "cvt.rn.f16x2.e4m3x2 $0, $1;", ["i32"], [("i16", both)])
-    half = body.new(f"bitcast i16 {body.new(f'trunc i32 {pair} to i16')} to half")
+    if element is F8E4M3 and body.module.arch.fp8:
+        both = body.new(f"zext i8 {x} to i16")
+        (halves,) = assemble(body, "cvt.rn.f16x2.e4m3x2 $0, $1;", ["i32"], [("i16", both)])
+    else:
+        halves = _halves(body, element, body.new(f"shl i32 {body.new(f'zext i8 {x} to i32')}, 8"))
+    half = body.new(f"bitcast i16 {body.new(f'trunc i32 {halves} to i16')} to half")
     return body.new(f"fpext half {half} to float")
+
+
+def fp8_as_f16(body: Body, element: Scalar | Pointer, registers: Registers) -> Registers:
+    """8-bit floats as f16, which holds them all, two in a word."""
+    together = 2 if element is F8E4M3 and body.module.arch.fp8 else 4
+    words = []
+    for ty, word in pack(body, element, registers, 8 * together):
+        if together == 2:
+            words += assemble(body, "cvt.rn.f16x2.e4m3x2 $0, $1;", ["i32"], [(ty, word)])
+            continue
+        for spread in _SPREAD:
+            operands = ((ty, word), ("i32", "0"), ("i32", str(spread)))
+            words.append(_halves(body, element, body.call("@llvm.nvvm.prmt", "i32", *operands)))
+    return words
+
+
+# Which bytes of a word and of zeros, from 4 on, are put together: a zero below each of the first
+# two of the word, and of the last two.
+_SPREAD = (0x1404, 0x3424)
+
+
+def _halves(body: Body, element: Scalar | Pointer, x: str) -> str:
+    """Two 8-bit floats, in the upper bytes of the halves of a word, as f16."""
+    if element is F8E5M2:
+        return x
+    body.module.declare(_E4M3_AS_F16, _FROM_E4M3)
+    return body.call(_E4M3_AS_F16, "i32", ("i32", x))
+
+
+def _both(half: int) -> int:
+    """A number in both halves of a word."""
+    return half << 16 | half
 
 
 def _to_fp8_code(name: str, most: int, least: int, dropped: int, offset: int, magic: str) -> str:
@@ -67,7 +95,7 @@ def _to_fp8_code(name: str, most: int, least: int, dropped: int, offset: int, ma
     rounds a subnormal number at the right bit.
     """
     half = (1 << (dropped - 1)) - 1
-    return f"""define internal i8 @tile.to.{name}(float %x) {{
+    return f"""define internal i8 @tile.to.{name}(float %x) alwaysinline {{
   %bits = bitcast float %x to i32
   %high = lshr i32 %bits, 24
   %sign = and i32 %high, 128
@@ -102,20 +130,21 @@ _TO_FP8 = {
     F8E5M2: _to_fp8_code("f8e5m2", 0x47600000, 0x38800000, 21, 112 << 2, "0x4060000000000000"),
 }
 
-# As the bits of an f16, whose exponent counts from 8 more; subnormal numbers are the same there.
-_FROM_E4M3 = """define internal float @tile.from.f8e4m3(i8 %x) {
-  %bits = zext i8 %x to i16
-  %size = and i16 %bits, 127
-  %sign = and i16 %bits, 128
-  %low = shl i16 %size, 7
-  %high = shl i16 %sign, 8
-  %both = or i16 %low, %high
-  %half = bitcast i16 %both to half
-  %scaled = fpext half %half to float
-  %number = fmul float %scaled, 0x4070000000000000
-  %missing = icmp eq i16 %size, 127
-  %result = select i1 %missing, float 0x7FF8000000000000, float %number
-  ret float %result
-}"""
+# The exponent of an f16 counts from 8 more; subnormal numbers are the same there. The one pattern
+# that is no number, all ones, gets the exponent that says so.
+_E4M3_AS_F16 = "@tile.f16.from.f8e4m3"
+_FROM_E4M3 = f"""define internal i32 {_E4M3_AS_F16}(i32 %x) alwaysinline {{
+  %sign = and i32 %x, {_both(0x8000)}
+  %bits = and i32 %x, {_both(0x7F00)}
+  %size = lshr i32 %bits, 1
+  %above = add i32 %size, {_both(0x0080)}
+  %missing = and i32 %above, {_both(0x4000)}
+  %known = or i32 %sign, %size
+  %either = or i32 %known, %missing
+  %halves = bitcast i32 %either to <2 x half>
+  %numbers = fmul <2 x half> %halves, <half 0xH5C00, half 0xH5C00>
+  %result = bitcast <2 x half> %numbers to i32
+  ret i32 %result
+}}"""
 
 WIDE = (F16, BF16, *FP8)
