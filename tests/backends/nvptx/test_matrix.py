@@ -52,7 +52,7 @@ def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
                 more = {"input_precision": Precision.TF32} if element is F32 else {}
                 ptx = check(around([multiply(shape, element, element, acc, repeats, **more)]), arch)
                 m, n, k = repeats
-                if element in FP8 and target.capability < 89:
+                if element in FP8 and not target.multiplies_fp8:
                     name, k = "mma.sync.aligned.m16n8k16.row.col.f32.f16", 2 * k
                 else:
                     name = f"mma.sync.aligned.m{shape.m}n{shape.n}k{shape.k}.row.col."
@@ -61,8 +61,57 @@ def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
 
 def test_factors_of_two_kinds_of_8_bit_floats() -> None:
     shape = MatrixShape(16, 8, 32, 8)
-    ptx = check(around([multiply(shape, FP8[0], FP8[1], F32, (1, 1, 1))]), "sm_90a")
+    ptx = check(around([multiply(shape, FP8[0], FP8[1], F32, (1, 1, 1))]), "sm_89")
     assert "f32.e4m3.e5m2.f32" in ptx
+
+
+def test_8_bit_floats_that_the_machine_does_not_multiply_are_converted_in_words() -> None:
+    """From sm_90 to sm_110 the assembler would convert them, too, and add up apart."""
+    for arch in ("sm_80", "sm_90a", "sm_100"):
+        shape = MatrixShape(16, 8, 32, 8)
+        uses = [multiply(shape, FP8[0], FP8[1], F32, (2, 2, 1))]
+        ptx = check(around(uses), arch)
+        assert "call" not in ptx
+        assert ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.f16") == 8
+        words = (
+            8 + 8
+        )  # of a left factor, and of a right one, for each instruction's rows or columns
+        assert ptx.count("cvt.rn.f16x2.e4m3x2") == (0 if arch == "sm_80" else words)
+
+
+STEPS = """
+#i = #linear{register = [], lane = [[8],[16],[32],[64],[128]], warp = [] -> dim0 = 256}
+#r = #linear{register = [[256]], lane = [[8],[16],[32],[64],[128]], warp = [] -> dim0 = 512}
+#s = #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256]] -> dim0 = 512}
+kernel @steps(%p: ptr<f32>, %x: f16) {
+  %m = alloc {at = 0} : shared<512xf16, #s>
+  %i = linear_index {layout = #i} : frag<1xi32>
+  %j = linear_index {layout = #r} : frag<2xi32>
+  %f = fill %x {count = 1} : frag<1xf16>
+  %c = const {value = 0.0} : frag<4xf32>
+  %b = shared_matrix_load %m, %i : frag<8xf16>
+  %a = shared_matrix_load %m, %j : frag<16xf16>
+  BETWEEN
+  %d = matrix_multiply %a, %b, %c {shape = (16, 8, 16, 16), repeats = (1, 1, 2)} : frag<4xf32>
+  %q = fill %p {count = 4} : frag<4xptr<f32>>
+  store %q, %d
+  return
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "order"),
+    [
+        ("%y = add %f, %f : frag<1xf16>", "ldmatrix ldmatrix mma ldmatrix mma"),
+        ("shared_store %m, %i, %f", "ldmatrix ldmatrix ldmatrix st mma mma"),
+    ],
+)
+def test_factors_are_loaded_as_they_are_multiplied(between: str, order: str) -> None:
+    """A factor of two steps of k, and one whose single load gives both; nothing passes a store."""
+    ptx = check(STEPS.replace("BETWEEN", between), "sm_80", num_warps=1)
+    found = re.findall(r"^\t(ldmatrix|mma)\.sync|^\t(st)\.shared", ptx, re.MULTILINE)
+    assert " ".join(a or b for a, b in found) == order
 
 
 @pytest.mark.parametrize(
@@ -132,7 +181,7 @@ CHOSEN: dict[str, dict[Scalar, str]] = {
     "sm_75": {F16: "m16n8k8", I8: "m8n8k16", U8: "m8n8k16"},
     "sm_80": _LATER | {F64: "m8n8k4"} | dict.fromkeys(FP8, "m16n8k16"),
     "sm_89": _LATER | {F64: "m8n8k4"} | dict.fromkeys(FP8, "m16n8k32"),
-    "sm_90a": _LATER | {F64: "m16n8k16"} | dict.fromkeys(FP8, "m16n8k32"),
+    "sm_90a": _LATER | {F64: "m16n8k16"} | dict.fromkeys(FP8, "m16n8k16"),
 }
 
 PRODUCT = """

@@ -19,7 +19,7 @@ from tile.ir.types import I32, Fragment, Shared
 from tile.simt import ops
 from tile.simt.distribute.context import Context, Rule, bits_of_element, count_of
 from tile.simt.distribute.memory import first_holder, read
-from tile.simt.distribute.registers import Registers, axis_mask, inverse
+from tile.simt.distribute.registers import Registers, axis_mask, inverse, sums
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.banks import Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
@@ -28,6 +28,7 @@ from tile.simt.layouts.matrix_access import matrix_access, matrix_store
 from tile.simt.layouts.pieces import of_pieces, stacked
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.ops.thread import is_matrix_element
+from tile.simt.product_pieces import K_AXES
 
 
 @dataclass(frozen=True)
@@ -132,16 +133,41 @@ def _matrices(ctx: Context, op: Operation) -> Value | None:
     mem, shared = _buffer(op)
     if not ctx.target.matrix_loads or any(op["mask"]) or not is_matrix_element(mem.of):
         return None
-    found = matrix_access(layout_of(op.result), shared, bits_of_element(mem))
+    layout, order = in_steps(layout_of(op.result), *_step(op))
+    found = matrix_access(layout, shared, bits_of_element(mem))
     if found is None:
         return None
-    return ctx(
+    loaded = ctx(
         ops.thread.shared_matrix_load,
         ctx.of(op.inputs[0]),
         ctx.index(found.rows),
         matrices=found.matrices,
         transposed=found.transposed,
     )
+    return ctx.pick(loaded, registers=inverse(order))
+
+
+def _step(op: Operation) -> tuple[int, int]:
+    """The axis of k, and how much of it an instruction multiplies, of a factor; else all of it."""
+    uses = [(user, index) for user, index in op.result.uses]
+    for user, index in uses:
+        if user.defn is ops.matrix.matrix_dot and index < len(K_AXES):
+            return K_AXES[index], user["shape"][2]
+    return -1, op.result.type.shape[-1]
+
+
+@lru_cache(maxsize=1024)
+def in_steps(layout: LinearLayout, axis: int, step: int) -> tuple[LinearLayout, Registers]:
+    """The layout with what leads `step` or more along an axis as its last registers.
+
+    So matrices that are loaded together are multiplied by one instruction, or by those that follow.
+    Second is which registers of the layout these are.
+    """
+    (_, images), *threads = layout.ins
+    (_, bases) = "", layout.bases(REGISTER)
+    bits = sorted(range(len(images)), key=lambda bit: bases[bit][axis] >= step)
+    moved = LinearLayout(((REGISTER, tuple(images[bit] for bit in bits)), *threads), layout.outs)
+    return moved, sums(1 << bit for bit in bits)
 
 
 def _moved(shared: LinearLayout, mask: Sequence[int]) -> int:

@@ -77,11 +77,19 @@ def through_shared(
     plans = [_through(src, dst, layout, element_bits, banks)]
     other = by_matrices(src, dst, element_bits, banks) if matrix_loads else None
     if other is not None:
-        plans.append(other)
+        # Of as many instructions, those whose registers need not be moved together.
+        plans.insert(len(plans) if _in_order(plans[0].load) else 0, other)
     back = by_matrices(dst, src, element_bits, banks) if matrix_stores else None
     if back is not None and _stores_by_matrices(src, back.layout, element_bits, banks):
         plans.append(Shared(back.layout, back.load, back.store))
     return min(plans, key=lambda plan: plan.instructions)
+
+
+def _in_order(load: Access) -> bool:
+    """Whether what a load gives is in registers that follow each other in the layout."""
+    return all(
+        vector == tuple(range(vector[0], vector[0] + len(vector))) for vector in load.registers
+    )
 
 
 def _stores_by_matrices(
@@ -120,6 +128,7 @@ def by_matrices(
     `load` is how rows are asked for.
     """
     stores = banks.up_to(element_bits << len(head)) if exact else banks
+    plans = []
     for asked in asked_for(dst, element_bits):
         both = min(len(head), asked.row)
         if (*head[:both],) != asked.units[:both]:
@@ -134,8 +143,9 @@ def by_matrices(
             plan = _through(src, asked.layout, layout, element_bits, banks, stores)
             conflicts = [x.conflicts(element_bits, banks) for x in (plan.store, plan.load)]
             if max(conflicts) <= 0 and plan.store.vector >= 1 << len(head):
-                return plan
-    return None
+                plans.append(plan)
+                break
+    return min(plans, key=lambda plan: plan.instructions, default=None)
 
 
 def _rows(asked: Asked, element_bits: int, banks: Banks) -> Iterator[LinearLayout]:

@@ -18,10 +18,14 @@ Rule = Callable[["Body", Operation], None]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a buffer is in shared memory: `moving`, an operand of i32, plus `at` bytes."""
+    """Where a buffer is in shared memory: `moving`, an operand of i32, plus `at` bytes.
+
+    `unit` is a power of two that divides `moving`.
+    """
 
     moving: str
     at: int
+    unit: int = 1 << 30
 
 
 class Body:
@@ -39,9 +43,14 @@ class Body:
         self.values: dict[Value, Registers] = {}
         self.buffers: dict[Value, Place] = {}
         self.sums: dict[str, tuple[str, int]] = {}  # names that are another and a constant
+        self.crossed: dict[
+            str, tuple[str, int]
+        ] = {}  # names that are another, XORed with a constant
         self.moving: set[str] = set()  # pointers that a loop carries; see `moving.py`
         self._known: dict[str, str] = {}  # what was computed, by its text
         self._order: list[str] = []  # the same in order, so that it can be forgotten
+        self.whole: dict[tuple[str, ...], str] = {}  # vectors by the names of all of their elements
+        self._later: dict[str, list[str]] = {}  # lines to be written when a register is needed
         self.top: list[str] = []  # lines at the start of the function
         self.early: list[str] = []  # lines behind those, and the thread's number
         self.block = "entry"  # the label of the block that lines go to
@@ -94,6 +103,14 @@ class Body:
             self.early.append(f"  {found} = {text}{self.place}")
         return found
 
+    def once(self, what: str, make: Callable[[], str]) -> str:
+        """What `make` gives, where it was not made before, on every way that leads here."""
+        found = self._known.get(what)
+        if found is None:
+            found = self._known[what] = make()
+            self._order.append(what)
+        return found
+
     def fresh(self, text: str) -> str:
         """An instruction with a result that depends on more than its operands."""
         self._count += 1
@@ -141,6 +158,20 @@ class Body:
             self.do(text)
             return ""
         return self.new(text) if pure else self.fresh(text)
+
+    def defer(self, since: int, registers: Sequence[str]) -> None:
+        """Take back the lines from number `since` on, until one of the registers is needed."""
+        lines = self.lines[since:]
+        del self.lines[since:]
+        self._later.update(dict.fromkeys(registers, lines))
+
+    def need(self, registers: Iterable[str]) -> None:
+        """Write the lines that have been deferred until one of these registers is needed."""
+        for register in registers:
+            lines = self._later.pop(register, None)
+            if lines:
+                self.lines += lines
+                lines.clear()
 
     # -- operations
 

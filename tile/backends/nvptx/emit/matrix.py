@@ -7,7 +7,7 @@ from itertools import product
 
 from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Registers, Rule
-from tile.backends.nvptx.emit.narrow import narrow, wide
+from tile.backends.nvptx.emit.narrow import fp8_as_f16, narrow, wide
 from tile.backends.nvptx.emit.types import is_integer, is_signed, llvm_type, number_of
 from tile.backends.nvptx.emit.words import pack
 from tile.ir.core import Operation, Value
@@ -44,7 +44,7 @@ def matrix_multiply(body: Body, op: Operation) -> None:
     shape = MatrixShape(*op["shape"])
     rows, columns, depth = op["repeats"]
     a, b, acc = op.inputs
-    if number_of(a.type) in FP8 and not body.module.arch.fp8:
+    if number_of(a.type) in FP8 and not body.module.arch.multiplies_fp8:
         left, right = _fp8_as_f16(body, a), _fp8_as_f16(body, b, rows=False)
         shape, depth = _HALF_AS_DEEP, 2 * depth
     else:
@@ -66,52 +66,89 @@ def matrix_multiply(body: Body, op: Operation) -> None:
     body.set(op, sums)
 
 
+Word = tuple[str, str]  # type and value
+
+
 class _Factor:
-    """A factor as words of 32 bits (64 for f64): `parts`, which add up to it."""
+    """A factor as words of 32 bits (64 for f64), which are made as they are asked for.
 
-    def __init__(self, kind: str, count: int, parts: list[list[tuple[str, str]]]) -> None:
+    Of `registers`, `each` are one instruction's; `parts` makes of them lists of words that add up
+    to them.
+    """
+
+    def __init__(
+        self,
+        body: Body,
+        kind: str,
+        registers: Registers,
+        each: int,
+        parts: Callable[[Registers], list[list[Word]]],
+    ) -> None:
+        self.body = body
         self.kind = kind
-        self.count = count  # the words of one instruction
+        self.registers = registers
+        self.each = each
         self.parts = parts
+        self._made: dict[int, list[list[Word]]] = {}
 
-    def words(self, part: int, instruction: int) -> list[tuple[str, str]]:
-        first = instruction * self.count
-        return self.parts[part][first : first + self.count]
+    def words(self, part: int, instruction: int) -> list[Word]:
+        found = self._made.get(instruction)
+        if found is None:
+            first = instruction * self.each
+            registers = self.registers[first : first + self.each]
+            self.body.need(registers)
+            found = self._made[instruction] = self.parts(registers)
+        return found[part]
 
 
 def _factor(body: Body, op: Operation, x: Value, shape: MatrixShape, size: int) -> _Factor:
     """A factor of `size` rows or columns of an instruction."""
     element, registers = number_of(x.type), body.of(x)
-    count = size * shape.k * shape.bits // 1024  # 32 lanes of 32 bits
+    each = size * shape.k // 32  # lanes
+
+    def made(kind: str, parts: Callable[[Registers], list[list[Word]]]) -> _Factor:
+        return _Factor(body, kind, registers, each, parts)
+
     if shape.bits == 64:
-        return _Factor("f64", count // 2, [[("double", x) for x in registers]])
+        return made("f64", lambda own: [[("double", x) for x in own]])
     if element is not F32:
-        return _Factor(_PTX[element], count, [pack(body, element, registers)])
+        return made(_PTX[element], lambda own: [pack(body, element, own)])
     precision = op["input_precision"]
     number = 1 + max(max(pair) for pair in _PAIRS[precision])
     if shape.bits == 16:
-        parts = _parts(body, registers, number, _to_bf16, lambda b, x: wide(b, BF16, x))
-        return _Factor("bf16", count, [pack(body, BF16, part) for part in parts])
-    parts = _parts(body, registers, number, round_to_tf32, lambda b, x: x)
-    return _Factor("tf32", count, [[_bits(body, x) for x in part] for part in parts])
+
+        def cut(own: Registers) -> list[list[Word]]:
+            parts = _parts(body, own, number, _to_bf16, lambda b, x: wide(b, BF16, x))
+            return [pack(body, BF16, part) for part in parts]
+
+        return made("bf16", cut)
+    return made(
+        "tf32",
+        lambda own: [
+            [_bits(body, x) for x in part]
+            for part in _parts(body, own, number, round_to_tf32, lambda b, x: x)
+        ],
+    )
 
 
 _HALF_AS_DEEP = MatrixShape(16, 8, 16, 16)
 
-# The registers of the left factor of two such instructions among those of m16n8k32 of 8 bits. The
-# bits of these are k0 k1 m3 k4; a product does not mind in which order k is, so that k1 takes the
-# part of k3, and k4 tells the two apart. The right factor's, k0 k1 k4, are in order as they are.
-_REORDERED = [k0 + 2 * k1 + 4 * m3 + 8 * k4 for k4, k1, m3, k0 in product(range(2), repeat=4)]
+# The words of the left factor, for each of two such instructions that do what m16n8k32 of 8 bits
+# does. Registers there have the bits k0 k1 m3 k4, and two are a word here; a product does not mind
+# in which order k is, so that k1 takes the part of k3, and k4 tells the two apart. The right
+# factor's, k0 k1 k4, are in order as they are.
+_REORDERED = (0, 2, 1, 3)
 
 
 def _fp8_as_f16(body: Body, x: Value, *, rows: bool = True) -> _Factor:
     """8-bit floats as f16, which holds them all, for machines that multiply none."""
-    element, registers = number_of(x.type), body.of(x)
-    wider = [narrow(body, F16, wide(body, element, register)) for register in registers]
-    if rows:
-        starts = range(0, len(wider), len(_REORDERED))
-        wider = [wider[start + number] for start in starts for number in _REORDERED]
-    return _Factor("f16", 4 if rows else 2, [pack(body, F16, wider)])
+    element, order = number_of(x.type), _REORDERED if rows else (0, 1)
+
+    def halves(own: Registers) -> list[list[Word]]:
+        words = fp8_as_f16(body, element, own)
+        return [[("i32", words[number]) for number in order]]
+
+    return _Factor(body, "f16", body.of(x), 2 * len(order), halves)
 
 
 def _bits(body: Body, x: str) -> tuple[str, str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tile.analysis.liveness import LOOPS
 from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Place, Registers, Rule
 from tile.backends.nvptx.emit.memory import (
@@ -15,13 +18,17 @@ from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.backends.nvptx.emit.words import Element, pack, unpack
 from tile.errors import CompilationError
 from tile.ir.core import Operation, Value
-from tile.ir.opdef import OpDef
+from tile.ir.effects import effects
+from tile.ir.opdef import Effect, OpDef
 from tile.ir.ops.memory import CacheModifier, Eviction
 from tile.ir.types import Shared
 from tile.simt import ops
 
+_READING = frozenset({ops.thread.shared_load, ops.thread.shared_matrix_load})
+
 MEMORY = "@tile_shared_memory"
-DECLARATION = f"{MEMORY} = external addrspace(3) global [0 x i8], align 1024"
+_ALIGNMENT = 1024  # bytes
+DECLARATION = f"{MEMORY} = external addrspace(3) global [0 x i8], align {_ALIGNMENT}"
 
 
 def alloc(body: Body, op: Operation) -> None:
@@ -48,28 +55,34 @@ def staged(body: Body, place: Place, number: str, shift: int, held: Shared) -> P
         return place
     if is_literal(number):
         at = place.at + (int(number) + shift) % held.stages * step
-        return Place(place.moving, at)
+        return replace(place, at=at)
     if shift:
         number = body.new(f"add i32 {number}, {shift}")
     stage = body.new(f"urem i32 {number}, {held.stages}")
     moving = body.new(f"mul nuw nsw i32 {stage}, {step}")
     if place.moving != "0":
         moving = body.new(f"add i32 {moving}, {place.moving}")
-    return Place(moving, place.at)
+    return Place(moving, place.at, min(place.unit, step & -step))
 
 
 class Addresses:
-    """The addresses of elements of a buffer, by offsets that count elements."""
+    """The addresses of elements of a buffer, by offsets that count elements.
 
-    def __init__(self, body: Body, mem: Value) -> None:
+    With `near`, those that differ from others by XOR are computed from these each time: an address
+    for each of the matrices of a tile would take as many registers throughout a loop.
+    """
+
+    def __init__(self, body: Body, mem: Value, *, near: bool = False) -> None:
         assert isinstance(mem.type, Shared)
         self.body = body
         self.place = body.buffers[mem]
         self.size = mem.type.of.itemsize
         self._start = MEMORY
+        self._near = near
         if self.place.moving != "0":
             self._start = self._moved(MEMORY, self.place.moving)
         self._known: dict[str, str] = {}
+        self._words: dict[str, str] = {}
 
     def of(self, offset: str) -> str:
         """The pointer to an element. What is constant comes last: part of the instruction."""
@@ -81,10 +94,39 @@ class Addresses:
             return self._start, self.place.at + int(offset) * self.size
         base, constant = self.body.sums.get(offset, (offset, 0))
         if base not in self._known:
-            shift = self.size.bit_length() - 1
-            moved = self.body.new(f"shl i32 {base}, {shift}") if shift else base
-            self._known[base] = self._moved(self._start, moved)
+            self._known[base] = self._crossed(base) or self._added(base)
         return self._known[base], self.place.at + constant * self.size
+
+    def _crossed(self, base: str) -> str | None:
+        """The pointer to an element by XOR of another's; None if that is not how it is to come.
+
+        The bits that change are those below the alignment of the buffer.
+        """
+        if not self._near or base not in self.body.crossed:
+            return None
+        base, by = self.body.crossed[base]
+        if by * self.size >= min(self.place.unit, _ALIGNMENT):
+            return None
+        word = self.body.new(f"xor i32 {self._word(base)}, {by * self.size}")
+        return self.body.new(f"inttoptr i32 {word} to {SHARED}")
+
+    def _word(self, base: str) -> str:
+        """A pointer as a number that LLVM does not know from the last round of a loop."""
+        if base not in self._words:
+            if base not in self._known:
+                self._known[base] = self._added(base)
+            operands = [(SHARED, self._known[base])]
+            if self.place.moving == "0":
+                (word,) = assemble(self.body, "mov.b32 $0, $1;", ["i32"], operands, memory=True)
+            else:
+                word = self.body.new(f"ptrtoint {SHARED} {self._known[base]} to i32")
+            self._words[base] = word
+        return self._words[base]
+
+    def _added(self, base: str) -> str:
+        shift = self.size.bit_length() - 1
+        moved = self.body.new(f"shl i32 {base}, {shift}") if shift else base
+        return self._moved(self._start, moved)
 
     def _moved(self, pointer: str, by: str) -> str:
         return self.body.new(f"getelementptr i8, {SHARED} {pointer}, i32 {by}")
@@ -105,19 +147,49 @@ def shared_load(body: Body, op: Operation) -> None:
 
 
 def shared_matrix_load(body: Body, op: Operation) -> None:
-    """An instruction for each offset; it gives each lane a word of each matrix."""
+    """An instruction for each offset; it gives each lane a word of each matrix.
+
+    Factors are loaded step by step as they are multiplied. The assembler moves loads up, but not
+    down: of all at once it would keep other values in memory.
+    """
     mem, matrices = op.inputs[0], op["matrices"]
-    addresses = Addresses(body, mem)
+    addresses = Addresses(body, mem, near=any(outer.defn in LOOPS for outer in op.ancestors()))
     flipped = ".trans" if op["transposed"] else ""
     many = braces(0, matrices) if matrices > 1 else "{$0}"
     name = f"ldmatrix.sync.aligned.m8n8.x{matrices}{flipped}.shared.b16"
-    words: list[str] = []
+    later = _is_multiplied(op)
+    registers: Registers = []
     for offset in body.of(op.inputs[1]):
         pointer, moved = addresses.parts(offset)
         text = f"{name} {many}, [${matrices}+{moved}];"
         operands = [(SHARED, pointer)]
-        words += assemble(body, text, ["i32"] * matrices, operands, memory=True, convergent=True)
-    body.set(op, [x for word in words for x in from_word(body, mem.type.element, word)])
+        before = len(body.lines)
+        words = assemble(body, text, ["i32"] * matrices, operands, memory=True, convergent=True)
+        loaded = [x for word in words for x in from_word(body, mem.type.element, word)]
+        if later:
+            body.defer(before, loaded)
+        registers += loaded
+    body.set(op, registers)
+
+
+def _is_multiplied(op: Operation) -> bool:
+    """Whether all that is loaded goes into products of its block, and memory is the same there."""
+    waiting, products = [op.result], set()
+    while waiting:
+        for user, index in waiting.pop().uses:
+            if user.defn is ops.thread.pick:
+                waiting.append(user.result)
+            elif user.defn is ops.matrix.matrix_multiply and index < 2 and user.block is op.block:
+                products.add(user)
+            else:
+                return False
+    following = op.next
+    while products and following is not None:
+        if following.defn not in _READING and effects(following) & ~Effect.READ:
+            return False
+        products.discard(following)
+        following = following.next
+    return not products
 
 
 def from_word(body: Body, element: Element, word: str) -> Registers:

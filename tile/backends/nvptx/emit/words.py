@@ -26,15 +26,41 @@ def from_memory(body: Body, element: Element, registers: Sequence[str]) -> Regis
 
 
 def vector(body: Body, ty: str, registers: Sequence[str]) -> tuple[str, str]:
-    """Type and name of a vector of LLVM's with these elements; of one element, that itself."""
+    """Type and name of a vector of LLVM's with these elements; of one element, that itself.
+
+    What was taken apart comes whole: LLVM, which looks at one block at a time, would keep its
+    elements in a register each from one block to another.
+    """
     count = len(registers)
     if count == 1:
         return ty, registers[0]
     whole = f"<{count} x {ty}>"
+    value = body.whole.get((ty, *registers)) or _of_words(body, ty, registers)
+    if value is not None:
+        return whole, value
     value = "poison"
     for index, register in enumerate(registers):
         value = body.new(f"insertelement {whole} {value}, {ty} {register}, i32 {index}")
     return whole, value
+
+
+def _of_words(body: Body, ty: str, registers: Sequence[str]) -> str | None:
+    """A vector that was taken apart as several words of 32 bits; None if it was not."""
+    together, count = _IN_WORD.get(ty, 0), len(registers)
+    if not together or count <= together or count % together:
+        return None
+    words = []
+    for first in range(0, count, together):
+        part = body.whole.get((ty, *registers[first : first + together]))
+        if part is None:
+            return None
+        words.append(body.new(f"bitcast <{together} x {ty}> {part} to i32"))
+    kind, value = vector(body, "i32", words)
+    return body.new(f"bitcast {kind} {value} to <{count} x {ty}>")
+
+
+# How many elements of a type are in a word.
+_IN_WORD = {"i8": 4, "i16": 2, "half": 2, "bfloat": 2}
 
 
 def elements(body: Body, ty: str, value: str, count: int) -> Registers:
@@ -42,7 +68,9 @@ def elements(body: Body, ty: str, value: str, count: int) -> Registers:
     if count == 1:
         return [value]
     whole = f"<{count} x {ty}>"
-    return [body.new(f"extractelement {whole} {value}, i32 {i}") for i in range(count)]
+    found = [body.new(f"extractelement {whole} {value}, i32 {i}") for i in range(count)]
+    body.whole[ty, *found] = value
+    return found
 
 
 def pack(
