@@ -17,6 +17,8 @@ from tile.simt import (
     legalise,
     pipeline_loops,
     plan_shared,
+    reload_factors,
+    rematerialise,
     remove_conversions,
 )
 from tile.simt.insert_barriers import printing
@@ -32,18 +34,20 @@ DECLARING = (
     pipeline_loops,
     expose_shared,
     plan_shared,
+    reload_factors,
     insert_barriers,
     printing,
     distribute,
     legalise,
+    rematerialise,
     tile_pipeline,
 )
 
 MEMORY = ("expand-descriptors",)
 LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
-SCHEDULE = ("pipeline-loops", "cut-products")
+SCHEDULE = ("reload-factors", "pipeline-loops", "cut-products")
 SHARED = ("expose-shared", "plan-shared", "insert-barriers")
-THREADS = ("distribute", "legalise", "cse", "dce")
+THREADS = ("distribute", "legalise", "rematerialise", "cse", "dce")
 LOWER = (*MEMORY, *LAYOUT, *SCHEDULE, *SHARED, *THREADS)
 
 

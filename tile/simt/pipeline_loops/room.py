@@ -42,7 +42,7 @@ class Room:
 
         The conversions and factors `served` do not count: they come to be reads of those buffers.
         """
-        return self.target.shared_bytes - self._regions(loop.regions, served)
+        return self.target.shared_bytes - self._regions(loop.regions, served) - _used_by(loop)
 
     def take(self, loop: Operation, buffers: int, served: Collection[Served] = ()) -> None:
         """Give so much to the buffers of a loop."""
@@ -77,6 +77,13 @@ class Room:
         if rule is not None:
             return rule(self, op)
         return self._regions(op.regions, ()) if op.regions else 0
+
+
+def _used_by(loop: Operation) -> int:
+    """What the buffers take that were made in front of a loop and that it uses."""
+    inside = set(loop.walk())
+    used = {value: value.type for op in inside for value in op.inputs if value.op not in inside}
+    return sum(aligned(ty.bytes) for ty in used.values() if isinstance(ty, Shared))
 
 
 def _factors(op: Operation, served: Collection[Served]) -> int:

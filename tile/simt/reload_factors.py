@@ -1,0 +1,119 @@
+"""Factors that stay the same in a loop stay in shared memory, if registers do not suffice."""
+
+from __future__ import annotations
+
+from tile.analysis.liveness import LOOPS, Liveness, liveness
+from tile.ir.core import Function, Module, Operation, Value
+from tile.ir.levels import Level
+from tile.ir.ops import memory
+from tile.ir.passes import module_pass
+from tile.ir.types import Shared, Tile
+from tile.simt import ops
+from tile.simt.expose_shared import element_bits, planned
+from tile.simt.layout_rules import LayoutBuilder, layout_of
+from tile.simt.layouts.shared_conversion import Shared as ThroughShared
+from tile.simt.ops.layout import convert_layout
+from tile.simt.ops.matrix import matrix_dot
+from tile.simt.pressure import pressure, words
+from tile.simt.product_pieces import K_AXES
+from tile.simt.target import GENERIC, SimtTarget
+
+# For so many rounds of the loop there is to be room for what it loads for its products.
+ROUNDS = 1
+
+
+@module_pass("reload-factors", before=Level.LAID_OUT)
+def reload_factors(module: Module, *, target: SimtTarget = GENERIC) -> None:
+    """Read factors of products in each round of a loop that has too few registers to hold them.
+
+    They are on their way through shared memory anyway; there they stay while the loop runs. The
+    largest go first, as long as the loop needs more registers than a thread has.
+
+        %y = convert_layout %x                    %m = alloc : shared<128x64xf16, #s>
+        %r = for .. {                             local_store %m, %x
+          %d = matrix_dot %y, %b, %c              %r = for .. {
+        }                                           %y = local_load %m
+                                                    %d = matrix_dot %y, %b, %c
+                                                  }
+    """
+    for function in module:
+        _Reloading(function, target).run()
+
+
+class _Reloading:
+    def __init__(self, function: Function, target: SimtTarget) -> None:
+        self.function = function
+        self.target = target
+        self.left = target.shared_bytes
+
+    def run(self) -> None:
+        loops = [op for op in self.function.walk() if op.defn in LOOPS]
+        found = {loop: self.kept(loop) for loop in loops}
+        if not any(found.values()):
+            return
+        live = liveness(self.function)
+        for loop, conversions in found.items():
+            if conversions:
+                self.reload(loop, conversions, live)
+
+    def kept(self, loop: Operation) -> list[Operation]:
+        """The conversions in front of a loop that give factors of its products, and nothing else.
+
+        Those through shared memory, the largest first.
+        """
+        found = dict.fromkeys(
+            value.op
+            for op in loop.regions[-1]
+            if op.defn is matrix_dot
+            for value in op.inputs[: len(K_AXES)]
+        )
+        kept = [op for op in found if op is not None and self.is_kept(op, loop)]
+        return sorted(kept, key=lambda op: words(op.result), reverse=True)
+
+    def is_kept(self, op: Operation, loop: Operation) -> bool:
+        if op.defn is not convert_layout or op.block is not loop.block:
+            return False
+        if any(user.defn is not matrix_dot or user.parent is not loop for user in op.result.users):
+            return False
+        return isinstance(self.plan(op), ThroughShared)
+
+    def plan(self, op: Operation) -> object:
+        (value,) = op.inputs
+        bits = element_bits(value.type.element)
+        return planned(layout_of(value), layout_of(op.result), bits, self.target)
+
+    def reload(self, loop: Operation, conversions: list[Operation], live: Liveness) -> None:
+        """Store all of the factors that there is room for, if there are no registers for all."""
+        loads = [op.result for op in loop.regions[-1] if op.defn is memory.load]
+        ahead = 0 if self.target.copy_bytes else sum(map(words, loads))
+        if pressure(loop, live) + ahead <= self.target.registers:
+            return
+        self.left -= ROUNDS * sum(map(_bytes, loads))
+        for op in conversions:
+            size = _bytes(op.result)
+            if size <= self.left:
+                self.left -= size
+                self.store(op)
+
+    def store(self, op: Operation) -> None:
+        """Put the operand of a conversion into a buffer, and read that wherever it is used."""
+        (value,) = op.inputs
+        plan, tile = self.plan(op), value.type
+        assert isinstance(plan, ThroughShared) and isinstance(tile, Tile)
+        build = LayoutBuilder.before(op)
+        mem = build(ops.shared.alloc, result=Shared(tile.dims, tile.of, plan.layout))
+        mem.name = op.result.name
+        build.op(ops.shared.local_store, mem, value)
+        for user, index in list(op.result.uses):
+            user.set_operand(index, self.read(op.result, mem, user))
+        op.erase()
+
+    def read(self, value: Value, mem: Value, user: Operation) -> Value:
+        with_name = LayoutBuilder.before(user)(ops.shared.local_load, mem, result=value.type)
+        with_name.name = value.name
+        return with_name
+
+
+def _bytes(value: Value) -> int:
+    ty = value.type
+    return ty.numel * ty.of.itemsize if isinstance(ty, Tile) else 0
