@@ -245,22 +245,15 @@ KINDS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
 
 
 DEPTHS = ((32, 4), (64, 3))
-# Bytes that the largest tiles spill where a warp multiplies by itself; all others none, and on sm_90a
-# none at all. Their accumulators take half of the registers. The rest is for factors, whole pieces
-# of which a warp has to hold; for tiles that are loaded a round ahead, without asynchronous copies;
-# and for 8-bit floats as f16, where there are no instructions for these.
+# Bytes that the largest tiles spill on sm_75, which holds the tiles of the next round in registers,
+# since it has no asynchronous copies, and has little shared memory; all others spill none.
 SPILLED: dict[str, dict[str, int]] = {
-    "matmul 128 128 64 4": {"sm_75": 288},
-    "matmul 128 256 64 8": {"sm_75": 176},
-    "attention 128 4 3": {"sm_75": 120, "sm_80": 40, "sm_100": 16},
-    "backward kv 64 64 64 4": {"sm_75": 100},
-    "backward q 128 64 128 8": {"sm_75": 184, "sm_80": 84, "sm_100": 80},
-    "backward kv 128 64 128 8": {"sm_75": 540, "sm_80": 344, "sm_100": 344},
-    "matmul tf32 256": {"sm_75": 124},
-    "matmul tf32, B by columns 256": {"sm_75": 124},
-    "matmul fp8, imprecise sums 256": {"sm_75": 240, "sm_80": 1260, "sm_100": 108},
-    "matmul fp8, imprecise sums of 64 128": {"sm_80": 176},
-    "matmul fp8 128": {"sm_80": 176},
+    "attention 128 4 3": {"sm_75": 20},
+    "backward kv 64 64 64 4": {"sm_75": 16},
+    "backward q 128 64 128 8": {"sm_75": 16},
+    "backward kv 128 64 128 8": {"sm_75": 148},
+    "matmul tf32, B by columns 256": {"sm_75": 8},
+    "matmul fp8, imprecise sums 256": {"sm_75": 144},
 }
 BENCHMARKS = {name: rest for name, *rest in benchmarks()}
 
