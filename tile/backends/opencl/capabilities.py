@@ -14,6 +14,7 @@ be produced where there is none:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tile.errors import BackendError
 from tile.ir.types import F16, I32, U32
@@ -31,6 +32,16 @@ COPIES = 80
 LANE_REDUCTIONS = 80
 _INTEGERS = tuple((element, REDUCTIONS) for element in (I32, U32))
 _NO_BANKS = Banks(count=1, word_bits=64)  # one access at a time, of any element
+# Of CPUs whose runtimes run work-items abreast by vector instructions, as Intel's does. They keep
+# arrays where GPUs have registers; all unrolled, a large program takes minutes to build.
+ABREAST: dict[str, Any] = {
+    "unrolled": FEW,
+    "loops": "unroll 1",
+    "vector_bits": 8,
+    "abreast": 16,
+    "banked": False,
+    "in_place": True,
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,7 @@ class Capabilities:
     abreast: int = 1  # work-items that a vector instruction runs
     banked: bool = True  # whether local memory is in banks, of which each serves one at a time
     vector_bits: int = 128  # the widest access that pays
+    in_place: bool = False  # whether factors are multiplied from local memory, not from registers
     loops: str = ""  # the pragma of loops over registers
     # Whether a kernel becomes part of each function that the runtime makes to call it, and is
     # compiled so often.
@@ -102,8 +114,15 @@ class Capabilities:
             narrow_arithmetic=(F16,) if self.fp16 else (),
             vector_bits=self.vector_bits,
             abreast=self.abreast,
-            banks=replace(BANKS if self.banked else _NO_BANKS, vector_bits=self.vector_bits),
+            banks=self.banks,
         )
+
+    @property
+    def banks(self) -> Banks:
+        """Those of local memory; where there are none, how lanes access it abreast."""
+        if self.banked:
+            return replace(BANKS, vector_bits=self.vector_bits)
+        return replace(_NO_BANKS, vector_bits=self.vector_bits, abreast=self.abreast)
 
 
 NAMED = {

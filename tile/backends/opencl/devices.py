@@ -9,20 +9,12 @@ from typing import Any
 
 import pyopencl as cl
 
-from tile.backends.opencl.capabilities import FEW, NAMED, WARP, Capabilities
+from tile.backends.opencl.capabilities import ABREAST, NAMED, WARP, Capabilities
 from tile.backends.opencl.runtimes import OCLGRIND, POCL, visible
 from tile.config import config
 from tile.errors import BackendError
 
 INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
-# CPUs keep arrays where GPUs have registers; unrolled, a large program takes minutes to build.
-_CPU: dict[str, Any] = {
-    "unrolled": FEW,
-    "loops": "unroll 1",
-    "vector_bits": 8,
-    "abreast": 16,
-    "banked": False,
-}
 # PoCL vectorises no loop with another inside, so work-items do better with vectors of their own and
 # with what they keep in variables: a product of matrices is then six times as fast.
 # It would compile every kernel three times: for itself, and in two functions that call it.
@@ -218,7 +210,7 @@ def _on_cpu(device: Any) -> dict[str, Any]:
     """What programs are made like for a CPU; nothing for another device."""
     if not device.type & cl.device_type.CPU:
         return {}
-    return _POCL_CPU if device.platform.name == POCL else _CPU
+    return _POCL_CPU if device.platform.name == POCL else ABREAST
 
 
 def _version(text: str) -> tuple[int, int]:

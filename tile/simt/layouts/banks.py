@@ -25,11 +25,16 @@ from tile.simt.layouts.layout import IntArray
 
 @dataclass(frozen=True)
 class Banks:
-    """The banks of shared memory, and the widest access of one lane."""
+    """The banks of shared memory, and the widest access of one lane.
+
+    `abreast`: how many lanes vector instructions run together, where there are no banks; see
+    `neighbours`.
+    """
 
     count: int = 32
     word_bits: int = 32
     vector_bits: int = 128
+    abreast: int = 1
 
     @property
     def line_bits(self) -> int:
@@ -41,8 +46,8 @@ class Banks:
         return replace(self, vector_bits=min(self.vector_bits, access_bits))
 
     def lanes_together(self, access_bits: int) -> int:
-        """How many lanes share a wavefront, if each accesses so much."""
-        return self.line_bits // max(access_bits, self.word_bits)
+        """How many lanes share a wavefront, if each accesses so much: one, if it needs more."""
+        return max(1, self.line_bits // max(access_bits, self.word_bits))
 
 
 BANKS = Banks()

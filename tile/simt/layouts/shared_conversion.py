@@ -38,6 +38,7 @@ from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, axis_name, bits_of, log2_of, places
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.matrix_access import Asked, asked_for, matrix_access, matrix_store
+from tile.simt.layouts.neighbours import neighbouring
 from tile.simt.layouts.shared_access import Access, shared_access
 from tile.simt.layouts.swizzle import swizzled
 
@@ -194,6 +195,8 @@ def conflict_free(
     The vectors begin with `head`, which the registers of `src` walk and its threads do not. That
     can cost bank conflicts, on the load, where threads that walk it do not share a wavefront.
     """
+    if banks.abreast > 1 and not head:
+        return neighbouring(src, (dst,), banks.abreast)
     widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
     line = log2_of(banks.line_bits // element_bits, "the elements of a line")
     word = log2_of(max(1, banks.word_bits // element_bits), "the elements of a word")
@@ -202,7 +205,7 @@ def conflict_free(
 
     def together(side: _Side, vector: int) -> list[int]:
         """What the lanes walk that share a wavefront."""
-        return f2.basis(side.lanes[: line - max(vector, word)])
+        return f2.basis(side.lanes[: max(0, line - max(vector, word))])
 
     threads = f2.basis(store.threads + load.threads)
     common = _apart(f2.intersection(store.registers, load.registers), threads)

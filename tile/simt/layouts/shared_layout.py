@@ -31,6 +31,7 @@ from tile.simt.layouts import f2
 from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, Dims, bits_of, log2_of
 from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.neighbours import neighbouring
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_conversion import conflict_free
 
@@ -54,6 +55,8 @@ def shared_layout(
     begin with `head`; with `exact` they are no longer than that.
     """
     loads = tuple(dict.fromkeys(loads))
+    if banks.abreast > 1 and not head:
+        return neighbouring(store, loads, banks.abreast)
     stores = banks.up_to(element_bits << len(head)) if exact else banks
 
     def cost(layout: LinearLayout) -> tuple[int, int]:

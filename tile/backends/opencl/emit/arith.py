@@ -80,6 +80,17 @@ def _bitwise(operator: str, on_truths: str) -> Rule:
     return rule
 
 
+_XOR = _bitwise("^", "!=")
+
+
+def xor(body: Body, op: Operation) -> None:
+    """A sum, where work-items run together and the operands have no bit in common."""
+    if body.source.abreast > 1 and body.reach.apart(op):
+        each(body, op, lambda x, y: f"{x} + {y}")
+    else:
+        _XOR(body, op)
+
+
 def not_(body: Body, op: Operation) -> None:
     """On i1 the other truth."""
     ty = element_of(op)
@@ -292,7 +303,7 @@ RULES: dict[OpDef, Rule] = {
     arith.neg: neg,
     arith.and_: _bitwise("&", "&&"),
     arith.or_: _bitwise("|", "||"),
-    arith.xor: _bitwise("^", "!="),
+    arith.xor: xor,
     arith.not_: not_,
     arith.shl: shl,
     arith.shr: shr,

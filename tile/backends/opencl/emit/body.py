@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tile.backends.opencl.emit.names import Names
+from tile.backends.opencl.emit.reach import Reach
 from tile.backends.opencl.emit.rolling import Rolling, once, short_enough
 from tile.backends.opencl.emit.rows import Index, Row, array_row, same
 from tile.backends.opencl.emit.source import FOR_EACH, Line, Source
@@ -39,6 +40,7 @@ class Body:
         self.lines: list[Line] = []
         self.values: dict[Value, Registers] = {}
         self.depth = 1
+        self.reach = Reach()
         self._rolling = Rolling(short_enough(function, source.device))
         self._known: ChainMap[tuple[object, ...], str] = ChainMap()  # what this C block computed
         self._loc: Loc | None = None
@@ -183,11 +185,15 @@ class Body:
 
         What is cheap, or wanted by one other operation alone, is computed where it is wanted.
         """
-        result = op.result
         cost = 1 + sum(source.cost for source in sources)
-        if not (pure and self._rolling.is_late(op, cost)):
-            self.values[result] = self.fill_array(result, element)
-            return
+        if pure and self._rolling.is_late(op, cost):
+            self.defer(op, element, cost)
+        else:
+            self.values[op.result] = self.fill_array(op.result, element)
+
+    def defer(self, op: Operation, element: Callable[[Index], str], cost: int) -> None:
+        """Give an operation's result registers that are computed where they are wanted."""
+        result = op.result
         held, hint, loc = self.carrier(result), self._hint(result), op.loc
 
         def late(index: Index) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tile.backends.opencl.emit.arith import Element
 from tile.backends.opencl.emit.body import Body, Rule, each
+from tile.backends.opencl.emit.rolling import once
 from tile.backends.opencl.emit.rows import Index, Row, array_row, bare
 from tile.backends.opencl.emit.types import constant, count_of, is_signed, natural
 from tile.ir.core import Operation
@@ -226,7 +227,22 @@ def write(
 
 
 # A sum of a name and of what is the same for all work-items.
-_SUM = re.compile(r"\((\w+) \+ (.+)\)")
+_SUM = re.compile(r"\(((?:\(int\))?\w+) \+ (.+)\)")
+
+
+def signed(body: Body, offset: str) -> str:
+    """An offset in local memory; a number with a sign, where work-items run together.
+
+    Intel's runtime sees that neighbours access neighbours in what is extended by its sign, since
+    `int` may be taken not to wrap, and not in what is extended by zeros.
+    """
+    if body.source.abreast == 1 or offset.isdecimal():
+        return offset
+    whole = bare(offset) != offset
+    parts = _SUM.fullmatch(offset) if whole else None
+    if parts is not None:
+        return f"((int){parts[1]} + {parts[2]})"
+    return f"(int){offset}" if whole or once(offset) else f"(int)({offset})"
 
 
 def behind(pointer: str) -> str:

@@ -187,12 +187,15 @@ def of_thread(images: tuple[int, ...], abreast: int = 1) -> str:
     """The XOR of the images of the bits that are set in the thread's number.
 
     Of `abreast` work-items that run together, those bits are taken apart in which they differ: so a
-    runtime sees that what the others give is the same for all.
+    runtime sees that what the others give is the same for all. Then bits of their own are added:
+    so it sees, too, that neighbours have numbers that follow each other.
     """
+    either = "|"
     if abreast == 1:
         texts = _terms(THREAD, images)
     else:
         bits = abreast.bit_length() - 1
+        either = "+"
         texts = [*_terms(LANE_OF_THREAD, images[:bits]), *_terms(PART_OF_THREAD, images[bits:])]
         if images == tuple(1 << bit for bit in range(len(images))):
             return THREAD
@@ -200,7 +203,7 @@ def of_thread(images: tuple[int, ...], abreast: int = 1) -> str:
     for _, bits_of in texts:
         overlaps |= bool(reached & bits_of)
         reached |= bits_of
-    text = (" ^ " if overlaps else " | ").join(text for text, _ in texts) or "0"
+    text = f" {'^' if overlaps else either} ".join(text for text, _ in texts) or "0"
     return bare(text) if len(texts) == 1 else text
 
 

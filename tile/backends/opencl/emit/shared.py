@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tile.backends.opencl.emit.body import Body, Registers, Rule
 from tile.backends.opencl.emit.memory import (
     LOCAL,
@@ -9,6 +11,7 @@ from tile.backends.opencl.emit.memory import (
     from_memory,
     read_rows,
     read_vector,
+    signed,
     write,
 )
 from tile.backends.opencl.emit.rows import Index
@@ -16,6 +19,7 @@ from tile.backends.opencl.emit.types import is_literal, value_of
 from tile.errors import CompilationError
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
+from tile.ir.ops import memory
 from tile.ir.types import Shared
 from tile.simt import ops
 
@@ -60,7 +64,8 @@ def shared_load(body: Body, op: Operation) -> None:
         _load_row(body, op, step)
         return
     results: list[str] = []
-    for offset in body.of(op.inputs[1]):
+    for number in body.of(op.inputs[1]):
+        offset = signed(body, number)
         if step == 1:
             results.append(from_memory(body, ty, f"{buffer}[{offset}]"))
         else:
@@ -75,16 +80,47 @@ def _load_row(body: Body, op: Operation, step: int) -> None:
     if step == 1:
 
         def element(index: Index) -> str:
-            return from_memory(body, ty, behind(f"{buffer} + {offsets.at(index)}"))
+            return from_memory(body, ty, behind(f"{buffer} + {signed(body, offsets.at(index))}"))
 
-        body.compute(op, element, pure=False)
+        if body.source.device.in_place and is_factor(op):
+            body.defer(op, element, cost=1)
+        else:
+            body.compute(op, element, pure=False)
         return
     vector = step.bit_length() - 1
 
     def place(index: Index) -> tuple[str, str]:
-        return f"{buffer} + {offsets.at(index.down(vector))}", "true"
+        return f"{buffer} + {signed(body, offsets.at(index.down(vector)))}", "true"
 
     read_rows(body, op, LOCAL, step, place)
+
+
+# What may be between the reading of a factor and the product: it writes nothing, and no other
+# thread's writes are seen behind it.
+_STILL = frozenset({ops.shared.alloc, ops.shared.slot, ops.thread.shared_load, memory.load})
+
+
+def is_factor(op: Operation) -> bool:
+    """Whether what is loaded goes into products alone, before any of it can be overwritten."""
+    users = list(_users(op))
+    if not all(user.defn is ops.matrix.thread_dot for user in users):
+        return False
+    left, following = set(users), op.next
+    while left and following is not None:
+        left.discard(following)
+        if not (following.defn.pure or following.defn in _STILL) or following.regions:
+            break
+        following = following.next
+    return not left
+
+
+def _users(op: Operation) -> Iterator[Operation]:
+    """What takes a fragment, be it in another order."""
+    for user in op.result.users:
+        if user.defn is ops.thread.pick:
+            yield from _users(user)
+        else:
+            yield user
 
 
 def shared_store(body: Body, op: Operation) -> None:
@@ -98,7 +134,7 @@ def shared_store(body: Body, op: Operation) -> None:
     masks = masks_of(body, op, len(body.of(offsets)))
     for number, (offset, mask) in enumerate(zip(body.of(offsets), masks, strict=True)):
         stored = registers[number * step : (number + 1) * step]
-        write(body, ty, LOCAL, f"{buffer} + {offset}", stored, mask)
+        write(body, ty, LOCAL, f"{buffer} + {signed(body, offset)}", stored, mask)
 
 
 def _store_row(body: Body, op: Operation, step: int) -> None:
@@ -109,7 +145,7 @@ def _store_row(body: Body, op: Operation, step: int) -> None:
     buffer, vector = body.scalar(mem), step.bit_length() - 1
     with body.loop(len(offsets), step) as index:
         number = index.down(vector)
-        place = f"{buffer} + {offsets.at(number)}"
+        place = f"{buffer} + {signed(body, offsets.at(number))}"
         allowed = "true" if mask is None else mask.at(number)
         registers = [values.at(index.plus(i)) for i in range(step)]
         write(body, mem.type.element, LOCAL, place, registers, allowed)

@@ -1,0 +1,61 @@
+"""Which bits numbers can have, so that XORs of others are sums.
+
+Runtimes that run work-items together see in a sum that neighbours access neighbours, and not in an
+XOR. Offsets in shared memory are XORs of linear maps, most often of bits of their own each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tile.ir.core import Operation, Value
+from tile.ir.opdef import OpDef
+from tile.ir.ops import arith
+from tile.ir.types import I32, U32
+from tile.simt import ops
+from tile.simt.unrolling import reached_by
+
+ANY = (1 << 32) - 1
+# What sets no bits but those of its operands.
+_UNIONS: frozenset[OpDef] = frozenset({ops.thread.fill, ops.thread.pick, arith.xor, arith.or_})
+
+
+_DEPTH = 8  # of expressions that are looked into
+
+
+@dataclass
+class Reach:
+    """Of numbers of 32 bits; of others, and of what is not known, all bits."""
+
+    _known: dict[Value, int] = field(default_factory=dict)
+
+    def apart(self, op: Operation) -> bool:
+        """Whether no bit can be set in both operands."""
+        x, y = op.inputs
+        return not self.of(x) & self.of(y)
+
+    def of(self, value: Value, depth: int = _DEPTH) -> int:
+        """The bits that a value can have, in any register of any thread."""
+        if value not in self._known:
+            known = depth and value.op is not None and value.type.element in (I32, U32)
+            self._known[value] = self._of(value.op, depth - 1) if known and value.op else ANY
+        return self._known[value]
+
+    def _of(self, op: Operation, depth: int) -> int:
+        if op.defn is arith.const:
+            return int(op.attributes.get("value", 0)) & ANY
+        if op.defn is ops.thread.linear_index:
+            return reached_by([image for _, images in op["layout"].ins for image in images])
+        if op.defn in _UNIONS:
+            return reached_by([self.of(value, depth) for value in op.inputs])
+        if op.defn is arith.and_:
+            return self.of(op.inputs[0], depth) & self.of(op.inputs[1], depth)
+        if op.defn is arith.shl:
+            return self._shifted(op, depth)
+        return ANY
+
+    def _shifted(self, op: Operation, depth: int) -> int:
+        x, by = op.inputs
+        if by.op is None or by.op.defn is not arith.const:
+            return ANY
+        return self.of(x, depth) << min(int(by.op["value"]) & ANY, 32) & ANY
