@@ -40,6 +40,9 @@ class Body:
         self.buffers: dict[Value, Place] = {}
         self.sums: dict[str, tuple[str, int]] = {}  # names that are another and a constant
         self.moving: set[str] = set()  # pointers that a loop carries; see `moving.py`
+        # In rounds that multiply by groups: by how many bytes those move; see `moving.py`.
+        self.steps: dict[tuple[str, int], str] | None = None
+        self.turns: dict[tuple[str, int], str] = {}  # counts modulo others; see `turns.py`
         self._known: dict[str, str] = {}  # what was computed, by its text
         self._order: list[str] = []  # the same in order, so that it can be forgotten
         self.top: list[str] = []  # lines at the start of the function
