@@ -4,8 +4,8 @@ An instruction that multiplies integers and one that multiplies matrices want th
 registers: each `IMAD.WIDE` of a round takes some 14 to 36 cycles from 1060 of a product of f16 of
 128 x 256 x 64. LLVM and the assembler make one wherever they know that a number of 32 bits times
 the size of an element is added to a pointer, also where that product was computed in front of the
-loop. So in such loops numbers become bytes by a shift that neither knows to be a multiplication,
-and by how much a pointer moves on is shifted so in front of the loop.
+loop. So in such loops numbers become bytes by a shift that LLVM does not see and the assembler
+leaves one, and by how much a pointer moves on is shifted so in front of the loop.
 
 What moves is the same for all pointers of a tile. So one register can have it, to which in each
 round every copy adds where its pointer started. Left alone, LLVM and the assembler find other ways:
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.assembler import assemble
 from tile.backends.nvptx.emit.body import Body, Registers
-from tile.backends.nvptx.emit.types import is_signed, llvm_type
+from tile.backends.nvptx.emit.types import is_literal, is_signed, llvm_type
 from tile.ir.core import Block, Operation, Value
 from tile.ir.ops import memory
 from tile.ir.types import Fragment, Pointer
@@ -68,7 +68,7 @@ def _steps(body: Body, loop: Operation, pointers: Sequence[int]) -> dict[tuple[s
             continue
         offset, shift = following.inputs[1], following["stride"].bit_length() - 1
         if offset.block is not region:
-            for by in dict.fromkeys(body.of(offset)):
+            for by in dict.fromkeys(x for x in body.of(offset) if not is_literal(x)):
                 found[by, shift] = _shifted(body, wide(body, offset, by), shift)
     return found
 
