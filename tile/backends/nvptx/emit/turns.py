@@ -19,7 +19,10 @@ from tile.simt import ops
 
 @dataclass(frozen=True)
 class Turn:
-    """A value that a `for` carries and that each round adds 1 to, modulo a number of stages."""
+    """A value that a `for` carries and that each round adds 1 to, modulo a number of stages.
+
+    Or modulo twice as many, where that tells the phase of a barrier.
+    """
 
     value: Value
     first: int
@@ -76,6 +79,9 @@ def _next(body: Body, stage: str, stages: int) -> str:
     return body.new(f"select i1 {last}, i32 0, i32 {following}")
 
 
+_TIMES = {ops.shared.slot: 1, ops.bulk.barrier_wait: 2}
+
+
 def _is_next(following: Value, value: Value) -> bool:
     op = following.op
     return (
@@ -88,9 +94,15 @@ def _is_next(following: Value, value: Value) -> bool:
 
 def _stages(turn: Value) -> list[int]:
     """The stages of a turn's rings, where they are no powers of two; each number once."""
-    rings = (op.inputs[0].type for op in turn.users if op.defn is ops.shared.slot)
-    numbers = dict.fromkeys(ring.stages for ring in rings if isinstance(ring, Shared))
-    return [number for number in numbers if number & (number - 1)]
+    counts = (_count(op) for op in turn.users)
+    return [number for number in dict.fromkeys(counts) if number & (number - 1)]
+
+
+def _count(user: Operation) -> int:
+    """Modulo what an operation wants to know a turn: stages, or two rounds of them for a phase."""
+    times = _TIMES.get(user.defn, 0)
+    ring = user.inputs[0].type
+    return times * ring.stages if times and isinstance(ring, Shared) else 0
 
 
 def stage_of(body: Body, turn: str, shift: int, stages: int) -> str:
@@ -105,3 +117,14 @@ def stage_of(body: Body, turn: str, shift: int, stages: int) -> str:
     inside = body.new(f"icmp ult i32 {later}, {stages}")
     around = body.new(f"sub i32 {later}, {stages}")
     return body.new(f"select i1 {inside}, i32 {later}, i32 {around}")
+
+
+def parity_of(body: Body, turn: str, shift: int, stages: int) -> str:
+    """Whether `(turn + shift) / stages` is odd, as 0 or 1 in 32 bits."""
+    if (turn, 2 * stages) in body.turns:
+        counted = stage_of(body, turn, shift, 2 * stages)
+        odd = body.new(f"icmp uge i32 {counted}, {stages}")
+        return body.new(f"zext i1 {odd} to i32")
+    number = body.new(f"add i32 {turn}, {shift}") if shift else turn
+    phase = body.new(f"udiv i32 {number}, {stages}")
+    return body.new(f"and i32 {phase}, 1")
