@@ -11,8 +11,10 @@ are one text (`gpu_kernels.py`) and, where tiles are a choice, have the same one
 of which each compiler takes its best. Then all peers are timed again. Both are done in turns and in
 random order, for a card that has grown warm under one of them is slower for the next. Each turn is
 a median of `do_bench`, which clears the L2 cache between calls; the table has the means of turns,
-since those of a few microseconds come in two kinds, as the card's clock does, some 7 % apart. The
-exit status is 1 if a result of this project was wrong.
+since those of a few microseconds come in two kinds, as the card's clock does, some 7 % apart.
+Turns are short and many: large products draw all the power that the card may, and its clock
+follows what ran in the last tenths of a second. The exit status is 1 if a result of this project
+was wrong.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ from tile.errors import TileError
 HERE = Path(__file__).parent
 PEERS = ("tile", "triton", "torch")
 HEADER = ("case", "unit", *PEERS, "to triton", "to torch", "tiles", "triton's tiles")
-TURNS = 9
-TRIALS = 3  # turns in which tiles are chosen
+TURNS = 30
+TRIALS = 9  # turns in which tiles are chosen
 
 
 def load(peer: str) -> ModuleType:
@@ -121,7 +123,7 @@ def best(case: Case, peer: str, wanted: list[torch.Tensor]) -> Best:
             print(f"  {peer}, {tiles}: {type(error).__name__}: {str(error).splitlines()[0][:90]}")
             continue
         found.append(Best(function, " ".join(map(str, tiles.values()))))
-    times = in_turns([choice.run for choice in found if choice.run is not None], TRIALS, 25)
+    times = in_turns([choice.run for choice in found if choice.run is not None], TRIALS, 8)
     return min(zip(times, found, strict=True), key=lambda pair: pair[0])[1] if found else NONE
 
 
@@ -149,7 +151,7 @@ def measure(case: Case) -> tuple[Row, bool]:
     found = {peer: best(case, peer, wanted) for peer in KERNELS}
     found["torch"] = Best(case.torch, "")
     runs = {peer: one.run for peer, one in found.items() if one.run is not None}
-    times = dict(zip(runs, in_turns([*runs.values()], TURNS, 50), strict=True))
+    times = dict(zip(runs, in_turns([*runs.values()], TURNS, 15), strict=True))
     rates = {peer: case.rate(times[peer]) if peer in times else None for peer in PEERS}
     row = Row(case.name, case.unit, rates, {peer: found[peer].note for peer in PEERS})
     return row, not found["tile"].wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -91,11 +92,36 @@ def test_only_one_architecture_has_products_of_groups(arch: str) -> None:
     assert "wgmma" not in ptx
 
 
+def loop_of_products(name: str, stages: int) -> str:
+    """The PTX of a kernel's rounds, for a chip with products of groups."""
+    ptx = KERNELS[name].compile("nvptx:sm_90a", num_stages=stages).asm["ptx"]
+    start = ptx.index('.pragma "nounroll"')
+    loop = re.split(r"\bbra \t\$L__", ptx[start:])[0]
+    assert "wgmma.mma_async" in loop
+    return loop
+
+
 def test_what_moves_in_a_loop_of_products_is_added_not_multiplied() -> None:
     """See `emit/moving.py`: each pointer of a copy is where it started plus what has moved."""
-    ptx = KERNELS["matmul_f16"].compile("nvptx:sm_90a", num_stages=4).asm["ptx"]
-    start = ptx.index('.pragma "nounroll"')
-    loop = ptx[start : ptx.index("bra", start)]
+    loop = loop_of_products("matmul_f16", 4)
     assert loop.count("cp.async.cg.shared.global") == 4
-    assert "wide" not in loop
     assert loop.count("add.s64") >= 4
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 5])
+@pytest.mark.parametrize(
+    "name", ["matmul_f16", "matmul_i8", "matmul_tf32", "matmul_boxes", "attention"]
+)
+def test_rounds_with_products_of_groups_multiply_no_integers(name: str, stages: int) -> None:
+    """See `emit/moving.py` and `emit/turns.py`: these would hold up the products."""
+    loop = loop_of_products(name, stages)
+    assert not re.findall(r"\b(?:mul|mad|rem|div)\.(?:lo|hi|wide|[su]\d+)\S*", loop)
+
+
+def test_how_far_pointers_move_is_shifted_in_front_of_a_loop_of_products() -> None:
+    """From a product of 64 bits the assembler would multiply anew in each round."""
+    ptx = KERNELS["matmul_f16"].compile("nvptx:sm_90a", num_stages=4).asm["ptx"]
+    before, _, loop = ptx.partition('.pragma "nounroll"')
+    steps = re.findall(r"shl\.b64 (%rd\d+), %rd\d+, 1;", before)
+    assert len(steps) == 1
+    assert re.search(rf"add\.s64 \t(%rd\d+), \1, {steps[0]};", loop)

@@ -47,6 +47,9 @@ class Body:
             str, tuple[str, int]
         ] = {}  # names that are another, XORed with a constant
         self.moving: set[str] = set()  # pointers that a loop carries; see `moving.py`
+        # In rounds that multiply by groups: by how many bytes those move; see `moving.py`.
+        self.steps: dict[tuple[str, int], str] | None = None
+        self.turns: dict[tuple[str, int], str] = {}  # counts modulo others; see `turns.py`
         self._known: dict[str, str] = {}  # what was computed, by its text
         self._order: list[str] = []  # the same in order, so that it can be forgotten
         self.whole: dict[tuple[str, ...], str] = {}  # vectors by the names of all of their elements

@@ -17,6 +17,7 @@ from tile.backends.nvptx.emit.body import Body, Place, Rule
 from tile.backends.nvptx.emit.memory import SHARED
 from tile.backends.nvptx.emit.registers import of_warp
 from tile.backends.nvptx.emit.shared import MEMORY, staged
+from tile.backends.nvptx.emit.turns import parity_of
 from tile.backends.nvptx.facts import Number, TensorMap
 from tile.backends.nvptx.target import WARP
 from tile.errors import CompilationError
@@ -95,11 +96,7 @@ def barrier_expect(body: Body, op: Operation) -> None:
 def barrier_wait(body: Body, op: Operation) -> None:
     """Try until the phase is over; a try sleeps for a while by itself."""
     place = _barrier(body, op)
-    number = body.scalar(op["turn"])
-    if op["shift"]:
-        number = body.new(f"add i32 {number}, {op['shift']}")
-    phase = body.new(f"udiv i32 {number}, {_ring(op).stages}")
-    parity = body.new(f"and i32 {phase}, 1")
+    parity = parity_of(body, body.scalar(op["turn"]), op["shift"], _ring(op).stages)
     text = (
         "{ .reg .pred p; again: "
         f"mbarrier.try_wait.parity.shared::cta.b64 p, [$0+{place.at}], $1; @!p bra again; }}"

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from tile.backends.nvptx.emit.body import Body, Registers, Rule, types_of
 from tile.backends.nvptx.emit.carried import Carried
-from tile.backends.nvptx.emit.moving import moved_by, started
+from tile.backends.nvptx.emit.moving import Moving, started
+from tile.backends.nvptx.emit.turns import Turns
 from tile.backends.nvptx.emit.types import count_of, is_literal, is_signed, llvm_type
 from tile.ir.core import Block, Operation, Value
 from tile.ir.opdef import OpDef
@@ -78,12 +79,12 @@ def for_(body: Body, op: Operation) -> None:
     inits = op.inputs[3:]
     count: Scalar = op.inputs[0].type.element  # type: ignore[assignment]
     ty = llvm_type(count)
-    carried, moved = Carried.by(op), moved_by(op)
+    carried, moving, turns = Carried.by(op), Moving.by(body, op), Turns.by(op)
     types = [ty, *carried.types(inits)]
     first = [lower]
     for number, value in enumerate(inits):
-        found = started(body, value) if number in moved else carried.registers(body, number, value)
-        first += found
+        moves = number in moving.pointers
+        first += started(body, value) if moves else carried.registers(body, number, value)
     loop, done = body.label("loop"), body.label("done")
     test = _Test(body, count, lower, upper, step)
     before = body.block
@@ -93,18 +94,19 @@ def for_(body: Body, op: Operation) -> None:
     else:
         body.branch(entered, loop, done)
     body.start(loop)
-    phis = Phis(body, types, first, before)
+    phis = Phis(body, [*types, *turns.types], [*first, *turns.first], before)
     region = op.regions[0]
     with body.inside():
         assign(body, region.args[:1], phis.names[:1])
         carried.assign(body, region.args[1:], phis.names[1:])
-        for index in moved:
-            body.moving.update(body.of(region.args[1 + index]))
-        body.emit(region)
+        stages = phis.names[len(first) :]
+        turns.assign(body, stages)
+        with moving.round(body, region):
+            body.emit(region)
         yielded = carried.flat(body, ending(region).inputs)
         following = body.new(f"add {ty} {phis.names[0]}, {step}")
         more = test.more(phis.names[0])
-        phis.close([following, *yielded])
+        phis.close([following, *yielded, *turns.next(body, stages)])
         latch = body.block
         body.branch(more, loop, done, _hint(body, op))
     body.start(done)

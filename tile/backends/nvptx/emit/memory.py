@@ -8,7 +8,7 @@ from tile.backends.nvptx.emit import moving
 from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Registers, Rule
 from tile.backends.nvptx.emit.elementwise import each
-from tile.backends.nvptx.emit.types import is_literal, is_signed, llvm_type, memory_type
+from tile.backends.nvptx.emit.types import is_literal, memory_type
 from tile.backends.nvptx.emit.words import (
     elements,
     from_memory,
@@ -34,20 +34,15 @@ _STORE_CACHE = {CacheModifier.WB, CacheModifier.CG, CacheModifier.CS, CacheModif
 
 def addptr(body: Body, op: Operation) -> None:
     """The offset is extended by its own sign, then scaled; all in 64 bits."""
-    offset = op.inputs[1].type.element
-    ty, stride = llvm_type(offset), op["stride"]
-    extend = "sext" if is_signed(offset) else "zext"
+    offset, stride = op.inputs[1], op["stride"]
+    shift = stride.bit_length() - 1
 
     def move(pointer: str, by: str) -> str:
         if is_literal(by) and pointer in body.moving:
             return body.new(f"add i64 {pointer}, {moving.step(body, int(by) * stride)}")
         if is_literal(by):
             return body.new(f"add i64 {pointer}, {int(by) * stride}") if by != "0" else pointer
-        if ty != "i64":
-            by = body.new(f"{extend} {ty} {by} to i64")
-        if stride > 1:
-            by = body.new(f"shl i64 {by}, {stride.bit_length() - 1}")
-        return body.new(f"add i64 {pointer}, {by}")
+        return body.new(f"add i64 {pointer}, {moving.in_bytes(body, offset, by, shift)}")
 
     each(body, op, move)
 

@@ -14,6 +14,7 @@ from tile.backends.nvptx.emit.memory import (
     plain_load,
     plain_store,
 )
+from tile.backends.nvptx.emit.turns import stage_of
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.backends.nvptx.emit.words import Element, pack, unpack
 from tile.errors import CompilationError
@@ -56,9 +57,7 @@ def staged(body: Body, place: Place, number: str, shift: int, held: Shared) -> P
     if is_literal(number):
         at = place.at + (int(number) + shift) % held.stages * step
         return replace(place, at=at)
-    if shift:
-        number = body.new(f"add i32 {number}, {shift}")
-    stage = body.new(f"urem i32 {number}, {held.stages}")
+    stage = stage_of(body, number, shift, held.stages)
     moving = body.new(f"mul nuw nsw i32 {stage}, {step}")
     if place.moving != "0":
         moving = body.new(f"add i32 {moving}, {place.moving}")
