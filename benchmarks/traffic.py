@@ -68,7 +68,7 @@ class Traffic:
             return
         self.seen.add((id(kernel), grid))
         self.held.append(kernel)
-        counters = self.kernels.setdefault(kernel.module.kernel.name, Counters())
+        counters = self.kernels.setdefault(kernel.code.code.module.kernel.name, Counters())
         kernel.count(grid, arguments, counters)
 
 
