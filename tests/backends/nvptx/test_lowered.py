@@ -38,6 +38,28 @@ def test_products_of_f16_are_matrix_instructions_fed_by_copies() -> None:
     assert "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16" in ptx
 
 
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80"])
+def test_matrices_that_come_together_are_of_one_step(arch: str) -> None:
+    """Of the right factors of attention, keys turned and values, which are read in a loop.
+
+    Four matrices are of the columns of a step of k; were they of four steps, those of all columns
+    would be there at once. A step is told by the part of the left factor that it takes.
+    """
+    ptx = KERNELS["attention"].compile(f"nvptx:{arch}").asm["ptx"]
+    multiplied = re.findall(r"mma\.sync\S+ \{.*?\}, \{(.*?)\}, \{(.*?)\}", ptx)
+    lefts: dict[str, set[str]] = {}
+    for left, right in multiplied:
+        for register in right.split(", "):
+            lefts.setdefault(register, set()).add(left)
+    loads = re.findall(r"ldmatrix\.sync\S+\.x4\S* \{(.*?)\}", ptx)
+    steps = []
+    for registers in (load.split(", ") for load in loads):
+        if all(register in lefts for register in registers):
+            together = set.union(*(lefts[register] for register in registers))
+            steps.append(len(together) / max(len(lefts[register]) for register in registers))
+    assert steps and max(steps) == 1
+
+
 def test_sums_in_memory_are_added_in_vectors_between_fences() -> None:
     """Of f32 relaxed, and of f16 acquiring and releasing, one instruction a thread."""
     ptx = KERNELS["adding"].compile("nvptx:sm_90a").asm["ptx"]

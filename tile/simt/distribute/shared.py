@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
-from tile.ir.ops import arith
+from tile.ir.ops import arith, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Fragment, Shared
 from tile.simt import ops
@@ -133,7 +133,7 @@ def _matrices(ctx: Context, op: Operation) -> Value | None:
     mem, shared = _buffer(op)
     if not ctx.target.matrix_loads or any(op["mask"]) or not is_matrix_element(mem.of):
         return None
-    layout, order = in_steps(layout_of(op.result), *_step(op))
+    layout, order = in_steps(layout_of(op.result), *_step(op.result))
     found = matrix_access(layout, shared, bits_of_element(mem))
     if found is None:
         return None
@@ -147,13 +147,15 @@ def _matrices(ctx: Context, op: Operation) -> Value | None:
     return ctx.pick(loaded, registers=inverse(order))
 
 
-def _step(op: Operation) -> tuple[int, int]:
+def _step(x: Value) -> tuple[int, int]:
     """The axis of k, and how much of it an instruction multiplies, of a factor; else all of it."""
-    uses = [(user, index) for user, index in op.result.uses]
-    for user, index in uses:
+    for user, index in x.uses:
         if user.defn is ops.matrix.matrix_dot and index < len(K_AXES):
             return K_AXES[index], user["shape"][2]
-    return -1, op.result.type.shape[-1]
+        if user.defn is shape.trans:
+            axis, step = _step(user.result)
+            return user["order"][axis] - len(user["order"]), step
+    return -1, x.type.shape[-1]
 
 
 @lru_cache(maxsize=1024)
@@ -292,8 +294,8 @@ def local_gather(ctx: Context, op: Operation) -> Sequence[Value]:
 def _base(layout: LinearLayout, shared: LinearLayout, axis: int) -> LinearLayout:
     """Where the elements with position 0 along the axis are, for those that a thread holds."""
     axis %= len(shared.outs)
-    shape = [1 if a == axis else extent for a, extent in enumerate(layout.shape)]
-    others = layout.wrap_outs(dict(zip(layout.out_dims, shape, strict=True)))
+    extents = [1 if a == axis else extent for a, extent in enumerate(layout.shape)]
+    others = layout.wrap_outs(dict(zip(layout.out_dims, extents, strict=True)))
     return shared.invert() @ others
 
 
