@@ -78,7 +78,7 @@ def terminal(folder: Path, code: str, *command: str, **variables: str) -> Iterat
         os.close(master)
 
 
-DEBUG = ("-m", "tile.tools.cli", "debug", "kernel.py")
+DEBUG = ("-m", "tile", "debug", "kernel.py")
 
 
 def test_tile_debug_at_a_terminal(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_no_command_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_command_runs_by_itself(file: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tile.tools.cli", "opt", str(file), "-p", "dce"],
+        [sys.executable, "-m", "tile", "opt", str(file), "-p", "dce"],
         capture_output=True,
         text=True,
         check=True,

@@ -78,7 +78,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())
