@@ -271,6 +271,16 @@ def all_cases() -> Iterator[Case]:
             yield from maker(defn)
 
 
+def counts(
+    rng: np.random.Generator, array: np.ndarray[Any, Any], bits: int
+) -> np.ndarray[Any, Any]:
+    """Counts of shifts: half within the width, others anywhere, or beyond it by high bits alone."""
+    inside = (array.astype(np.int64) % bits).astype(array.dtype)
+    high = array >> bits // 2 << bits // 2 | inside
+    choices = [inside, inside, array, high.astype(array.dtype)]
+    return np.choose(rng.integers(0, len(choices), array.shape), choices)
+
+
 def inputs(case: Case, seed: str) -> list[np.ndarray[Any, Any]]:
     """Random operands for all programs; indices and divisors are such as the language defines."""
     rng = np.random.default_rng(zlib.crc32(seed.encode()))
@@ -283,7 +293,7 @@ def inputs(case: Case, seed: str) -> list[np.ndarray[Any, Any]]:
         domain = case.domain or case.defn.domain
         array = random_array(rng, element, count, domain, special=case.special, nonzero=divides)
         if case.defn.name in ("shl", "shr") and position == 1:
-            array = (array.astype(np.int64) % element.bits).astype(array.dtype)
+            array = counts(rng, array, element.bits)
         if case.defn.name == "gather" and position == 1:
             extent = case.operands[0].shape[case.attributes["axis"]]
             array = (array.astype(np.int64) % extent).astype(array.dtype)

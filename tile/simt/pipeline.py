@@ -12,6 +12,7 @@ from tile.simt import (
     decompose,
     distribute,
     expose_shared,
+    guard_divisors,
     hoist_loads,
     insert_barriers,
     legalise,
@@ -38,6 +39,7 @@ DECLARING = (
     insert_barriers,
     printing,
     distribute,
+    guard_divisors,
     legalise,
     rematerialise,
     tile_pipeline,
@@ -47,7 +49,7 @@ MEMORY = ("expand-descriptors",)
 LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
 SCHEDULE = ("reload-factors", "pipeline-loops", "cut-products")
 SHARED = ("expose-shared", "plan-shared", "insert-barriers")
-THREADS = ("distribute", "legalise", "rematerialise", "cse", "dce")
+THREADS = ("distribute", "guard-divisors", "legalise", "rematerialise", "cse", "dce")
 LOWER = (*MEMORY, *LAYOUT, *SCHEDULE, *SHARED, *THREADS)
 
 

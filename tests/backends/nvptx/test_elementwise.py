@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import product
 
@@ -11,7 +12,7 @@ from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, check, f
 from tile.backends.nvptx.emit.math import INSTRUCTIONS
 from tile.ir.opdef import OPS, OpDef
 from tile.ir.ops.arith import NUMBERS, Predicate, Rounding
-from tile.ir.types import ALL, F32, I1, Pointer, Scalar
+from tile.ir.types import ALL, F32, I1, I64, U64, Pointer, Scalar
 
 
 def uses(defn: OpDef) -> Iterator[Use]:
@@ -55,6 +56,16 @@ def test_cast(source: Scalar, arch: str) -> None:
         if source.is_floating() and to.is_floating() and to.bits < source.bits:
             found.append(Use(cast, (fragment(source),), {"to": to, "rounding": Rounding.RTZ}))
     check(around(found), arch)
+
+
+@pytest.mark.parametrize("name", ["shl", "shr"])
+@pytest.mark.parametrize("element", [I64, U64], ids=str)
+def test_counts_of_64_bits_fit_32_before_they_are_cut(name: str, element: Scalar) -> None:
+    """LLVM's comparison with the width is no help: it leaves that to PTX, which sees the low half."""
+    ptx = check(around([Use(OPS[name], (fragment(element),) * 2)]), "sm_90a")
+    limits = re.findall(r"min\.u64 \t(%rd\d+), %rd\d+, 6[34];", ptx)
+    assert len(limits) == 2
+    assert re.findall(r"cvt\.u32\.u64 \t%r\d+, (%rd\d+);", ptx) == limits
 
 
 RECIPROCALS = """

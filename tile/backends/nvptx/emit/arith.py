@@ -101,7 +101,7 @@ def division_rn(body: Body, op: Operation) -> None:
 
 
 def _integer_division(body: Body, op: Operation, element: Scalar) -> None:
-    """In 32 bits at least, where the least integer divided by -1 does not fit the type."""
+    """In 32 bits at least; `tile/simt/guard_divisors` keeps out what LLVM leaves open."""
     kind = ("s" if is_signed(element) else "u") + op.name
     ty = llvm_type(element)
     if element.bits >= 32:
@@ -162,19 +162,26 @@ def negate(body: Body, op: Operation) -> None:
 
 
 def shift(body: Body, op: Operation) -> None:
-    """A count outside the width is taken as the width, which LLVM's own shifts leave open."""
+    """A count outside the width is taken as the width, which LLVM's own shifts leave open.
+
+    PTX takes it so, too, but has counts of 32 bits. LLVM 22 leaves the comparison with the width to
+    PTX even where it cuts a count of 64 bits short, so that one is made to fit before.
+    """
     element = element_of(op)
     ty, bits = llvm_type(element), element.bits
     signed = op.defn is arith.shr and is_signed(element)
     kind = "shl" if op.defn is arith.shl else "ashr" if signed else "lshr"
 
+    def at_most(count: str, limit: int) -> str:
+        return body.call(f"@llvm.umin.{ty}", ty, (ty, count), (ty, str(limit)))
+
     def compute(x: str, count: str) -> str:
         if is_literal(count) and 0 <= int(count) < bits:
             return body.new(f"{kind} {ty} {x}, {count}")
         if signed:
-            operands = ((ty, count), (ty, str(bits - 1)))
-            count = body.call(f"@llvm.umin.{ty}", ty, *operands)
-            return body.new(f"ashr {ty} {x}, {count}")
+            return body.new(f"ashr {ty} {x}, {at_most(count, bits - 1)}")
+        if bits > 32:
+            count = at_most(count, bits)
         inside = body.new(f"icmp ult {ty} {count}, {bits}")
         shifted = body.new(f"{kind} {ty} {x}, {count}")
         return body.new(f"select i1 {inside}, {ty} {shifted}, {ty} 0")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tile.backends.opencl.capabilities import ROUNDING
 from tile.backends.opencl.emit.body import Body, Rule, each
 from tile.backends.opencl.emit.floats import plain
@@ -129,24 +127,18 @@ def absolute(body: Body, op: Operation) -> None:
 # -- quotients
 
 
-def _truncated(operator: str, helper: str) -> Callable[[Body, Element, str, str], str]:
-    def combine(body: Body, ty: Element, x: str, y: str) -> str:
-        if not is_signed(ty):
-            return f"{x} {operator} {y}"
-        if is_literal(y) and value_of(y) != -1:
-            return f"({unsigned(ty.bits)})({natural(ty, x)} {operator} {natural(ty, y)})"
-        name = body.use(f"{helper}_i{ty.bits}")
-        return f"{name}({natural(ty, x)}, {natural(ty, y)})"
-
-    return combine
+def _truncated(operator: str, ty: Element, x: str, y: str) -> str:
+    """C's own quotient or remainder; `tile/simt/guard_divisors` keeps out what C leaves open."""
+    if not is_signed(ty):
+        return f"{x} {operator} {y}"
+    return f"({unsigned(ty.bits)})({natural(ty, x)} {operator} {natural(ty, y)})"
 
 
 def div(body: Body, op: Operation) -> None:
     """Of integers towards zero; of floats rounded to nearest, where the device offers that."""
     ty = element_of(op)
     if is_integer(ty):
-        combine = _truncated("/", "div")
-        each(body, op, lambda x, y: combine(body, ty, x, y))
+        each(body, op, lambda x, y: _truncated("/", ty, x, y))
     else:
         each(body, op, lambda x, y: f"{x} / {y}")
 
@@ -174,8 +166,7 @@ def rem(body: Body, op: Operation) -> None:
     """With the sign of the dividend."""
     ty = element_of(op)
     if is_integer(ty):
-        combine = _truncated("%", "rem")
-        each(body, op, lambda x, y: combine(body, ty, x, y))
+        each(body, op, lambda x, y: _truncated("%", ty, x, y))
     else:
         each(body, op, lambda x, y: f"fmod({x}, {y})")
 

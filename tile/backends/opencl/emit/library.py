@@ -175,26 +175,6 @@ float {_kind}_to_odd({_kind} x) {{
 """,
     )
 
-# -- integers
-
-for _kind, _bits in (("char", 8), ("short", 16), ("int", 32), ("long", 64)):
-    _add(
-        f"div_i{_bits}",
-        f"""
-u{_kind} div_i{_bits}({_kind} x, {_kind} y) {{
-  return y == -1 ? -(u{_kind})x : (u{_kind})(x / y);
-}}
-""",
-    )
-    _add(
-        f"rem_i{_bits}",
-        f"""
-u{_kind} rem_i{_bits}({_kind} x, {_kind} y) {{
-  return y == -1 ? 0 : (u{_kind})(x % y);
-}}
-""",
-    )
-
 # -- floats
 
 for _kind, _bits in (("float", 32), ("double", 64)):

@@ -1,0 +1,91 @@
+"""Quotients that machines and their compilers leave open: by 0, and of the least integer by -1.
+
+The language says what the second is, and of the first that it is any number: that of a lane which
+nobody looks at must not matter. LLVM and C say that neither happens at all. Their compilers
+conclude that a divisor is not 0, and take that for known in what selects the quotient, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tile.analysis.interval import Interval
+from tile.analysis.ranges import Ranges, ranges
+from tile.ir.builder import Builder
+from tile.ir.core import Function, Module, Operation, Value
+from tile.ir.levels import Level
+from tile.ir.ops import arith
+from tile.ir.ops.arith import Predicate
+from tile.ir.passes import module_pass
+from tile.ir.types import INTEGERS
+
+_QUOTIENTS = frozenset({arith.div, arith.rem})
+
+
+@module_pass("guard-divisors", before=Level.THREAD)
+def guard_divisors(module: Module) -> None:
+    """Divide by 1 instead of 0, and negate instead of dividing by -1.
+
+        %z = div %x, %y : frag<8xi32>    %sign = shr %y, %31 : frag<8xi32>
+                                         %left = cmp %sign, %y {predicate = eq} : frag<8xi1>
+                                         %by = select %left, %1, %y : frag<8xi32>
+                                         %q = div %x, %by : frag<8xi32>
+                                         %n = neg %x : frag<8xi32>
+                                         %z = select %left, %n, %q : frag<8xi32>
+
+    What the ranges of operands exclude is left out; a divisor that is known stays as it is.
+    """
+    for function in module:
+        found = list(_quotients(function))
+        if found:
+            known = ranges(function)
+            for op in found:
+                _guard(op, known)
+
+
+def _quotients(function: Function) -> Iterator[Operation]:
+    for op in function.walk():
+        if op.defn in _QUOTIENTS and op.result.type.element in INTEGERS:
+            yield op
+
+
+def _guard(op: Operation, known: Ranges) -> None:
+    dividend, divisor = (_interval(op, index, known) for index in (0, 1))
+    if -1 in divisor and -(1 << (op.result.type.element.bits - 1)) in dividend:
+        _without_sign(op)
+    elif 0 in divisor:
+        _without_zero(op, divisor)
+
+
+def _interval(op: Operation, index: int, known: Ranges) -> Interval:
+    fact = known.operand(op, index)
+    assert fact is not None, f"{op.name} of integers has integers"
+    return fact
+
+
+def _without_sign(op: Operation) -> None:
+    """Neither 0 nor -1: the integers that are nothing but their sign."""
+    build = Builder.before(op)
+    dividend, divisor = op.inputs
+    ty = divisor.type
+    sign = build(arith.shr, divisor, build.constant(ty.element.bits - 1, ty))
+    left = build(arith.cmp, sign, divisor, predicate=Predicate.EQ)
+    by = build(arith.select, left, build.constant(1, ty), divisor)
+    found: Value = build(op.defn, dividend, by)
+    if op.defn is arith.div:
+        found = build(arith.select, left, build(arith.neg, dividend), found)
+    op.replace_by([found])
+    op.erase()
+
+
+def _without_zero(op: Operation, interval: Interval) -> None:
+    build = Builder.before(op)
+    divisor = op.inputs[1]
+    one = build.constant(1, divisor.type)
+    if interval.low >= 0:
+        by = build(arith.max_, divisor, one)
+    else:
+        zero = build.constant(0, divisor.type)
+        none = build(arith.cmp, divisor, zero, predicate=Predicate.EQ)
+        by = build(arith.select, none, one, divisor)
+    op.set_operand(1, by)
