@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Callable
+from functools import cache
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, assemble, check, fragment
 from tile.backends import registry
@@ -112,6 +117,92 @@ def test_factors_are_loaded_as_they_are_multiplied(between: str, order: str) -> 
     ptx = check(STEPS.replace("BETWEEN", between), "sm_80", num_warps=1)
     found = re.findall(r"^\t(ldmatrix|mma)\.sync|^\t(st)\.shared", ptx, re.MULTILINE)
     assert " ".join(a or b for a, b in found) == order
+
+
+ALONE = """
+#j = #linear{register = [REGISTERS], lane = [[0],[0],[0],[0],[0]], warp = [[0],[0]] -> dim0 = SUMS}
+#i = #linear{register = [[36],[72]], lane = [[4],[8],[16],[32],[64]], warp = [[128],[256]] -> dim0 = 1024}
+#s = #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256],[512]] -> dim0 = 1024}
+kernel @alone(%o: ptr<f32>, %n: i32, %x: f32) {
+  %m = alloc {at = 0} : shared<1024xf32, #s>
+  %i = linear_index {layout = #i} : frag<4xi32>
+  %a = fill %x {count = ROWS} : frag<ROWSxf32>
+  %zero = const {value = 0} : i32
+  %one = const {value = 1} : i32
+  %c = const {value = 0.0} : frag<SUMSxf32>
+  %r = for %k = %zero to %n step %one iter(%acc = %c) : frag<SUMSxf32> {
+    %f = fill %k {count = 4} : frag<4xi32>
+    %there = xor %i, %f : frag<4xi32>
+    %b = shared_load %m, %there {vector = 1} : frag<4xf32>
+    %d = thread_dot %a, %b, %acc {sizes = (1, ROWS, 4, 1)} : frag<SUMSxf32>
+    yield %d
+  } {num_stages = 1}
+  %j = linear_index {layout = #j} : frag<SUMSxi32>
+  %of = fill %o {count = SUMS} : frag<SUMSxptr<f32>>
+  %q = addptr %of, %j {stride = 4} : frag<SUMSxptr<f32>>
+  store %q, %r
+  return
+}
+"""
+
+
+@cache
+def alone(rows: int) -> list[str]:
+    """The instructions of the loop of that kernel, whose threads multiply so many rows."""
+    sums = 4 * rows
+    bits = ", ".join(f"[{1 << bit}]" for bit in range(sums.bit_length() - 1))
+    text = ALONE.replace("ROWS", str(rows)).replace("SUMS", str(sums)).replace("REGISTERS", bits)
+    ptx = check(text, "sm_75", num_warps=4)
+    (loop,) = re.findall(r"^(\$L__BB\d+_\d+):(.*?)bra[^\n]*\1;", ptx, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^\t(\S+.*?);", loop[1], re.MULTILINE)
+
+
+@pytest.mark.parametrize(("rows", "registers"), [(4, 4), (32, 1)])
+def test_indices_that_a_round_moves_take_one_register_if_sums_take_most(
+    rows: int, registers: int
+) -> None:
+    """What they are without the round's number: one for all that differ by constants, or each."""
+    used = [re.findall(r"%r\d+", line) for line in alone(rows)]
+    made = {names[0] for names in used if names}
+    moved = [line for line in alone(rows) if line.startswith("xor")]
+    outside = {name for line in moved for name in re.findall(r"%r\d+", line)} - made
+    assert len(outside) == registers
+
+
+# What makes addresses in shared memory.
+INTEGERS: dict[str, Callable[[int, int], int]] = {
+    "add.s32": operator.add,
+    "xor.b32": operator.xor,
+    "or.b32": operator.or_,
+    "and.b32": operator.and_,
+    "shl.b32": operator.lshift,
+}
+
+
+@given(thread=st.integers(0, 127), turn=st.integers(0, 127))
+@settings(max_examples=30, deadline=None)
+def test_indices_that_a_round_moves_are_what_they_were(thread: int, turn: int) -> None:
+    """The loop's addresses, computed from its instructions: one word for each of four registers."""
+    lines = alone(32)
+    (outside,) = re.findall(r"xor\.b32 \t%r\d+, (%r\d+), %r", "\n".join(lines))
+    count = re.findall(r"%r\d+", lines[0])[0]
+    known = {outside: 4 * thread, count: turn - 1, "tile_shared_memory": 0}
+
+    def number(operand: str) -> int:
+        return known[operand] if operand in known else int(operand)
+
+    found = []
+    for line in lines:
+        kind, _, rest = line.partition(" ")
+        operands = rest.strip().split(", ")
+        if kind in INTEGERS:
+            known[operands[0]] = INTEGERS[kind](*map(number, operands[1:]))
+        elif kind == "mov.b32":
+            known[operands[0]] = number(operands[1])
+        elif kind == "ld.shared.b32":
+            base, _, offset = operands[1].strip("[]").partition("+")
+            found.append(number(base) + int(offset or 0))
+    assert found == [4 * (4 * thread ^ moved ^ turn) for moved in (0, 36, 72, 36 ^ 72)]
 
 
 @pytest.mark.parametrize(

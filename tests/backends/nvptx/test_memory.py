@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from itertools import product
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from tests.backends.nvptx.assembling import ARCHITECTURES, check
+from tests.backends.nvptx.assembling import ARCHITECTURES, check, compiled
 from tile.backends.nvptx.target import architecture
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, Order, RMWKind, Scope
 from tile.ir.types import ALL, BF16, F16, F32, Pointer, Scalar
@@ -219,3 +222,67 @@ def test_one_atomic_operation_orders_by_itself() -> None:
     assert "atom.release.gpu.global.exch.b32" in ptx
     assert "atom.acq_rel.gpu.global.add.u32" in ptx
     assert "fence." not in ptx
+
+
+PERMUTED = """
+kernel @permuted(%x: ptr<i8>, %o: ptr<i8>, %n: i32) {{
+  %t = thread_id : i32
+  %xf = fill %x {{count = 32}} : frag<32xptr<i8>>
+  %i = linear_index {{layout = {layout}}} : frag<32xi32>
+  %p = addptr %xf, %i {{stride = 1}} : frag<32xptr<i8>>
+  %there = cmp %t, %n {{predicate = lt}} : i1
+  %m = fill %there {{count = 32}} : frag<32xi1>
+  %v = load %p, %m {{vector = 16}} : frag<32xi8>
+  %w = pick %v {{registers = {registers}}} : frag<32xi8>
+  %of = fill %o {{count = 32}} : frag<32xptr<i8>>
+  %q = addptr %of, %i {{stride = 1}} : frag<32xptr<i8>>
+  store %q, %w, %m {{vector = 16}}
+  return
+}}
+"""
+# What moves bytes in such a kernel: loads, stores, moves of words, and choices of bytes.
+MOVING = re.compile(
+    r"\t(?:@%p\d+ )?(ld|st)\.global\.v4\.b32 .*?\{(.*?)\}"
+    r"|\t(mov|prmt)\.b32 \t(%r\d+), ([^;]*?)U?;"
+)
+
+
+def moved(ptx: str) -> tuple[list[int], int]:
+    """The numbers of the loaded bytes in the order in which they are stored, and of the `prmt`."""
+    words: dict[str, list[int]] = {}
+    loaded, stored, chosen = itertools.count(), list[int](), 0
+    for access, four, name, result, operands in MOVING.findall(ptx):
+        if access == "ld":
+            words.update({word: [next(loaded) for _ in range(4)] for word in four.split(", ")})
+        elif access == "st":
+            stored += [byte for word in four.split(", ") for byte in words[word]]
+        elif name == "prmt":
+            x, y, selector = operands.split(", ")
+            eight = [*words[x], *words[y]]
+            words[result] = [eight[int(selector, 16) >> 4 * at & 7] for at in range(4)]
+            chosen += 1
+        elif operands in words:
+            words[result] = words[operands]
+    return stored, chosen
+
+
+TURNED = [row * 4 + column for column in range(4) for row in range(4)]
+
+
+@given(st.permutations(range(32)))
+@example([*TURNED, *[16 + place for place in TURNED]])
+@example(list(range(32)))
+@settings(max_examples=30, deadline=None)
+def test_bytes_of_words_are_put_together_from_words(order: list[int]) -> None:
+    """A word takes three instructions at most; and two, of a matrix of 4 x 4 that is turned."""
+    registers = ", ".join(map(str, order))
+    text = PERMUTED.format(layout=layout(32), registers=f"({registers})")
+    _, ptx = compiled(text, "sm_75")
+    stored, chosen = moved(ptx)
+    assert stored == order
+    assert chosen <= 3 * 8
+    assert "u16" not in ptx
+    if order[:16] == TURNED:
+        assert chosen == 2 * 8
+    if order == sorted(order):
+        assert chosen == 0

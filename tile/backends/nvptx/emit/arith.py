@@ -14,12 +14,14 @@ from tile.backends.nvptx.emit.types import (
     llvm_type,
     number_of,
 )
+from tile.backends.nvptx.target import REGISTERS
 from tile.ir.core import Operation
 from tile.ir.effects import constant_of
 from tile.ir.opdef import OpDef
 from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import BF16, F16, F32, F64, I1, Scalar
+from tile.simt import ops
 
 NAN = {F16: "0xH7E00", BF16: "0xR7FC0", F32: "0x7FF8000000000000", F64: "0x7FF8000000000000"}
 
@@ -141,8 +143,41 @@ def _suffix(element: Scalar) -> str:
 
 
 def bitwise(body: Body, op: Operation) -> None:
-    """`and`, `or`, `xor`."""
+    """`and` and `or`."""
     instruction(body, op, f"{op.name} {llvm_type(element_of(op))}")
+
+
+def exclusive(body: Body, op: Operation) -> None:
+    """`xor`; of indices that differ by constants from one, that one first, if registers are few.
+
+    They take one register then until something else is XORed, such as the number of a round, and
+    an instruction more, where the assembler unrolls the rounds and knows that number.
+    """
+    ty = llvm_type(element_of(op))
+    few = any(_takes_most_registers(other) for other in op.block or ())
+
+    def cross(x: str, y: str) -> str:
+        middle, apart = body.sums.get(x, (x, 0))
+        base, by = body.crossed.get(middle, (middle, 0))
+        if not few or base == x or is_literal(y):
+            return body.new(f"xor {ty} {x}, {y}")
+        both = body.new(f"xor {ty} {base}, {y}")
+        found = body.new(f"xor {ty} {both}, {by | apart}")
+        body.crossed[found] = both, by | apart
+        return found
+
+    each(body, op, cross)
+
+
+def _takes_most_registers(op: Operation) -> bool:
+    """Whether an operation is a product whose sums are in more than half of a thread's registers.
+
+    There are 32 bits in a register.
+    """
+    if op.defn is not ops.matrix.thread_dot:
+        return False
+    sums = op.result.type
+    return 2 * count_of(sums) * sums.element.bits > 32 * REGISTERS
 
 
 def complement(body: Body, op: Operation) -> None:
@@ -280,7 +315,7 @@ RULES: dict[OpDef, Rule] = {
     arith.fma: fma,
     arith.and_: bitwise,
     arith.or_: bitwise,
-    arith.xor: bitwise,
+    arith.xor: exclusive,
     arith.not_: complement,
     arith.neg: negate,
     arith.shl: shift,

@@ -53,6 +53,7 @@ class Body:
         self._known: dict[str, str] = {}  # what was computed, by its text
         self._order: list[str] = []  # the same in order, so that it can be forgotten
         self.whole: dict[tuple[str, ...], str] = {}  # vectors by the names of all of their elements
+        self.bytes: dict[str, tuple[str, int]] = {}  # of words, which these are, and the number
         self._later: dict[str, list[str]] = {}  # lines to be written when a register is needed
         self.top: list[str] = []  # lines at the start of the function
         self.early: list[str] = []  # lines behind those, and the thread's number

@@ -21,6 +21,7 @@ from tile.errors import CompilationError
 from tile.ir.core import Operation, Value
 from tile.ir.effects import effects
 from tile.ir.opdef import Effect, OpDef
+from tile.ir.ops import arith
 from tile.ir.ops.memory import CacheModifier, Eviction
 from tile.ir.types import Shared
 from tile.simt import ops
@@ -137,12 +138,19 @@ class Addresses:
 def shared_load(body: Body, op: Operation) -> None:
     """Vectors, aligned to their size."""
     mem = op.inputs[0]
-    addresses = Addresses(body, mem)
+    addresses = Addresses(body, mem, near=_is_moved(body, op))
     results: Registers = []
     for offset in body.of(op.inputs[1]):
         pointer = addresses.of(offset)
         results += plain_load(body, mem.type.element, pointer, op["vector"], SHARED)
     body.set(op, results)
+
+
+def _is_moved(body: Body, op: Operation) -> bool:
+    """Whether offsets are a layout's, XORed with what is not known, and by constants then."""
+    made = op.inputs[1].op
+    moved = made is not None and made.defn is arith.xor
+    return moved and any(offset in body.crossed for offset in body.of(op.inputs[1]))
 
 
 def shared_matrix_load(body: Body, op: Operation) -> None:

@@ -28,14 +28,15 @@ def from_memory(body: Body, element: Element, registers: Sequence[str]) -> Regis
 def vector(body: Body, ty: str, registers: Sequence[str]) -> tuple[str, str]:
     """Type and name of a vector of LLVM's with these elements; of one element, that itself.
 
-    What was taken apart comes whole: LLVM, which looks at one block at a time, would keep its
-    elements in a register each from one block to another.
+    What was taken apart comes whole, and bytes of words come from these: LLVM, which looks at one
+    block at a time, would keep its elements in a register each from one block to another.
     """
     count = len(registers)
     if count == 1:
         return ty, registers[0]
     whole = f"<{count} x {ty}>"
     value = body.whole.get((ty, *registers)) or _of_words(body, ty, registers)
+    value = value or _of_bytes(body, registers)
     if value is not None:
         return whole, value
     value = "poison"
@@ -57,6 +58,42 @@ def _of_words(body: Body, ty: str, registers: Sequence[str]) -> str | None:
         words.append(body.new(f"bitcast <{together} x {ty}> {part} to i32"))
     kind, value = vector(body, "i32", words)
     return body.new(f"bitcast {kind} {value} to <{count} x {ty}>")
+
+
+def _of_bytes(body: Body, registers: Sequence[str]) -> str | None:
+    """A vector of bytes that are in words of 32 bits, in another order; None if they are not."""
+    count = len(registers)
+    if count % 4 or not all(register in body.bytes for register in registers):
+        return None
+    taken = [body.bytes[register] for register in registers]
+    words = [_permuted(body, taken[first : first + 4]) for first in range(0, count, 4)]
+    kind, value = vector(body, "i32", words)
+    return body.new(f"bitcast {kind} {value} to <{count} x i8>")
+
+
+def _permuted(body: Body, taken: Sequence[tuple[str, int]]) -> str:
+    """A word of four bytes, each a word and a number in it: two pairs, put together.
+
+    A pair comes with that of the bytes beside it, if these are beside each other too: so four words
+    become four others by eight instructions where bytes move as in a transposed matrix.
+    """
+    (low, first), (high, second) = (_pair(body, *taken[at : at + 2]) for at in (0, 2))
+    return _prmt(body, low, high, (first, first + 1, second + 4, second + 5))
+
+
+def _pair(body: Body, one: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
+    """A word with two bytes beside each other, and the number of the first there."""
+    (x, i), (y, j) = one, other
+    if (i - j) % 2:
+        return _prmt(body, x, y, (i, j + 4, 0, 0)), 0
+    return _prmt(body, x, y, (i & 2, (j & 2) + 4, i | 1, (j | 1) + 4)), 2 * (i % 2)
+
+
+def _prmt(body: Body, x: str, y: str, chosen: Sequence[int]) -> str:
+    """Four bytes of two words, the first of which has the numbers 0 to 3, the second 4 to 7."""
+    selector = sum(number << 4 * at for at, number in enumerate(chosen))
+    operands = (("i32", x), ("i32", y), ("i32", str(selector)))
+    return body.call("@llvm.nvvm.prmt", "i32", *operands)
 
 
 # How many elements of a type are in a word.
@@ -110,7 +147,10 @@ def unpack(body: Body, element: Element, words: Sequence[str], bits: int = 32) -
     registers: Registers = []
     for word in words:
         whole = body.new(f"bitcast i{bits} {word} to <{together} x {ty}>")
-        registers += elements(body, ty, whole, together)
+        found = elements(body, ty, whole, together)
+        if (ty, bits) == ("i8", 32):
+            body.bytes.update({byte: (word, at) for at, byte in enumerate(found)})
+        registers += found
     return from_memory(body, element, registers)
 
 
