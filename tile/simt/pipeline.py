@@ -21,6 +21,7 @@ from tile.simt import (
     reload_factors,
     rematerialise,
     remove_conversions,
+    split_rounds,
 )
 from tile.simt.insert_barriers import printing
 from tile.simt.target import GENERIC, SimtTarget
@@ -42,6 +43,7 @@ DECLARING = (
     guard_divisors,
     legalise,
     rematerialise,
+    split_rounds,
     tile_pipeline,
 )
 
@@ -49,7 +51,15 @@ MEMORY = ("expand-descriptors",)
 LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
 SCHEDULE = ("reload-factors", "pipeline-loops", "cut-products")
 SHARED = ("expose-shared", "plan-shared", "insert-barriers")
-THREADS = ("distribute", "guard-divisors", "legalise", "rematerialise", "cse", "dce")
+THREADS = (
+    "distribute",
+    "guard-divisors",
+    "legalise",
+    "split-rounds",
+    "rematerialise",
+    "cse",
+    "dce",
+)
 LOWER = (*MEMORY, *LAYOUT, *SCHEDULE, *SHARED, *THREADS)
 
 

@@ -14,7 +14,7 @@ from tile.simt.layout_rules import LayoutBuilder, layout_of
 from tile.simt.layouts.shared_conversion import Shared as ThroughShared
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.matrix import matrix_dot
-from tile.simt.pressure import pressure, words
+from tile.simt.pressure import OTHERS, pressure, words
 from tile.simt.product_pieces import K_AXES
 from tile.simt.target import GENERIC, SimtTarget
 
@@ -86,7 +86,7 @@ class _Reloading:
         """Store all of the factors that there is room for, if there are no registers for all."""
         loads = [op.result for op in loop.regions[-1] if op.defn is memory.load]
         ahead = 0 if self.target.copy_bytes else sum(map(words, loads))
-        if pressure(loop, live) + ahead <= self.target.registers:
+        if pressure(loop, live) + ahead + OTHERS <= self.target.registers:
             return
         self.left -= ROUNDS * sum(map(_bytes, loads))
         for op in conversions:

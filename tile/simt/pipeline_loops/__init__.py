@@ -7,6 +7,7 @@ from functools import cache
 
 from tile.analysis.alias import module_aliases
 from tile.analysis.call_graph import CallGraph
+from tile.analysis.liveness import liveness
 from tile.ir.core import Module, Operation
 from tile.ir.levels import Level
 from tile.ir.passes import module_pass
@@ -14,7 +15,8 @@ from tile.simt.pipeline_loops.asynchronous import copy_ahead
 from tile.simt.pipeline_loops.prefetch import carry_ahead, store_ahead
 from tile.simt.pipeline_loops.room import Room
 from tile.simt.pipeline_loops.select import Choice, Selection
-from tile.simt.pipeline_loops.slices import Slice, slice_of
+from tile.simt.pipeline_loops.slices import DOTS, Slice, slice_of
+from tile.simt.pressure import is_short, pressure, words
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.dce import remove_dead
 
@@ -74,6 +76,9 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
         }                                           yield %u
                                                   } {num_stages = 1}
 
+    If a thread has no registers for these tiles while it does a round's products, they are loaded
+    before the last of several.
+
     Products of groups that the loop only carries go on into the next round; what the round computes
     for them it then stores to one of two places (`doubled`):
 
@@ -106,15 +111,29 @@ def _pipeline(choice: Choice, room: Room) -> None:
     (body,) = loop.regions
     top = body.first
     assert top is not None
+    where = _before_loads(choice, room.target) or top
     if choice.carried:
-        carry_ahead(choice.carried, _sources(loop, choice.carried), top)
+        carry_ahead(choice.carried, _sources(loop, choice.carried), where)
     if choice.stored:
         sources = _sources(loop, [each.load for each in choice.stored])
-        store_ahead(choice.stored, sources, choice.places, top)
+        store_ahead(choice.stored, sources, choice.places, where)
     if choice.copied:
         sources = _sources(loop, [each.load for each in choice.copied])
         copy_ahead(choice.copied, sources, choice.stages, top, room, choice.doubled)
     loop.attributes["num_stages"] = 1
+
+
+def _before_loads(choice: Choice, target: SimtTarget) -> Operation | None:
+    """The last of several products, if what is loaded for the next round is to wait for that.
+
+    It does so where a thread has no registers for it any earlier.
+    """
+    products = [op for op in choice.loop.regions[0] if op.defn in DOTS]
+    ahead = sum([words(load.result) for load in choice.ahead])
+    if len(products) < 2 or not ahead:
+        return None
+    live = liveness(choice.loop.function)
+    return products[-1] if is_short(pressure(choice.loop, live) + ahead, target) else None
 
 
 def _sources(loop: Operation, loads: Sequence[Operation]) -> Slice:

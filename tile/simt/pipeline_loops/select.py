@@ -56,6 +56,11 @@ class Choice:
         return [each.load for each in (*self.copied, *self.stored)]
 
     @property
+    def ahead(self) -> list[Operation]:
+        """The loads that are done one round ahead, into registers."""
+        return [*self.carried, *[each.load for each in self.stored]]
+
+    @property
     def bytes(self) -> int:
         """What that takes of it."""
         rings = (self.copied, self.stages), (self.stored, self.places)

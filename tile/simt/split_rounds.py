@@ -1,0 +1,158 @@
+"""Products that feed products are done in halves, where a thread has no registers for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from functools import cached_property
+
+from tile.analysis.liveness import LOOPS, liveness
+from tile.ir.builder import Builder
+from tile.ir.core import Module, Operation, Value
+from tile.ir.effects import is_pure
+from tile.ir.levels import Level
+from tile.ir.ops import memory
+from tile.ir.passes import module_pass
+from tile.simt import ops
+from tile.simt.fragment_slices import FragmentSlices, blocks, is_plain
+from tile.simt.pressure import is_short, pressure
+from tile.simt.target import GENERIC, SimtTarget
+
+PARTS = 2
+
+_MULTIPLY = ops.matrix.matrix_multiply
+# What reads memory, which products leave as it is.
+_READING = frozenset({memory.load, ops.thread.shared_load, ops.thread.shared_matrix_load})
+
+
+@module_pass("split-rounds", before=Level.THREAD)
+def split_rounds(module: Module, *, target: SimtTarget = GENERIC) -> None:
+    """Do products in halves in a loop where one goes into another, and registers are short.
+
+    Half of the columns of one are half of the k of the other, so that of what is between them half
+    is there at a time; sums stay in the order of k. What is loaded for the next round, if that may
+    pass all but the last of these products, comes before that.
+
+        %x = load %p                             %b0 = pick %b {registers = (0, 1)}
+        %s = matrix_multiply %a, %b, %z          %s0 = matrix_multiply %a, %b0, %z0
+        %e = exp2 %s                             %e0 = exp2 %s0
+        %d = matrix_multiply %e, %c, %acc        %c0 = pick %c {registers = (0, 1)}
+        yield %d, %x                             %d0 = matrix_multiply %e0, %c0, %acc
+                                                 %b1 = pick %b {registers = (2, 3)}
+                                                 %s1 = matrix_multiply %a, %b1, %z0
+                                                 %e1 = exp2 %s1
+                                                 %c1 = pick %c {registers = (2, 3)}
+                                                 %x = load %p
+                                                 %d = matrix_multiply %e1, %c1, %d0
+                                                 yield %d, %x
+    """
+    for function in module:
+        rounds = [_Round(op) for op in function.walk() if op.defn in LOOPS]
+        rounds = [each for each in rounds if each.can_be_split()]
+        live = liveness(function) if rounds else None
+        if live is not None:
+            rounds = [each for each in rounds if is_short(pressure(each.loop, live), target)]
+        for each in rounds:
+            each.split()
+
+
+class _Round:
+    """The body of a loop, its products that are `fed` by others, and what is `between` them."""
+
+    def __init__(self, loop: Operation) -> None:
+        self.loop = loop
+        self.ops = list(loop.regions[-1])
+        self.place = {op: place for place, op in enumerate(self.ops)}
+        products = [op for op in self.ops if op.defn is _MULTIPLY]
+        self.fed = [op for op in products if op["repeats"][2] % PARTS == 0 and self._is_fed(op)]
+        self.between = self._between() if self.fed else set()
+
+    def _is_fed(self, product: Operation) -> bool:
+        """Whether a product of this round comes to be the left factor of this one."""
+        waiting, seen = [product["a"]], set[Value]()
+        while waiting:
+            value = waiting.pop()
+            op = value.op
+            if value in seen or op is None or op not in self.place:
+                continue
+            if op.defn is _MULTIPLY:
+                return True
+            seen.add(value)
+            if is_plain(op) or op.defn is ops.thread.pick:
+                waiting += op.inputs
+        return False
+
+    def _between(self) -> set[Operation]:
+        """What serves the left factors of these products, and nothing else."""
+        found = set[Operation]()
+        for op in reversed(self.ops[: self.place[self.fed[-1]]]):
+            uses = [use for value in op.results for use in value.uses]
+            needed = all(user in found or (user in self.fed and at == 0) for user, at in uses)
+            if uses and needed and _serves(op, self.quiet):
+                found.add(op)
+        return found
+
+    @cached_property
+    def quiet(self) -> set[Operation]:
+        """The operations before the last product behind which memory is the same until there."""
+        found = set[Operation]()
+        for op in reversed(self.ops[: self.place[self.fed[-1]]]):
+            if not (is_pure(op) or op.defn in _READING):
+                break
+            found.add(op)
+        return found
+
+    def can_be_split(self) -> bool:
+        """Whether products only feed others, whose sums nothing needs before the last of them."""
+        users = [user for op in self.fed for user in op.result.users]
+        end = self.place[self.fed[-1]] if self.fed else 0
+        late = all(self.place.get(user, 0) > end for user in users)
+        return late and any(op.defn is _MULTIPLY for op in self.between)
+
+    def split(self) -> None:
+        last = self.fed[-1]
+        slices = FragmentSlices(Builder.before(last), self.between)
+        loads = self.loads()
+        sums = {op: op["acc"] for op in self.fed}
+        for part in range(PARTS):
+            for op in self.fed:
+                sums[op] = _part(op, part, sums[op], slices)
+        final = sums[last].op
+        assert final is not None and final.block is not None
+        for op in loads:
+            op.unlink()
+            final.block.insert(op, final)
+        for op, total in sums.items():
+            op.replace_by([total])
+        for op in reversed(self.ops):
+            if op in self.between and not op.result.uses:
+                op.erase()
+
+    def loads(self) -> list[Operation]:
+        """Loads that nothing needs before the last product is done, and what only they need."""
+        end, found = self.place[self.fed[-1]], set[Operation]()
+        for op in reversed(self.ops[:end]):
+            users = [user for value in op.results for user in value.users]
+            if op.defn is memory.load and op in self.quiet:
+                moves = all(user in found or self.place.get(user, 0) > end for user in users)
+            else:
+                moves = is_pure(op) and bool(users) and all(user in found for user in users)
+            if moves:
+                found.add(op)
+        return [op for op in self.ops if op in found]
+
+
+def _serves(op: Operation, quiet: Container[Operation]) -> bool:
+    """Whether some registers of an operation's result can be computed alone."""
+    if op.defn is ops.thread.shared_load:
+        return op in quiet
+    return op.defn in (_MULTIPLY, ops.thread.pick) or is_plain(op)
+
+
+def _part(op: Operation, part: int, total: Value, slices: FragmentSlices) -> Value:
+    """A product of a part of its k, added to what is there."""
+    m, n, k = op["repeats"]
+    steps = range(part * k // PARTS, (part + 1) * k // PARTS)
+    a = slices.of(op["a"], blocks(op["a"], (m, k), range(m), steps))
+    b = slices.of(op["b"], blocks(op["b"], (n, k), range(n), steps))
+    attributes = {**op.attributes, "repeats": (m, n, len(steps))}
+    return slices.build(_MULTIPLY, a, b, total, **attributes)
