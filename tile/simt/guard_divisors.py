@@ -39,8 +39,10 @@ def guard_divisors(module: Module) -> None:
         found = list(_quotients(function))
         if found:
             known = ranges(function)
-            for op in found:
-                _guard(op, known)
+            # All before the first is replaced, which may be an operand of the next.
+            intervals = [[_interval(op, index, known) for index in (0, 1)] for op in found]
+            for op, (dividend, divisor) in zip(found, intervals, strict=True):
+                _guard(op, dividend, divisor)
 
 
 def _quotients(function: Function) -> Iterator[Operation]:
@@ -49,8 +51,7 @@ def _quotients(function: Function) -> Iterator[Operation]:
             yield op
 
 
-def _guard(op: Operation, known: Ranges) -> None:
-    dividend, divisor = (_interval(op, index, known) for index in (0, 1))
+def _guard(op: Operation, dividend: Interval, divisor: Interval) -> None:
     if -1 in divisor and -(1 << (op.result.type.element.bits - 1)) in dividend:
         _without_sign(op)
     elif 0 in divisor:
