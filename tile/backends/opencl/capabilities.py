@@ -41,6 +41,7 @@ ABREAST: dict[str, Any] = {
     "abreast": 16,
     "banked": False,
     "in_place": True,
+    "half_bits": True,
 }
 
 
@@ -69,6 +70,8 @@ class Capabilities:
     banked: bool = True  # whether local memory is in banks, of which each serves one at a time
     vector_bits: int = 128  # the widest access that pays
     in_place: bool = False  # whether factors are multiplied from local memory, not from registers
+    # Whether halves that it has no arithmetic on are converted by their bits, not by `vload_half`.
+    half_bits: bool = False
     loops: str = ""  # the pragma of loops over registers
     # Whether a kernel becomes part of each function that the runtime makes to call it, and is
     # compiled so often.

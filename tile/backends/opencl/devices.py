@@ -19,7 +19,13 @@ INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
 # with what they keep in variables: a product of matrices is then six times as fast.
 # It would compile every kernel three times: for itself, and in two functions that call it.
 # Of very many variables, it takes seconds to make programs that are slower than with arrays.
-_POCL_CPU: dict[str, Any] = {"unrolled": 64, "variables": 3500, "copied": True}
+# Of a `half` that is loaded or stored it makes up to 70 instructions, with branches.
+_POCL_CPU: dict[str, Any] = {
+    "unrolled": 64,
+    "variables": 3500,
+    "half_bits": True,
+    "copied": True,
+}
 # Oclgrind's optimiser makes instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tile.backends.opencl.emit.narrowing import F8E4M3, F8E5M2, F16
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -22,15 +24,17 @@ class Entry:
 
 
 _ENTRIES: dict[str, Entry] = {}
+_HALF_BITS: dict[str, Entry] = {}  # instead, where halves are converted by their bits
 
 
-def _add(name: str, text: str, *needs: str) -> None:
-    _ENTRIES[name] = Entry(text.strip("\n"), needs)
+def _add(name: str, text: str, *needs: str, half_bits: bool = False) -> None:
+    entries = _HALF_BITS if half_bits else _ENTRIES
+    entries[name] = Entry(text.strip("\n"), needs)
 
 
-def entry(name: str) -> Entry:
-    """The function of that name."""
-    return _ENTRIES[name]
+def entry(name: str, half_bits: bool) -> Entry:
+    """The function of that name; with `half_bits`, one that converts no half as a `half`."""
+    return _HALF_BITS.get(name, _ENTRIES[name]) if half_bits else _ENTRIES[name]
 
 
 # -- narrow floats
@@ -76,9 +80,9 @@ _add(
     "f32_to_bf16",
     """
 ushort f32_to_bf16(float x) {
-  uint bits = as_uint(x);
-  if (x != x) return (ushort)(bits >> 16 | 0x40);
-  return (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  uint bits = as_uint(x), quiet = bits >> 16 | 0x40;
+  uint nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  return (ushort)(x != x ? quiet : nearest);
 }
 """,
 )
@@ -94,11 +98,10 @@ _add(
     "f8e4m3_to_f32",
     """
 float f8e4m3_to_f32(uchar x) {
-  uint magnitude = x & 0x7f, sign = (uint)(x & 0x80) << 24;
-  if (magnitude == 0x7f) return as_float(sign | 0x7fc00000);
-  float small = (float)magnitude * 0x1p-9f;
-  float large = as_float((magnitude << 20) + (120u << 23));
-  return as_float(sign | as_uint(magnitude < 8 ? small : large));
+  uint size = x & 0x7f, sign = (uint)(x & 0x80) << 24;
+  uint small = as_uint((float)size * 0x1p-9f), large = (size << 20) + (120u << 23);
+  uint number = size < 8 ? small : large;
+  return as_float(sign | (size == 0x7f ? 0x7fc00000 : number));
 }
 """,
 )
@@ -106,39 +109,13 @@ _add(
     "f8e5m2_to_f32",
     """
 float f8e5m2_to_f32(uchar x) {
-  uchar2 bytes = as_uchar2((ushort)((uint)x << 8));
-  return vload_half(0, (const half *)&bytes);
+  return f16_to_f32((ushort)((uint)x << 8));
 }
 """,
+    "f16_to_f32",
 )
-_add(
-    "f32_to_f8e4m3",
-    """
-uchar f32_to_f8e4m3(float x) {
-  uint sign = as_uint(x) >> 24 & 0x80;
-  if (x != x) return (uchar)(sign | 0x7f);
-  float size = fmin(fabs(x), 448.0f);
-  if (size < 0x1p-6f) return (uchar)(sign | (uint)rint(size * 0x1p9f));
-  uint bits = as_uint(size);
-  bits += 0x7ffff + (bits >> 20 & 1);
-  return (uchar)(sign | ((bits >> 20) - (120u << 3)));
-}
-""",
-)
-_add(
-    "f32_to_f8e5m2",
-    """
-uchar f32_to_f8e5m2(float x) {
-  uint sign = as_uint(x) >> 24 & 0x80;
-  if (x != x) return (uchar)(sign | 0x7f);
-  float size = fmin(fabs(x), 57344.0f);
-  if (size < 0x1p-14f) return (uchar)(sign | (uint)rint(size * 0x1p16f));
-  uint bits = as_uint(size);
-  bits += 0xfffff + (bits >> 21 & 1);
-  return (uchar)(sign | ((bits >> 21) - (112u << 2)));
-}
-""",
-)
+for _format in (F8E4M3, F8E5M2):
+    _add(f"f32_to_{_format.name}", _format.rounding())
 for _name in ("f8e4m3", "f8e5m2"):
     _add(
         f"f32_to_{_name}_rtz",
@@ -151,6 +128,21 @@ uchar f32_to_{_name}_rtz(float x) {{
         f"f32_to_{_name}",
         f"{_name}_to_f32",
     )
+
+# -- halves by their bits, for CPUs: subnormal numbers of f32 must be numbers
+
+_add("f32_to_f16", F16.rounding(), half_bits=True)
+_add(
+    "f16_to_f32",
+    """
+float f16_to_f32(ushort x) {
+  uint size = (uint)(x & 0x7fff) << 13, sign = (uint)(x & 0x8000) << 16;
+  uint number = as_uint(as_float(size) * 0x1p112f);
+  return as_float(sign | number | (size < 0xf800000 ? 0 : 0x7f800000));
+}
+""",
+    half_bits=True,
+)
 
 # -- rounding to odd, from which a narrower float rounds as from the number itself
 

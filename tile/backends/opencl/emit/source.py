@@ -81,7 +81,7 @@ class Source:
     def use(self, name: str) -> str:
         """Make a function of the library part of the program; its name."""
         if name not in self._library:
-            found = ASSEMBLY.get(name) or entry(name)
+            found = ASSEMBLY.get(name) or entry(name, self.device.half_bits)
             self.assembly = max(self.assembly, found.assembly)
             for needed in found.needs:
                 self.use(needed)

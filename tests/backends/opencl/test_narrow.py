@@ -1,0 +1,112 @@
+"""Conversions of narrow floats on every OpenCL runtime, bit by bit, against NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyopencl")
+
+import pyopencl as cl
+
+from tile.backends.opencl import devices
+from tile.backends.opencl.emit.library import entry
+from tile.errors import BackendError
+from tile.ir import numerics
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, Scalar
+
+try:
+    DEVICES = {devices.describe(device): device for device in devices.all_devices()}
+except BackendError:
+    DEVICES = {}
+
+# What a compiler has to say is no concern of these tests.
+pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
+
+NARROW = {"f16": F16, "bf16": BF16, "f8e4m3": F8E4M3, "f8e5m2": F8E5M2}
+HELD = {1: "uchar", 2: "ushort"}
+NAN_BITS = (0x7F800001, 0x7F801FFF, 0x7FA00000, 0x7FC00000, 0x7FFFFFFF)
+
+
+def program(name: str, half_bits: bool, of: str, to: str) -> str:
+    """A kernel that calls the function on elements."""
+    wanted, texts = [name], []
+    while wanted:
+        found = entry(wanted.pop(), half_bits)
+        wanted += found.needs
+        texts.insert(0, found.text)
+    body = f"out[get_global_id(0)] = {name}(x[get_global_id(0)]);"
+    kernel = f"__kernel void each(__global const {of} *x, __global {to} *out) {{ {body} }}"
+    return "\n".join(["#pragma OPENCL FP_CONTRACT OFF", *texts, kernel])
+
+
+def on(device: cl.Device, text: str, x: np.ndarray, to: type[np.generic]) -> np.ndarray:
+    """What the kernel makes of these elements."""
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context, device)
+    flags = cl.mem_flags
+    given = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=x)
+    out = np.empty(x.shape, to)
+    taken = cl.Buffer(context, flags.WRITE_ONLY, out.nbytes)
+    options = list(devices.capabilities(device).build_options)
+    built = cl.Program(context, text).build(options, cache_dir=False)
+    cl.Kernel(built, "each")(queue, x.shape, None, given, taken)
+    cl.enqueue_copy(queue, out, taken)
+    return out
+
+
+def edges(ty: Scalar) -> Iterator[np.ndarray]:
+    """Bits of f32 at which rounding to a type changes.
+
+    Those of its numbers, those half-way between neighbours, what is next to both, and what is
+    beyond the greatest.
+    """
+    held = np.arange(1 << (ty.bits - 1), dtype=f"u{ty.itemsize}")  # without a sign
+    numbers = numerics.cast(held.view(numerics.numpy_dtype(ty)), F32)
+    numbers = np.sort(numbers[np.isfinite(numbers)])
+    beyond = numbers[-1] + (numbers[-1] - numbers[-2]) / 2
+    between = numbers[:-1] + (numbers[1:] - numbers[:-1]) / 2
+    tops = np.array([beyond, np.finfo(np.float32).max, np.inf], np.float32)
+    bits = np.concatenate([numbers, between, tops]).view(np.uint32).astype(np.int64)
+    for step in (-1, 0, 1):
+        moved = np.clip(bits + step, 0, 0x7F800000).astype(np.uint32)
+        yield moved
+        yield moved | np.uint32(1 << 31)
+
+
+def same(found: np.ndarray, expected: np.ndarray) -> None:
+    """NaNs have no certain bits, but stay NaNs."""
+    missing = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(found), missing)
+    bits = f"u{found.itemsize}"
+    np.testing.assert_array_equal(found.view(bits)[~missing], expected.view(bits)[~missing])
+
+
+@pytest.mark.parametrize("half_bits", [False, True])
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("device", DEVICES)
+def test_narrow_floats_become_f32(device: str, name: str, half_bits: bool) -> None:
+    ty = NARROW[name]
+    x = np.arange(1 << ty.bits, dtype=f"u{ty.itemsize}")
+    text = program(f"{name}_to_f32", half_bits, HELD[ty.itemsize], "float")
+    with numerics.quiet():
+        expected = numerics.cast(x.view(numerics.numpy_dtype(ty)), F32)
+    same(on(DEVICES[device], text, x, np.float32), expected)
+
+
+@pytest.mark.parametrize("half_bits", [False, True])
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("device", DEVICES)
+def test_f32_is_rounded_to_nearest_even(device: str, name: str, half_bits: bool) -> None:
+    ty = NARROW[name]
+    random = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint32)
+    nans = np.array([sign | nan for sign in (0, 1 << 31) for nan in NAN_BITS], np.uint32)
+    bits = np.concatenate([*edges(ty), random, nans])
+    x = bits.view(np.float32)
+    text = program(f"f32_to_{name}", half_bits, "float", HELD[ty.itemsize])
+    found = on(DEVICES[device], text, x, np.dtype(f"u{ty.itemsize}").type)
+    with numerics.quiet():
+        expected = numerics.cast(x, ty)
+    same(found.view(expected.dtype), expected)
