@@ -48,8 +48,8 @@ returns when it is over.
 | `opencl:amd`, `opencl:intel`, `opencl:nvidia`, `opencl:arm`, `opencl:apple` | a class of \
 devices, to see its text |
 
-What a device lacks is made of what it has: half precision by `vload_half` and `vstore_half`,
-bfloat16 and 8-bit floats by their bits, atomic sums of floats by compare-and-swap, shuffles
+What a device lacks is made of what it has: half precision by `vload_half` and `vstore_half`, or by
+bits on CPUs; bfloat16 and 8-bit floats by bits; atomic sums of floats by compare-and-swap; shuffles
 through local memory. What cannot be so made is refused with the line that asks for it.
 
 NVIDIA's runtime has no extension for sub-groups, but its compiler takes PTX as inline assembly.

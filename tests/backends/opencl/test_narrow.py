@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +13,11 @@ pytest.importorskip("pyopencl")
 
 import pyopencl as cl
 
+from tile.backends.base import Options
 from tile.backends.opencl import devices
+from tile.backends.opencl.capabilities import NAMED
 from tile.backends.opencl.emit.library import entry
+from tile.backends.opencl.emit.source import Source
 from tile.errors import BackendError
 from tile.ir import numerics
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, Scalar
@@ -27,6 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 
 NARROW = {"f16": F16, "bf16": BF16, "f8e4m3": F8E4M3, "f8e5m2": F8E5M2}
 HELD = {1: "uchar", 2: "ushort"}
+CHOICE = re.compile(r"\? \w+ : \w+\b(?! ?[(+|&])")
 NAN_BITS = (0x7F800001, 0x7F801FFF, 0x7FA00000, 0x7FC00000, 0x7FFFFFFF)
 
 
@@ -82,6 +88,38 @@ def same(found: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(np.isnan(found), missing)
     bits = f"u{found.itemsize}"
     np.testing.assert_array_equal(found.view(bits)[~missing], expected.view(bits)[~missing])
+
+
+@pytest.mark.parametrize("name", [f"{n}_to_f32" for n in NARROW] + [f"f32_to_{n}" for n in NARROW])
+def test_nothing_branches(name: str) -> None:
+    """Clang makes a branch of `?:` with expressions behind it, which PoCL then does not unmake."""
+    text = entry(name, half_bits=True).text
+    assert "if" not in text and "half" not in text
+    assert len(CHOICE.findall(text)) == text.count("?")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_halves_are_bits_on_cpus_alone(name: str) -> None:
+    assert not NAMED[name].half_bits
+    cpu = replace(NAMED[name], fp16=False, half_bits=True)
+    texts = []
+    for device in (cpu, replace(cpu, half_bits=False)):
+        source = Source(device, Options(), 0, False)
+        source.use("f8e5m2_to_f32")
+        source.use("f32_to_f16")
+        texts.append("\n".join(line.text for line in source.lines()))
+    bits, words = texts
+    assert "vload_half" in words and "vstore_half_rte" in words
+    assert "half" not in bits
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_a_device_is_asked_for(device: str) -> None:
+    raw = DEVICES[device]
+    found = devices.capabilities(raw)
+    assert found.half_bits == bool(raw.type & cl.device_type.CPU)
+    # Without which the bits of subnormal halves would be lost.
+    assert not found.half_bits or raw.single_fp_config & cl.device_fp_config.DENORM
 
 
 @pytest.mark.parametrize("half_bits", [False, True])
