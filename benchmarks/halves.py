@@ -1,6 +1,6 @@
 """Kernels on halves on an OpenCL device, by the CPU time of this process.
 
-    python benchmarks/halves.py --device portable     medians of 9, results compared in the same run
+    python benchmarks/halves.py --device portable     medians of 7, results compared in the same run
 
 Attention is the example's, two heads of 512 queries: what it takes to convert halves, and what
 becomes of loops that do.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,13 +18,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 
 import attention
 import numpy as np
-from opencl import add_kernel, matmul_kernel, softmax_kernel, table
+from opencl import add_kernel, cpu_seconds, matmul_kernel, softmax_kernel, table
 
 import tile
 from tile.backends.opencl import devices
 from tile.config import config
-
-REPEATS = 9
 
 
 def rows() -> Iterator[list[str]]:
@@ -86,12 +83,7 @@ def row(
     tolerance: float,
 ) -> list[str]:
     """Its median, and how far what it found is from what is right."""
-    call()
-    times = []
-    for _ in range(REPEATS):
-        start = time.process_time()
-        call()
-        times.append(time.process_time() - start)
+    times = cpu_seconds(call)
     found, wanted = results()
     error = float(np.abs(found.astype(np.float64) - wanted).max())
     verdict = f"{error:.1e}" if error <= tolerance else f"WRONG by {error:.1e}"

@@ -141,15 +141,15 @@ void matmul(__global const float *a, __global const float *b, __global float *c,
 # -- a matrix product on a CPU, beside one by hand
 
 
-def cpu_seconds(call: Callable[[], object]) -> float:
-    """The least CPU time of a call, over all threads of this process."""
+def cpu_seconds(call: Callable[[], object]) -> list[float]:
+    """CPU times of a call, over all threads of this process."""
     call()
     times = []
     for _ in range(REPEATS):
         start = time.process_time()
         call()
         times.append(time.process_time() - start)
-    return min(times)
+    return times
 
 
 def product_rows(device: Device, size: int) -> Iterator[list[str]]:
@@ -160,7 +160,7 @@ def product_rows(device: Device, size: int) -> Iterator[list[str]]:
 
     def row(name: str, tiles: str, call: Callable[[np.ndarray], object]) -> list[str]:
         out = np.zeros_like(wanted)
-        seconds = cpu_seconds(lambda: call(out))
+        seconds = min(cpu_seconds(lambda: call(out)))
         error = float(np.abs(out - wanted).max())
         verdict = f"{work / seconds:.1f}" if error < 1e-2 else f"WRONG by {error:.2g}"
         return [f"matmul f32 {size}", name, tiles, verdict]
