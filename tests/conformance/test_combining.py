@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tile
+import tile.language as tl
 from tests.conformance.kernels import Step, around, around_all
 from tests.conformance.running import Device, assert_close
 from tests.conformance.values import placeholder, random_array
@@ -21,6 +23,7 @@ from tests.evaluate import region
 from tile.ir import numerics
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Value
+from tile.ir.dtypes import numpy_dtype
 from tile.ir.opdef import OpDef, Symbol
 from tile.ir.ops import arith, combine, control, index, shape
 from tile.ir.ops.arith import Predicate
@@ -295,6 +298,34 @@ def test_large_tiles(device: Device, dims: tuple[int, ...], axis: int) -> None:
     for fill in (first_greatest, first_greatest_by_branches):
         batch.add(combine.reduce_by, pair, ranked, {"axis": axis}, fill)
     batch.check()
+
+
+@tile.jit
+def bounds(x_ptr, least_ptr, most_ptr, first_ptr, SIZE: tl.constexpr):
+    """Reductions and a scan of what is negated on the way, several elements to a thread."""
+    i = tl.arange(0, SIZE)
+    negated = -tl.load(x_ptr + i)
+    tl.store(least_ptr, tl.min(negated, axis=0))
+    tl.store(most_ptr, tl.max(negated, axis=0))
+    tl.store(first_ptr + i, tl.associative_scan(negated, 0, tl.minimum))
+
+
+@pytest.mark.parametrize("element", [I32, U32, I64], ids=str)
+@pytest.mark.parametrize("place", range(8))
+def test_extrema_of_what_is_negated(device: Device, element: Scalar, place: int) -> None:
+    """One at a time of the places of a thread's elements has the least and then the greatest."""
+    size = 1024
+    x = np.arange(size).astype(numpy_dtype(element)) % 7 + 1
+    x[64 + place], x[96 + place] = 90, 0 if element.name.startswith("u") else -90
+    types = {f"{name}_ptr": f"*{element.alias}" for name in ("x", "least", "most", "first")}
+    options = {"num_warps": device.options.num_warps}
+    least, most, first = np.zeros(1, x.dtype), np.zeros(1, x.dtype), np.zeros_like(x)
+    kernel = tile.compile(bounds, types, {"SIZE": size}, options, device.target)
+    kernel[1,](x.copy(), least, most, first)
+    with np.errstate(over="ignore"):
+        negated = np.negative(x)
+    assert (least[0], most[0]) == (negated.min(), negated.max())
+    np.testing.assert_array_equal(first, np.minimum.accumulate(negated))
 
 
 FUNCTIONS = """

@@ -90,6 +90,36 @@ def test_a_factor_that_the_loop_carries(device: Device) -> None:
     np.testing.assert_array_equal(c, a.astype(np.float32) @ before)
 
 
+@tile.jit
+def hinted(
+    a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, DEPTH: tl.constexpr
+):
+    """Factors that are asked to stay in a cache, or to leave it early."""
+    row, column, inner = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, DEPTH)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, K, DEPTH):
+        k = start + inner
+        a = tl.load(a_ptr + row * K + k[None, :], eviction_policy="evict_last")
+        b = tl.load(b_ptr + k[:, None] * N + column, eviction_policy="evict_first")
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + row * N + column, total)
+
+
+@pytest.mark.parametrize("pointer", ["*fp32:16", "*fp32"], ids=["aligned", "any"])
+def test_factors_with_eviction_policies(device: Device, pointer: str) -> None:
+    rng = np.random.default_rng(5)
+    M, N, depth = extents(device)
+    K = depth * ROUNDS
+    a = rng.integers(-4, 5, (M, K)).astype(np.float32)
+    b = rng.integers(-4, 5, (K, N)).astype(np.float32)
+    c = np.zeros((M, N), np.float32)
+    constants = {"M": M, "N": N, "K": K, "DEPTH": depth}
+    types = {f"{name}_ptr": pointer for name in "abc"}
+    options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
+    tile.compile(hinted, types, constants, options, device.target)[1,](a, b, c)
+    np.testing.assert_array_equal(c, a @ b)
+
+
 # What is multiplied, into what, and how.
 KINDS: tuple[tuple[Scalar, Scalar, Scalar, str, int], ...] = (
     (F16, F16, F32, "ieee", 0),

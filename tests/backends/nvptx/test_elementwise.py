@@ -68,6 +68,37 @@ def test_counts_of_64_bits_fit_32_before_they_are_cut(name: str, element: Scalar
     assert re.findall(r"cvt\.u32\.u64 \t%r\d+, (%rd\d+);", ptx) == limits
 
 
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", ["neg", "sub"])
+def test_negations_are_no_part_of_minima_of_three(name: str, arch: str) -> None:
+    """An assembler that takes one for that loses it."""
+    ptx = check(NEGATIONS[name], arch)
+    assert "neg.s32" not in ptx
+    assert ptx.count("not.b32") == 4
+    assert ptx.count("min.s32") == 3
+
+
+MINIMA = """
+kernel @minima(%x: ptr<i32>) {{
+  %zero = const {{value = 0}} : i32
+  %a = load %x {{volatile = true}} : i32
+  %b = load %x {{volatile = true}} : i32
+  %c = load %x {{volatile = true}} : i32
+  %d = load %x {{volatile = true}} : i32
+  %e = {negate} %a : i32
+  %f = {negate} %b : i32
+  %g = {negate} %c : i32
+  %h = {negate} %d : i32
+  %i = min %e, %f : i32
+  %j = min %g, %h : i32
+  %k = min %i, %j : i32
+  store %x, %k
+  return
+}}
+"""
+NEGATIONS = {"neg": MINIMA.format(negate="neg"), "sub": MINIMA.format(negate="sub %zero,")}
+
+
 RECIPROCALS = """
 kernel @reciprocals(%x: ptr<f32>) {{
   %one = const {{value = 1.0}} : f32

@@ -7,6 +7,7 @@ The build of LLVM in llvmlite ends the process when its code generator meets wha
 from __future__ import annotations
 
 import functools
+import re
 import threading
 
 from llvmlite import binding as llvm
@@ -53,7 +54,20 @@ def to_ptx(emitted: Emitted, arch: Architecture) -> str:
             _inline(module, arch)
         text: str = _machine(arch).emit_assembly(module)
         module.close()
-        return text
+        return _by_complement(text)
+
+
+_NEGATION = re.compile(r"\tneg\.s32 \t(%r\d+), (%r\d+);")
+
+
+def _by_complement(text: str) -> str:
+    """PTX in which integers are negated by two instructions.
+
+    sm_90 and sm_100 have minima and maxima of three integers. Assemblers and drivers from CUDA 12.8
+    to 13.3 take a negation of the second of them for a part of that, and it is lost; what is for
+    an older architecture may run there, too. LLVM would make one instruction of ours again.
+    """
+    return _NEGATION.sub(r"\tnot.b32 \t\1, \2;\n\tadd.s32 \t\1, \1, 1;", text)
 
 
 def _parse(text: str) -> llvm.ModuleRef:

@@ -9,7 +9,6 @@ from tile.backends.nvptx.emit.assembler import assemble, braces
 from tile.backends.nvptx.emit.body import Body, Place, Registers, Rule
 from tile.backends.nvptx.emit.memory import (
     SHARED,
-    cache_policy,
     guarded_store,
     plain_load,
     plain_store,
@@ -22,7 +21,7 @@ from tile.ir.core import Operation, Value
 from tile.ir.effects import effects
 from tile.ir.opdef import Effect, OpDef
 from tile.ir.ops import arith
-from tile.ir.ops.memory import CacheModifier, Eviction
+from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Shared
 from tile.simt import ops
 
@@ -267,18 +266,18 @@ def shared_count(body: Body, op: Operation) -> None:
 def shared_copy(body: Body, op: Operation) -> None:
     """A vector at a time; 16 bytes pass by the first cache, unless `ca` asks for that.
 
-    Fewer bytes cannot, and the other cache modifiers are none that a copy has. An eviction priority
-    is one of the second cache's.
+    Fewer bytes cannot, and the other cache modifiers are none that a copy has. Nor is an eviction
+    priority given: on sm_90, drivers and assemblers before CUDA 13.4 encode a copy with a hint for
+    the second cache wrongly, if a part of its address in shared memory is the same in all threads,
+    as a stage's is; it ends as an illegal instruction.
     """
     mem, offsets, pointers, *_ = op.inputs
     addresses = Addresses(body, mem)
     step = op["vector"]
     size = step * addresses.size
     by = "cg" if size == 16 and op["cache"] is not CacheModifier.CA else "ca"
-    hint = op["eviction"] is not Eviction.NONE
-    kind = f"cp.async.{by}.shared.global{'.L2::cache_hint' if hint else ''}"
+    kind = f"cp.async.{by}.shared.global"
     active = None if op["active"] is None else ("i1", body.scalar(op["active"]))
-    policy = ("i64", cache_policy(body, op["eviction"])) if hint else None
     sources = body.of(pointers)[::step]
     places = body.of(offsets)
     masks = masks_of(body, op, len(places))
@@ -289,9 +288,6 @@ def shared_copy(body: Body, op: Operation) -> None:
         if mask != "true":
             taken += f", ${len(operands)}"
             operands.append(("i32", body.new(f"select i1 {mask}, i32 {size}, i32 0")))
-        if policy is not None:
-            taken += f", ${len(operands)}"
-            operands.append(policy)
         guard = ""
         if active is not None:
             guard = f"@${len(operands)} "
