@@ -99,8 +99,11 @@ def extremum(defn: OpDef) -> Iterator[Case]:
 
 
 def cast(defn: OpDef) -> Iterator[Case]:
-    for source, to in itertools.product(defn.accepts, defn.accepts):
-        shape = SHAPES[(source.bits + to.bits) % len(SHAPES)]
+    """All pairs of types in tiles, which have room for what is special, and some of single numbers."""
+    for index, (source, to) in enumerate(itertools.product(defn.accepts, defn.accepts)):
+        shape = SHAPES[1 + index % (len(SHAPES) - 1)]
+        if index % len(SHAPES) == 0:
+            yield Case(defn, (source,), {"to": to})
         yield Case(defn, (with_shape(shape, source),), {"to": to})
         if source.is_floating() and to.is_standard_floating() and to.bits < source.bits:
             rounding = arith.Rounding.RTZ

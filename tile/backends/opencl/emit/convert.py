@@ -55,9 +55,8 @@ def _conversion(body: Body, source: Element, to: Scalar, rounding: Rounding) -> 
 
 
 def _integer_of_float(to: Scalar, x: str) -> str:
-    """Saturated, and 0 of a NaN, which the standard recommends and NVIDIA's 64 bits ignore."""
-    saturated = f"convert_{stored(to, True)}_sat({x})"
-    return f"(isnan({x}) ? 0 : {saturated})" if to.bits == 64 else saturated
+    """Saturated, and 0 of a NaN, which the standard recommends and no runtime gives for all types."""
+    return f"(isnan({x}) ? 0 : convert_{stored(to, True)}_sat({x}))"
 
 
 def _truth(body: Body, source: Element, x: str) -> str:
