@@ -55,7 +55,7 @@ def _conversion(body: Body, source: Element, to: Scalar, rounding: Rounding) -> 
 
 
 def _integer_of_float(to: Scalar, x: str) -> str:
-    """Saturated, and 0 of a NaN, which the standard recommends and no runtime gives for all types."""
+    """Saturated, and 0 of a NaN, which the standard recommends and no runtime gives throughout."""
     return f"(isnan({x}) ? 0 : convert_{stored(to, True)}_sat({x}))"
 
 
