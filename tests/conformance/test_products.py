@@ -75,17 +75,26 @@ def carried(
     tl.store(c_ptr + row * N + column, total)
 
 
-def test_a_factor_that_the_loop_carries(device: Device) -> None:
+def of_small_numbers(
+    kernel: Any, types: dict[str, str], device: Device, dtype: type[np.floating[Any]]
+) -> tuple[Any, Any, Any]:
+    """Factors of small whole numbers, whose product is exact, and what the kernel makes of them."""
     rng = np.random.default_rng(3)
     M, N, depth = extents(device)
     K = depth * ROUNDS
-    a = rng.integers(-4, 5, (M, K)).astype(np.float16)
-    b = rng.integers(-4, 5, (K, N)).astype(np.float16)
+    a = rng.integers(-4, 5, (M, K)).astype(dtype)
+    b = rng.integers(-4, 5, (K, N)).astype(dtype)
     c = np.zeros((M, N), np.float32)
     constants = {"M": M, "N": N, "K": K, "DEPTH": depth}
-    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
     options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
-    tile.compile(carried, types, constants, options, device.target)[1,](a, b, c)
+    tile.compile(kernel, types, constants, options, device.target)[1,](a, b, c)
+    return a, b, c
+
+
+def test_a_factor_that_the_loop_carries(device: Device) -> None:
+    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
+    a, b, c = of_small_numbers(carried, types, device, np.float16)
+    depth = len(b) // ROUNDS
     before = np.concatenate([b[:depth], b[:-depth]]).astype(np.float32)
     np.testing.assert_array_equal(c, a.astype(np.float32) @ before)
 
@@ -107,16 +116,8 @@ def hinted(
 
 @pytest.mark.parametrize("pointer", ["*fp32:16", "*fp32"], ids=["aligned", "any"])
 def test_factors_with_eviction_policies(device: Device, pointer: str) -> None:
-    rng = np.random.default_rng(5)
-    M, N, depth = extents(device)
-    K = depth * ROUNDS
-    a = rng.integers(-4, 5, (M, K)).astype(np.float32)
-    b = rng.integers(-4, 5, (K, N)).astype(np.float32)
-    c = np.zeros((M, N), np.float32)
-    constants = {"M": M, "N": N, "K": K, "DEPTH": depth}
     types = {f"{name}_ptr": pointer for name in "abc"}
-    options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
-    tile.compile(hinted, types, constants, options, device.target)[1,](a, b, c)
+    a, b, c = of_small_numbers(hinted, types, device, np.float32)
     np.testing.assert_array_equal(c, a @ b)
 
 
