@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import oclgrind
 from tests.conformance.running import Device
 from tile.backends.base import Options
 
@@ -26,7 +27,7 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     if "oclgrind" not in request.config.getoption("--backend"):
         return None
     path = tmp_path_factory.mktemp("oclgrind") / "log"
-    os.environ.update(OCLGRIND_DATA_RACES="1", OCLGRIND_LOG=str(path))
+    os.environ.update(oclgrind.checking(path))
     return path
 
 

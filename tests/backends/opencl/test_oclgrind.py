@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyopencl")
 
+from tests.oclgrind import checking
 from tests.simt.kernels import KERNELS
 from tile.backends.opencl import devices
 from tile.errors import BackendError
@@ -38,15 +39,14 @@ def run(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.Complet
         cwd=tmp_path,
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=600,
     )
 
 
 def log_of(tmp_path: Path, *arguments: str) -> str:
     """What Oclgrind logs while a kernel runs."""
     log = tmp_path / "oclgrind.log"
-    variables = {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_LOG": str(log)}
-    done = run(tmp_path, str(PROGRAM), *arguments, **variables)
+    done = run(tmp_path, str(PROGRAM), *arguments, **checking(log))
     assert done.returncode == 0, done.stderr[-2000:]
     return log.read_text("utf-8") if log.exists() else ""
 

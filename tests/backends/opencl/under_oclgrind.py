@@ -1,8 +1,9 @@
 """A kernel on Oclgrind, which logs races, accesses out of bounds and divergence; a program.
 
-    OCLGRIND_DATA_RACES=1 OCLGRIND_LOG=file python tests/backends/opencl/under_oclgrind.py NAME [N]
+    python tests/backends/opencl/under_oclgrind.py NAME [N]
 
-With a number N, the N-th barrier of the program's text is left out.
+The variables of `tests.oclgrind` say what it checks, and where it writes that. With a number N, the
+N-th barrier of the program's text is left out.
 """
 
 from __future__ import annotations
