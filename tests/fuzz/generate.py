@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.makers import MAKERS
 from tests.fuzz.results import linear_program, probe, witness
-from tests.fuzz.sizes import SHARED, SLOTS, SMALL, Sizes
+from tests.fuzz.sizes import GRIDS, SHARED, SLOTS, SMALL, Sizes
 from tests.fuzz.statements import statements, store_tile
 from tests.fuzz.writer import Callee, Pick, Writer
 from tile.ir import numerics
@@ -31,8 +31,6 @@ from tile.ir.core import Argument, Function, Module
 from tile.ir.ops import arith, control, memory
 from tile.ir.printer import print_module
 from tile.ir.types import ALL, F32, FP8, I1, I32, I64, U32, Pointer, Scalar, Type, with_shape
-
-GRIDS = ((1, 1, 1), (2, 1, 1), (5, 1, 1), (2, 2, 1), (1, 3, 1), (2, 1, 2), (3, 2, 1))
 
 ATOMICS = {
     I32: ("add", "max", "min", "and", "or", "xor"),

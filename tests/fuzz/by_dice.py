@@ -1,0 +1,83 @@
+"""Random kernels by number, and what a target makes of one."""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.fuzz.generate import Case, make
+from tests.fuzz.running import assert_same
+from tests.fuzz.sizes import LARGE, SMALL, Sizes
+from tile.backends import registry
+from tile.backends.base import Options, Target
+from tile.errors import OutOfResourcesError, UnsupportedError
+from tile.ir.builder import Builder
+from tile.ir.core import Module
+from tile.ir.ops import arith
+
+SIZES: dict[str, Sizes] = {"small": SMALL, "large": LARGE}
+WARPS, STAGES = (1, 2, 4, 8), (1, 2, 3, 4)
+
+
+class Verdict(enum.Enum):
+    """What became of a kernel."""
+
+    SAME = "the same"
+    REFUSED = "refused"  # nothing says that every device has room for each, and all its types
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The kernel of a number: the same one in each process."""
+
+    number: int
+    sizes: str
+    case: Case
+    options: Options
+
+    @classmethod
+    def of(cls, number: int, sizes: str) -> Drawn:
+        """Draw it, and how it is launched."""
+        dice = random.Random(number)
+        case = make(dice.randrange, sizes=SIZES[sizes])
+        warps, stages = dice.choice(WARPS), dice.choice(STAGES)
+        options = Options(num_warps=warps, num_stages=stages, enable_fp_fusion=False)
+        return cls(number, sizes, case, options)
+
+    def on(self, target: str) -> Sequence[Any]:
+        """The arguments after a launch on a target, such as `opencl:intel` or `interp:matrix`."""
+        parsed = Target.parse(target)
+        backend = registry.get(parsed.backend)
+        arguments = self.case.arguments()
+        module = exact(self.case.module)
+        artifact = backend.compile(module, backend.resolve(parsed), self.options)
+        backend.load(artifact).launch(self.case.grid, arguments)
+        return arguments
+
+    def judge(self, target: str) -> tuple[Verdict, str]:
+        """What the target makes of it beside the interpreter, and what is wrong.
+
+        Raises what the compiler and the device raise, but for what they may refuse.
+        """
+        wanted = self.on("interp")
+        try:
+            assert_same(self.case, self.on(target), wanted)
+        except (OutOfResourcesError, UnsupportedError) as error:
+            return Verdict.REFUSED, error.message
+        except AssertionError as error:
+            return Verdict.WRONG, str(error)
+        return Verdict.SAME, ""
+
+
+def exact(module: Module) -> Module:
+    """A copy with quotients that are rounded to nearest, as the interpreter's are."""
+    copy = module.clone()
+    for op in list(copy.walk()):
+        if op.defn is arith.div and op.result.type.element.is_floating():
+            op.replace_by([Builder.before(op)(arith.div_rn, *op.inputs)])
+            op.erase()
+    return copy

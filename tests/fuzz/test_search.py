@@ -1,0 +1,58 @@
+"""The search for faults finds them, and goes on after what ends its process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+# Number 2 is wrong, 4 raises, 5 ends the process, each in its own way; the others are as they were.
+FAULTY = """
+import os, sys
+from tests.fuzz import by_dice, search
+
+right = by_dice.Drawn.on
+
+def on(self, target):
+    if target == "interp:generic" and self.number in (2, 4, 5):
+        if self.number == 4:
+            raise RuntimeError("planted")
+        if self.number == 5:
+            os._exit(7)
+        values = right(self, target)
+        for value in values:
+            if getattr(value, "size", 0) and value.dtype == "int32":
+                value ^= 1
+        return values
+    return right(self, target)
+
+by_dice.Drawn.on = on
+if __name__ == "__main__":
+    sys.exit(search.main())
+"""
+
+
+def searched(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = tmp_path / "searching.py"
+    program.write_text(FAULTY)
+    return subprocess.run(
+        [sys.executable, str(program), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=600,
+    )
+
+
+def test_planted_faults_are_found(tmp_path: Path) -> None:
+    arguments = "interp:generic --kernels 8 --sizes small --jobs 1".split()
+    done = searched(tmp_path, *arguments)
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("interp:generic: small kernel 2: in_"), lines
+    assert lines[1] == "interp:generic: small kernel 4: RuntimeError: planted"
+    assert lines[2].startswith("interp:generic: small kernel 5: BrokenProcessPool: "), lines
+    assert lines[3] == "interp:generic: 5 the same, 0 refused, 3 wrong"
