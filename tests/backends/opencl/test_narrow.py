@@ -109,7 +109,7 @@ def test_halves_are_bits_on_cpus_alone(name: str) -> None:
     cpu = replace(NAMED[name], fp16=False, half_bits=True)
     texts = []
     for device in (cpu, replace(cpu, half_bits=False)):
-        source = Source(device, Options(), 0, False)
+        source = Source(device, Options(), 0, False, frozenset())
         source.use("f8e5m2_to_f32")
         source.use("f32_to_f16")
         texts.append("\n".join(line.text for line in source.lines()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -220,3 +221,40 @@ def test_a_kernel_that_would_be_copied_stays_whole() -> None:
     assert "  if (get_work_dim() == 0) stay_whole();\n" in copied
     for can in NAMED.values():
         assert "stay_whole" not in emit_module(module, can, Options())[0]
+
+
+MEETING = """
+func noinline @meets(%x: ptr<i32>) {
+  barrier
+  return
+}
+func noinline @only_calls(%x: ptr<i32>) {
+  call %x {callee = @meets}
+  return
+}
+func noinline @stores(%x: ptr<i32>) {
+  %c = const {value = 1} : i32
+  store %x, %c
+  return
+}
+kernel @conditions(%x: ptr<i32>, %n: i1) {
+  if %n {
+    call %x {callee = @CALLED}
+    yield
+  }
+  return
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("called", "meets"), [("meets", True), ("only_calls", True), ("stores", False)]
+)
+def test_a_barrier_stands_behind_a_condition_with_one(called: str, meets: bool) -> None:
+    module = parse_module(MEETING.replace("CALLED", called))
+    for joined in (False, True):
+        text, _ = emit_module(module, replace(NAMED["generic"], joined=joined), Options())
+        text = re.sub(r" *//.*\n", "", text)
+        behind = re.search(r"\(.*\);\n  }\n(  barrier.*;\n)?}\n$", text)
+        assert behind is not None, text
+        assert bool(behind[1]) == (joined and meets)

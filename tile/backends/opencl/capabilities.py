@@ -76,6 +76,8 @@ class Capabilities:
     # Whether a kernel becomes part of each function that the runtime makes to call it, and is
     # compiled so often.
     copied: bool = False
+    # Whether a barrier must stand behind each conditional that has one.
+    joined: bool = False
 
     @property
     def standard(self) -> str:

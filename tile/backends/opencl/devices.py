@@ -20,11 +20,14 @@ INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
 # It would compile every kernel three times: for itself, and in two functions that call it.
 # Of very many variables, it takes seconds to make programs that are slower than with arrays.
 # Of a `half` that is loaded or stored it makes up to 70 instructions, with branches.
+# It copies what stands between a barrier under a condition and the next one, or the kernel's end,
+# and gets that wrong where there are branches in it: stores are made whose condition is false.
 _POCL_CPU: dict[str, Any] = {
     "unrolled": 64,
     "variables": 3500,
     "half_bits": True,
     "copied": True,
+    "joined": True,
 }
 # Oclgrind's optimiser makes instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}

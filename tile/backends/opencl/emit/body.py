@@ -96,6 +96,10 @@ class Body:
         self.depth -= 1
         self._known = self._known.parents
 
+    def barrier(self) -> None:
+        """All threads of the program meet."""
+        self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+
     def when(self, condition: str, statement: str) -> None:
         """A statement under a condition, which may be `true`."""
         if condition != "false":

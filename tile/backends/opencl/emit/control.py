@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import accumulate
 
+from tile.analysis.call_graph import CallGraph
 from tile.backends.opencl.emit.body import Body, Registers, Rule
 from tile.backends.opencl.emit.rows import Row, array_row
 from tile.backends.opencl.emit.types import (
@@ -16,9 +17,9 @@ from tile.backends.opencl.emit.types import (
     unsigned,
     value_of,
 )
-from tile.ir.core import Block, Operation, Value
+from tile.ir.core import Block, Module, Operation, Value
 from tile.ir.opdef import OpDef
-from tile.ir.ops import control
+from tile.ir.ops import control, memory
 from tile.ir.types import Scalar
 
 
@@ -111,6 +112,23 @@ def _move_variables(body: Body, types: Sequence[str], pairs: Sequence[tuple[str,
     body.joined("", statements, " ", "")
 
 
+def meeting(module: Module) -> frozenset[str]:
+    """The functions in which threads meet at a barrier, also those that only call one."""
+    found: set[str] = set()
+    for function in CallGraph(module).bottom_up():
+        if _meets(function.walk(), found):
+            found.add(function.name)
+    return frozenset(found)
+
+
+def _meets(ops: Iterable[Operation], functions: Container[str]) -> bool:
+    """Whether there is a barrier among operations, or a call of one of these functions."""
+    return any(
+        op.defn is memory.barrier or (op.defn is control.call and op["callee"] in functions)
+        for op in ops
+    )
+
+
 def if_(body: Body, op: Operation) -> None:
     """Results are variables that both branches assign."""
     then, orelse = op.regions
@@ -123,6 +141,8 @@ def if_(body: Body, op: Operation) -> None:
         body.emit(orelse)
         _move(body, op.results, names, ending(orelse).inputs)
     body.close()
+    if body.source.device.joined and _meets(op.walk(), body.source.meeting):
+        body.barrier()
     assign(body, op.results, names)
 
 

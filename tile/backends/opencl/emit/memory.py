@@ -42,7 +42,7 @@ def addptr(body: Body, op: Operation) -> None:
 
 def barrier(body: Body, op: Operation) -> None:
     """All threads of the program."""
-    body.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+    body.barrier()
 
 
 # -- single elements and vectors
