@@ -50,11 +50,10 @@ class Drawn:
 
     def on(self, target: str) -> Sequence[Any]:
         """The arguments after a launch on a target, such as `opencl:intel` or `interp:matrix`."""
-        parsed = Target.parse(target)
-        backend = registry.get(parsed.backend)
+        whole = resolved(target)
+        backend = registry.get(whole.backend)
         arguments = self.case.arguments()
-        module = exact(self.case.module)
-        artifact = backend.compile(module, backend.resolve(parsed), self.options)
+        artifact = backend.compile(exact(self.case.module), whole, self.options)
         backend.load(artifact).launch(self.case.grid, arguments)
         return arguments
 
@@ -71,6 +70,12 @@ class Drawn:
         except AssertionError as error:
             return Verdict.WRONG, str(error)
         return Verdict.SAME, ""
+
+
+def resolved(target: str) -> Target:
+    """A target with its device. Raises what the backend does if there is none, or none such."""
+    parsed = Target.parse(target)
+    return registry.get(parsed.backend).resolve(parsed)
 
 
 def exact(module: Module) -> Module:

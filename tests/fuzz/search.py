@@ -17,14 +17,14 @@ import multiprocessing
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import ExitStack
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 
-from tests.fuzz.by_dice import SIZES, Drawn, Verdict
+from tests.fuzz.by_dice import SIZES, Drawn, Verdict, resolved
+from tile.errors import TileError
 
-BATCH = 50  # kernels of a process
+BATCH = 20  # kernels of a process
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,17 @@ def search(arguments: argparse.Namespace) -> Counter[tuple[str, Verdict]]:
     """Run what there is time for; how many kernels came out how, by target."""
     end = time.monotonic() + 60 * arguments.minutes
     waiting, counts = deque(tasks(arguments)), Counter[tuple[str, Verdict]]()
-    while waiting and time.monotonic() < end:
-        some = [waiting.popleft() for _ in range(min(arguments.jobs, len(waiting)))]
-        for task, done in together(some):
+    running: dict[Future[Found], tuple[Task, ProcessPoolExecutor]] = {}
+    while True:
+        while waiting and len(running) < arguments.jobs and time.monotonic() < end:
+            task = waiting.popleft()
+            process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+            running[process.submit(judge, task)] = task, process
+        if not running:
+            return counts
+        for done in wait(running, return_when=FIRST_COMPLETED).done:
+            task, process = running.pop(done)
+            process.shutdown()
             error = done.exception()
             found, again = (done.result(), []) if error is None else blame(task, error)
             waiting.extendleft(reversed(again))
@@ -94,19 +102,6 @@ def search(arguments: argparse.Namespace) -> Counter[tuple[str, Verdict]]:
                 print(f"{task.target}: {task.sizes} kernel {number}: {what}", flush=True)
         total = sum(counts.values())
         print(f"{total} kernels, {len(waiting)} batches to go", file=sys.stderr, flush=True)
-    return counts
-
-
-def together(some: Sequence[Task]) -> Iterator[tuple[Task, Future[Found]]]:
-    """Tasks at the same time, each in a process of its own, as they end."""
-    with ExitStack() as pools:
-        futures: dict[Future[Found], Task] = {}
-        for task in some:
-            spawn = multiprocessing.get_context("spawn")
-            pool = pools.enter_context(ProcessPoolExecutor(1, mp_context=spawn))
-            futures[pool.submit(judge, task)] = task
-        for future in as_completed(futures):
-            yield futures[future], future
 
 
 def main() -> int:
@@ -126,6 +121,11 @@ def main() -> int:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="of tiles")
     parser.add_argument("--show", action="store_true", help="print the kernels, too")
     arguments = parser.parse_args()
+    for target in arguments.targets:
+        try:
+            resolved(target)
+        except TileError as error:
+            parser.error(error.message)
     if arguments.show:
         for number in range(arguments.first, arguments.first + arguments.kernels):
             for sizes in arguments.sizes:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.by_dice import SIZES, Drawn, Verdict
-from tile.backends import registry
-from tile.backends.base import Target
+from tests.fuzz.by_dice import SIZES, Drawn, Verdict, resolved
 from tile.errors import BackendError
 
 
@@ -19,7 +17,7 @@ def device(request: pytest.FixtureRequest) -> str:
     """A backend that has a device."""
     backend = str(request.param)
     try:
-        registry.get(backend).resolve(Target(backend))
+        resolved(backend)
     except BackendError as error:
         pytest.skip(error.message)
     return backend

@@ -56,3 +56,10 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
     assert lines[1] == "interp:generic: small kernel 4: RuntimeError: planted"
     assert lines[2].startswith("interp:generic: small kernel 5: BrokenProcessPool: "), lines
     assert lines[3] == "interp:generic: 5 the same, 0 refused, 3 wrong"
+
+
+def test_a_target_that_is_not_there(tmp_path: Path) -> None:
+    done = searched(tmp_path, "interq")
+    assert done.returncode == 2
+    assert "interq" in done.stderr.splitlines()[-1]
+    assert not done.stdout
