@@ -17,6 +17,8 @@ FLAGS = (
     "--disable-quic",
 )
 
+WAIT_S = 60
+WHOLE = "return document.URL === arguments[0] && document.readyState === 'complete'"
 # Elements that reach out of the window to the right, but for those that scroll by themselves.
 OUTSIDE = """
 const found = [];
@@ -53,6 +55,13 @@ class Browser:
         self.command("Emulation.setEmulatedMedia", features=features)
         self.opened = path.as_uri()
         self.driver.get(self.opened)
+        self._wait()
+
+    def _wait(self) -> None:
+        """Until the page is there whole: on a busy machine `get` may return before."""
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, WAIT_S).until(lambda _: self.script(WHOLE, self.opened))
 
     def resize(self, width: int, height: int) -> None:
         self.command(
