@@ -19,6 +19,7 @@ FLAGS = (
 
 WAIT_S = 60
 WHOLE = "return document.URL === arguments[0] && document.readyState === 'complete'"
+
 # Elements that reach out of the window to the right, but for those that scroll by themselves.
 OUTSIDE = """
 const found = [];

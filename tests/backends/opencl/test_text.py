@@ -223,7 +223,7 @@ def test_a_kernel_that_would_be_copied_stays_whole() -> None:
         assert "stay_whole" not in emit_module(module, can, Options())[0]
 
 
-MEETING = """
+SYNCHRONISING = """
 func noinline @meets(%x: ptr<i32>) {
   barrier
   return
@@ -250,10 +250,10 @@ kernel @conditions(%x: ptr<i32>, %n: i1) {
 @pytest.mark.parametrize(
     ("called", "meets"), [("meets", True), ("only_calls", True), ("stores", False)]
 )
-def test_a_barrier_stands_behind_a_condition_with_one(called: str, meets: bool) -> None:
-    module = parse_module(MEETING.replace("CALLED", called))
+def test_a_barrier_stands_where_branches_with_one_join(called: str, meets: bool) -> None:
+    module = parse_module(SYNCHRONISING.replace("CALLED", called))
     for joined in (False, True):
-        text, _ = emit_module(module, replace(NAMED["generic"], joined=joined), Options())
+        text, _ = emit_module(module, replace(NAMED["generic"], join_barriers=joined), Options())
         text = re.sub(r" *//.*\n", "", text)
         behind = re.search(r"\(.*\);\n  }\n(  barrier.*;\n)?}\n$", text)
         assert behind is not None, text

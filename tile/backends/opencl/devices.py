@@ -27,7 +27,7 @@ _POCL_CPU: dict[str, Any] = {
     "variables": 3500,
     "half_bits": True,
     "copied": True,
-    "joined": True,
+    "join_barriers": True,
 }
 # Oclgrind's optimiser makes instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}

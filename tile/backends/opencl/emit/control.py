@@ -112,16 +112,16 @@ def _move_variables(body: Body, types: Sequence[str], pairs: Sequence[tuple[str,
     body.joined("", statements, " ", "")
 
 
-def meeting(module: Module) -> frozenset[str]:
-    """The functions in which threads meet at a barrier, also those that only call one."""
+def synchronising(module: Module) -> frozenset[str]:
+    """The functions that have a barrier, their own or that of what they call."""
     found: set[str] = set()
     for function in CallGraph(module).bottom_up():
-        if _meets(function.walk(), found):
+        if _synchronises(function.walk(), found):
             found.add(function.name)
     return frozenset(found)
 
 
-def _meets(ops: Iterable[Operation], functions: Container[str]) -> bool:
+def _synchronises(ops: Iterable[Operation], functions: Container[str]) -> bool:
     """Whether there is a barrier among operations, or a call of one of these functions."""
     return any(
         op.defn is memory.barrier or (op.defn is control.call and op["callee"] in functions)
@@ -141,7 +141,7 @@ def if_(body: Body, op: Operation) -> None:
         body.emit(orelse)
         _move(body, op.results, names, ending(orelse).inputs)
     body.close()
-    if body.source.device.joined and _meets(op.walk(), body.source.meeting):
+    if body.source.device.join_barriers and _synchronises(op.walk(), body.source.synchronising):
         body.barrier()
     assign(body, op.results, names)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tile.backends.base import Options
 from tile.backends.opencl.capabilities import Capabilities
 from tile.backends.opencl.emit.body import Body
-from tile.backends.opencl.emit.control import ending, meeting, return_, types_of
+from tile.backends.opencl.emit.control import ending, return_, synchronising, types_of
 from tile.backends.opencl.emit.registers import LANE_OF_THREAD, PART_OF_THREAD, THREAD
 from tile.backends.opencl.emit.rules import RULES
 from tile.backends.opencl.emit.source import Line, Source
@@ -29,7 +29,7 @@ def emit_module(module: Module, device: Capabilities, options: Options) -> tuple
     The former has the Python lines as comments.
     """
     reports = any(op.defn is debug.device_assert for op in module.walk())
-    source = Source(device, options, shared_bytes(module), reports, meeting(module))
+    source = Source(device, options, shared_bytes(module), reports, synchronising(module))
     for function in module:
         source.name_function(function)
     for function in sorted(module, key=lambda f: f.kernel):

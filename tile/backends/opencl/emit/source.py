@@ -34,7 +34,7 @@ class Source:
     options: Options
     shared_bytes: int
     reports: bool  # whether any function has assertions
-    meeting: frozenset[str]  # functions with barriers, their own or those of what they call
+    synchronising: frozenset[str]  # functions with barriers, their own or those of what they call
     functions: list[list[Line]] = field(default_factory=list)
     prototypes: list[str] = field(default_factory=list)
     structures: dict[tuple[str, ...], str] = field(default_factory=dict)

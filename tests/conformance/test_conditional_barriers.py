@@ -1,4 +1,4 @@
-"""Threads that meet under a condition, and what they do after that."""
+"""Barriers under a condition, and what threads do behind it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def conditional(x_ptr, o_ptr, ends_ptr, n, SIZE: tl.constexpr, HOW: tl.constexpr
 @pytest.mark.parametrize("size", [4, 128])
 @pytest.mark.parametrize("n", [0, 1])
 @pytest.mark.parametrize("how", ["if", "else", "nested", "loop", "call"])
-def test_meeting_under_a_condition(device: Device, how: str, n: int, size: int) -> None:
+def test_barriers_under_a_condition(device: Device, how: str, n: int, size: int) -> None:
     types = {"x_ptr": "*i32", "o_ptr": "*i32", "ends_ptr": "*i32", "n": "i32"}
     options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
     constants = {"SIZE": size, "HOW": how}
