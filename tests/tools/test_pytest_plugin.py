@@ -8,6 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import pytest_tile
+from tile.checks import Check
+
 TESTS = """\
 import numpy as np
 import tile
@@ -26,7 +31,7 @@ def test_racy():
 def test_sound():
     last_wins[(1,)](np.zeros(1, np.int32))
 """
-PLUGIN = "tile.tools.pytest_plugin"
+PLUGIN = "pytest_tile"
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -35,11 +40,15 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_mine.py").write_text(TESTS, encoding="utf-8")
     installed = any(e.value == PLUGIN for e in importlib.metadata.entry_points(group="pytest11"))
     plugin = [] if installed else ["-p", PLUGIN]
+    return pytest_in(folder, *plugin, *options, ".")
+
+
+def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, *options, "."],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         check=False,
@@ -63,3 +72,55 @@ def test_a_check_that_does_not_exist_is_named(tmp_path: Path) -> None:
     done = run(tmp_path, "--tile-sanitize=speed")
     assert done.returncode == 4
     assert "there is no check 'speed'; there are bounds, race" in done.stderr
+
+
+def test_a_separate_word_is_not_a_check(tmp_path: Path) -> None:
+    """The option never takes the next argument, so a separate word is a path as any other."""
+    done = run(tmp_path, "--tile-sanitize", "race")
+    assert done.returncode == 4
+    assert "file or directory not found: race" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["before", "between", "after", "addopts"])
+def test_a_path_after_the_option_stays_a_path(tmp_path: Path, place: str) -> None:
+    """The conftest beside the test is one of the first, which may declare options."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--mine')\n"
+    )
+    (tmp_path / "test_other.py").write_text("def test_other():\n    assert False\n")
+    (inner / "test_mine.py").write_text(TESTS, encoding="utf-8")
+    words = {
+        "before": ["--tile-sanitize", "inner/test_mine.py", "--mine=1"],
+        "between": ["--mine=1", "--tile-sanitize", "-s", "inner/test_mine.py"],
+        "after": ["inner/test_mine.py", "--mine=1", "--tile-sanitize"],
+        "addopts": ["-o", "addopts=--tile-sanitize", "inner/test_mine.py", "--mine=1"],
+    }
+    installed = any(e.value == PLUGIN for e in importlib.metadata.entry_points(group="pytest11"))
+    done = pytest_in(tmp_path, *([] if installed else ["-p", PLUGIN]), *words[place])
+    assert "tile: on the interpreter, with checks all" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout
+
+
+def test_the_earlier_name_is_the_same_plugin(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(TESTS, encoding="utf-8")
+    done = pytest_in(
+        tmp_path, "-p", "no:pytest_tile", "-p", "tile.tools.pytest_plugin", "--tile-sanitize", "."
+    )
+    assert "1 failed, 1 passed" in done.stdout
+
+
+def test_a_run_without_the_option_imports_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import sys\n"
+        "def test_nothing():\n"
+        "    assert 'pytest_tile' in sys.modules\n"
+        "    assert not {'tile', 'numpy', 'ml_dtypes'} & set(sys.modules)\n"
+    )
+    done = pytest_in(tmp_path, "-p", PLUGIN, "-p", "no:hypothesispytest", ".")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_help_names_every_check() -> None:
+    assert pytest_tile.CHECKS == tuple(check.value for check in Check)

@@ -1,0 +1,69 @@
+"""`pytest --tile-sanitize`: run the kernels of tests on the interpreter, under checks.
+
+A fault fails its test with the error that names the line. The settings are put into the
+environment, so that threads and processes which tests start have them too.
+
+Every run of pytest in an environment with this package loads this module, so it stands beside the
+package and imports it only when the option is given.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+OPTION = "--tile-sanitize"
+ALL = "all"
+CHECKS = ("bounds", "race", "undef", "overflow", "assume", "deadlock")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the option."""
+    parser.getgroup("tile").addoption(
+        OPTION,
+        nargs="?",
+        const=ALL,
+        metavar="CHECKS",
+        help=f"run kernels of tile on its interpreter under all checks; {OPTION}=CHECKS: under "
+        f"some of {', '.join(CHECKS)}, separated by commas",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> None:
+    """Write an option without checks as `--tile-sanitize=all`.
+
+    argparse would take the next argument, often the path of a test, for the value of the option.
+    pytest has parsed once by now, to find the first conftest files from the paths.
+    """
+    end = args.index("--") if "--" in args else len(args)
+    if OPTION in args[:end]:
+        options = [f"{OPTION}={ALL}" if word == OPTION else word for word in args[:end]]
+        args[:end] = options
+        early_config.known_args_namespace.file_or_dir = parser.parse_known_args(args).file_or_dir
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the settings in force. An unknown check ends the run with pytest's usage error."""
+    checks = config.getoption(OPTION)
+    if checks is None:
+        return
+    from tile.checks import choose
+    from tile.config import Config
+
+    try:
+        choose(checks)
+    except ValueError as error:
+        raise pytest.UsageError(f"{OPTION}={checks}: {error}") from None
+    variables = Config.variables()
+    environment = pytest.MonkeyPatch()
+    environment.setenv(variables["backend"].name, "interp")
+    environment.setenv(variables["sanitize"].name, checks)
+    config.add_cleanup(environment.undo)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Return a line that names the checks."""
+    checks = config.getoption(OPTION)
+    return None if checks is None else f"tile: on the interpreter, with checks {checks}"
