@@ -130,6 +130,16 @@ def test_real_timing_finds_the_faster_config_and_leaves_one_effect():
         assert 0 < low <= median <= high < math.inf
 
 
+@pytest.mark.parametrize("grid", [0, (4, 0), lambda meta: (meta["n"] * meta["BLOCK"],)])
+def test_a_grid_without_programs_chooses_nothing(kernel, grid):
+    tuner = tuned(kernel)
+    tuner[grid](np.ones(4), 0)
+    assert len(kernel.launched) == 1
+    assert not tuner.cache
+    tuner[lambda meta: (1,)](np.ones(4), 0)
+    assert len(kernel.launched) > len(BLOCKS) and len(tuner.cache) == 1
+
+
 def test_a_callable_grid_reaches_the_kernel_as_it_is(kernel):
     tuner = tuned(kernel)
     grid = lambda meta: (meta["BLOCK"],)  # noqa: E731

@@ -27,10 +27,10 @@ def refuse(error: type[Exception], launch, *words: str) -> None:
 @pytest.mark.parametrize(
     ("grid", "error", "words"),
     [
-        ((0,), ArgumentValueError, "has 0 programs along axis 0"),
+        ((-1,), ArgumentValueError, "has -1 programs along axis 0"),
         ((1, -2), ArgumentValueError, "has -2 programs along axis 1"),
         ((1, 1, 1, 1), ArgumentValueError, "has one to three axes; (1, 1, 1, 1) has 4"),
-        (lambda meta: (0,), ArgumentValueError, "has 0 programs"),
+        (lambda meta: (-1,), ArgumentValueError, "has -1 programs"),
         (lambda meta: None, ArgumentTypeError, "a grid is made of integers"),
         ((1.5,), ArgumentTypeError, "is a float"),
         ((2**31,), ArgumentValueError, "at most 2147483647"),

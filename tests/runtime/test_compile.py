@@ -201,7 +201,7 @@ def test_what_is_no_kernel(thing) -> None:
             lambda k, x, y, out: k[1,](x[1:], y, out, 8),
             "not divisible by 16",
         ),
-        ({}, lambda k, x, y, out: k[0,](x, y, out, 8), "has 0 programs"),
+        ({}, lambda k, x, y, out: k[-1,](x, y, out, 8), "has -1 programs"),
     ],
 )
 def test_arguments_that_do_not_fit(changes, call, words: str) -> None:

@@ -19,6 +19,9 @@ from tile.runtime.grid import normalise_grid
         ((5, 6, 7), (5, 6, 7)),
         ((np.int64(5), np.uint8(6)), (5, 6, 1)),
         (np.int32(5), (5, 1, 1)),
+        (0, (0, 1, 1)),
+        ((4, 0), (4, 0, 1)),
+        ((np.int64(0), 5, 6), (0, 5, 6)),
         (((1 << 31) - 1, 65535, 65535), ((1 << 31) - 1, 65535, 65535)),
     ],
 )
@@ -31,8 +34,8 @@ def test_extents(grid, expected) -> None:
 @pytest.mark.parametrize(
     ("grid", "words"),
     [
-        (0, "grid 0 has 0 programs along axis 0; it takes at least 1"),
-        ((4, 0), "grid (4, 0) has 0 programs along axis 1; it takes at least 1"),
+        (-1, "grid -1 has -1 programs along axis 0; it takes at least 0"),
+        ((4, -2), "grid (4, -2) has -2 programs along axis 1; it takes at least 0"),
         ((-3,), "has -3 programs along axis 0"),
         ((1, 2, 3, 4), "one to three axes; (1, 2, 3, 4) has 4"),
         ((), "one to three axes; () has 0"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import collections
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,7 +19,8 @@ from tests.runtime.kernels import (
     scatter_rows,
     store_scalar,
 )
-from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.config import config
+from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 
 SHAPES = [(5, 9), (1, 1), (16, 16)]
 
@@ -101,6 +103,31 @@ def test_arrays_without_axes_and_without_elements() -> None:
     assert out == 7
     empty = np.zeros(0, np.float32)
     add[1,](empty, empty, empty, 0, BLOCK=16)
+
+
+@pytest.mark.parametrize("grid", [0, (0,), (3, 0), (3, 2, 0), lambda meta: (meta["BLOCK"] - 16,)])
+@pytest.mark.parametrize(
+    ("backend", "options"),
+    [
+        ("interp", {}),
+        ("interp", {"launch_cooperative_grid": True}),
+        ("interp", {"sanitize": "all"}),
+        ("opencl", {}),
+        ("opencl", {"launch_cooperative_grid": True}),
+    ],
+)
+def test_a_grid_without_programs_launches_nothing(backend: str, grid: Any, options: Any) -> None:
+    x = np.ones(16, np.float32)
+    out = np.zeros(16, np.float32)
+    with config.scope(backend=backend):
+        for _ in range(2):
+            compiled = add[grid](x, x, out, 16, BLOCK=16, **options)
+        compiled[0](x, x, out, 16)
+        with pytest.raises(ArgumentError, match="at least 0"):
+            add[-1,](x, x, out, 16, BLOCK=16)
+        with pytest.raises(ArgumentError, match="is read-only"):  # what cannot be used is refused
+            add[grid](x, x, np.broadcast_to(x[:1], (16,)), 16, BLOCK=16, **options)
+    assert not out.any()
 
 
 def test_an_array_and_a_view_of_it() -> None:
@@ -298,7 +325,7 @@ def test_hooks_run_before_a_launch_and_after_its_checks() -> None:
     x, y, out = three()
     kernel.warmup(x, y, out, 100, BLOCK=32)
     with pytest.raises(ArgumentValueError):
-        kernel[0,](x, y, out, 100, BLOCK=32)
+        kernel[-1,](x, y, out, 100, BLOCK=32)
     out.flags.writeable = False
     with pytest.raises(ArgumentValueError):
         kernel[1,](x, y, out, 100, BLOCK=32)

@@ -226,10 +226,21 @@ def test_what_the_backend_cannot_repeat_is_launched(noting: Noting, monkeypatch)
 def test_grids_are_checked(noting: Noting) -> None:
     kernel, arrays = fresh(), three()
     for _ in range(2):
-        with pytest.raises(ArgumentValueError, match="at least 1"):
-            kernel[0,](*arrays, 100, BLOCK=32)
+        with pytest.raises(ArgumentValueError, match="at least 0"):
+            kernel[-1,](*arrays, 100, BLOCK=32)
         kernel[1,](*arrays, 100, BLOCK=32)
     assert len(noting.repeats) == 1
+
+
+@pytest.mark.parametrize("grid", [0, (0,), (2, 0), (1, 1, 0), lambda meta: (0 * meta["BLOCK"],)])
+def test_grids_without_programs_launch_nothing(noting: Noting, grid: Any) -> None:
+    kernel, arrays = fresh(), three()
+    compiled = kernel[grid](*arrays, 100, BLOCK=32)
+    assert (noting.launches, noting.bound, noting.repeats) == ([], [], [])
+    for _ in range(2):
+        assert kernel[1,](*arrays, 100, BLOCK=32) is compiled
+        assert kernel[grid](*arrays, 100, BLOCK=32) is compiled
+    assert (len(noting.launches), len(noting.repeats)) == (1, 1)
 
 
 def test_hooks_are_called(noting: Noting) -> None:

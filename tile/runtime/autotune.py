@@ -30,7 +30,9 @@ from tile.errors import (
     OutOfResourcesError,
     TileError,
 )
+from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.descriptor import TensorDescriptor
+from tile.runtime.grid import normalise_grid
 from tile.runtime.observer import Alternative, observing
 from tile.runtime.snapshot import Snapshot, fill_zero
 from tile.runtime.timing import measure, quantiles_of
@@ -138,10 +140,10 @@ class Autotuner(KernelWrapper):
         self._store = store
         self._tuning = threading.RLock()
         self._chosen = dict.fromkeys(name for c in self.configs for name in c.all_kwargs())
-        self._defaults = {
+        self._parameter_defaults = {
             name: parameter.default
             for name, parameter in inspect.signature(self.fn).parameters.items()
-            if name in self.keys and parameter.default is not parameter.empty
+            if parameter.default is not parameter.empty
         }
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
@@ -212,15 +214,31 @@ class Autotuner(KernelWrapper):
         if config is not None:
             return config
         self._check_key(call)
+        if self._launches_nothing(call):  # times of no programs would choose by chance
+            return self.configs[0]
         with self._tuning:  # a second thread that waited here finds the first one's result
             if key not in self.cache:
                 self.cache[key] = self._tune(key, call)
             return self.cache[key]
 
+    def _launches_nothing(self, call: Call) -> bool:
+        """Return True if the grid is known to have an extent of 0 under the first configuration.
+
+        A grid function may ask for what a kernel inside adds (`heuristics`); that is not known.
+        """
+        grid = call.grid
+        try:
+            if callable(grid):
+                known = {**OPTION_DEFAULTS, **self._parameter_defaults, **call.named}
+                grid = grid({**known, **self.configs[0].all_kwargs()})
+        except KeyError:
+            return False
+        return 0 in normalise_grid(grid)
+
     def _key(self, call: Call) -> Key:
         """Values of the key arguments, types of the arrays, and the backend asked for."""
         named = call.named
-        values = [named.get(name, self._defaults.get(name)) for name in self.keys]
+        values = [named.get(name, self._parameter_defaults.get(name)) for name in self.keys]
         types = [(name, kind) for name in self.arg_names if (kind := _array_type(named.get(name)))]
         return (*values, *types, settings.backend)
 

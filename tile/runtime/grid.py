@@ -15,8 +15,9 @@ LIMITS = ((1 << 31) - 1, 65535, 65535)
 def normalise_grid(grid: Any) -> Grid:
     """`grid` as three extents, 1 where it has fewer axes.
 
-    `grid` is an integer or a tuple of one to three integers, Python's or NumPy's. Raises
-    `ArgumentTypeError` for anything else, `ArgumentValueError` for extents below 1 or over a limit.
+    `grid` is an integer or a tuple of one to three integers, Python's or NumPy's. An extent of 0
+    makes a grid without programs. Raises `ArgumentTypeError` for anything else,
+    `ArgumentValueError` for extents below 0 or over a limit.
     """
     if type(grid) is tuple and 1 <= len(grid) <= 3:  # nearly all, in a fraction of the time
         x, y, z = (*grid, 1, 1)[:3]
@@ -33,8 +34,8 @@ def normalise_grid(grid: Any) -> Grid:
 def _extent(grid: Any, axis: int, value: Any) -> int:
     if type(value) is not int:
         value = _integer(grid, axis, value)
-    if not 1 <= value <= LIMITS[axis]:
-        problem = "at least 1" if value < 1 else f"at most {LIMITS[axis]} on this axis"
+    if not 0 <= value <= LIMITS[axis]:
+        problem = "at least 0" if value < 0 else f"at most {LIMITS[axis]} on this axis"
         raise ArgumentValueError(
             f"the grid {_show(grid)} has {value} programs along axis {axis}; it takes {problem}"
         )

@@ -214,6 +214,8 @@ class JITFunction(DeviceFunction):
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         kernel.execute(extents, arguments)
+        if 0 in extents:  # nothing was launched that could be repeated
+            return kernel
         plan = self._plan(args, kwargs)
         key = None if plan is None else plan.key(*args, **kwargs)
         if plan is not None and key is not None and key not in plan.table:

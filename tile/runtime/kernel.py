@@ -190,7 +190,12 @@ class CompiledKernel:
         return arguments
 
     def execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
-        """Run over the grid, on copies of arrays that are in the memory of another device."""
+        """Run over the grid, on copies of arrays that are in the memory of another device.
+
+        A grid with an extent of 0 has no programs: nothing is launched or copied.
+        """
+        if 0 in grid:
+            return
         for launched in WATCHERS:
             launched.append(self.executable)
         on_device = self._elsewhere(arguments)

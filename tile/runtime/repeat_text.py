@@ -162,6 +162,8 @@ class Writer:
             "                ~x, ~y, ~z = ~grid[0], 1, 1",
             "            else:",
             "                ~x, ~y, ~z = ~normalise_grid(~grid)",
+            "                if 0 in (~x, ~y, ~z):",
+            "                    return ~kernel",
         ]
 
     def _key(self) -> str:

@@ -110,6 +110,17 @@ def test_a_c_program_launches_it(file: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("extents", ["0, 8, 9", "7, 0, 9", "7, 8, 0"])
+@pytest.mark.parametrize("options", ["num_ctas=1", "num_ctas=4 launch_cooperative_grid=true"])
+def test_a_grid_without_programs_launches_nothing(
+    file: Path, tmp_path: Path, extents: str, options: str
+) -> None:
+    compile_to(tmp_path, file, "--options", *options.split())
+    program = PROGRAM.replace("&kernel, 7, 8, 9", f"&kernel, {extents}")
+    lines = posed(tmp_path, program=program).splitlines()
+    assert lines[-1] == "unload 0x11" and not any("launch" in line for line in lines)
+
+
 def test_a_cubin_for_another_device_gives_way_to_ptx(file: Path, tmp_path: Path) -> None:
     if ptxas.find() is None:
         pytest.skip("ptxas is not installed; pip install nvidia-cuda-nvcc brings it")

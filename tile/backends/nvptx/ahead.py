@@ -204,7 +204,8 @@ _HEADER = """\
  *   @name@_unload(&kernel);
  *
  * The grid is how many programs run along x (up to 2^31 - 1), y and z (up to 65535 each); a program
- * has @threads@ threads and @shared@ bytes of shared memory. The launch does not wait.
+ * has @threads@ threads and @shared@ bytes of shared memory. A grid with an extent of 0 launches
+ * nothing. The launch does not wait.
 @clusters@ * Arguments:
  *
 @remarks@
@@ -257,6 +258,8 @@ static inline CUresult @name@_launch(
     unsigned grid_y,
     unsigned grid_z,
     CUstream stream@arguments@) {
+  if (grid_x == 0 || grid_y == 0 || grid_z == 0)
+    return CUDA_SUCCESS;
   void *arguments[] = {@places@};
 @launch@}
 

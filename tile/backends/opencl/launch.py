@@ -58,8 +58,6 @@ class LoadedKernel:
         program that the runtime refuses, `OutOfResourcesError`, `UnsupportedError` for types that
         the device lacks, and `DeviceAssertionError`.
         """
-        if 0 in grid:
-            return
         own = memories(self._parameters, arguments)
         device = place(list(own.values()), self._wanted, self.name)
         kernel = self._kernel(device)
