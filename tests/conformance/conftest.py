@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import oclgrind
+from tests import oclgrind, pocl
 from tests.conformance.running import Device
 from tile.backends.base import Options
 
@@ -18,6 +18,8 @@ def device(request: pytest.FixtureRequest) -> Device:
     """The backend under test."""
     option = request.config.getoption
     options = Options(num_warps=option("--num-warps"), num_stages=option("--num-stages"))
+    if option("--backend").startswith("opencl"):
+        pocl.name_cpus()
     return Device(option("--backend"), options)
 
 

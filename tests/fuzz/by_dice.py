@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests import pocl
 from tests.fuzz.generate import Case, make
 from tests.fuzz.running import assert_same
 from tests.fuzz.sizes import LARGE, SMALL, Sizes
@@ -75,6 +76,8 @@ class Drawn:
 def resolved(target: str) -> Target:
     """A target with its device. Raises what the backend does if there is none, or none such."""
     parsed = Target.parse(target)
+    if parsed.backend == "opencl":
+        pocl.name_cpus()
     return registry.get(parsed.backend).resolve(parsed)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests import pocl
 from tile.errors import BackendError
 
 try:
     from tile.backends.opencl import devices
 
     REASON = "" if devices.all_devices() else "there is no OpenCL device"
+    pocl.name_cpus()
 except ModuleNotFoundError as missing:
     REASON = f"{missing.name} is not installed"
 except BackendError as error:
