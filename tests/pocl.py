@@ -30,7 +30,8 @@ def name_cpus() -> bool:
     from tile.backends.opencl.runtimes import POCL
 
     devices = [d for d in all_devices() if d.platform.name == POCL and d.type & cl.device_type.CPU]
-    return any([_name_cpu(device) for device in devices])
+    renamed = [_name_cpu(device) for device in devices]
+    return any(renamed)
 
 
 def _name_cpu(device: Any) -> bool:
