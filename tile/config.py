@@ -243,7 +243,7 @@ class Config:
         "TILE_PRINT_AUTOTUNING",
         _flag,
         False,
-        "print the table of timings of each tuning run to stderr",
+        "print the table of timings of each tuning run, with what was skipped, to stderr",
         Effect.NONE,
     )
 

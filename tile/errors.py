@@ -116,6 +116,10 @@ class ArgumentValueError(ArgumentError, ValueError):
     """An argument is of the right kind with a value that cannot be used."""
 
 
+class HookError(TileError):
+    """A function that the user gave to a tuner or to `heuristics` raised; `__cause__` is that."""
+
+
 class IRError(TileError):
     """The IR itself is wrong."""
 

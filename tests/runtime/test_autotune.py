@@ -7,6 +7,7 @@ import math
 import pickle
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -21,7 +22,12 @@ from tile.errors import (
     ArgumentValueError,
     BackendError,
     CompilationError,
+    HookError,
+    IRError,
+    Loc,
+    OutOfBoundsError,
     OutOfResourcesError,
+    UnsupportedError,
 )
 from tile.runtime.autotune import Config, autotune, heuristics
 from tile.runtime.pointers import pointer_array
@@ -500,14 +506,99 @@ def test_when_none_can_run_the_last_error_says_so(kernel, parallel):
 
 
 @pytest.mark.parametrize("parallel", [False, True])
-def test_the_users_own_errors_are_raised(kernel, parallel):
-    kernel.refuses = {32: CompilationError("undefined name")}
+@pytest.mark.parametrize("kind", [CompilationError, OutOfResourcesError, UnsupportedError, IRError])
+def test_a_config_that_does_not_compile_is_skipped_with_its_reason(kernel, parallel, kind):
+    place = Loc("k.py", 5)
+    kernel.refuses = {32: kind("static assertion failed", loc=place, notes=["more"])}
+    with ThreadPoolExecutor(2) as pool:
+        tuner = tuned(kernel, executor=pool if parallel else None)
+        tuner[(1,)](np.ones(4), 4)
+        assert tuner.warmup(np.ones(4), 4) == ["compiled 16", "compiled 64"]
+    assert tuner.best_config == BLOCKS[2]
+    [(config, reason)] = tuner.skipped.items()
+    assert config == BLOCKS[1]
+    assert reason.splitlines() == ["static assertion failed", "  at k.py:5:1", "  note: more"]
+    assert tuner.written_arguments(np.ones(4), 4) == {"x"}
+
+
+def test_nothing_is_skipped_where_all_run(kernel):
+    kernel.refuses = {32: BackendError("no room")}
+    tuner = tuned(kernel)
+    tuner[(1,)](np.ones(4), 4)
+    kernel.refuses = {}
+    tuner[(1,)](np.ones(5), 5)
+    assert tuner.skipped == {}
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("error", [ArgumentTypeError("no parameter 'm'"), KeyError("m")])
+def test_the_users_own_errors_are_raised_and_name_the_config(kernel, parallel, error):
+    kernel.refuses = {32: error}
     with ThreadPoolExecutor(2) as pool:
         tuner = tuned(kernel, executor=pool if parallel else None)
         x = np.ones(4)
-        with pytest.raises(CompilationError):
+        with pytest.raises(type(error)) as caught:
             tuner[(1,)](x, 4)
+    assert caught.value is error
+    assert "this was configuration BLOCK: 32, num_warps: 4" in printed(error)
     assert x.tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("own_timing", [False, True])
+def test_a_fault_of_a_run_is_raised_and_names_the_config(own_timing):
+    def fn(x, n, BLOCK):
+        x[:] = 0
+        if BLOCK == 32:
+            raise OutOfBoundsError("outside of x")
+
+    kernel = FakeKernel(fn, writes=["x"])
+    options = {"do_bench": None, "warmup": 0, "rep": 0} if own_timing else {}
+    x = np.ones(4)
+    tuner = tuned(kernel, **options)
+    with pytest.raises(OutOfBoundsError) as caught:
+        tuner[(1,)](x, 4)
+    assert caught.value.notes == [
+        "this was configuration BLOCK: 32, num_warps: 4, num_stages: 3, num_ctas: 1 of fn"
+    ]
+    assert x.tolist() == [1] * 4
+    assert not tuner.cache
+
+
+def test_equal_reasons_are_listed_once(kernel):
+    configs = [Config({"BLOCK": block}) for block in range(8)]
+    same, other = Loc("k.py", 5), Loc("k.py", 6)
+    kernel.refuses = {
+        block: CompilationError("too small", loc=other if block == 3 else same)
+        for block in range(8)
+    }
+    with pytest.raises(CompilationError) as caught:
+        tuned(kernel, configs=configs)[(1,)](np.ones(4), 4)
+    rest = "num_warps: 4, num_stages: 3, num_ctas: 1"
+    assert caught.value.notes == [
+        f"this was configuration BLOCK: 7, {rest} of scale",
+        "none of its 8 configurations can run here",
+        "; ".join(f"BLOCK: {b}, {rest}" for b in (0, 1, 2, 4)) + " and 2 others: the same",
+        f"BLOCK: 3, {rest}: too small, at k.py:6:1",
+    ]
+
+
+def test_one_reason_for_all_is_not_repeated(kernel):
+    kernel.refuses = {block: CompilationError("undefined name `m`") for block in (16, 32, 64)}
+    tuner = tuned(kernel)
+    with pytest.raises(CompilationError) as caught:
+        tuner[(1,)](np.ones(4), 4)
+    text = "none of its 3 configurations can run here, all for this reason"
+    assert caught.value.notes[1:] == [text]
+    assert set(tuner.skipped) == set(BLOCKS)
+
+
+def test_the_reasons_of_many_failures_are_bounded(kernel):
+    configs = [Config({"BLOCK": block}) for block in range(100)]
+    kernel.refuses = {block: BackendError(f"no room for {block}") for block in range(100)}
+    with pytest.raises(BackendError) as caught:
+        tuned(kernel, configs=configs)[(1,)](np.ones(4), 4)
+    assert len(caught.value.notes) < 12
+    assert caught.value.notes[-1] == "and 91 other reasons"
 
 
 # --- pruning -------------------------------------------------------------------------------------
@@ -620,6 +711,116 @@ def test_hooks_may_write_what_the_kernel_writes(kernel):
     x = np.ones(4)
     tuned(kernel, pre_hook=pre, do_bench=None, warmup=0, rep=0)[(1,)](x, 4)
     assert x.tolist() == [2] * 4
+
+
+def printed(error):
+    return "".join(traceback.format_exception(error))
+
+
+class MineError(Exception):
+    """An error of a hook."""
+
+
+def fails(*_, **__):
+    raise MineError("mine")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"pre_hook": fails}, "the pre_hook of scale, on configuration BLOCK: 16, "),
+        ({"post_hook": fails}, "the post_hook of scale, on configuration BLOCK: 16, "),
+        ({"do_bench": fails}, "the do_bench of scale, on configuration BLOCK: 16, "),
+        (
+            {"configs": [BLOCKS[0], Config({"BLOCK": 32}, pre_hook=fails)]},
+            "the pre_hook of configuration BLOCK: 32, ",
+        ),
+        ({"configs": [Config({}, pre_hook=fails)]}, "the pre_hook of configuration num_warps: 4, "),
+        (
+            {"prune_configs_by": {"early_config_prune": fails}},
+            "the early_config_prune of scale raised",
+        ),
+        (
+            {"prune_configs_by": {"perf_model": fails, "top_k": 1}},
+            "the perf_model of scale, on configuration BLOCK: 16, ",
+        ),
+    ],
+)
+@pytest.mark.parametrize("own_timing", [False, True])
+def test_what_a_hook_raises_says_whose_it_is(options, named, own_timing):
+    def fn(x, n, BLOCK=0):
+        x[:] = 0
+
+    fn.__name__ = "scale"
+    if own_timing and "do_bench" not in options:
+        options = {"do_bench": None, "warmup": 0, "rep": 0, **options}
+    kernel = FakeKernel(fn, writes=["x"])
+    tuner = tuned(kernel, restore_value=["x"], **options)
+    x = np.ones(4)
+    with pytest.raises(HookError) as caught:
+        tuner[(1,)](x, 4)
+    assert str(caught.value).startswith(named)
+    assert str(caught.value).endswith("raised MineError: mine")
+    assert isinstance(caught.value.__cause__, MineError)
+    assert x.tolist() == [1] * 4
+    assert not tuner.cache
+
+
+def test_a_hook_that_fails_as_the_compiler_would_is_no_reason_to_skip(kernel):
+    def hook(arguments):
+        raise CompilationError("of another kernel")
+
+    configs = [BLOCKS[0], Config({"BLOCK": 32}, pre_hook=hook)]
+    with pytest.raises(HookError, match=r"BLOCK: 32.* raised CompilationError: of another kernel"):
+        tuned(kernel, configs=configs)[(1,)](np.ones(4), 4)
+
+
+def test_the_hook_after_tuning_is_named(kernel):
+    def pre(arguments, reset_only=False):
+        if reset_only:
+            raise MineError("mine")
+
+    x = np.ones(4)
+    with pytest.raises(HookError, match="the pre_hook of scale, on configuration BLOCK: 32"):
+        tuned(kernel, pre_hook=pre)[(1,)](x, 4)
+    assert x.tolist() == [1] * 4
+
+
+def test_a_post_hook_may_raise_what_it_is_given(kernel):
+    def post(arguments, exception):
+        if exception is not None:
+            raise exception
+
+    def fn(x, n, BLOCK):
+        if BLOCK == 16:
+            raise BackendError("no room")
+
+    tuner = tuned(FakeKernel(fn), post_hook=post, do_bench=lambda run, quantiles: run() or 1.0)
+    tuner[(1,)](np.ones(4), 4)
+    assert tuner.skipped == {BLOCKS[0]: "no room"}
+
+
+@pytest.mark.parametrize("pruned", [None, 5, [{"BLOCK": 16}]])
+def test_pruning_returns_configs(kernel, pruned):
+    tuner = tuned(kernel, prune_configs_by={"early_config_prune": lambda *_, **__: pruned})
+    with pytest.raises(ArgumentTypeError, match="the early_config_prune of scale returns"):
+        tuner[(1,)](np.ones(4), 4)
+
+
+def test_a_config_of_which_the_model_knows_nothing_comes_last(kernel):
+    def model(BLOCK, **rest):
+        return math.nan if BLOCK == 16 else -BLOCK
+
+    tuner = tuned(kernel, prune_configs_by={"perf_model": model, "top_k": 2})
+    tuner[(1,)](np.ones(4), 4)
+    assert set(tuner.configs_timings) == {*BLOCKS[1:]}
+
+
+def test_a_rule_of_heuristics_that_raises_is_named(kernel):
+    ruled = heuristics({"BLOCK": lambda args: args["m"]})(kernel)
+    for use in (ruled[(1,)], ruled.warmup, ruled.written_arguments):
+        with pytest.raises(HookError, match=r"the rule for BLOCK of scale.* KeyError: 'm'"):
+            use(np.ones(4), 4)
 
 
 # --- calls that cannot be meant ------------------------------------------------------------------
@@ -752,6 +953,7 @@ def test_failures_are_kept_on_disk_as_never(tmp_path, kernel):
     again[(1,)](np.ones(4), 4)
     assert again.best_config == BLOCKS[2]
     assert again.configs_timings[BLOCKS[1]] == [math.inf] * 3
+    assert again.skipped == {BLOCKS[1]: "no room"}
 
 
 def test_a_folder_that_cannot_be_written_costs_only_a_warning(tmp_path, kernel):
@@ -773,6 +975,7 @@ def test_the_table_is_printed_on_request(kernel, capsys, monkeypatch):
     assert out == ""
     head, _, *lines = err.splitlines()
     assert head.startswith("autotune scale(n=4): 3 configurations in ")
+    assert head.endswith(" s, 1 skipped")
     assert [line.split("BLOCK: ")[1][:2] for line in lines] == ["32", "64", "16"]
     assert lines[-1].endswith("(no room)")
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 import tile
 import tile.language as tl
 from tests.runtime.kernels import add
+from tile.checking.rehearsal import Plan, Rehearsal
+from tile.errors import CompilationError, OutOfBoundsError
 from tile.testing import assert_close
 
 
@@ -65,3 +68,62 @@ def test_options_of_a_configuration_are_the_launchs() -> None:
     x = np.ones(32, np.float32)
     compiled = tile.autotune(configs, key=[])(add)[1,](x, x, np.zeros_like(x), 32)
     assert (compiled.options.num_warps, compiled.options.num_stages) == (8, 5)
+
+
+@tile.jit
+def demanding(x_ptr, n, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK >= 16, "BLOCK is too small")
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, 1.0, mask=offsets < n)
+
+
+def configurations(*blocks: int) -> list[tile.Config]:
+    return [tile.Config({"BLOCK": block}) for block in blocks]
+
+
+def test_configurations_that_do_not_compile_are_skipped(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("TILE_PRINT_AUTOTUNING", "1")
+    small, odd, right = configurations(8, 48, 64)
+    kernel = tile.autotune([small, odd, right], key=["n"], warmup=0, rep=1)(demanding)
+    x = np.zeros(100, np.float32)
+    compiled = kernel[grid](x, 100)
+    assert compiled.constants["BLOCK"] == 64
+    assert (x == 1).all()
+    assert "BLOCK is too small" in kernel.skipped[small]
+    assert "48 is not" in kernel.skipped[odd]
+    assert "tl.arange(0, BLOCK)" in kernel.skipped[odd]
+    lines = capsys.readouterr().err.splitlines()
+    assert sum("skipped  BLOCK: " in line for line in lines) == 2
+    assert any("test_tuned_kernels.py:" in line and "too small" in line for line in lines)
+
+
+def test_what_no_configuration_compiles_is_the_users_mistake() -> None:
+    kernel = tile.autotune(configurations(2, 4, 8), key=[])(demanding)
+    with pytest.raises(CompilationError, match="BLOCK is too small") as caught:
+        kernel[grid](np.zeros(8, np.float32), 8)
+    assert caught.value.loc is not None
+    assert caught.value.notes[-1].endswith("can run here, all for this reason")
+
+
+def test_a_configuration_that_leaves_its_arrays_is_not_skipped() -> None:
+    @tile.jit
+    def unmasked(x_ptr, n, BLOCK: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x_ptr + offsets, 1.0)
+
+    x = np.zeros(64, np.float32)
+    kernel = tile.autotune(configurations(16, 128), key=["n"], warmup=0, rep=1)(unmasked)
+    with pytest.raises(OutOfBoundsError) as caught:
+        kernel[grid](x, 64)
+    assert "this was configuration BLOCK: 128" in caught.value.notes[-1]
+    assert caught.value.fault is not None
+    assert not x.any() and not kernel.cache
+
+
+def test_checks_of_a_tuned_kernel_pass_over_what_does_not_compile() -> None:
+    kernel = tile.autotune(configurations(8, 64, 32), key=[])(demanding)
+    x = np.zeros(100, np.float32)
+    with Rehearsal(Plan()).watching() as findings:
+        kernel[grid](x, 100)
+    assert not findings and not findings.dependences
+    assert (x == 1).all()

@@ -3,7 +3,8 @@
 Both wrap a kernel, or each other, and are kernels themselves. A trial runs a configuration on the
 caller's own arguments. What it may write is known from the compiled kernel, is copied before the
 first trial and is put back before and after every run, so that in the end the chosen configuration
-runs once, on the data that the caller passed.
+runs once, on the data that the caller passed. `tile.runtime.tuning_errors` says which errors only
+take a configuration out of the race.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,29 +25,21 @@ from typing import Any
 import numpy as np
 
 from tile.config import config as settings
-from tile.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    BackendError,
-    OutOfResourcesError,
-    TileError,
-)
+from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.descriptor import TensorDescriptor
 from tile.runtime.grid import normalise_grid
+from tile.runtime.hooks import hook_error, user_code
 from tile.runtime.observer import Alternative, observing
 from tile.runtime.snapshot import Snapshot, fill_zero
 from tile.runtime.timing import measure, quantiles_of
 from tile.runtime.tuning import Call, Config, Kernel, KernelWrapper, Pruning, pruning
+from tile.runtime.tuning_errors import Skipped, reason
 from tile.runtime.tuning_store import TuningStore, default_folder
 
 __all__ = ["Autotuner", "Config", "Heuristics", "Kernel", "autotune", "heuristics"]
 
 Key = tuple[Any, ...]
-
-# The errors that mean "this configuration cannot run here" and take it out of the race. All others
-# are the user's own mistakes and are raised.
-CANNOT_RUN: tuple[type[TileError], ...] = (BackendError, OutOfResourcesError)
 
 # What a timing holds: the median, then the two times between which the middle 60 % lie; in ms.
 QUANTILES = (0.5, 0.2, 0.8)
@@ -60,19 +54,17 @@ class _Trial:
         self.config = config
         self.call = call
         self.kept = kept
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {**self.call.named, **self.config.all_kwargs()}
+        self.failures: list[Exception] = []  # what its runs raised, which benchmarks pass on
 
     def before(self) -> None:
         self.kept.restore()
         for name in self.tuner.reset_to_zero:
             if self.call.named.get(name) is not None:
                 fill_zero(name, self.call.named[name])
-        for hook in (self.config.pre_hook, self.tuner.pre_hook):
-            if hook is not None:
-                hook(self.arguments)
+        _prepare(self.config, self.call, self.tuner.__name__)
+        if self.tuner.pre_hook is not None:
+            with self._hook("pre_hook"):
+                self.tuner.pre_hook(_arguments(self.call, self.config))
 
     def launch(self) -> None:
         try:
@@ -85,13 +77,26 @@ class _Trial:
         self._post(None)
 
     def _post(self, error: Exception | None) -> None:
-        if self.tuner.post_hook is not None:
-            self.tuner.post_hook(self.arguments, exception=error)
+        if self.tuner.post_hook is None:
+            return
+        with self._hook("post_hook"):
+            try:
+                self.tuner.post_hook(_arguments(self.call, self.config), exception=error)
+            except Exception as raised:
+                if raised is not error:  # raising what it was given is no failure of its own
+                    raise
+
+    def _hook(self, hook: str) -> AbstractContextManager[None]:
+        return user_code(f"the {hook} of {self.tuner.__name__}, on configuration {self.config},")
 
     def __call__(self) -> None:
-        self.before()
-        self.launch()
-        self.after()
+        try:
+            self.before()
+            self.launch()
+            self.after()
+        except Exception as error:
+            self.failures.append(error)
+            raise
 
 
 class Autotuner(KernelWrapper):
@@ -99,7 +104,8 @@ class Autotuner(KernelWrapper):
 
     `cache` holds the chosen configuration by key, `best_config` the last one used,
     `configs_timings` the last tuning run's times (median, 20 % and 80 % quantile in ms; inf for
-    what could not run) and `bench_time` how many seconds that run took.
+    what could not run), `skipped` the reason of each configuration that could not run, as text, and
+    `bench_time` how many seconds that run took.
     """
 
     def __init__(
@@ -132,6 +138,7 @@ class Autotuner(KernelWrapper):
         self.cache: dict[Key, Config] = {}
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, list[float]] = {}
+        self.skipped: dict[Config, str] = {}
         self.bench_time = 0.0
         self._pruning = prune
         self._warmup_ms = warmup_ms
@@ -155,7 +162,7 @@ class Autotuner(KernelWrapper):
         call = self.bind(args, kwargs, grid)
         self.check_free(self._chosen, call, "@autotune")
         if warmup:
-            return self._compile(self._pruning(self.configs, call), call)
+            return self._compile(self._pruned(call), call)
         observer = observing()
         if observer is not None and len(self.configs) > 1:
             return observer.tuned(self.__name__, self._alternatives(call))
@@ -165,14 +172,20 @@ class Autotuner(KernelWrapper):
     def _launch_chosen(self, call: Call, config: Config) -> Any:
         """Launch with a configuration that stays."""
         self.best_config = config
-        if config.pre_hook is not None:
-            config.pre_hook({**call.named, **config.all_kwargs()})
+        _prepare(config, call, self.__name__)
         return self.launch(call, config)
+
+    def _pruned(self, call: Call) -> list[Config]:
+        """The configurations that are worth a trial."""
+        return self._pruning(self.configs, call, self.__name__)
 
     def _alternatives(self, call: Call) -> list[Alternative]:
         """Every configuration that can run here, each on the arguments as they are now."""
         kept = Snapshot()
-        for name in {*self.written_arguments(*call.args, **call.kwargs), *self.restore_value}:
+        configs = self._pruned(call)
+        written, skipped = self._written(configs, call)
+        self.skipped = skipped.reasons
+        for name in {*written, *self.restore_value}:
             self._keep(kept, name, call)
 
         def launch(config: Config) -> Any:
@@ -181,7 +194,8 @@ class Autotuner(KernelWrapper):
 
         return [
             Alternative(str(config), functools.partial(launch, config))
-            for config in dict.fromkeys(self._pruning(self.configs, call))
+            for config in dict.fromkeys(configs)
+            if config not in skipped
         ]
 
     def launch(self, call: Call, config: Config, *, warmup: bool = False) -> Any:
@@ -193,17 +207,23 @@ class Autotuner(KernelWrapper):
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
         """Names of the array arguments that the kernel writes under any of its configurations."""
         call = self.bind(args, kwargs, None)
-        written: frozenset[str] = frozenset()
-        failures: dict[Config, TileError] = {}
-        configs = self._pruning(self.configs, call)
-        for config in configs:
-            try:
-                _set_blocks(config, call)
-                written |= self.kernel.written_arguments(*args, **call.with_config(config))
-            except CANNOT_RUN as error:
-                failures[config] = error
-        self._check_some_run(configs, failures)
+        written, _ = self._written(self._pruned(call), call)
         return written
+
+    def _written(self, configs: list[Config], call: Call) -> tuple[frozenset[str], Skipped]:
+        """The arguments that any of the configurations writes, and those that cannot run."""
+        written: frozenset[str] = frozenset()
+        skipped = Skipped(self.__name__)
+        for config in configs:
+            with skipped.trying(config):
+                written |= self._written_by(config, call)
+        skipped.check_some_run(configs)
+        return written, skipped
+
+    def _written_by(self, config: Config, call: Call) -> frozenset[str]:
+        """The arguments that a configuration writes, which takes compiling it."""
+        _set_blocks(config, call, self.__name__)
+        return self.kernel.written_arguments(*call.args, **call.with_config(config))
 
     def _best(self, call: Call) -> Config:
         key = self._key(call)
@@ -258,56 +278,66 @@ class Autotuner(KernelWrapper):
 
     def _tune(self, key: Key, call: Call) -> Config:
         started = time.perf_counter()
-        configs = self._pruning(self.configs, call)
+        configs = self._pruned(call)
         if len(configs) == 1:
             return configs[0]
-        stored = self._stored(key, configs)
-        if stored is not None:
-            self.configs_timings, self.bench_time = stored, 0.0
-            return _fastest(stored)
-        failures: dict[Config, TileError] = {}
-        timings = self._trials(configs, call, failures)
+        if self._use_stored(key, configs):
+            return _fastest(self.configs_timings)
+        skipped = Skipped(self.__name__)
+        timings = self._trials(configs, call, skipped)
         self.configs_timings = timings
+        self.skipped = skipped.reasons
         self.bench_time = time.perf_counter() - started
         if settings.print_autotuning:
-            sys.stderr.write(self._report(key, failures))
-        self._check_some_run(configs, failures)
+            sys.stderr.write(self._report(key, skipped))
+        skipped.check_some_run(configs)
         if self._store is not None:
-            self._store.save(key, {str(config): times for config, times in timings.items()})
+            self._store.save(
+                key,
+                {str(config): times for config, times in timings.items()},
+                {str(config): reason for config, reason in self.skipped.items()},
+            )
         return _fastest(timings)
 
-    def _stored(self, key: Key, configs: list[Config]) -> dict[Config, list[float]] | None:
-        kept = None if self._store is None else self._store.load(key)
-        if kept is None or not all(str(config) in kept for config in configs):
-            return None
-        timings = {config: kept[str(config)] for config in configs}
-        return timings if math.isfinite(_cost(timings[_fastest(timings)])) else None
+    def _use_stored(self, key: Key, configs: list[Config]) -> bool:
+        """Take the result of an earlier process, if there is one for these configurations."""
+        stored = None if self._store is None else self._store.load(key)
+        if stored is None or not all(str(config) in stored.timings for config in configs):
+            return False
+        timings = {config: stored.timings[str(config)] for config in configs}
+        if not math.isfinite(_cost(timings[_fastest(timings)])):
+            return False
+        self.configs_timings = timings
+        reasons = {config: stored.skipped.get(str(config)) for config in timings}
+        self.skipped = {config: text for config, text in reasons.items() if text is not None}
+        self.bench_time = 0.0
+        return True
 
     def _trials(
-        self, configs: list[Config], call: Call, failures: dict[Config, TileError]
+        self, configs: list[Config], call: Call, skipped: Skipped
     ) -> dict[Config, list[float]]:
-        """Times of all; those that cannot run go to `failures`. Arguments end as they began."""
-        self._compile_ahead(configs, call, failures)
+        """Times of all; those that cannot run are `skipped`. Arguments end as they began."""
+        self._compile_ahead(configs, call, skipped)
         kept = Snapshot()
         for name in (*self.restore_value, *self.reset_to_zero):
             self._keep(kept, name, call)
         timings: dict[Config, list[float]] = {}
         for config in dict.fromkeys(configs):
             timings[config] = NEVER
-            if config in failures:
+            if config in skipped:
                 continue
             try:
-                _set_blocks(config, call)
-                # What only this configuration writes is still untouched by those before it.
-                for name in self.kernel.written_arguments(*call.args, **call.with_config(config)):
-                    self._keep(kept, name, call)
-                timings[config] = self._time(_Trial(self, config, call, kept))
-            except CANNOT_RUN as error:
-                failures[config] = error
+                with skipped.trying(config):
+                    # What only this configuration writes is still untouched by those before it.
+                    for name in self._written_by(config, call):
+                        self._keep(kept, name, call)
+                    timings[config] = self._time(_Trial(self, config, call, kept))
             finally:
                 kept.restore()
-        if self.pre_hook is not None and len(failures) < len(timings):
-            self.pre_hook({**call.named, **_fastest(timings).all_kwargs()}, reset_only=True)
+        if self.pre_hook is not None and len(skipped) < len(timings):
+            best = _fastest(timings)
+            with user_code(f"the pre_hook of {self.__name__}, on configuration {best},"):
+                self.pre_hook(_arguments(call, best), reset_only=True)
         return timings
 
     @staticmethod
@@ -318,8 +348,7 @@ class Autotuner(KernelWrapper):
 
     def _time(self, trial: _Trial) -> list[float]:
         if self._do_bench is not None:
-            times = [float(t) for t in np.ravel(self._do_bench(trial, quantiles=QUANTILES))]
-            return times if len(times) > 1 else times * len(QUANTILES)
+            return self._benchmark(trial, self._do_bench)
         samples = measure(
             trial.launch,
             warmup=self._warmup_ms,
@@ -329,24 +358,32 @@ class Autotuner(KernelWrapper):
         )
         return quantiles_of(samples, QUANTILES)
 
+    def _benchmark(self, trial: _Trial, do_bench: Callable[..., Any]) -> list[float]:
+        """Times of a trial by the user's function, which passes on what its runs raise."""
+        try:
+            times = [float(t) for t in np.ravel(do_bench(trial, quantiles=QUANTILES))]
+        except Exception as error:
+            if any(error is failure for failure in trial.failures):
+                raise
+            name = f"the do_bench of {self.__name__}, on configuration {trial.config},"
+            raise hook_error(name, error) from error
+        return times if len(times) > 1 else times * len(QUANTILES)
+
     def _compile(self, configs: list[Config], call: Call) -> list[Any]:
         """What was compiled for each configuration that can run; raises when none can."""
-        failures: dict[Config, TileError] = {}
-        self._compile_ahead(configs, call, failures)
+        skipped = Skipped(self.__name__)
+        self._compile_ahead(configs, call, skipped)
         compiled: list[Any] = []
         for config in configs:
-            try:
-                if config not in failures:
-                    _set_blocks(config, call)
+            if config not in skipped:
+                with skipped.trying(config):
+                    _set_blocks(config, call, self.__name__)
                     compiled.append(self.launch(call, config, warmup=True))
-            except CANNOT_RUN as error:
-                failures[config] = error
-        self._check_some_run(configs, failures)
+        self.skipped = skipped.reasons
+        skipped.check_some_run(configs)
         return compiled
 
-    def _compile_ahead(
-        self, configs: list[Config], call: Call, failures: dict[Config, TileError]
-    ) -> None:
+    def _compile_ahead(self, configs: list[Config], call: Call, skipped: Skipped) -> None:
         """Fill the kernel's cache through the executor, if there is one.
 
         Not where configurations change the arguments that kernels are compiled for.
@@ -364,34 +401,31 @@ class Autotuner(KernelWrapper):
         }
         try:
             for config, future in futures.items():
-                try:
+                with skipped.trying(config):
                     future.result()
-                except CANNOT_RUN as error:
-                    failures[config] = error
         finally:
             for future in futures.values():
                 future.cancel()
 
-    def _check_some_run(self, configs: list[Config], failures: dict[Config, TileError]) -> None:
-        if len(failures) < len(set(configs)):
-            return
-        *others, (config, last) = failures.items()
-        last.notes.append(f"this was configuration {config} of {self.__name__}")
-        last.notes.append(f"none of its {len(failures)} configurations can run here")
-        last.notes += [f"{other}: {error.message}" for other, error in others]
-        raise last
-
-    def _report(self, key: Key, failures: Mapping[Config, TileError]) -> str:
-        """The last tuning run as a table, fastest first."""
+    def _report(self, key: Key, skipped: Skipped) -> str:
+        """The last tuning run as a table, fastest first, and the reasons of what was skipped."""
         values = ", ".join(f"{n}={v!r}" for n, v in zip(self.keys, key, strict=False))
+        timings = sorted(self.configs_timings.items(), key=lambda item: _cost(item[1]))
+        without = f", {len(skipped)} skipped" if len(skipped) else ""
         lines = [
-            f"autotune {self.__name__}({values}): {len(self.configs_timings)} configurations "
-            f"in {self.bench_time:.2f} s",
+            f"autotune {self.__name__}({values}): {len(timings)} configurations "
+            f"in {self.bench_time:.2f} s{without}",
             f"{'median ms':>12}{'20 %':>12}{'80 %':>12}  configuration",
         ]
-        for config, times in sorted(self.configs_timings.items(), key=lambda item: _cost(item[1])):
-            reason = f"  ({failures[config].message})" if config in failures else ""
-            lines.append("".join(f"{t:12.4g}" for t in times) + f"  {config}{reason}")
+        lines += [
+            "".join(f"{t:12.4g}" for t in times) + f"  {config}"
+            for config, times in timings
+            if config not in skipped
+        ]
+        lines += [
+            f"{'skipped':>36}  {config}  ({reason(error)})"
+            for config, error in skipped.errors.items()
+        ]
         return "\n".join(lines) + "\n"
 
 
@@ -401,10 +435,22 @@ def _sets_blocks(config: Config, call: Call) -> bool:
     return given and config.pre_hook is not None
 
 
-def _set_blocks(config: Config, call: Call) -> None:
+def _set_blocks(config: Config, call: Call, kernel: str) -> None:
     """Let a configuration set the blocks of descriptors, before the kernel is compiled for them."""
-    if config.pre_hook is not None and _sets_blocks(config, call):
-        config.pre_hook({**call.named, **config.all_kwargs()})
+    if _sets_blocks(config, call):
+        _prepare(config, call, kernel)
+
+
+def _prepare(config: Config, call: Call, kernel: str) -> None:
+    """Call the hook of a configuration."""
+    if config.pre_hook is not None:
+        with user_code(f"the pre_hook of configuration {config} of {kernel}"):
+            config.pre_hook(_arguments(call, config))
+
+
+def _arguments(call: Call, config: Config) -> dict[str, Any]:
+    """All arguments of a launch by name, as hooks get them."""
+    return {**call.named, **config.all_kwargs()}
 
 
 def _compile_one(kernel: Kernel, overrides: dict[str, Any], call: Call, config: Config) -> None:
@@ -470,9 +516,14 @@ def autotune(
     - `executor`: compiles the configurations side by side, before they are timed one by one;
       threads, or workers elsewhere if kernel and arguments can be pickled and they share a cache.
 
+    A configuration that does not compile, or that the device has no room for, is skipped:
+    `skipped` of the tuner and the table of `TILE_PRINT_AUTOTUNING` have the reasons. When none can
+    run, the last one's error is raised with the reasons of all. Faults of a run, such as an access
+    out of bounds, are raised and name the configuration. What hooks and rules raise is the
+    `__cause__` of a `HookError`. Arrays are put back in all these cases.
+
     Raises `ArgumentError` for names that are no parameters; the wrapped kernel raises it for calls
-    that pass what the configurations choose. When no configuration can run, the last one's error is
-    raised.
+    that pass what the configurations choose.
     """
     for config in configs:
         if not isinstance(config, Config):
@@ -532,7 +583,8 @@ class Heuristics(KernelWrapper):
         named = call.named
         computed: dict[str, Any] = {}
         for name, rule in self.values.items():
-            computed[name] = named[name] = rule(dict(named))
+            with user_code(f"the rule for {name} of {self.__name__}, given to @heuristics,"):
+                computed[name] = named[name] = rule(dict(named))
         return {**kwargs, **computed}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 
 from tile.backends.base import Options
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.runtime.hooks import user_code
 
 OPTION_FIELDS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 PRUNE_KEYS = ("early_config_prune", "perf_model", "top_k")
@@ -130,18 +132,38 @@ class Pruning:
                 f"top_k={self.top_k} keeps the best by perf_model, and there is no perf_model"
             )
 
-    def __call__(self, configs: list[Config], call: Call) -> list[Config]:
+    def __call__(self, configs: list[Config], call: Call, kernel: str) -> list[Config]:
+        """Return the configurations to try; `kernel` is the name for errors of the rules."""
         if self.early_config_prune is not None:
-            configs = list(self.early_config_prune(configs, call.positional, **call.kwargs))
-            if not configs:
-                raise ArgumentValueError(
-                    "early_config_prune left no configuration; at least one must stay"
-                )
+            with user_code(f"the early_config_prune of {kernel}"):
+                pruned = self.early_config_prune(configs, call.positional, **call.kwargs)
+            configs = _checked(pruned, kernel)
         keep = self.top_k if isinstance(self.top_k, int) else max(1, int(len(configs) * self.top_k))
-        model = self.perf_model
-        if model is None or keep >= len(configs):
+        if self.perf_model is None or keep >= len(configs):
             return configs
-        return sorted(configs, key=lambda c: model(**{**call.named, **c.all_kwargs()}))[:keep]
+        return sorted(configs, key=lambda config: self._estimate(config, call, kernel))[:keep]
+
+    def _estimate(self, config: Config, call: Call, kernel: str) -> float:
+        """The time of a configuration by the model; one that is not a number comes last."""
+        assert self.perf_model is not None
+        with user_code(f"the perf_model of {kernel}, on configuration {config},"):
+            time = float(self.perf_model(**{**call.named, **config.all_kwargs()}))
+        return math.inf if math.isnan(time) else time
+
+
+def _checked(pruned: Any, kernel: str) -> list[Config]:
+    """The result of an `early_config_prune`. Raises `ArgumentError` for anything but configs."""
+    configs = list(pruned) if isinstance(pruned, Iterable) else None
+    if configs is None or not all(isinstance(config, Config) for config in configs):
+        raise ArgumentTypeError(
+            f"the early_config_prune of {kernel} returns the configurations to try, as a list of "
+            f"Config, not {pruned!r}"
+        )
+    if not configs:
+        raise ArgumentValueError(
+            f"the early_config_prune of {kernel} left no configuration; at least one must stay"
+        )
+    return configs
 
 
 def pruning(prune_configs_by: Mapping[str, Any] | None) -> Pruning:

@@ -13,6 +13,7 @@ import math
 import platform
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,14 @@ from tile.store.files import write_whole
 def default_folder() -> Path:
     """Where results are kept when the user names no folder."""
     return store.folder() / "autotune"
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """Times by configuration text, and for those that cannot run the reason."""
+
+    timings: dict[str, list[float]]
+    skipped: dict[str, str]
 
 
 class TuningStore:
@@ -45,8 +54,8 @@ class TuningStore:
         digest = hashlib.sha256(f"{self._identity}\0{key!r}".encode()).hexdigest()
         return self.folder / f"{self.name}-{digest[:24]}.json"
 
-    def load(self, key: tuple[Any, ...]) -> dict[str, list[float]] | None:
-        """Times by configuration, or None when there is no readable result for `key`."""
+    def load(self, key: tuple[Any, ...]) -> TuningResult | None:
+        """The result for `key`, or None when there is no readable one."""
         try:
             content = json.loads(self.path(key).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -56,18 +65,34 @@ class TuningStore:
             return None
         if not all(map(_is_times, timings.values())):
             return None
-        return {
-            config: [math.inf if t is None else float(t) for t in times]
-            for config, times in timings.items()
-        }
+        skipped = content.get("skipped")
+        reasons = skipped.items() if isinstance(skipped, dict) else ()
+        return TuningResult(
+            {
+                config: [math.inf if t is None else float(t) for t in times]
+                for config, times in timings.items()
+            },
+            {config: str(reason) for config, reason in reasons},
+        )
 
-    def save(self, key: tuple[Any, ...], timings: Mapping[str, Sequence[float]]) -> None:
-        """Write the times of a tuning run; a folder that cannot be written is warned of only."""
+    def save(
+        self,
+        key: tuple[Any, ...],
+        timings: Mapping[str, Sequence[float]],
+        skipped: Mapping[str, str],
+    ) -> None:
+        """Write the result of a tuning run; a folder that cannot be written is warned of only."""
         finite = {
             config: [t if math.isfinite(t) else None for t in times]
             for config, times in timings.items()
         }
-        text = json.dumps({"kernel": self.name, "key": repr(key), "timings": finite}, indent=1)
+        content = {
+            "kernel": self.name,
+            "key": repr(key),
+            "timings": finite,
+            "skipped": dict(skipped),
+        }
+        text = json.dumps(content, indent=1)
         try:
             write_whole(self.path(key), text.encode())
         except OSError as error:
