@@ -127,3 +127,8 @@ def test_checks_of_a_tuned_kernel_pass_over_what_does_not_compile() -> None:
         kernel[grid](x, 100)
     assert not findings and not findings.dependences
     assert (x == 1).all()
+
+
+def test_a_launch_of_no_programs_takes_a_configuration_that_compiles() -> None:
+    kernel = tile.autotune(configurations(8, 64, 32), key=[])(demanding)
+    assert kernel[(0,)](np.zeros(4, np.float32), 4).constants["BLOCK"] == 64

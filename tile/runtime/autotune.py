@@ -235,11 +235,21 @@ class Autotuner(KernelWrapper):
             return config
         self._check_key(call)
         if self._launches_nothing(call):  # times of no programs would choose by chance
-            return self.configs[0]
+            return self._first_that_compiles(call)
         with self._tuning:  # a second thread that waited here finds the first one's result
             if key not in self.cache:
                 self.cache[key] = self._tune(key, call)
             return self.cache[key]
+
+    def _first_that_compiles(self, call: Call) -> Config:
+        configs = self._pruned(call)
+        skipped = Skipped(self.__name__)
+        for config in configs:
+            with skipped.trying(config):
+                self._written_by(config, call)
+                return config
+        skipped.check_some_run(configs)
+        raise AssertionError("no configuration compiled, and none failed")
 
     def _launches_nothing(self, call: Call) -> bool:
         """Return True if the grid is known to have an extent of 0 under the first configuration.
