@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     from tile.checks import choose
     from tile.config import Config
+    from tile.tools.pytest_summary import CheckSummary
 
     try:
         choose(checks)
@@ -59,8 +60,12 @@ def pytest_configure(config: pytest.Config) -> None:
     variables = Config.variables()
     environment = pytest.MonkeyPatch()
     environment.setenv(variables["backend"].name, "interp")
+    environment.setenv(variables["interp_level"].name, "tile")
     environment.setenv(variables["sanitize"].name, checks)
     config.add_cleanup(environment.undo)
+    summary = CheckSummary()
+    config.pluginmanager.register(summary)
+    config.add_cleanup(summary.stop)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

@@ -11,8 +11,6 @@ import json
 import linecache
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -253,21 +251,3 @@ def share(part: int, whole: int) -> str:
 def counted(entry: Mapping[str, Any]) -> Counts:
     """The counts in JSON."""
     return Counts(**{name: entry[name] for name in vars(Counts())})
-
-
-_TRACING: ContextVar[Trace | None] = ContextVar("tile_trace", default=None)
-
-
-def tracing() -> Trace | None:
-    """The trace that launches are recorded in here."""
-    return _TRACING.get()
-
-
-@contextmanager
-def traced(trace: Trace) -> Iterator[None]:
-    """Record launches inside the `with` block."""
-    token = _TRACING.set(trace)
-    try:
-        yield
-    finally:
-        _TRACING.reset(token)

@@ -29,6 +29,11 @@ ALWAYS: Checks = frozenset({Check.BOUNDS, Check.DEADLOCK})
 _WORDS: dict[str, Checks] = {"all": ALL, "none": NONE, **{c.value: frozenset({c}) for c in Check}}
 
 
+def spelled(checks: Checks) -> str:
+    """Return the names of checks, in the order in which they are declared."""
+    return ", ".join(check.value for check in Check if check in checks)
+
+
 def choose(chosen: str | Iterable[str]) -> Checks:
     """The checks of a text such as `race,undef`, `all` or `none`, or of several names.
 

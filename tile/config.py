@@ -25,8 +25,22 @@ _NOTHING: tuple[str, ...] = ()
 _UNREAD: Any = object()
 
 
+_FLAGS = {
+    **dict.fromkeys(("", "0", "false", "no", "off"), False),
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+}
+
+
 def _flag(text: str) -> bool:
-    return text.lower() not in ("", "0", "false", "no", "off")
+    if text.lower() not in _FLAGS:
+        raise ValueError("it is one of 1, true, yes and on, or of 0, false, no and off")
+    return _FLAGS[text.lower()]
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError("it is a number from 1 on")
+    return int(text)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -60,6 +74,14 @@ def _bytes(text: str) -> int:
     if unit not in _UNITS or not digits.strip().isdecimal():
         raise ValueError("it is a number of bytes, or as in 500M or 2G")
     return int(digits) << _UNITS[unit]
+
+
+class Origin(Enum):
+    """Where the value of a setting comes from."""
+
+    SCOPE = "a `with` block"
+    ENVIRONMENT = "the environment"
+    DEFAULT = "nobody set it"
 
 
 class Effect(Enum):
@@ -107,6 +129,12 @@ class Variable(Generic[T]):
         if parsed is _UNREAD:
             parsed = self._parsed[encoded] = self._read(os.environ[self.name])
         return parsed  # type: ignore[no-any-return]
+
+    def origin(self, config: Config) -> Origin:
+        """Return where the value in force comes from."""
+        if self.name in config.own.get({}):
+            return Origin.SCOPE
+        return Origin.DEFAULT if os.environ.get(self.name) is None else Origin.ENVIRONMENT
 
     def text_reader(self) -> Callable[[], object]:
         """What gives equal things only while the environment says the same.
@@ -157,7 +185,7 @@ class Config:
     )
     chunk_bytes = Variable(
         "TILE_INTERP_CHUNK",
-        int,
+        _positive,
         1 << 21,
         "bytes of one tile value over a chunk of programs (interp)",
         Effect.NONE,
@@ -259,6 +287,10 @@ class Config:
     def variables(cls) -> dict[str, Variable[Any]]:
         """The variables by attribute name."""
         return {name: v for name, v in vars(cls).items() if isinstance(v, Variable)}
+
+    def origin(self, attribute: str) -> Origin:
+        """Return where the value of a setting comes from."""
+        return self.variables()[attribute].origin(self)
 
     @property
     def watching(self) -> bool:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile.checks import Check
+from tile.coverage import Coverage
 from tile.errors import ArgumentValueError, Loc, describe
 from tile.late import late
 from tile.spread import Spread, Spreads
@@ -150,9 +149,13 @@ class Group:
 
 @dataclass
 class Report:
-    """All that was found, by line and check; true if there is anything."""
+    """All that was found, by line and check; true if there is anything.
+
+    `coverage` counts the launches that were checked, and those that were not.
+    """
 
     _groups: dict[tuple[Check, Loc | None], Group] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
 
     def add(self, fault: Fault) -> None:
         """Take a fault."""
@@ -160,9 +163,9 @@ class Report:
         self._groups.setdefault(key, Group(fault.check, fault.loc)).add(fault)
 
     @classmethod
-    def of(cls, groups: Iterable[Group]) -> Report:
+    def of(cls, groups: Iterable[Group], coverage: Coverage) -> Report:
         """A report of groups of other reports, which are one each to a line and check."""
-        return cls({(group.check, group.loc): group for group in groups})
+        return cls({(group.check, group.loc): group for group in groups}, coverage)
 
     @property
     def groups(self) -> list[Group]:
@@ -182,16 +185,21 @@ class Report:
 
     def __str__(self) -> str:
         if not self:
-            return "no faults"
+            return "\n".join([self.coverage.verdict(), *self.coverage.lines()])
+        return "\n\n".join([*self.paragraphs(), *self.coverage.lines(checked=False)])
+
+    def paragraphs(self) -> list[str]:
+        """Return the counts of faults, then a paragraph for each line and check."""
         places = len(self._groups)
         head = f"{len(self)} fault{'s' * (len(self) != 1)} at {places} place{'s' * (places != 1)}"
-        return "\n\n".join([head, *map(str, self.groups)])
+        return [head, *map(str, self.groups)]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "faults": len(self),
             "groups": [group.as_dict() for group in self.groups],
+            "coverage": self.coverage.as_list(),
         }
 
     def to_json(self, **options: Any) -> str:
@@ -231,21 +239,3 @@ FORMATS: dict[str, Callable[[Report], str]] = {
     ".json": Report.to_json,
     ".txt": lambda report: f"{report}\n",
 }
-
-
-_COLLECTING: ContextVar[Report | None] = ContextVar("tile_report", default=None)
-
-
-def collecting() -> Report | None:
-    """The report that takes faults here; None: the first fault is raised."""
-    return _COLLECTING.get()
-
-
-@contextmanager
-def collected(report: Report | None) -> Iterator[None]:
-    """Let faults go to a report inside the `with` block, or be raised."""
-    token = _COLLECTING.set(report)
-    try:
-        yield
-    finally:
-        _COLLECTING.reset(token)

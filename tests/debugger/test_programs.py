@@ -75,6 +75,16 @@ def test_programs_that_went_another_way_keep_their_variables(tmp_path: Path) -> 
     assert said.answers("p n") == ["2", "7", "22"]
 
 
+def test_programs_that_start_in_another_order_are_told_apart(tmp_path: Path) -> None:
+    with config.scope(chunk_bytes=1, interp_order="reverse"):
+        said = session(tmp_path, CALLS, "b 17, pid == 2", "c", "programs", "q")
+    assert said.answer("programs").splitlines()[1:] == [
+        "> program (2, 0, 0): at kernel.py:17",
+        "  program (3, 0, 0): ended",
+        "  2 programs: (0, 0, 0) to (1, 0, 0): not started",
+    ]
+
+
 def test_chunks_of_a_grid_run_one_after_the_other(tmp_path: Path) -> None:
     with config.scope(chunk_bytes=1):
         said = session(

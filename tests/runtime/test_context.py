@@ -86,6 +86,30 @@ def test_the_environment_is_read_each_time(monkeypatch) -> None:
     assert config.chunk_bytes == 7
 
 
+@pytest.mark.parametrize(
+    ("variable", "attribute", "text"),
+    [
+        ("TILE_VERIFY", "verify", "flase"),
+        ("TILE_CACHE", "cache", "2"),
+        ("TILE_INTERP_CHUNK", "chunk_bytes", "0"),
+        ("TILE_INTERP_CHUNK", "chunk_bytes", "-5"),
+        ("TILE_INTERP_LEVEL", "interp_level", "threads"),
+        ("TILE_INTERP_ORDER", "interp_order", "random"),
+        ("TILE_SANITIZE", "sanitize", "races"),
+    ],
+)
+def test_values_that_do_not_exist_are_refused(monkeypatch, variable, attribute, text) -> None:
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(ArgumentValueError, match=f"{variable}='{text}' cannot be read: "):
+        getattr(config, attribute)
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("ON", True), ("", False), ("no", False)])
+def test_flags(monkeypatch, text, value) -> None:
+    monkeypatch.setenv("TILE_VERIFY", text)
+    assert config.verify is value
+
+
 def test_scopes_nest_and_end(monkeypatch) -> None:
     monkeypatch.setenv("TILE_BACKEND", "other")
     with tile.backend("interp"):

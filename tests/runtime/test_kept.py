@@ -369,3 +369,16 @@ def test_settings_are_spelt_alike_by_all_processes() -> None:
         command = [sys.executable, "-c", code]
         spelt.add(subprocess.check_output(command, env=environment, text=True, timeout=60))
     assert len(spelt) == 1
+
+
+@tile.jit
+def stopping(x_ptr, n, B: tl.constexpr):
+    breakpoint()
+    tl.store(x_ptr + tl.arange(0, B), n)
+
+
+def test_a_breakpoint_is_warned_of_by_each_process(made: list[str]) -> None:
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match=r"`breakpoint\(\)` at .* is passed over"):
+            compiled(stopping)
+    assert made == ["stopping"] * 2

@@ -68,6 +68,29 @@ def test_nothing_is_checked_without_the_option_or_the_check(tmp_path: Path) -> N
     assert run(tmp_path, "--tile-sanitize=undef").returncode == 0
 
 
+def test_the_end_says_what_was_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILE_INTERP_LEVEL", "thread")  # the option stands above it
+    checked = "tile: checked for bounds, race, deadlock: 2 launches of `last_wins` on interp\n"
+    assert checked in run(tmp_path, "--tile-sanitize=race").stdout
+    for xdist in ([], ["-n", "2"]):
+        assert checked in run(tmp_path, "--tile-sanitize=race", *xdist).stdout
+        empty = run(tmp_path, "--tile-sanitize", "--deselect", "test_mine.py", *xdist)
+        assert "tile: nothing was checked\n" in empty.stdout
+
+
+def test_tests_on_other_backends_are_not_called_checked(tmp_path: Path) -> None:
+    """The environment is passed over by a test that chooses a backend, with a warning."""
+    elsewhere = TESTS.replace("    last_wins", "    with tile.backend('interp:generic'): last_wins")
+    (tmp_path / "test_mine.py").write_text(elsewhere, encoding="utf-8")
+    installed = any(e.value == PLUGIN for e in importlib.metadata.entry_points(group="pytest11"))
+    done = pytest_in(tmp_path, *([] if installed else ["-p", PLUGIN]), "--tile-sanitize=race", ".")
+    assert done.returncode == 0
+    warning = "RuntimeWarning: TILE_SANITIZE asks for checks that interp:generic does not do: race"
+    assert done.stdout.count(warning) == 1
+    assert "tile: checked for bounds, deadlock: 2 launches" in done.stdout
+    assert "tile: checked for bounds, race" not in done.stdout
+
+
 def test_a_check_that_does_not_exist_is_named(tmp_path: Path) -> None:
     done = run(tmp_path, "--tile-sanitize=speed")
     assert done.returncode == 4

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from tile.checks import Checks, choose
+from tile.checks import NONE, Checks, choose, spelled
 from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from tile.ir.types import Pointer, Scalar, is_power_of_two
 
@@ -102,13 +102,14 @@ class Options:
         except (TypeError, ValueError) as error:
             raise ArgumentValueError(f"the option sanitize: {error}") from None
 
-    def refuse_checks(self, who: str) -> None:
-        """Refuse checks of a launch for who does none; settings in force are no such wish."""
-        if self.checks:
-            raise UnsupportedError(
-                f"the option sanitize asks for checks, which {who} does not do; the interpreter "
-                "does them on tiles: set TILE_BACKEND=interp"
-            )
+    def refuse_checks(self, target: Target, offered: Checks = NONE) -> None:
+        """Refuse checks that the option asks for and launches on `target` do not do.
+
+        Checks that a setting asks for are looked at when a kernel is launched.
+        """
+        missing = (self.checks or NONE) - offered
+        if missing:
+            raise unchecked("the option sanitize", missing, target)
 
     @property
     def lowering(self) -> dict[str, int]:
@@ -132,6 +133,14 @@ class Options:
         return cls(**values)
 
 
+def unchecked(who: str, missing: Checks, target: Target) -> UnsupportedError:
+    """Return the error for checks that `who` asks for and launches on `target` do not do."""
+    return UnsupportedError(
+        f"{who} asks for checks that {target} does not do: {spelled(missing)}; the interpreter "
+        "does them on tiles: set TILE_BACKEND=interp (and no other TILE_INTERP_LEVEL than tile)"
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Artifact:
     """A compiled kernel: the text or bytes of every stage, by the stage's name, in order.
@@ -139,6 +148,7 @@ class Artifact:
     `parameters` are those of the kernel's function, and `written` those through which it writes
     memory. `facts` are what `Backend.load` needs besides, as JSON can say it, so that an artifact
     may be kept on disk; `inputs` are the files, besides those of packages, that it was made from.
+    `stops` says that the kernel has a `breakpoint()`.
     `module` is the last IR, for backends that run it, and `code` what they made of it to see that
     they can, so that `Backend.load` need not make it again.
     """
@@ -151,6 +161,7 @@ class Artifact:
     written: frozenset[str] = field(default_factory=frozenset)
     facts: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Path, ...] = ()
+    stops: bool = False
     module: Module | None = None
     code: Any = None
 
@@ -277,6 +288,29 @@ class Steppable(Protocol):
 
     def steps(self, target: Target) -> Steps:
         """Which of the kernels for a target are to have steps."""
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """The diagnostics that launches of a kernel support; by default none.
+
+    - `checks`: those that they do, and `collects`: whether a report may take their faults.
+    - `traces`: whether `tile.trace` records their accesses.
+    - `settings`: the settings of the interpreter that they follow, by attribute of `config`.
+    """
+
+    checks: Checks = NONE
+    collects: bool = False
+    traces: bool = False
+    settings: frozenset[str] = frozenset()
+
+
+@runtime_checkable
+class Diagnosing(Protocol):
+    """A backend whose launches support diagnostics."""
+
+    def diagnostics(self, artifact: Artifact) -> Diagnostics:
+        """Return the diagnostics that launches of a compiled kernel support."""
 
 
 @runtime_checkable

@@ -16,12 +16,15 @@ import numpy as np
 
 from tile.checking.differences import Difference, Outputs, differences, kept
 from tile.checking.variations import Variation, of_constants, orders
-from tile.checks import ALL, Checks
-from tile.config import config
+from tile.checks import ALL, NONE, Checks
+from tile.config import Origin, config
+from tile.coverage import Launched
 from tile.errors import Loc, TileError, describe
-from tile.faults import Group, Report, collected
-from tile.runtime.kernel import CompiledKernel
-from tile.runtime.observer import Alternative, Attempt, observed
+from tile.faults import Group, Report
+from tile.in_force import collected, covered
+from tile.runtime.context import interpreted
+from tile.runtime.kernel import CompiledKernel, told
+from tile.runtime.observer import Alternative, Attempt, observed, observing
 from tile.runtime.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -143,11 +146,21 @@ class Rehearsal:
     def watching(self) -> Iterator[Findings]:
         """Watch all launches inside the `with` block, on the interpreter."""
         with (
-            config.scope(backend="interp", interp_level="tile", sanitize=self.plan.checks),
+            interpreted("tile"),
+            config.scope(sanitize=self.plan.checks),
             collected(self.findings.report),
+            covered(self.findings.report),
             observed(self),
+            told(self._launched),
         ):
             yield self.findings
+
+    def _launched(self, kernel: CompiledKernel) -> None:
+        """Count a launch of another thread, which has the settings of the environment."""
+        if observing() is self or config.origin("sanitize") is not Origin.DEFAULT:
+            return
+        launched = Launched(kernel.name, f"{kernel.target} in another thread", NONE)
+        self.findings.report.coverage.add(launched)
 
     # -- as an observer
 
@@ -248,7 +261,7 @@ class Rehearsal:
         """Launch once each inside the `with` block; faults go to `report`."""
         self._again = True
         try:
-            with collected(report):
+            with collected(report), covered():
                 yield
         finally:
             self._again = False

@@ -45,12 +45,12 @@ def groups(launch: SteppedLaunch) -> Iterator[Group]:
             rows = join.wave.rows[join.arrived()]
             known.append(rows)
             yield Group(rows, join.wave, f"wait for the others, at the end of {line_of(join.wave)}")
-    begun = np.arange(scheduler.started)
+    begun = np.flatnonzero(scheduler.started)
     ended = np.setdiff1d(begun, np.concatenate(known)) if known else begun
     if len(ended):
         yield Group(ended, None, "ended")
-    if scheduler.started < launch.programs:
-        rest = np.arange(scheduler.started, launch.programs)
+    rest = np.flatnonzero(~scheduler.started)
+    if len(rest):
         yield Group(rest, None, "not started")
 
 

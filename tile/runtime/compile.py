@@ -49,7 +49,8 @@ def build(
     artifact = None if key is None else kept.find(key)
     if artifact is None:
         artifact = compiled(function, leaves, backend, target, options)
-        if key is not None:
+        # Each process that compiles a kernel with a `breakpoint()` warns that it is passed over.
+        if key is not None and not artifact.stops:
             kept.keep(key, artifact)
     return CompiledKernel(
         artifact, backend, leaves, name=name or function.name, source=function.source.text

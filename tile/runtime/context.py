@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tile.backends import registry
@@ -19,18 +20,36 @@ BACKEND_OF_DEVICE = {"cuda": "nvptx", "opencl": "opencl"}
 OPENCL = "opencl"  # the backend of many devices: which one is a part of its targets
 
 
+_INTERPRETED: ContextVar[bool] = ContextVar("tile_interpreted", default=False)
+
+
 @contextmanager
 def backend(name: str) -> Iterator[None]:
     """Run kernels on the backend `name` inside the `with` block, whatever their arguments are.
 
-    `name` may have an architecture, as in `"nvptx:sm_90a"`. Holds for the current thread or task.
-    Raises `BackendError` for a backend that does not exist.
+    `name` may have an architecture, as in `"nvptx:sm_90a"`. Holds for the current thread or task;
+    inside `tile.trace` and under `tile check`, `tile trace` and `tile debug` kernels run on the
+    interpreter in any case. Raises `BackendError` for a backend that does not exist.
     """
     if not isinstance(name, str):
         raise ArgumentTypeError(f"tile.backend takes a name such as 'interp', not {name!r}")
     registry.require(Target.parse(name).backend)
+    if _INTERPRETED.get():
+        yield
+        return
     with config.scope(backend=name):
         yield
+
+
+@contextmanager
+def interpreted(level: str) -> Iterator[None]:
+    """Run kernels on the interpreter inside the `with` block, whatever `backend` says in there."""
+    token = _INTERPRETED.set(True)
+    try:
+        with config.scope(backend=DEFAULT, interp_level=level):
+            yield
+    finally:
+        _INTERPRETED.reset(token)
 
 
 def target_text(values: Iterable[Any]) -> str:

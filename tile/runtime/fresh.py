@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tile.backends.base import Artifact, Backend, Options, Steppable, Target
@@ -10,6 +11,7 @@ from tile.errors import TileError
 from tile.frontend.compile import compile_function
 from tile.frontend.source import DeviceFunction
 from tile.frontend.values import item_names
+from tile.ir.ops.debug import breakpoint_
 from tile.ir.steps import Steps
 from tile.runtime.arguments import retuple
 from tile.runtime.signature import ParameterType
@@ -33,7 +35,8 @@ def compiled(
     try:
         steps = backend.steps(target) if isinstance(backend, Steppable) else Steps.NEVER
         module = compile_function(function, types, constants, divisible, steps)
-        return backend.compile(module, target, options)
+        stops = any(op.defn is breakpoint_ for op in module.walk())
+        return replace(backend.compile(module, target, options), stops=stops)
     except TileError as error:
         error.notes.append(f"compiling {spell_specialised(function.name, leaves)} for {target}")
         raise

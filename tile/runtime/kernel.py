@@ -14,6 +14,7 @@ from tile.backends.base import (
     Artifact,
     Backend,
     Debuggable,
+    Diagnostics,
     Executable,
     Grid,
     Informative,
@@ -28,6 +29,7 @@ from tile.language.descriptor_parts import DescriptorParts
 from tile.late import late
 from tile.runtime.binding import OPTION_DEFAULTS, named, quoted
 from tile.runtime.device_arrays import DeviceArray, host_copies
+from tile.runtime.diagnostics import diagnosed, supported
 from tile.runtime.grid import normalise_grid
 from tile.runtime.observer import observing
 from tile.runtime.packing import fit, slots, writeable
@@ -39,19 +41,27 @@ if TYPE_CHECKING:
 else:
     open_debugger = late("tile.debugger.plain", "open_debugger")
 
-WATCHERS: list[list[Executable]] = []
-"""The lists to which kernels are added that are launched; while there is one, nothing repeats."""
+WATCHERS: list[Callable[[CompiledKernel], None]] = []
+"""Functions called at each launch, in the thread of the launch; while there is one, nothing
+repeats."""
+
+
+@contextmanager
+def told(watcher: Callable[[CompiledKernel], None]) -> Iterator[None]:
+    """Call a function at each launch inside the `with` block, by any thread."""
+    WATCHERS.append(watcher)
+    try:
+        yield
+    finally:
+        WATCHERS.remove(watcher)
 
 
 @contextmanager
 def watching() -> Iterator[list[Executable]]:
     """The kernels that are launched inside the `with` block, in order, by any thread."""
     launched: list[Executable] = []
-    WATCHERS.append(launched)
-    try:
+    with told(lambda kernel: launched.append(kernel.executable)):
         yield launched
-    finally:
-        del WATCHERS[next(at for at, one in enumerate(WATCHERS) if one is launched)]
 
 
 class CompiledKernel:
@@ -189,15 +199,24 @@ class CompiledKernel:
                 )
         return arguments
 
+    @functools.cached_property
+    def _diagnostics(self) -> Diagnostics:
+        return supported(self._backend, self.artifact)
+
     def execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
         """Run over the grid, on copies of arrays that are in the memory of another device.
 
-        A grid with an extent of 0 has no programs: nothing is launched or copied.
+        A grid with an extent of 0 has no programs: nothing is launched or copied. Raises
+        `UnsupportedError`, before anything runs, for checks that the backend does not do.
         """
         if 0 in grid:
             return
-        for launched in WATCHERS:
-            launched.append(self.executable)
+        with diagnosed(self.name, self.artifact, self._diagnostics):
+            self._execute(grid, arguments)
+
+    def _execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
+        for watcher in WATCHERS:
+            watcher(self)
         on_device = self._elsewhere(arguments)
         if not on_device:
             self._launch(grid, arguments)

@@ -10,7 +10,7 @@ what selects a compiled kernel, one dictionary look-up, and the backend's way to
             try:
                 p0 = a0.data_ptr()
                 ...
-                entry = table.get((backend() if own(None) is None else (config.backend,),
+                entry = table.get((backend() if own(None) is None else scoped(), checks(),
                                    a0.dtype, a0.get_device(), ..., BLOCK, <alignment>))
             except unreadable:
                 entry = None
@@ -27,8 +27,8 @@ what selects a compiled kernel, one dictionary look-up, and the backend's way to
 It is what `add[grid]` calls, with no packing of arguments in between: `*rest`, `**more` and the
 defaults are there only so that any call comes in. Whatever it does not know, it hands over to
 `unlike`: the first launch with a key, arguments of other types, hooks, errors, and all that is
-launched while somebody watches. Keys may tell apart more than compiled kernels do, never less. What
-an entry holds has passed all checks of an ordinary launch.
+launched while somebody watches or inside `with tile.sanitize(...)`. Keys may tell apart more than
+compiled kernels do, never less. What an entry holds has passed all checks of an ordinary launch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tile.backends.base import Repeat
-from tile.config import Config, config
+from tile.config import Config, Origin, config
 from tile.frontend.source import Parameter
 from tile.runtime.grid import normalise_grid
 from tile.runtime.kernel import WATCHERS, CompiledKernel
@@ -127,12 +127,25 @@ def make_plan(
     alive = [True]
     names |= {"table": table, "alive": alive, "hooks": hooks, "cache": cache, "current": current}
     names |= {"unlike": unlike, "shape": shape_of(args, kwargs), "absent": ABSENT, "all": _all}
-    names |= {"config": config, "own": config.own.get, "watchers": WATCHERS}
-    names |= {"backend": Config.variables()["backend"].text_reader()}
+    names |= {"scoped": _scoped, "own": config.own.get, "watchers": WATCHERS}
+    variables = Config.variables()
+    names |= {"backend": variables["backend"].text_reader()}
+    names |= {"checks": variables["sanitize"].text_reader()}
     names |= {"unreadable": UNREADABLE}
     names |= {"normalise_grid": normalise_grid, "wide": _wide, "plain": is_plain_tensor}
     key, again = _made(writer, names, watching=current is not None)
     return Plan(table, alive, key, again, tuple(writer.parameters), frozenset(writer.given))
+
+
+class _CheckedError(RuntimeError):
+    """Checks are asked for, which an ordinary launch looks at."""
+
+
+def _scoped() -> tuple[str]:
+    """Return the part of a key for settings of a `with` block."""
+    if config.origin("sanitize") is Origin.SCOPE:
+        raise _CheckedError
+    return (config.backend,)
 
 
 def _made(

@@ -168,7 +168,7 @@ class Writer:
 
     def _key(self) -> str:
         """The key's text: most addresses are all aligned, which one test of all of them finds."""
-        parts = ["~backend() if ~own(None) is None else (~config.backend,)", *self._parts]
+        parts = ["~backend() if ~own(None) is None else ~scoped()", "~checks()", *self._parts]
         if self._addresses:
             each = _tuple([f"{address} % {DIVISOR}" for address in self._addresses])
             parts.append(f"({' | '.join(self._addresses)}) % {DIVISOR} and {each}")

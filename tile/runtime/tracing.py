@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tile.accesses import Trace, traced
-from tile.config import config
+from tile.accesses import Trace
+from tile.in_force import traced
+from tile.runtime.context import interpreted
 
 
 @contextmanager
@@ -19,5 +20,5 @@ def trace() -> Iterator[Trace]:
     arrays of a launch, and bounded beside that.
     """
     found = Trace()
-    with config.scope(backend="interp", interp_level="tile"), traced(found):
+    with interpreted("tile"), traced(found):
         yield found

@@ -39,7 +39,8 @@ Options stand before the program, as those of Python do.
 
 Integers must be the same, and floats too, but for what sums in another order round differently. The
 way that changed a result is named by environment variables that bring it back. The exit status is 0
-where all is well, 1 where something is wrong, and the program's own where that is neither.
+where all is well, 1 where something is wrong or a launch was not checked (one from another thread),
+and the program's own where that is neither.
 """
 
 
@@ -78,9 +79,10 @@ def _run(options: argparse.Namespace) -> int:
             status = run()
         ended = True
     finally:  # of a program that fails is told what it launched
-        if ended or rehearsal.findings.tallies:
+        if ended or rehearsal.findings.report.coverage.counts:
             _tell(rehearsal.findings, options)
-    return int(bool(rehearsal.findings)) or status
+    findings = rehearsal.findings
+    return int(bool(findings) or findings.report.coverage.unchecked) or status
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -126,7 +128,7 @@ def _tell(findings: Findings, options: argparse.Namespace) -> None:
     """Print what was found, and write it to files."""
     print("\n\n".join(_paragraphs(findings)))
     if options.html:
-        Report.of(findings.groups).html(options.html)
+        Report.of(findings.groups, findings.report.coverage).html(options.html)
     if options.json:
         text = json.dumps(findings.as_dict(), indent=2) + "\n"
         try:
@@ -138,12 +140,15 @@ def _tell(findings: Findings, options: argparse.Namespace) -> None:
 
 
 def _paragraphs(findings: Findings) -> Iterator[str]:
-    if not findings.tallies:
+    coverage = findings.report.coverage
+    if not findings.tallies and not coverage.counts:
         yield "no kernel was launched"
         return
-    yield _launches(findings)
+    if findings.tallies:
+        yield _launches(findings)
+    yield "\n".join(coverage.lines())
     if findings.report:
-        yield str(findings.report)
+        yield from findings.report.paragraphs()
     for way, group in findings.elsewhere:
         yield f"only with {way}\n{group}"
     for dependence in sorted(findings.dependences, key=lambda one: one.harmless):
@@ -168,14 +173,16 @@ def _launches(findings: Findings) -> str:
 def _verdict(findings: Findings) -> str:
     faults = sum(group.executions for group in findings.groups)
     wrong = sum(not one.harmless for one in findings.dependences)
+    coverage = findings.report.coverage
     if not findings:
-        return "all is well"
+        return coverage.verdict() if coverage.unchecked else "all is well"
     words = [
         f"{count} {noun}{'s' * (count != 1)}"
         for count, noun in ((faults, "fault"), (wrong, "result that should not have changed"))
         if count
     ]
-    return f"wrong: {' and '.join(words)}"
+    unchecked = ", and not all was checked" * coverage.unchecked
+    return f"wrong: {' and '.join(words)}{unchecked}"
 
 
 COMMAND = Command("check", "run a program under all checks", DESCRIPTION, _configure, _run)

@@ -21,6 +21,7 @@ from tile.debugger.frames import HostFrame, failed_frames
 from tile.debugger.moving import RestartError
 from tile.debugger.prompt import Debugger
 from tile.debugger.talk import QuitError
+from tile.runtime.context import interpreted
 from tile.tools.program import run_program
 
 
@@ -95,7 +96,8 @@ def once(program: Program, main: str, debugger: Debugger, checks: Checks) -> Non
     outcome = Outcome()
     with (
         interruptible(debugger),
-        config.scope(backend="interp", interp_level="steps", sanitize=checks),
+        interpreted("steps"),
+        config.scope(sanitize=checks),
         watched(session),
         outcome,
     ):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile.accesses import tracing
 from tile.analysis.alias import written_arguments
 from tile.backends.base import (
     Artifact,
     DeviceMemory,
+    Diagnostics,
     Executable,
     Finding,
     Grid,
@@ -26,9 +26,9 @@ from tile.backends.interp.code import Code, translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES as PLAIN
 from tile.backends.optimised import optimise
-from tile.checks import ALWAYS, Checks
+from tile.checks import ALL, ALWAYS, Checks
 from tile.config import config
-from tile.faults import collecting
+from tile.in_force import collecting, tracing
 from tile.ir.core import Module
 from tile.ir.ops.debug import step
 from tile.ir.printer import print_module
@@ -54,6 +54,12 @@ RULES = {**PLAIN, **BOXES}
 
 # The target of kernels that a debugger follows from their beginning, as in `interp:steps`.
 STEPS = "steps"
+
+# The settings that launches follow: on tiles, on threads and under a debugger.
+_ORDER = frozenset({"interp_level", "interp_order", "chunk_bytes"})
+_ON_TILES = Diagnostics(ALL, collects=True, traces=True, settings=_ORDER)
+_ON_THREADS = Diagnostics(ALWAYS, settings=_ORDER | {"interp_target", "interp_races"})
+_STEPPED = Diagnostics(ALL, collects=True, settings=_ORDER)
 
 # Just below DEFAULT_MMAP_THRESHOLD_MAX of 64-bit glibc.
 _HEAP_KEPT = (32 << 20) - (64 << 10)
@@ -90,7 +96,7 @@ class InterpreterBackend:
         if target.arch == STEPS or any(op.defn is step for op in module.kernel.body):
             return _as_it_is(module, target, options)
         if target.arch:
-            options.refuse_checks("the thread machine")
+            options.refuse_checks(target, ALWAYS)
         tiles = optimise(module)
         stages = tiles.stages
         if target.arch:
@@ -107,6 +113,12 @@ class InterpreterBackend:
             module=module,
             code=code,
         )
+
+    def diagnostics(self, artifact: Artifact) -> Diagnostics:
+        """All checks on tiles; on threads those without which they could not run."""
+        if artifact.facts.get(STEPS):
+            return _STEPPED
+        return _ON_THREADS if artifact.target.arch else _ON_TILES
 
     def survey(self) -> Sequence[Finding]:
         """Packages, and the machines whose threads it can run."""

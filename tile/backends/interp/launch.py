@@ -47,6 +47,24 @@ def reordered(programs: int, size: int, order: str | int) -> Iterator[Rows]:
     return map(np.sort, np.array_split(sequence, waves))
 
 
+def reordered_runs(programs: int, size: int, order: str | int) -> Iterator[Rows]:
+    """Yield the programs in runs of at most `size` consecutive ones, in another order.
+
+    As `reordered`, for machines whose programs of a wave stand side by side.
+    """
+    if order == "reverse":
+        cuts = np.linspace(0, programs, min(programs, MOST_REORDERED) + 1).astype(np.int64)[1:-1]
+        runs = np.split(np.arange(programs), cuts)[::-1]
+    else:
+        random = np.random.default_rng(int(order))
+        count = min(programs, int(random.integers(2, MOST_REORDERED + 1)))
+        cuts = np.sort(random.choice(np.arange(1, programs), count - 1, replace=False))
+        pieces = np.split(np.arange(programs), cuts)
+        runs = [pieces[index] for index in random.permutation(count)]
+    for run in runs:
+        yield from np.split(run, range(size, len(run), size))
+
+
 class Launch:
     """A kernel, a grid and the arguments in memory; what rules see of the run they are in.
 

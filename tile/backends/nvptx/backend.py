@@ -54,7 +54,7 @@ class NvptxBackend:
         Raises `OutOfResourcesError` for more shared memory than the architecture has, and
         `UnsupportedError` for what it lacks altogether.
         """
-        options.refuse_checks(self.name)
+        options.refuse_checks(target)
         return compile_module(module, target, options)
 
     def survey(self) -> Sequence[Finding]:

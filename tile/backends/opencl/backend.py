@@ -53,7 +53,7 @@ class OpenclBackend:
         `OutOfResourcesError` for more local memory or work-items than it has, and
         `UnsupportedError` for types and atomic operations that it lacks.
         """
-        options.refuse_checks(self.name)
+        options.refuse_checks(target)
         return compile_module(module, target, options, self._capabilities(target))
 
     def _capabilities(self, target: Target) -> Capabilities:

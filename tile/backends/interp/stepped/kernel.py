@@ -15,7 +15,7 @@ from tile.backends.interp.stepped.watcher import Nobody, RerunError, Watcher, wa
 from tile.backends.interp.values import Array
 from tile.checks import Checks
 from tile.config import config
-from tile.faults import collecting
+from tile.in_force import collecting
 from tile.ir.core import Module
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.checks.launch import CheckedLaunch
 from tile.backends.interp.checks.translate import CheckedCode
@@ -24,13 +26,13 @@ class SteppedScheduler(Scheduler):
         assert isinstance(launch, SteppedLaunch)
         self.watcher = launch.watcher
         self.running: Wave | None = None
-        self.started = 0  # programs, the first ones of the grid
+        self.started = np.zeros(launch.programs, np.bool_)  # by program
         launch.scheduling = self
 
     def start(self) -> bool:
         started = super().start()
         if started:
-            self.started = int(self.queue[-1].rows[-1]) + 1
+            self.started[self.queue[-1].rows] = True
         return started
 
     def step(self, wave: Wave) -> Then:

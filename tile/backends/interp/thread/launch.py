@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
-from tile.backends.interp.launch import MAX_CHUNK, Launch
+from tile.backends.interp.launch import MAX_CHUNK, Launch, reordered_runs
 from tile.backends.interp.thread.barriers import Barriers
 from tile.backends.interp.thread.code import ThreadCode
 from tile.backends.interp.thread.copies import Copies
@@ -66,12 +66,17 @@ class ThreadLaunch(Launch):
         )
 
     def chunks(self) -> Iterator[Wave]:
-        """The programs of the grid, in order, in waves of whole programs."""
+        """The programs of the grid, in the order of the settings, in waves of whole programs."""
         code = self.threads_code
         rows = min(MAX_CHUNK, config.chunk_bytes // code.code.largest_value)
         size = max(1, min(rows // self.threads, MAX_SHARED // code.shared_cost))
-        for first in range(0, self.programs, size):
-            programs = np.arange(first, min(first + size, self.programs))
+        order = config.interp_order
+        runs = (
+            np.split(np.arange(self.programs), range(size, self.programs, size))
+            if order is None
+            else reordered_runs(self.programs, size, order)
+        )
+        for programs in runs:
             start, end = int(programs[0]) * self.threads, (int(programs[-1]) + 1) * self.threads
             wave = self.start(np.arange(start, end))
             wave.chunk = Chunk(self, programs)

@@ -14,7 +14,7 @@ from tile.backends.interp.report import view_of
 from tile.backends.interp.tracing.instrument import instrument
 from tile.backends.interp.tracing.recorder import Recorder
 from tile.checks import Checks
-from tile.faults import collecting
+from tile.in_force import collecting
 from tile.ir.core import Module
 from tile.transforms.expand_descriptors import expand_descriptors
 
