@@ -132,9 +132,12 @@ class Variable(Generic[T]):
 
     def origin(self, config: Config) -> Origin:
         """Return where the value in force comes from."""
-        if self.name in config.own.get({}):
+        overrides = config.own.get(None)
+        if overrides is not None and self.name in overrides:
             return Origin.SCOPE
-        return Origin.DEFAULT if os.environ.get(self.name) is None else Origin.ENVIRONMENT
+        texts = getattr(os.environ, "_data", None)  # as in `__get__`
+        unset = self.name not in os.environ if texts is None else self._key not in texts
+        return Origin.DEFAULT if unset else Origin.ENVIRONMENT
 
     def text_reader(self) -> Callable[[], object]:
         """What gives equal things only while the environment says the same.
@@ -290,7 +293,8 @@ class Config:
 
     def origin(self, attribute: str) -> Origin:
         """Return where the value of a setting comes from."""
-        return self.variables()[attribute].origin(self)
+        variable: Variable[Any] = vars(Config)[attribute]
+        return variable.origin(self)
 
     @property
     def watching(self) -> bool:
