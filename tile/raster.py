@@ -60,6 +60,23 @@ class Raster:
         found = row * columns + points % self.columns // self.wide
         return np.where((row >= 0) & (row < rows), found, -1)
 
+    def sampled(self, most: int) -> Array:
+        """All points of each cell, in and behind the raster, or `most` drawn of those of a cell.
+
+        Draws are with replacement, so that no pattern of the points is in step with them.
+        """
+        rows, columns = self.cells
+        row = (np.arange(rows) - self.margin)[:, None, None] * self.high
+        column = np.arange(columns)[:, None] * self.wide
+        size = self.high * self.wide
+        within = np.arange(size)
+        if size > most:
+            within = np.random.default_rng(0).integers(size, size=(rows, columns, most))
+        columns_of = column + within % self.wide
+        points = (row + within // self.wide) * self.columns + columns_of
+        chosen: Array = points[np.broadcast_to(columns_of < self.columns, points.shape)]
+        return chosen
+
     def covered(self, low: int, high: int) -> Array:
         """Which cells hold a point from `low` to before `high`, as (rows, columns) of cells."""
         rows, columns = self.cells

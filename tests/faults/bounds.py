@@ -319,3 +319,41 @@ def swap_halves(x_ptr, n, B: tl.constexpr, BUG: tl.constexpr):
 @planted("bounds", "halves one apart too far", program=(1, 0, 0), element=(7,), place=("x_ptr", 32))
 def uneven_halves(bug):
     swap_halves[(2,)](np.zeros(32, F32), 32, B=8, BUG=bug)
+
+
+@tile.jit
+def read_words(x_ptr, o_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    x = tl.load(x_ptr.to(tl.pointer_type(tl.int32)) + i)  # fault
+    tl.store(o_ptr + i, x)
+
+
+@planted("bounds", "words over bytes of which the view has every other one", element=(0,))
+def words_over_gaps(bug):
+    x = np.zeros(64, np.int8)
+    read_words[(1,)](x[::2] if bug else x[:32], np.zeros(8, np.int32), B=8)
+
+
+@tile.jit
+def read_every(x_ptr, o_ptr, start, step, B: tl.constexpr):
+    i = tl.arange(0, B)
+    x = tl.load(x_ptr + start + i * step)  # fault
+    tl.store(o_ptr + i, x)
+
+
+@planted("bounds", "a view with overlapping axes, between its elements", element=(1,))
+def between_overlapping_axes(bug):
+    x = np.lib.stride_tricks.as_strided(np.zeros(64, np.int8), (8, 8), (2, 3))
+    read_every[(1,)](x, np.zeros(8, np.int8), 0 if bug else 2, 1, B=8)
+
+
+@planted("bounds", "a field of a packed structure, past its elements", element=(1,))
+def fields_of_packed_structures(bug):
+    x = np.zeros(64, [("first", F32), ("second", np.int8)])["first"]
+    read_every[(1,)](x, np.zeros(8, F32), 0, 1 if bug else 5, B=8)
+
+
+@planted("bounds", "a view of gaps as large as a memory", element=(0,), place=("x_ptr", 1))
+def gaps_of_a_large_view(bug):
+    x = np.lib.stride_tricks.as_strided(np.zeros(64, np.int8), (1 << 40,), (2,))
+    read_every[(1,)](x, np.zeros(8, np.int8), int(bug), 2, B=8)

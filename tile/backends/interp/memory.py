@@ -1,8 +1,9 @@
 """The memory that programs see, and every load and store with its bounds check.
 
-Each array that was passed lives in a window of its own of a virtual address space, 2^40 bytes
+Each array that was passed lives in a window of its own of a virtual address space, 2^46 bytes
 wide, so that an address says by itself to which array it belongs and how far outside it fell.
 Only the elements of the view that was passed may be touched, whatever else its allocation holds.
+Nothing here is as large as the memory between a view's first element and its last.
 
 An access comes as an array of addresses or as an `Affine`, with or without a mask. From the
 cheapest:
@@ -24,10 +25,12 @@ import numpy as np
 from tile.backends.host_memory import footprint
 from tile.backends.interp.strided import Strided, active_run, restrided
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
+from tile.backends.interp.view_bytes import ViewBytes
+from tile.errors import ArgumentValueError
 from tile.ir import numerics
 from tile.ir.types import Pointer, Scalar
 
-WINDOW_BITS = 40
+WINDOW_BITS = 46
 WINDOW = 1 << WINDOW_BITS
 # Virtual addresses lie above all real ones, so that a number read from memory is known for what
 # it is.
@@ -35,6 +38,9 @@ LOWEST = 1 << 62
 # Arrays begin in the middle of their window, at an address that is aligned as the real one is.
 MIDDLE = WINDOW >> 1
 ALIGNMENT = 4096
+# Limits of a launch: bytes from an array's first element to its last, and arrays.
+MOST_BYTES = WINDOW >> 2
+MOST_ARRAYS = (1 << 63) - LOWEST >> WINDOW_BITS
 
 
 @dataclass(eq=False)
@@ -49,7 +55,7 @@ class Buffer:
     span: Array = field(
         default_factory=lambda: np.empty(0, np.uint8)
     )  # all bytes from start to end
-    inside: Array | None = None  # which elements of the span the view has; None: all of them
+    gaps: ViewBytes | None = None  # the bytes of a view that leaves some of the span out
     views: dict[np.dtype[Any], Array] = field(default_factory=dict)
 
     @property
@@ -93,16 +99,32 @@ class Memory:
     # -- arrays
 
     def add(self, name: str, array: Array) -> int:
-        """Give an array a window; the virtual address of its first element."""
+        """Give an array a window; the virtual address of its first element.
+
+        Raises `ArgumentValueError` for arrays that no window holds.
+        """
         low, high = footprint(array)
+        self._check_limits(name, high - low)
         base = LOWEST + len(self.buffers) * WINDOW + MIDDLE + array.ctypes.data % ALIGNMENT
         buffer = Buffer(name, array, base, base + low, base + high)
         if array.size:
             buffer.span = _bytes(array, low, high)
-            if not _dense(array):
-                buffer.inside = _inside(array, low, high)
+            held = ViewBytes.of(array)
+            buffer.gaps = None if held.dense else held
         self.buffers.append(buffer)
         return base
+
+    def _check_limits(self, name: str, size: int) -> None:
+        if size > MOST_BYTES:
+            raise ArgumentValueError(
+                f"argument {name!r} spans {size} bytes from its first element to its last; "
+                f"the interpreter takes arrays of up to {MOST_BYTES}"
+            )
+        if len(self.buffers) == MOST_ARRAYS:
+            raise ArgumentValueError(
+                f"a launch on the interpreter takes up to {MOST_ARRAYS} arrays, with those that "
+                "pointers point to"
+            )
 
     def virtual(self, addresses: Array) -> Array:
         """Addresses as programs use them, from real ones that were read from memory.
@@ -229,7 +251,7 @@ class Memory:
             buffer is None
             or low < buffer.start
             or high + size > buffer.end
-            or buffer.inside is not None
+            or buffer.gaps is not None
             or any(step % size for step in steps)
         ):
             return None
@@ -376,8 +398,8 @@ class Memory:
             index //= size
         if lanes is not None:
             index = np.where(lanes, index, 0)
-        if buffer.inside is not None:
-            held = buffer.inside[index * size // buffer.array.itemsize]
+        if buffer.gaps is not None:
+            held = buffer.gaps.contain(index * size, size)
             if not (held if lanes is None else held[lanes]).all():
                 self.fault(addresses, lanes, dtype, shape)
         return Group(buffer, buffer.typed(dtype), index, lanes)
@@ -411,9 +433,8 @@ class Memory:
             here = (windows == number) & (addresses >= buffer.start)
             here &= addresses + size <= buffer.end
             here &= (addresses - buffer.start) % size == 0
-            if buffer.inside is not None:
-                index = np.where(here, (addresses - buffer.start) // buffer.array.itemsize, 0)
-                here &= buffer.inside[index]
+            if buffer.gaps is not None:
+                here &= buffer.gaps.contain(np.where(here, addresses - buffer.start, 0), size)
             good |= here
         return good
 
@@ -443,27 +464,3 @@ def _bytes(array: Array, low: int, high: int) -> Array:
     corner = array[(..., *upwards)]
     first = restrided(corner, (1,), (array.itemsize,))
     return restrided(first.view(np.uint8), (high - low,), (1,))
-
-
-def _dense(array: Array) -> bool:
-    """Whether every byte from the first to the last belongs to an element."""
-    if array.flags.c_contiguous:
-        return True
-    axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True))
-    covered = array.itemsize
-    for stride, extent in axes:
-        if extent > 1 and stride > covered:
-            return False
-        covered += stride * (extent - 1)
-    return True
-
-
-def _inside(array: Array, low: int, high: int) -> Array:
-    """Which elements of the span belong to a view that leaves some out."""
-    size = array.itemsize
-    grid = np.zeros((), np.int64)
-    for extent, stride in zip(array.shape, array.strides, strict=True):
-        grid = np.add.outer(grid, np.arange(extent, dtype=np.int64) * stride)
-    inside = np.zeros((high - low) // size, bool)
-    inside[(grid.ravel() - low) // size] = True
-    return inside

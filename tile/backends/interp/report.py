@@ -131,7 +131,7 @@ def _place(buffer: Buffer, address: int, itemsize: int) -> str:
     if offset % size or itemsize != size:
         return f"{name} at byte {offset}, where no element of {itemsize} bytes lies"
     element = offset // size
-    if buffer.start <= address < buffer.end and buffer.inside is not None:
+    if buffer.start <= address < buffer.end and buffer.gaps is not None:
         return f"{name} at element {element}, which lies between those of the view passed"
     if element < 0:
         return f"{name} at element {element}, before its start"

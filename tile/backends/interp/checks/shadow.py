@@ -33,6 +33,7 @@ from tile.backends.interp.checks.access import (
 )
 from tile.backends.interp.checks.order import Order
 from tile.backends.interp.checks.readers import Displaced
+from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.memory import Buffer, Memory
 from tile.backends.interp.report import place_of
 from tile.backends.interp.strided import Strided
@@ -73,13 +74,13 @@ class Region:
     def last(self) -> Array:
         """The records of the last writes."""
         if self.writer is None:
-            self.writer = np.zeros(self.cells, np.int64)
+            self.writer = lazy_zeros(self.cells, np.int64)
         return self.writer
 
     def other(self, index: int) -> Array:
         """Records of accesses that the last write does not come after."""
         while len(self.others) <= index:
-            self.others.append(np.zeros(self.cells, np.int64))
+            self.others.append(lazy_zeros(self.cells, np.int64))
         return self.others[index]
 
     @property

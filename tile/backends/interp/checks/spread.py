@@ -15,6 +15,9 @@ from tile.spread import MARGIN, Landing, Spread, spread_of
 if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
+# How many elements of a cell say which share of it is a view's.
+SAMPLED = 256
+
 
 def spread_in(
     wave: Wave, shape: tuple[int, ...], wrong: Array, addresses: Array | None = None
@@ -43,14 +46,20 @@ def landed(wave: Wave, addresses: Array) -> Iterator[Landing]:
 
 
 def inside_of(buffer: Buffer) -> Array:
-    """Of each cell of an array's picture, the share of its elements that are the view's."""
+    """Of each cell of an array's picture, the share of its elements that are the view's.
+
+    Of a cell of very many elements some that are drawn at random stand for all.
+    """
     view = view_of(buffer)
     raster = view.raster(MARGIN)
-    span = np.arange(view.high - view.low) if buffer.inside is not None else None
-    if span is None:
+    if buffer.gaps is None:
         return raster.covered(0, view.high - view.low).astype(np.float64)
-    cells = raster.cell(span)
+    points = raster.sampled(SAMPLED)
+    points = points[(points >= 0) & (points < view.high - view.low)]
+    cells = raster.cell(points)
     size = raster.cells[0] * raster.cells[1]
-    held = np.bincount(cells, weights=buffer.inside, minlength=size)
+    itemsize = buffer.array.itemsize
+    weights = buffer.gaps.contain(points * itemsize, itemsize)
+    held = np.bincount(cells, weights=weights, minlength=size)
     share = held / np.maximum(1, np.bincount(cells, minlength=size))
     return share.reshape(raster.cells)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.memory import WINDOW_BITS, Buffer, Memory
 from tile.backends.interp.values import Array, Rows
 from tile.ir.core import Operation
@@ -32,7 +33,7 @@ class GlobalRaceError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Records:
-    """Who touched the elements of an array last."""
+    """Who touched the elements of an array last; 0 where nobody did."""
 
     buffer: Buffer
     writer: Array
@@ -41,7 +42,7 @@ class _Records:
     @classmethod
     def of(cls, buffer: Buffer) -> _Records:
         count = len(buffer.span) // buffer.array.itemsize
-        return cls(buffer, np.full(count, -1, np.int64), np.full(count, -1, np.int64))
+        return cls(buffer, lazy_zeros(count, np.int64), lazy_zeros(count, np.int64))
 
 
 class GlobalRaces:
@@ -52,12 +53,12 @@ class GlobalRaces:
         self.records: dict[int, _Records] = {}
         self.threads = threads
         self.bits = (programs * threads).bit_length()
-        self.barriers = np.zeros(programs, np.int64)
-        self.ops: list[Operation] = []  # by clock
+        self.barriers = np.full(programs, 1 << self.bits, np.int64)  # before clock 1
+        self.ops: list[Operation] = []  # by clock, from 1 on
 
     def barrier(self, programs: Rows) -> None:
         """All threads of some programs have waited for each other."""
-        self.barriers[programs] = len(self.ops) << self.bits
+        self.barriers[programs] = len(self.ops) + 1 << self.bits
 
     def access(
         self, op: Operation, rows: Rows, address: Array, active: Array | None, size: int
@@ -77,7 +78,9 @@ class GlobalRaces:
         buffer = self.memory.buffer_at(address)
         if buffer is None:
             return None
-        return self.records.setdefault(id(buffer), _Records.of(buffer))
+        if id(buffer) not in self.records:
+            self.records[id(buffer)] = _Records.of(buffer)
+        return self.records[id(buffer)]
 
     def _touch(
         self, op: Operation, records: _Records, address: Array, who: Rows, size: int
@@ -88,7 +91,7 @@ class GlobalRaces:
         who = np.repeat(who, size // itemsize)
         inside = (where >= 0) & (where < len(records.writer))
         where, who = where[inside], who[inside]
-        now = (len(self.ops) - 1 << self.bits) | who
+        now = (len(self.ops) << self.bits) | who
         self._refuse(records, records.writer, where, who)
         if op.results:
             records.reader[where] = now
@@ -109,6 +112,6 @@ class GlobalRaces:
             raise GlobalRaceError(
                 int(who[index]),
                 start + int(where[index]) * size,
-                self.ops[int(record[index]) >> self.bits],
+                self.ops[(int(record[index]) >> self.bits) - 1],
                 int(other[index]),
             )

@@ -43,8 +43,5 @@ def launch_traced(
         launch = Launch(code, grid, arguments)
     views = tuple(map(view_of, launch.memory.buffers))
     use = trace.begin(launch.name, grid, views)
-    launch.recorder = recorder = Recorder(use, launch.memory.buffers, trace.timeline)
-    try:
-        launch.run()
-    finally:
-        recorder.end()
+    launch.recorder = Recorder(use, launch.memory.buffers, trace.timeline)
+    launch.run()

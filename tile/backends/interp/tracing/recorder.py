@@ -10,6 +10,7 @@ import numpy as np
 
 from tile.accesses import DISTANCES, LINE, SECTOR, ArrayUse, Counts, KernelUse, Site
 from tile.backends.host_memory import span
+from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.memory import Buffer
 from tile.backends.interp.values import Array, Held, array_of
 from tile.errors import Loc
@@ -27,6 +28,7 @@ ALIGNED = 256
 class Watched:
     """An array of the launch: who touched each of its lines last, and which sectors anybody did.
 
+    `last` holds the number of a program and 1, and 0 for a line that nobody touched.
     `lead` are bytes of its first line, which begins where lines of its allocation do, in front of
     its lowest element.
     """
@@ -42,6 +44,7 @@ class Watched:
         sector = (addresses - self.buffer.start + self.lead) // SECTOR
         span = len(self.sectors)
         row, sector = _distinct(rows * span + sector, span)
+        self.use.sectors += len(np.unique(sector[~self.sectors[sector]]))
         self.sectors[sector] = True
         line_row, line = _distinct(row * span + sector // PER_LINE, span)
         self._share(line, programs[line_row])
@@ -53,13 +56,15 @@ class Watched:
         """Count for each touch of a line how far away the program is that touched it before."""
         order = np.lexsort((program, line))
         line, program = line[order], program[order]
-        before = self.last[line]
+        before = self.last[line] - 1
         again = np.flatnonzero(line[1:] == line[:-1]) + 1
         before[again] = program[again - 1]
-        self.last[line] = program
+        self.last[line] = program + 1
         known = before >= 0
         distance = np.abs(program[known] - before[known])
-        self.use.first += len(line) - int(known.sum())
+        new = len(line) - int(known.sum())
+        self.use.first += new
+        self.use.lines += new
         # The exponent of a number is how many bits it has.
         self.use.reuse += np.bincount(np.frexp(distance)[1], minlength=DISTANCES)
 
@@ -80,7 +85,7 @@ def watched(buffer: Buffer, use: ArrayUse) -> Watched:
     sectors = -(-(lead + buffer.end - buffer.start) // SECTOR) + 1
     lines = -(-sectors // PER_LINE)
     return Watched(
-        use, buffer, lead, np.full(lines, -1, np.int64), np.zeros(lines * PER_LINE, np.bool_)
+        use, buffer, lead, lazy_zeros(lines, np.int64), lazy_zeros(lines * PER_LINE, np.bool_)
     )
 
 
@@ -170,9 +175,3 @@ class Recorder:
             few = wave.rows[: np.searchsorted(wave.rows, TRACKS)]
             known = self._tracks[id(wave)] = wave.rows, tuple(few.tolist())
         return known[1]
-
-    def end(self) -> None:
-        """The launch has ended, or failed: count what it touched."""
-        for array in self.arrays.values():
-            array.use.sectors += int(array.sectors.sum())
-            array.use.lines += int((array.last >= 0).sum())
