@@ -4,7 +4,7 @@ A `Loc` is a place in the user's Python file together with the chain of calls th
 that checks something raises without a location; whoever knows the place (builder, pass manager,
 machine) stamps it with `with stamp(loc):`. An error renders itself as message, source excerpt
 with a caret under the expression, and call chain, so that printing the exception is all a caller
-ever needs to do.
+ever needs to do. Messages, notes and source lines are of bounded length (`tile.brief`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from tile.brief import clipped, window
 
 if TYPE_CHECKING:
     from tile.faults import Fault
@@ -54,15 +56,24 @@ class Loc:
         if not text:
             return ""
         number = f"{self.line} | "
-        width = max(1, min(self.end_column, len(text)) - self.column)
-        indent = "".join("\t" if c == "\t" else " " for c in text[: self.column])
+        text, column, end = window(text, self.column, min(self.end_column, len(text)))
+        width = max(1, end - column)
+        indent = "".join("\t" if c == "\t" else " " for c in text[:column])
         return f"{number}{text}\n{' ' * (len(number) - 2)}| {indent}{'^' * width}"
+
+
+CALLS = 12  # of a chain that are shown at either end
 
 
 def describe(loc: Loc) -> str:
     """A location as the lines of a report: place, excerpt, then the chain of calls."""
     lines: list[str] = []
-    for depth, place in enumerate(loc.chain()):
+    places = list(loc.chain())
+    for depth, place in enumerate(places):
+        if CALLS <= depth < len(places) - CALLS:
+            if depth == CALLS:
+                lines.append(f"  ... called through {len(places) - 2 * CALLS} more")
+            continue
         inside = f", in {place.function}" if place.function else ""
         lines.append(f"{'  at' if depth == 0 else '  called from'} {place}{inside}")
         excerpt = place.excerpt()
@@ -79,6 +90,7 @@ class TileError(Exception):
     """
 
     def __init__(self, message: str, *, loc: Loc | None = None, notes: Sequence[str] = ()) -> None:
+        message = clipped(message)
         super().__init__(message)
         self.message = message
         self.loc = loc
@@ -88,7 +100,7 @@ class TileError(Exception):
         parts = [self.message]
         if self.loc is not None:
             parts.append(describe(self.loc))
-        parts.extend(f"  note: {note}" for note in self.notes)
+        parts.extend(f"  note: {clipped(note)}" for note in self.notes)
         return "\n".join(parts)
 
 

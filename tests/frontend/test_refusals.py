@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import math
 from collections.abc import Callable
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 import tile.language as tl
-from tests.frontend.building import INTS, marked, refusal, source_line
+from tests.frontend.building import INTS, marked, module_of, refusal, source_line
+from tile.errors import CompilationError, Loc
 from tile.frontend.source import DeviceFunction
+from tile.frontend.static import constexpr_function
 from tile.ir.types import F32, I32, Pointer
 
 MATH = math  # kernels call what it has
@@ -29,6 +32,20 @@ def plain_function(x):
 @DeviceFunction
 def other_kernel(x):
     return x
+
+
+WIDE_NUMBER = tl.constexpr(1 << 30000)
+WIDE_NUMBERS = tl.constexpr((1 << 30000,))
+
+
+@constexpr_function
+def wide_number(bits):
+    return 1 << bits
+
+
+@constexpr_function
+def FAILS(x):
+    raise StopIteration(x)
 
 
 class SomeClass:
@@ -412,9 +429,40 @@ def test_the_caret_of_an_expression_on_several_lines_ends_with_its_first(kernel_
     assert marked(error).startswith("tl.load(") and error.loc.line == 2
 
 
-def test_a_program_nested_too_deeply_is_refused_with_grace(kernel_of):
-    error = refusal(kernel_of("x = " + " + ".join(["a"] * 700)), INTS, I32, I32)
-    assert error.message.startswith("`kernel` is nested too deeply")
+DEEP = {
+    "an elif": (
+        "if a == 0:\n    x = 1\n" + "".join(f"elif a == {i}:\n    x = 1\n" for i in range(900)),
+        "",
+    ),
+    "a sign": ("x = " + "-" * 900 + "a", "-"),
+    "a condition": ("x = " + "1 if a else " * 700 + "2", ""),
+    "an early return": ("".join(f"if a == {i}:\n    return\n" for i in range(900)), ""),
+}
+
+
+@pytest.mark.parametrize("body, over", DEEP.values(), ids=DEEP)
+def test_a_program_nested_too_deeply_is_refused_where_it_is(kernel_of, body, over):
+    error = refusal(kernel_of(body), INTS, I32, I32)
+    assert error.message.startswith("this is nested too deeply to be compiled")
+    assert marked(error).startswith(over)
+    assert len(str(error)) < 1000
+
+
+def test_what_is_long_and_not_deep_compiles(kernel_of):
+    """Chains of operators, and 200 `elif`s."""
+    module_of(kernel_of("x = " + " + ".join(["a"] * 900)), INTS, I32, I32)
+    module_of(kernel_of("x = " + " and ".join(["a > b"] * 900)), INTS, I32, I32)
+    chain = "".join(f"elif a == {i}:\n    x = {i}\n" for i in range(200))
+    module_of(kernel_of(f"if a < 0:\n    x = 1\n{chain}else:\n    x = 7\nout + x"), INTS, I32, I32)
+
+
+def test_many_calls_of_one_another_are_shown_in_part():
+    place = Loc("kernels.py", 1, function="f")
+    for number in range(100):
+        place = Loc("kernels.py", number, function="f", caller=place)
+    text = str(CompilationError("wrong", loc=place))
+    assert "... called through 77 more" in text
+    assert len(text.splitlines()) < 40
 
 
 def test_star_parameters_have_their_place():
@@ -424,3 +472,89 @@ def test_star_parameters_have_their_place():
     error = refusal(DeviceFunction(kernel), Pointer(F32))
     assert marked(error) == "rest"
     assert source_line(error) == "def kernel(out, **rest):"
+    assert not error.notes
+
+
+def test_a_wrapper_of_anything_says_that_it_is_one():
+    def inner(out, x):
+        tl.store(out, x)
+
+    @functools.wraps(inner)
+    def wrapper(*args, **kwargs):
+        return inner(*args, **kwargs)
+
+    error = refusal(DeviceFunction(wrapper), INTS, I32)
+    assert marked(error) == "args"
+    assert "this is `wrapper`, which another decorator put around `inner`" in error.notes[0]
+
+
+class Hostile:
+    """A constant whose methods all raise what nobody expects."""
+
+    def __repr__(self):
+        raise KeyError("no repr")
+
+    def __hash__(self):
+        return 1
+
+    def fails(self, *_):
+        raise RuntimeError("no such thing")
+
+    __add__ = __bool__ = __contains__ = __getitem__ = __neg__ = __lt__ = fails
+    attribute = property(fails)
+
+
+HUGE = "too large: a value known when the kernel is compiled has at most"
+WIDE = hex(1 << 30000)
+CONSTANTS = [
+    ("x = N + 1", "RuntimeError: no such thing"),
+    ("x = -N", "RuntimeError: no such thing"),
+    ("x = N[0]", "RuntimeError: no such thing"),
+    ("x = N < 3", "RuntimeError: no such thing"),
+    ("x = 3 in N", "RuntimeError: no such thing"),
+    ("x = N.attribute", "RuntimeError: no such thing"),
+    ("x = f'{N}'", "KeyError: 'no repr'"),
+    ("x = f'{N!r}'", "KeyError: 'no repr'"),
+    ("x = str(N)", "KeyError: 'no repr'"),
+    ("if N:\n    pass", "RuntimeError: no such thing"),
+    ("assert N", "RuntimeError: no such thing"),
+    ("x = N and a", "RuntimeError: no such thing"),
+    ("x = not N", "RuntimeError: no such thing"),
+    ("x = 1 if N else 2", "RuntimeError: no such thing"),
+    ("tl.store(out, N)", "Hostile object whose repr raises KeyError"),
+    ("x = tl.zeros((N,), tl.int32)", "Hostile object whose repr raises KeyError"),
+    ("x = N.nothing", "Hostile object whose repr raises KeyError"),
+    ("x = N()", "Hostile object whose repr raises KeyError"),
+    ("x = FAILS(a)", "what `FAILS` takes must be known"),
+    ("x = FAILS(3)", "`FAILS` failed: StopIteration: 3"),
+    ("x = 1 << 100000", HUGE),
+    ("x = 10 ** 10 ** 10", HUGE),
+    ("x = 3 << (1 << 60)", HUGE),
+    ("x = 'text' * (1 << 40)", HUGE),
+    ("x = (a, a) * (1 << 40)", HUGE),
+    ("x = MATH.factorial(10 ** 7)", HUGE),
+    ("x = MATH.comb(10 ** 9, 10 ** 8)", HUGE),
+    ("x = MATH.perm(10 ** 9, 10 ** 8)", HUGE),
+    (f"x = {WIDE}", HUGE),
+    ("x = WIDE_NUMBER", HUGE),
+    ("x = a + WIDE_NUMBERS[0]", HUGE),
+    ("x = tl.zeros(WIDE_NUMBERS, tl.int32)", HUGE),
+    ("x = wide_number(30000)", HUGE),
+    ("tl.store(out, 1 << 4000)", "does not fit any type"),
+    ("x = a + (1 << 4000)", "does not fit tl.int32"),
+    ("x = tl.full((4,), 1 << 4000, tl.int32)", "the integer"),
+    ("x = tl.arange(0, 1 << 4000)", ""),
+    ("x = tl.zeros((1 << 4000,), tl.int32)", ""),
+    ("for i in range(1 << 4000):\n    pass", "does not fit any type"),
+    ("x = a.to(1 << 4000)", ""),
+    ("x = tl.sum(tl.arange(0, 4), 1 << 4000)", "axis"),
+    ("x = 'a' * 60000 + 3", "characters"),
+    ("x, y = (0,) * 60000", "..."),
+]
+
+
+@pytest.mark.parametrize("body, said", CONSTANTS, ids=[c[0][:40] for c in CONSTANTS])
+def test_constants_that_are_huge_or_hostile(kernel_of, body, said):
+    error = refusal(kernel_of(body), INTS, I32, I32, N=Hostile())
+    assert said in str(error)
+    assert len(str(error)) < 4000

@@ -60,11 +60,32 @@ def test_methods():
         DeviceFunction(Kernels().method)
 
 
+def in_a_file(out):
+    tl.store(out, 1)
+
+
+class CannotBeShown:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+
+class CanBeCalled(CannotBeShown):
+    def __call__(self, out):
+        tl.store(out, 1)
+
+
 @pytest.mark.parametrize(
     "thing, message",
     [
+        (CannotBeShown(), "only a Python function can be compiled, not <CannotBeShown object"),
+        (CanBeCalled(), "an object of class CanBeCalled cannot be compiled, though it can be"),
+        (functools.partial(in_a_file, 3), "a functools.partial of `in_a_file` cannot be"),
+        (functools.cache(in_a_file), "a _lru_cache_wrapper around `in_a_file` cannot be compiled"),
+        (staticmethod(in_a_file), "`in_a_file` is a staticmethod, which cannot be compiled; write"),
+        (classmethod(in_a_file), "`in_a_file` is a classmethod, which cannot be compiled; move"),
+        ("x" * 10**6, "only a Python function can be compiled, not 'xxx"),
         (3, "only a Python function can be compiled, not 3"),
-        (print, "only a Python function can be compiled, not <built-in function print>"),
+        (print, "`print` has no source in Python to compile"),
         (int, "`int` is a class, which cannot be compiled"),
         (DeviceFunction(executed), "`executed` is compiled already; decorate it once"),
     ],
@@ -74,6 +95,19 @@ def test_what_is_no_function(thing, message):
         DeviceFunction(thing)
     assert caught.value.message.startswith(message)
     assert isinstance(caught.value, TypeError)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "claim", [{"__signature__": 3}, {"__wrapped__": 3}, {"__wrapped__": print}]
+)
+def test_parameters_are_those_of_the_source_whatever_attributes_claim(claim):
+    def kernel(out, value=3, *, scale: tl.constexpr = 2):
+        tl.store(out, value * scale)
+
+    vars(kernel).update(claim)
+    assert [p.name for p in DeviceFunction(kernel).parameters] == ["out", "value", "scale"]
+    assert "value = 6" in text_of(kernel, INTS)
 
 
 def test_a_source_that_is_nowhere():

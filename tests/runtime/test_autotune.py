@@ -1012,3 +1012,36 @@ def test_both_decorators_stack(kernel, order):
     assert stacked.arg_names == ["x", "n", "BLOCK", "EVEN"]
     assert stacked.__name__ == "scale"
     assert stacked.written_arguments(x, 4) == {"x"}
+
+
+WRONG = {
+    "configs None": lambda: autotune(None, key=[]),
+    "configs a number": lambda: autotune(3, key=[]),
+    "configs a Config": lambda: autotune(Config({}), key=[]),
+    "configs of numbers": lambda: autotune([3], key=[]),
+    "key None": lambda: autotune([], key=None)(FakeKernel(lambda x: None)),
+    "key a number": lambda: autotune([], key=3)(FakeKernel(lambda x: None)),
+    "key of numbers": lambda: autotune([], key=[3])(FakeKernel(lambda x: None)),
+    "names a number": lambda: autotune([], key=[], reset_to_zero=3)(FakeKernel(lambda x: None)),
+    "pruning a number": lambda: autotune([], key=[], prune_configs_by=3)(
+        FakeKernel(lambda x: None)
+    ),
+    "a time that is text": lambda: autotune([], key=[], warmup="x"),
+    "no kernel": lambda: autotune([], key=[])(lambda x: None),
+    "no kernel under heuristics": lambda: heuristics({})(lambda x: None),
+    "heuristics None": lambda: heuristics(None),
+    "heuristics a list": lambda: heuristics([3]),
+}
+
+
+@pytest.mark.parametrize("decorate", WRONG.values(), ids=WRONG)
+def test_decorators_refuse_what_they_cannot_take(decorate):
+    with pytest.raises(ArgumentError) as caught:
+        decorate()
+    assert len(str(caught.value)) < 300
+
+
+def test_configurations_may_be_made_one_by_one():
+    kernel = FakeKernel(lambda BLOCK: None)
+    tuned = autotune((Config({"BLOCK": size}) for size in (1, 2)), key=[])(kernel)
+    assert [config.kwargs["BLOCK"] for config in tuned.configs] == [1, 2]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from tile.brief import brief
 from tile.checks import NONE, Checks, choose, spelled
 from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from tile.ir.types import Pointer, Scalar, is_power_of_two
@@ -88,10 +89,12 @@ class Options:
         for name, most in limits.items():
             value = getattr(self, name)
             if not isinstance(value, int) or not (is_power_of_two(value) and value <= most):
-                raise ArgumentValueError(f"{name} is a power of two up to {most}, not {value!r}")
+                raise ArgumentValueError(
+                    f"{name} is a power of two up to {most}, not {brief(value)}"
+                )
         stages: object = self.num_stages  # whatever the caller passed
         if not isinstance(stages, int) or stages < 0:
-            raise ArgumentValueError(f"num_stages is a number from 0 on, not {stages!r}")
+            raise ArgumentValueError(f"num_stages is a number from 0 on, not {brief(stages)}")
         _ = self.checks
 
     @property

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tile.errors import CompilationError
+from tile.brief import brief
+from tile.errors import CompilationError, TileError
 from tile.frontend.captured import is_callable_now
 from tile.frontend.source import REQUIRED, DeviceFunction, Parameter
 from tile.frontend.state import Lowering
@@ -27,7 +28,6 @@ from tile.language.python import PYTHON_BUILTINS
 from tile.language.tensor import Tensor
 
 ITERATORS = (iterators.range, iterators.static_range, iterators.condition)
-FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def call(low: Lowering, node: ast.Call) -> object:
@@ -115,8 +115,11 @@ def evaluate(function: Any, args: list[Any], kwargs: dict[str, Any], *, known: b
         kwargs = {key: compile_time_only(value, what) for key, value in kwargs.items()}
     try:
         return plain(function(*args, **kwargs))
-    except FAILURES as error:
-        raise CompilationError(f"`{name}` failed: {type(error).__name__}: {error}") from error
+    except TileError:
+        raise
+    except Exception as error:  # whatever the user's function raises
+        said = brief(error, show=str)
+        raise CompilationError(f"`{name}` failed: {type(error).__name__}: {said}") from error
 
 
 def plain(value: Any) -> Any:
@@ -205,5 +208,5 @@ def spell(parameters: Sequence[Parameter]) -> str:
     for parameter in parameters:
         word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
         equals = " = " if parameter.is_constexpr else "="
-        words.append(word if parameter.required else f"{word}{equals}{parameter.default!r}")
+        words.append(word if parameter.required else f"{word}{equals}{brief(parameter.default)}")
     return ", ".join(words)

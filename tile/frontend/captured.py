@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.frontend.source import DeviceFunction, is_constexpr_annotation
 from tile.frontend.static import StaticFunction
@@ -22,6 +23,7 @@ from tile.frontend.static_builtins import STATIC_BUILTINS
 from tile.ir.types import Type
 from tile.language.builtin import Bound, Builtin
 from tile.language.constexpr import constexpr
+from tile.language.known import bounded
 from tile.language.python import PYTHON_BUILTINS
 
 OBJECTS = (Type, Builtin, Bound, DeviceFunction, StaticFunction, types.ModuleType, enum.Enum)
@@ -49,7 +51,7 @@ def _annotation(function: DeviceFunction, name: str) -> Any:
 def admit(value: Any, name: str) -> Any:
     """A captured value as the kernel sees it. Raises `CompilationError` if it may not."""
     if isinstance(value, constexpr):
-        return value.value
+        return bounded(value.value)
     if isinstance(value, OBJECTS) or is_callable_now(value):
         return value
     if isinstance(value, type) and (
@@ -106,13 +108,13 @@ def _refusal(value: Any, name: str) -> str:
     if isinstance(value, TEXTUAL) or value is None:
         return (
             f"`{name}` is a global variable of type {kind}, and a kernel sees only constants; "
-            f"define it as `{name.rpartition('.')[2]} = tl.constexpr({value!r})`, or pass it as an "
-            "argument"
+            f"define it as `{name.rpartition('.')[2]} = tl.constexpr({brief(value)})`, or pass it "
+            "as an argument"
         )
     if isinstance(value, type) and issubclass(value, np.generic):
         return f"`{name}` is a type of NumPy; the types of kernels are those of tl, as tl.float32"
     if callable(value):
-        return f"`{name}`, {value!r}, cannot be called in a kernel"
+        return f"`{name}`, {brief(value)}, cannot be called in a kernel"
     if hasattr(value, "__array_interface__") or hasattr(value, "data_ptr"):
         return f"`{name}` is an array outside the kernel; pass it as an argument"
     return (

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import ArgumentTypeError, CompilationError, Loc, TileError
 from tile.frontend.calls import plain
 from tile.frontend.scope import Binding, Scope, place
@@ -28,6 +29,7 @@ from tile.frontend.values import (
 from tile.frontend.visitor import RULES
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Module
+from tile.ir.nesting import too_deep
 from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind, breakpoint_
 from tile.ir.steps import Steps
@@ -67,10 +69,7 @@ def compile_function(
             session = ModuleSession(steps=True)
             ir, _ = session.compile(function, ir_name(function.name), arguments, kernel=True)
     except RecursionError as error:
-        raise CompilationError(
-            f"`{function.name}` is nested too deeply to be compiled; split it into functions",
-            loc=function.loc,
-        ) from error
+        raise too_deep(function.loc) from error
     for value, argument in zip(ir.args, ir.arguments, strict=True):
         argument.divisible = (divisible or {}).get(value.name, 1)
     return session.module
@@ -269,7 +268,7 @@ def mangle(arguments: Mapping[str, object]) -> str:
     words: list[str] = []
 
     def spell(leaf: object) -> object:
-        words.append(str(leaf.type) if isinstance(leaf, Runtime) else f"c{leaf}")
+        words.append(str(leaf.type) if isinstance(leaf, Runtime) else f"c{brief(leaf, show=str)}")
         return leaf
 
     transform(tuple(arguments.values()), spell)

@@ -9,9 +9,7 @@ from tile.frontend.state import Flag, Lowering
 from tile.ir.ops import arith
 from tile.ir.types import I1, Descriptor, Pointer
 from tile.language import iterators
-from tile.language.known import (
-    constant_value,
-)
+from tile.language.known import constant_value, known_truth
 from tile.language.tensor import Tensor
 
 
@@ -29,7 +27,8 @@ def truth(low: Lowering, node: ast.expr, statement: str) -> Flag:
         if number is None:
             return _runtime(low, node, value, statement)
         value = number
-    return bool(value)
+    with low.placing(node):
+        return known_truth(value, f"the condition of `{statement}`")
 
 
 def _runtime(low: Lowering, node: ast.expr, value: Tensor, statement: str) -> Flag:

@@ -13,6 +13,7 @@ may take one, it sets a flag, and what follows is put under an `if` on that flag
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -38,8 +39,9 @@ def if_else(
     """Compile an `if` on a runtime condition; whether it took the `rest` of the block along."""
     inner = None if rest else tail
     loc = low.loc(node.test)
-    first = low.branch(lambda: low.body(node.body, inner))
-    second = low.branch(lambda: low.body(node.orelse, inner))
+    # No more of Python's frames than need be: each `elif` is nested in the one before it.
+    first = low.branch(functools.partial(low.rules.body, low, node.body, inner))
+    second = low.branch(functools.partial(low.rules.body, low, node.orelse, inner))
     takes = first.flow.gone or second.flow.gone
     for gone, other in ((first, second), (second, first)):
         if gone.flow.gone and not other.flow.gone:

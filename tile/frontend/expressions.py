@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tile.errors import CompilationError
+from tile.errors import CompilationError, TileError
 from tile.frontend.calls import call, spread
 from tile.frontend.captured import lookup, member
 from tile.frontend.conditions import truth
@@ -20,6 +20,7 @@ from tile.frontend.values import MismatchError, Slots, describe, leaves, resolve
 from tile.language import operators
 from tile.language.attributes import tensor_attribute
 from tile.language.builtin import suggestion
+from tile.language.known import failed, known_truth
 from tile.language.tensor import Tensor
 
 BINARY: Mapping[type[ast.operator], str] = {
@@ -79,9 +80,16 @@ def constant(low: Lowering, node: ast.Constant) -> object:
 
 
 def binary(low: Lowering, node: ast.BinOp) -> object:
-    """`a + b` and its like."""
-    a, b = low.expression(node.left), low.expression(node.right)
-    return operate(low, node, node.op, a, b)
+    """`a + b` and its like; of a chain `a + b + c + ...` from its innermost operator outwards."""
+    chain = [node]
+    while isinstance(inner := chain[-1].left, ast.BinOp):
+        chain.append(inner)
+    result = low.expression(chain[-1].left)
+    while chain:
+        one = chain.pop()
+        with low.placing(one):
+            result = operate(low, one, one.op, result, low.expression(one.right))
+    return result
 
 
 def operate(
@@ -108,7 +116,7 @@ def compare(low: Lowering, node: ast.Compare) -> object:
         low.at(node)
         holds = compare_two(low, op, left, right)
         result = operators.logical(low.build, "and", result, holds)
-        if not isinstance(result, Tensor) and not result:
+        if not isinstance(result, Tensor) and not known_truth(result, "a comparison"):
             break
         left = right
     return result
@@ -131,8 +139,8 @@ def contains(item: object, container: Any) -> bool:
         )
     try:
         return bool(item in container)
-    except TypeError as error:
-        raise CompilationError(f"{describe(item)} in {describe(container)}: {error}") from None
+    except Exception as error:  # noqa: BLE001 - the class of a constant defines this
+        raise failed(f"{describe(item)} in {describe(container)}", error) from None
 
 
 def logical(low: Lowering, node: ast.BoolOp) -> object:
@@ -142,7 +150,7 @@ def logical(low: Lowering, node: ast.BoolOp) -> object:
     result = low.expression(first)
     for operand in others:
         if not isinstance(result, Tensor):
-            if bool(result) is stops:
+            if known_truth(result, f"an operand of `{op}`") is stops:
                 return result
             result = low.expression(operand)
         else:
@@ -183,10 +191,14 @@ def attribute(low: Lowering, node: ast.Attribute) -> object:
         return tensor_attribute(low.build, owner, node.attr)
     try:
         return member(owner, node.attr)
+    except TileError:
+        raise
     except AttributeError:
         what = f"module `{owner.__name__}`" if isinstance(owner, ModuleType) else describe(owner)
         hint = suggestion(node.attr, dir(owner))
         low.fail(node, f"{what} has no attribute `{node.attr}`{hint}")
+    except Exception as error:
+        raise failed(f"attribute `{node.attr}` of {describe(owner)}", error) from error
 
 
 def subscript(low: Lowering, node: ast.Subscript) -> object:
@@ -230,12 +242,13 @@ def formatted(low: Lowering, node: ast.FormattedValue) -> str:
             f"an f-string is made while the kernel is compiled, and this is {describe(value)}, "
             f"known only when it runs; pass it to tl.device_print as an argument",
         )
-    shown = CONVERSIONS[node.conversion](value) if node.conversion in CONVERSIONS else value
     form = "" if node.format_spec is None else str(low.expression(node.format_spec))
     try:
+        shown = CONVERSIONS[node.conversion](value) if node.conversion in CONVERSIONS else value
         return format(shown, form)
-    except (TypeError, ValueError) as error:
-        low.fail(node.value, f"{describe(value)} cannot be formatted as `{form}`: {error}")
+    except Exception as error:
+        with low.placing(node.value):
+            raise failed(f"{describe(value)} cannot be formatted as `{form}`", error) from error
 
 
 def refused(message: str) -> Expression:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
 import linecache
 import textwrap
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import ArgumentTypeError, CompilationError, Loc
 
 REQUIRED = inspect.Parameter.empty
@@ -98,7 +100,7 @@ class DeviceFunction:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in order. Raises `CompilationError` for `*args` and `**kwargs`."""
-        return tuple(map(self._parameter, inspect.signature(self.fn).parameters.values()))
+        return tuple(map(self._parameter, _signature(self.fn).parameters.values()))
 
     def _parameter(self, parameter: inspect.Parameter) -> Parameter:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -107,6 +109,7 @@ class DeviceFunction:
                 f"`{stars}{parameter.name}` is not supported: a compiled function has a fixed "
                 "number of parameters; pass a tuple as one argument",
                 loc=self._place_of(parameter.name),
+                notes=_wrapped(self.fn),
             )
         return Parameter(
             parameter.name,
@@ -170,7 +173,15 @@ def read_source(fn: types.FunctionType) -> Source:
         lines, first = _source_lines(fn)
         text = "".join(lines)
         tree, added = _parse(text)
-    except (OSError, SyntaxError, IndexError, tokenize.TokenError) as error:
+    except (
+        OSError,
+        SyntaxError,
+        IndexError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+        tokenize.TokenError,
+    ) as error:
         raise _unreadable(fn, str(error)) from error
     node = tree.body[0]
     if added:
@@ -220,7 +231,7 @@ def _matches(node: ast.FunctionDef, code: types.CodeType) -> bool:
 
 def _refuse_kind(fn: types.FunctionType) -> None:
     loc = Loc(fn.__code__.co_filename, fn.__code__.co_firstlineno)
-    if fn.__name__ == "<lambda>":
+    if fn.__code__.co_name == "<lambda>":
         raise CompilationError("a lambda cannot be compiled; write a function with `def`", loc=loc)
     if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         raise CompilationError(
@@ -247,13 +258,67 @@ def _unreadable(fn: types.FunctionType, why: str) -> CompilationError:
     )
 
 
+def _signature(fn: types.FunctionType) -> inspect.Signature:
+    """The parameters that the source of a function declares.
+
+    `inspect.signature` would believe the attributes `__signature__` and `__wrapped__`, by which
+    decorators claim the parameters of another function.
+    """
+    if not vars(fn):
+        return inspect.signature(fn)
+    plain = types.FunctionType(
+        fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
+    )
+    plain.__kwdefaults__, plain.__annotations__ = fn.__kwdefaults__, fn.__annotations__
+    return inspect.signature(plain)
+
+
 def _not_a_function(fn: object) -> str:
     if inspect.ismethod(fn):
         return (
-            f"`{fn.__qualname__}` is a method, which cannot be compiled; decorate a plain function"
+            f"`{_name(fn.__func__)}` is a method, which cannot be compiled; decorate a plain "
+            "function"
         )
     if isinstance(fn, DeviceFunction):
         return f"`{fn.name}` is compiled already; decorate it once"
     if isinstance(fn, type):
         return f"`{fn.__name__}` is a class, which cannot be compiled; decorate a function"
-    return f"only a Python function can be compiled, not {fn!r}"
+    if isinstance(fn, staticmethod | classmethod):
+        kind = type(fn).__name__
+        return (
+            f"`{_name(fn.__func__)}` is a {kind}, which cannot be compiled; "
+            + ("write @tile.jit under @staticmethod" if kind == "staticmethod" else "")
+            + ("move it out of the class" if kind == "classmethod" else "")
+        )
+    if isinstance(fn, functools.partial):
+        return (
+            f"a functools.partial of `{_name(fn.func)}` cannot be compiled; decorate the function "
+            "itself, and give the arguments to each launch, or as defaults of its parameters"
+        )
+    if isinstance(fn, types.BuiltinFunctionType):
+        return f"`{fn.__name__}` has no source in Python to compile; decorate a Python function"
+    if isinstance(wrapped := inspect.getattr_static(fn, "__wrapped__", None), types.FunctionType):
+        return (
+            f"a {type(fn).__name__} around `{wrapped.__name__}` cannot be compiled; decorate the "
+            "function itself with @tile.jit"
+        )
+    if callable(fn):
+        return (
+            f"an object of class {type(fn).__name__} cannot be compiled, though it can be called; "
+            "decorate a function"
+        )
+    return f"only a Python function can be compiled, not {brief(fn)}"
+
+
+def _wrapped(fn: types.FunctionType) -> list[str]:
+    """A note for a function that another decorator made: the text compiled is the wrapper's."""
+    if not hasattr(fn, "__wrapped__"):
+        return []
+    return [
+        f"this is `{fn.__code__.co_name}`, which another decorator put around `{fn.__name__}`; to "
+        f"compile `{fn.__name__}`, write @tile.jit under that decorator, next to the function"
+    ]
+
+
+def _name(fn: object) -> str:
+    return str(getattr(fn, "__qualname__", type(fn).__name__))

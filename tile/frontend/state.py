@@ -7,8 +7,8 @@ of expression and statement are functions of a `Lowering` and a node, found in t
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -18,6 +18,8 @@ from tile.frontend.source import DeviceFunction
 from tile.frontend.values import name_leaves
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Module, Value
+from tile.ir.nesting import too_deep
+from tile.language.known import bounded
 
 Flag = bool | Value
 Tail = frozenset[str] | None
@@ -125,25 +127,36 @@ class Lowering:
         self.build.loc = loc = self.loc(node)
         return loc
 
+    @contextmanager
+    def placing(self, node: ast.stmt | ast.expr) -> Iterator[None]:
+        """Give errors raised inside that have no place yet that of `node`.
+
+        Where Python's stack was full and there is no room even to say so, `RecursionError` is
+        raised again, and the node around is asked: so the innermost one is named for which there
+        is.
+        """
+        try:
+            yield
+        except TileError as error:
+            raise self.placed(error, node) from error.__cause__
+        except RecursionError:
+            raise too_deep(self.loc(node)) from None
+
     def expression(self, node: ast.expr) -> object:
         """Compile an expression. Errors without a place get that of the innermost expression."""
-        try:
+        with self.placing(node):
             rule = self.rules.expressions.get(type(node))
             if rule is None:
                 raise CompilationError(f"{type(node).__name__} is not supported in a kernel")
-            return rule(self, node)
-        except TileError as error:
-            raise self.placed(error, node) from error.__cause__
+            return bounded(rule(self, node))
 
     def statement(self, node: ast.stmt) -> None:
         """Compile any statement but `if`, with errors as `expression` has them."""
-        try:
+        with self.placing(node):
             rule = self.rules.statements.get(type(node))
             if rule is None:
                 raise CompilationError(f"{type(node).__name__} is not supported in a kernel")
             rule(self, node)
-        except TileError as error:
-            raise self.placed(error, node) from error.__cause__
 
     def placed(self, error: TileError, node: ast.stmt | ast.expr) -> TileError:
         """The error with a place; a type rule's as an error of the kernel."""

@@ -18,9 +18,7 @@ from tile.frontend.state import Flow, Lowering, Statement, Tail
 from tile.frontend.steps import statement as mark_statement
 from tile.frontend.values import compile_time_only, describe
 from tile.language import debug
-from tile.language.known import (
-    constant_value,
-)
+from tile.language.known import constant_value, known_truth
 from tile.language.tensor import Tensor
 
 
@@ -99,7 +97,7 @@ def assert_(low: Lowering, node: ast.Assert) -> None:
         message = "" if node.msg is None else low.expression(node.msg)
         low.at(node.test)
         debug.device_assert.emit(low.build, condition, message)
-    elif not known:
+    elif not known_truth(known, "the condition of `assert`"):
         message = None if node.msg is None else low.expression(node.msg)
         said = "" if message is None else f": {compile_time_only(message, 'a message')}"
         raise CompilationError(f"assertion failed{said}", loc=low.loc(node.test))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tile.brief import brief, listed
 from tile.frontend.values import compile_time_only
 from tile.language.constexpr import constexpr
 from tile.language.dtypes import pointer_type
+from tile.language.known import MOST_BITS, compile_time_int, too_large
 from tile.language.tensor import Tensor
 
 
@@ -35,6 +38,19 @@ def _known(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _bounded(function: Callable[..., int], bits: Callable[..., int]) -> Callable[..., Any]:
+    """A function of integers whose result has about `bits` bits, refused where it is huge."""
+
+    def call(*args: Any) -> int:
+        plain = [compile_time_int(arg, f"an argument of math.{function.__name__}") for arg in args]
+        if all(number >= 0 for number in plain) and bits(*plain) > MOST_BITS:
+            raise too_large(f"math.{function.__name__}({listed(plain, brief)})", "bits")
+        return function(*plain)
+
+    call.__name__ = function.__name__
+    return call
+
+
 # Functions of Python and of the language that are called while a kernel is compiled, and what they
 # do there. Sequences become tuples, of any values.
 STATIC_BUILTINS: dict[Any, Callable[..., object]] = {
@@ -51,5 +67,8 @@ STATIC_BUILTINS: dict[Any, Callable[..., object]] = {
     builtins.sum: _known(sum),
     builtins.tuple: lambda values=(): tuple(values),
     builtins.zip: lambda *values, strict=False: tuple(zip(*values, strict=strict)),
+    math.comb: _bounded(math.comb, lambda n, k: min(k, abs(n - k)) * n.bit_length()),
+    math.factorial: _bounded(math.factorial, lambda n: n * n.bit_length()),
+    math.perm: _bounded(math.perm, lambda n, k=None: (n if k is None else k) * n.bit_length()),
     pointer_type: _known(pointer_type),
 }

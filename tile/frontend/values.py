@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from tile.brief import listed
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
@@ -125,7 +126,7 @@ def same(a: object, b: object) -> bool:
 def describe(value: object) -> str:
     """A value as a message names it: a runtime value by its type, others by themselves."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(describe, value))}{',' if len(value) == 1 else ''})"
+        return f"({listed(value, describe)}{',' if len(value) == 1 else ''})"
     return promote.describe(value)
 
 

@@ -22,6 +22,7 @@ from tile.errors import Loc, ParseError, TileError, TypeRuleError
 from tile.ir.builder import create
 from tile.ir.core import Argument, Block, Function, Module, Operation, Value
 from tile.ir.layouts import LAYOUTS
+from tile.ir.nesting import too_deep
 from tile.ir.opdef import OPS, OpDef, Symbol
 from tile.ir.ops import control
 from tile.ir.types import (
@@ -66,7 +67,11 @@ class _Token:
 
 def parse_module(text: str, file: str = "<tile>") -> Module:
     """Read a module. Operations without a `loc` get the place in the text. Raises `ParseError`."""
-    return _Parser(text, file).module()
+    parser = _Parser(text, file)
+    try:
+        return parser.module()
+    except RecursionError as error:
+        raise too_deep(parser.loc()) from error
 
 
 def parse_type(text: str) -> Type:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import memory as ops
@@ -180,7 +181,7 @@ def _order(name: str, sem: Any) -> Order:
     if text is None:
         return Order.ACQ_REL
     if text not in list(Order):
-        raise CompilationError(f"the sem of {name} is one of {_choices(Order)}, not {text!r}")
+        raise CompilationError(f"the sem of {name} is one of {_choices(Order)}, not {brief(text)}")
     return Order(text)
 
 
@@ -189,7 +190,9 @@ def _scope(name: str, scope: Any) -> Scope:
     if text is None:
         return Scope.DEVICE
     if text not in list(Scope):
-        raise CompilationError(f"the scope of {name} is one of {_choices(Scope)}, not {text!r}")
+        raise CompilationError(
+            f"the scope of {name} is one of {_choices(Scope)}, not {brief(text)}"
+        )
     return Scope(text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import arith
@@ -140,7 +141,7 @@ def _rounding(asked: Any, source: Scalar | Pointer, to: Scalar | Pointer) -> Rou
     if asked is None:
         return Rounding.RTNE
     if asked not in list(Rounding):
-        raise CompilationError(f'fp_downcast_rounding is "rtne" or "rtz", not {asked!r}')
+        raise CompilationError(f'fp_downcast_rounding is "rtne" or "rtz", not {brief(asked)}')
     if not (source.is_floating() and to.is_floating() and to.bits < source.bits):
         raise CompilationError(
             "fp_downcast_rounding is for floats that become narrower, not for "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import debug as ops
@@ -49,7 +50,7 @@ def device_print(build: Builder, prefix: Any, *args: Any, hex: bool = False) -> 
     """Print a compile-time text and values from every program, integers in base 16 if `hex`."""
     text = compile_time(prefix, "the prefix of tl.device_print")
     if not isinstance(text, str):
-        raise CompilationError(f"the prefix of tl.device_print is a text, not {text!r}")
+        raise CompilationError(f"the prefix of tl.device_print is a text, not {brief(text)}")
     values = [to_tensor(build, arg, "an argument of tl.device_print").value for arg in args]
     base = compile_time_bool(hex, "the hex of tl.device_print")
     build.op(ops.device_print, *values, prefix=text, hex=base)

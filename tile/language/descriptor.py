@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import arith
@@ -86,7 +87,9 @@ def make_descriptor(build: Builder, given: DescriptorParts) -> Tensor:
 def _padding(padding: Any) -> Padding:
     text = compile_time(padding, f"the padding_option of {MAKE}") or "zero"
     if text not in list(Padding):
-        raise CompilationError(f'the padding_option of {MAKE} is "zero" or "nan", not {text!r}')
+        raise CompilationError(
+            f'the padding_option of {MAKE} is "zero" or "nan", not {brief(text)}'
+        )
     return Padding(text)
 
 

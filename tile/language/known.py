@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.effects import constant_of
 from tile.language.constexpr import constexpr
@@ -20,6 +21,45 @@ def constant_value(x: Any) -> Any:
     if isinstance(x, Tensor):
         return None if x.shape else constant_of(x.value)
     return x.value if isinstance(x, constexpr) else x
+
+
+# Of values known when a kernel is compiled. Types of kernels have 64 bits; Python takes time to
+# compute and print what is much larger, and refuses to print integers of 14,000 bits.
+MOST_BITS = 4096
+MOST_ITEMS = 1 << 16
+
+
+def bounded(value: Any) -> Any:
+    """`value`, unless it is an integer of more than `MOST_BITS`."""
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        raise too_large(f"this, an integer of {value.bit_length():,} bits,", "bits")
+    return value
+
+
+def too_large(what: str, unit: str) -> CompilationError:
+    """The error for a value of more than `MOST_BITS` or `MOST_ITEMS`."""
+    most = MOST_BITS if unit == "bits" else MOST_ITEMS
+    return CompilationError(
+        f"{what} is too large: a value known when the kernel is compiled has at most {most:,} "
+        f"{unit}"
+    )
+
+
+def known_truth(x: Any, what: str) -> bool:
+    """The truth of a value known at compile time, whose class may define it in any way."""
+    try:
+        return bool(x)
+    except Exception as error:
+        raise failed(f"the truth of {brief(x)}, {what},", error) from error
+
+
+SELF_EXPLANATORY = (TypeError, ValueError, ZeroDivisionError, OverflowError, IndexError)
+
+
+def failed(what: str, error: Exception) -> CompilationError:
+    """The error for an operation on compile-time values that raised `error`."""
+    named = "" if type(error) in SELF_EXPLANATORY else f"{type(error).__name__}: "
+    return CompilationError(f"{what}: {named}{brief(error, show=str)}")
 
 
 def compile_time(x: Any, what: str) -> Any:
@@ -38,13 +78,13 @@ def compile_time_int(x: Any, what: str) -> int:
     """An integer that must be known at compile time; anything else, booleans too, is refused."""
     value = compile_time(x, what)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise CompilationError(f"{what} must be an integer, not {value!r}")
-    return operator.index(value)
+        raise CompilationError(f"{what} must be an integer, not {brief(value)}")
+    return int(bounded(operator.index(value)))
 
 
 def compile_time_bool(x: Any, what: str) -> bool:
     """A truth value that must be known at compile time."""
-    return bool(compile_time(x, what))
+    return known_truth(compile_time(x, what), what)
 
 
 def compile_time_shape(shape: Any, what: str) -> tuple[int, ...]:

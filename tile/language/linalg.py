@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import linalg as ops
@@ -104,5 +105,7 @@ def _precision(input_precision: Any, allow_tf32: Any) -> Precision:
         return Precision.TF32 if asked else Precision.IEEE
     if not isinstance(name, str) or name.lower() not in list(Precision):
         choices = ", ".join(f'"{known.value}"' for known in Precision)
-        raise CompilationError(f"the input_precision of tl.dot is one of {choices}, not {name!r}")
+        raise CompilationError(
+            f"the input_precision of tl.dot is one of {choices}, not {brief(name)}"
+        )
     return Precision(name.lower())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import memory as ops
@@ -128,12 +129,14 @@ def _cache(name: str, modifier: Any, allowed: tuple[CacheModifier, ...]) -> Cach
         if text in (f".{known.value}", known.value):
             return known
     choices = ", ".join(f'".{known.value}"' for known in allowed if known.value)
-    raise CompilationError(f'the cache_modifier of {name} is "", {choices}, not {text!r}')
+    raise CompilationError(f'the cache_modifier of {name} is "", {choices}, not {brief(text)}')
 
 
 def _eviction(name: str, policy: Any) -> Eviction:
     text = compile_time(policy, f"the eviction_policy of {name}") or ""
     if text not in EVICTIONS:
         choices = ", ".join(f'"{known}"' for known in EVICTIONS)
-        raise CompilationError(f"the eviction_policy of {name} is one of {choices}, not {text!r}")
+        raise CompilationError(
+            f"the eviction_policy of {name} is one of {choices}, not {brief(text)}"
+        )
     return EVICTIONS[text]

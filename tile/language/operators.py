@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.opdef import OpDef
@@ -20,8 +21,13 @@ from tile.ir.ops.arith import Predicate
 from tile.ir.types import F32, I1, I32, I64, U32, U64, Pointer, Scalar
 from tile.language.dtypes import spelled
 from tile.language.known import (
+    MOST_BITS,
+    MOST_ITEMS,
     compile_time_int,
     constant_value,
+    failed,
+    known_truth,
+    too_large,
 )
 from tile.language.promote import (
     broadcast_together,
@@ -152,7 +158,7 @@ def logical(build: Builder, op: str, a: Any, b: Any) -> Any:
     stops = {"and": False, "or": True}[op]
     for x, other in ((a, b), (b, a)):
         if not isinstance(x, Tensor):
-            return x if bool(x) is stops else other
+            return x if known_truth(x, f"an operand of `{op}`") is stops else other
     x, y = broadcast_together(build, truth(build, a, f"`{op}`"), truth(build, b, f"`{op}`"))
     return Tensor(build(arith.and_ if op == "and" else arith.or_, x.value, y.value))
 
@@ -236,25 +242,46 @@ def _negatable(ty: Scalar | Pointer) -> Scalar:
 
 def _python(op: str, a: Any, b: Any) -> Any:
     """A binary operator on compile-time values, its failure told as an error of the kernel."""
+    integers = isinstance(a, int) and isinstance(b, int)
+    if _size(op, a, b) > (MOST_BITS if integers else MOST_ITEMS):
+        raise too_large(f"{describe(a)} {op} {describe(b)}", "bits" if integers else "items")
     try:
         return PYTHON[op](a, b)
-    except (TypeError, ValueError, ArithmeticError) as error:
-        raise CompilationError(f"{describe(a)} {op} {describe(b)}: {error}") from None
+    except Exception as error:  # noqa: BLE001 - the class of a constant defines its operators
+        raise failed(f"{describe(a)} {op} {describe(b)}", error) from None
+
+
+def _size(op: str, a: Any, b: Any) -> int:
+    """About how many bits (at least) an integer has that `a op b` makes, or items a sequence.
+
+    0 where the result is not much larger than the operands.
+    """
+    if isinstance(a, int) and isinstance(b, int):
+        if op == "<<":
+            return a.bit_length() + b if a else 0
+        if op == "**":
+            return (a.bit_length() - 1) * b if a not in (-1, 0, 1) else 0
+        return max(a.bit_length() + b.bit_length() - 1, 0) if op == "*" else 0
+    if op == "*":
+        for sequence, times in ((a, b), (b, a)):
+            if isinstance(sequence, str | tuple) and isinstance(times, int):
+                return len(sequence) * times
+    return len(a) + len(b) if isinstance(a, str | tuple) and type(a) is type(b) else 0
 
 
 def _python_unary(op: str, a: Any) -> Any:
     try:
         return PYTHON_UNARY[op](a)
-    except TypeError as error:
-        raise CompilationError(f"{op} {describe(a)}: {error}") from None
+    except Exception as error:  # noqa: BLE001 - as above
+        raise failed(f"{op} {describe(a)}", error) from None
 
 
 def _python_subscript(x: Any, index: Any) -> Any:
     known = _known_slice(index) if isinstance(index, slice) else _known(x, index)
     try:
         return x[known]
-    except (TypeError, LookupError) as error:
-        raise CompilationError(f"{describe(x)}[{known!r}]: {error}") from None
+    except Exception as error:  # noqa: BLE001 - as above
+        raise failed(f"{describe(x)}[{brief(known)}]", error) from None
 
 
 def _known(x: Any, index: Any) -> Any:

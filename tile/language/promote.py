@@ -19,6 +19,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import arith, shape
@@ -170,7 +171,7 @@ def describe(x: Any) -> str:
         return str(x.type)
     if isinstance(x, Type):
         return f"the type {spelled(x)}"
-    return repr(x) if x is None or as_number(x) is not None else f"{x!r} ({type(x).__name__})"
+    return brief(x) if x is None or as_number(x) is not None else f"{brief(x)} ({type(x).__name__})"
 
 
 def convert(

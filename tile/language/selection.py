@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.opdef import OpDef
@@ -89,7 +90,7 @@ def _extremum(
     if not isinstance(policy, PropagateNan):
         raise CompilationError(
             f"the propagate_nan of {name} is tl.PropagateNan.NONE or tl.PropagateNan.ALL, "
-            f"not {policy!r}"
+            f"not {brief(policy)}"
         )
     a, b = unify(build, name, _widened(build, x, name), _widened(build, y, name))
     if a.dtype.is_bool():

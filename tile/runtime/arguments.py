@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.brief import brief
 from tile.errors import ArgumentTypeError
 from tile.ir.types import Pointer, Scalar
 from tile.language.constexpr import constexpr
@@ -61,7 +62,7 @@ def _mock_element(dtype: Any) -> Scalar | Pointer:
     try:
         found = np.dtype(dtype)
     except TypeError:
-        raise ArgumentTypeError(f"a MockArray takes a dtype, not {dtype!r}") from None
+        raise ArgumentTypeError(f"a MockArray takes a dtype, not {brief(dtype)}") from None
     return element_type(found, "a MockArray")
 
 

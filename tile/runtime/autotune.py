@@ -15,7 +15,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from os import PathLike
@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.brief import brief
 from tile.config import config as settings
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.binding import OPTION_DEFAULTS
@@ -33,7 +34,15 @@ from tile.runtime.hooks import hook_error, user_code
 from tile.runtime.observer import Alternative, observing
 from tile.runtime.snapshot import Snapshot, fill_zero
 from tile.runtime.timing import measure, quantiles_of
-from tile.runtime.tuning import Call, Config, Kernel, KernelWrapper, Pruning, pruning
+from tile.runtime.tuning import (
+    Call,
+    Config,
+    Kernel,
+    KernelWrapper,
+    Pruning,
+    check_kernel,
+    pruning,
+)
 from tile.runtime.tuning_errors import Skipped, reason
 from tile.runtime.tuning_store import TuningStore, default_folder
 
@@ -419,7 +428,7 @@ class Autotuner(KernelWrapper):
 
     def _report(self, key: Key, skipped: Skipped) -> str:
         """The last tuning run as a table, fastest first, and the reasons of what was skipped."""
-        values = ", ".join(f"{n}={v!r}" for n, v in zip(self.keys, key, strict=False))
+        values = ", ".join(f"{n}={brief(v)}" for n, v in zip(self.keys, key, strict=False))
         timings = sorted(self.configs_timings.items(), key=lambda item: _cost(item[1]))
         without = f", {len(skipped)} skipped" if len(skipped) else ""
         lines = [
@@ -535,14 +544,15 @@ def autotune(
     Raises `ArgumentError` for names that are no parameters; the wrapped kernel raises it for calls
     that pass what the configurations choose.
     """
-    for config in configs:
-        if not isinstance(config, Config):
-            raise ArgumentTypeError(f"autotune takes a list of Config, with {config!r} in it")
+    configs = _configs(configs)
     for name, value in (("warmup", warmup), ("rep", rep)):
-        if value is not None and not value >= 0:
-            raise ArgumentValueError(f"{name}={value} of autotune is a time in ms: zero or more")
+        if value is not None and not _is_time(value):
+            raise ArgumentValueError(
+                f"{name}={brief(value)} of autotune is a time in ms: zero or more"
+            )
 
     def decorate(kernel: Kernel) -> Autotuner:
+        check_kernel(kernel, "autotune")
         store = None
         if cache_results is not False:
             folder = default_folder() if cache_results is True else Path(cache_results)
@@ -565,6 +575,23 @@ def autotune(
         )
 
     return decorate
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and value >= 0
+
+
+def _configs(configs: object) -> list[Config]:
+    """The configurations of a decorator. Raises `ArgumentTypeError` for anything else."""
+    if not isinstance(configs, Iterable) or isinstance(configs, str | bytes | Mapping):
+        raise ArgumentTypeError(
+            f"autotune takes a list of Config, not {brief(configs)}: [Config({{'BLOCK': 128}})]"
+        )
+    listed = list(configs)
+    for config in listed:
+        if not isinstance(config, Config):
+            raise ArgumentTypeError(f"autotune takes a list of Config, with {brief(config)} in it")
+    return listed
 
 
 class Heuristics(KernelWrapper):
@@ -606,10 +633,20 @@ def heuristics(
     `arguments` holds what was passed, by name, and what the rules before computed. Raises
     `ArgumentTypeError` for a rule that is no function.
     """
+    if not isinstance(values, Mapping):
+        raise ArgumentTypeError(
+            f"heuristics takes a dict of functions by name, not {brief(values)}: "
+            "{'BLOCK': lambda args: ...}"
+        )
     for name, rule in values.items():
         if not callable(rule):
             raise ArgumentTypeError(
-                f"heuristics takes functions of the arguments, not {rule!r}: "
+                f"heuristics takes functions of the arguments, not {brief(rule)}: "
                 f"{{{name!r}: lambda args: ...}}"
             )
-    return lambda kernel: Heuristics(kernel, values)
+
+    def decorate(kernel: Kernel) -> Heuristics:
+        check_kernel(kernel, "heuristics")
+        return Heuristics(kernel, values)
+
+    return decorate

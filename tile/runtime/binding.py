@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tile.backends.base import Options
+from tile.brief import brief
 from tile.errors import ArgumentTypeError
 from tile.frontend.source import REQUIRED, Parameter
 
@@ -81,9 +82,8 @@ def spell_parameters(name: str, parameters: Sequence[Parameter]) -> str:
     for parameter in parameters:
         word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
         if not parameter.required:
-            word += (
-                f" = {parameter.default!r}" if parameter.is_constexpr else f"={parameter.default!r}"
-            )
+            equals = " = " if parameter.is_constexpr else "="
+            word += f"{equals}{brief(parameter.default)}"
         words.append(word)
     return f"{name}({', '.join(words)})"
 
@@ -105,4 +105,4 @@ def unknown_names(unknown: Sequence[str], known: Sequence[str]) -> str:
 
 def named(values: Mapping[str, Any]) -> str:
     """`a=1, b=2`."""
-    return ", ".join(f"{name}={value!r}" for name, value in values.items())
+    return ", ".join(f"{name}={brief(value)}" for name, value in values.items())

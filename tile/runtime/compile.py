@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile.backends import registry
 from tile.backends.base import Options, Target
+from tile.brief import brief
 from tile.errors import ArgumentError, ArgumentTypeError
 from tile.frontend.source import DeviceFunction, Parameter
 from tile.ir.types import Padding, Scalar
@@ -90,7 +91,7 @@ def jitted(fn: Any) -> DeviceFunction:
     while not isinstance(inner, DeviceFunction) and hasattr(inner, "kernel"):
         inner = inner.kernel
     if not isinstance(inner, DeviceFunction):
-        raise ArgumentTypeError(f"tile.compile takes a @tile.jit function, not {fn!r}")
+        raise ArgumentTypeError(f"tile.compile takes a @tile.jit function, not {brief(fn)}")
     return inner
 
 

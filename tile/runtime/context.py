@@ -9,6 +9,7 @@ from typing import Any
 
 from tile.backends import registry
 from tile.backends.base import Target
+from tile.brief import brief
 from tile.config import config
 from tile.errors import ArgumentTypeError, BackendError
 from tile.runtime.device_arrays import DeviceArray
@@ -32,7 +33,7 @@ def backend(name: str) -> Iterator[None]:
     interpreter in any case. Raises `BackendError` for a backend that does not exist.
     """
     if not isinstance(name, str):
-        raise ArgumentTypeError(f"tile.backend takes a name such as 'interp', not {name!r}")
+        raise ArgumentTypeError(f"tile.backend takes a name such as 'interp', not {brief(name)}")
     registry.require(Target.parse(name).backend)
     if _INTERPRETED.get():
         yield

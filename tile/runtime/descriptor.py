@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.brief import brief
 from tile.errors import ArgumentTypeError, ArgumentValueError, TypeRuleError
 from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar
 from tile.language.constexpr import constexpr
@@ -100,7 +101,9 @@ def checked(desc: TensorDescriptor, label: str) -> tuple[Padding, tuple[tuple[in
             "a block; there is one of each to an axis"
         )
     if desc.padding not in list(Padding):
-        raise ArgumentValueError(f'the padding of {label} is "zero" or "nan", not {desc.padding!r}')
+        raise ArgumentValueError(
+            f'the padding of {label} is "zero" or "nan", not {brief(desc.padding)}'
+        )
     if any(not 0 <= extent <= I32.max_value for extent in shape):
         raise ArgumentValueError(
             f"the extents of {label} are 0 to {I32.max_value}, not {list(shape)}"
@@ -117,7 +120,7 @@ def _integers(values: Any, what: str) -> tuple[int, ...]:
     try:
         return tuple(map(int, values))
     except (TypeError, ValueError):
-        raise ArgumentTypeError(f"{what} is a sequence of integers, not {values!r}") from None
+        raise ArgumentTypeError(f"{what} is a sequence of integers, not {brief(values)}") from None
 
 
 def _parts(desc: TensorDescriptor, base: Any, label: str) -> DescriptorParts:
@@ -143,7 +146,7 @@ def _parts(desc: TensorDescriptor, base: Any, label: str) -> DescriptorParts:
 def _memory(base: Any, label: str) -> Any:
     """An array that was adapted. Raises `ArgumentTypeError` for anything else."""
     if not isinstance(base, np.ndarray | DeviceArray):
-        raise ArgumentTypeError(f"the base of {label} is an array, not {base!r}")
+        raise ArgumentTypeError(f"the base of {label} is an array, not {brief(base)}")
     return base
 
 

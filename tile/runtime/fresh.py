@@ -11,6 +11,7 @@ from tile.errors import TileError
 from tile.frontend.compile import compile_function
 from tile.frontend.source import DeviceFunction
 from tile.frontend.values import item_names
+from tile.ir.nesting import deepest, too_deep
 from tile.ir.ops.debug import breakpoint_
 from tile.ir.steps import Steps
 from tile.runtime.arguments import retuple
@@ -36,7 +37,10 @@ def compiled(
         steps = backend.steps(target) if isinstance(backend, Steppable) else Steps.NEVER
         module = compile_function(function, types, constants, divisible, steps)
         stops = any(op.defn is breakpoint_ for op in module.walk())
-        return replace(backend.compile(module, target, options), stops=stops)
+        try:
+            return replace(backend.compile(module, target, options), stops=stops)
+        except RecursionError as error:
+            raise too_deep(deepest(module) or function.loc) from error
     except TileError as error:
         error.notes.append(f"compiling {spell_specialised(function.name, leaves)} for {target}")
         raise

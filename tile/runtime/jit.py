@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, NoReturn, overload
 
 from tile.backends.base import Options, Target
+from tile.brief import brief
 from tile.errors import ArgumentTypeError
 from tile.frontend.source import DeviceFunction
 from tile.runtime.arguments import DIRECT, adapt
@@ -59,6 +60,10 @@ class JITFunction(DeviceFunction):
         noinline: bool | None = None,
     ) -> None:
         super().__init__(fn, noinline=bool(noinline))
+        if repr is not None and not callable(repr):
+            raise ArgumentTypeError(
+                f"repr of {self.name}() is a function that returns its name, not {brief(repr)}"
+            )
         self.version = version
         self.repr = repr
         self.launch_metadata = launch_metadata
@@ -69,8 +74,10 @@ class JITFunction(DeviceFunction):
         # What launches go to, and what calls that is for: a plan's, or none's.
         self._latest: tuple[Shape | None, Callable[..., CompiledKernel]] = None, self._start
         self.pre_run_hooks: list[Hook] = []
-        self._unspecialised = tuple(do_not_specialize or ())
-        self._unaligned = tuple(do_not_specialize_on_alignment or ())
+        self._unspecialised = self._chosen("do_not_specialize", do_not_specialize)
+        self._unaligned = self._chosen(
+            "do_not_specialize_on_alignment", do_not_specialize_on_alignment
+        )
         if self._unspecialised or self._unaligned:
             self._rules  # noqa: B018 - wrong names are refused where they are written
 
@@ -107,6 +114,17 @@ class JITFunction(DeviceFunction):
             )
             for p in self.parameters
         ]
+
+    def _chosen(self, what: str, chosen: object) -> tuple[str | int, ...]:
+        """Names and positions of parameters. Raises `ArgumentTypeError` for anything else."""
+        if chosen is None:
+            return ()
+        if not isinstance(chosen, Iterable) or isinstance(chosen, str | bytes):
+            raise ArgumentTypeError(
+                f"{what} of {self.name}() is a list of names or positions of parameters, not "
+                f"{brief(chosen)}"
+            )
+        return tuple(chosen)
 
     def _named(self, what: str, chosen: Sequence[str | int]) -> frozenset[str]:
         """Parameters by name, from names and positions."""
@@ -335,7 +353,12 @@ class JITFunction(DeviceFunction):
             return self.name
         constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
         signature = {n: spell_leaf(leaf) for n, leaf in leaves.items()}
-        return self.repr(SimpleNamespace(constants=constants, signature=signature))
+        name = self.repr(SimpleNamespace(constants=constants, signature=signature))
+        if not isinstance(name, str):
+            raise ArgumentTypeError(
+                f"repr of {self.name}() returns the kernel's name, a text, not {brief(name)}"
+            )
+        return name
 
 
 @overload

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tile.brief import brief
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.dtypes import numpy_dtype
 from tile.ir.types import F32, Kind, Pointer, Scalar
@@ -55,7 +56,7 @@ def _packer(ty: Scalar | Pointer) -> Pack:
 def _memory(value: Any) -> Any:
     if type(value) is MockArray:
         raise ArgumentTypeError(
-            f"{value!r} stands for an array in kernel.warmup; a launch needs an array"
+            f"{brief(value)} stands for an array in kernel.warmup; a launch needs an array"
         )
     return value
 
@@ -100,7 +101,7 @@ def fit(value: Any, leaf: Leaf, label: str) -> Any:
         return fitting(adapt(value, label), leaf, label)
     if not isinstance(value, tuple) or len(value) != len(leaf):
         raise ArgumentTypeError(
-            f"{label} is {value!r}, and the kernel was compiled for a tuple of {len(leaf)}"
+            f"{label} is {brief(value)}, and the kernel was compiled for a tuple of {len(leaf)}"
         )
     parts = enumerate(zip(value, leaf, strict=True))
     return tuple(fit(item, part, f"item {i} of {label}") for i, (item, part) in parts)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
+from tile.brief import brief
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.types import ALIASES, I1, Pointer, Scalar
 
@@ -60,7 +61,7 @@ def parse_signature_type(text: str) -> ParameterType:
     that does not exist.
     """
     if not isinstance(text, str):
-        raise ArgumentTypeError(f"a type in a signature is text such as '*fp32', not {text!r}")
+        raise ArgumentTypeError(f"a type in a signature is text such as '*fp32', not {brief(text)}")
     spelling, colon, hint = text.replace(" ", "").partition(":")
     ty = parse_type(spelling)
     if not colon:
@@ -73,8 +74,8 @@ def parse_signature_type(text: str) -> ParameterType:
             _require_integer(ty, text, f"divisible by {DIVISOR}")
         return ParameterType(ty, DIVISOR)
     raise ArgumentValueError(
-        f"{text!r}: after the colon stands {DIVISOR} for a value divisible by it, or 1 for a value "
-        f"that is 1, not {hint!r}"
+        f"{brief(text)}: after the colon stands {DIVISOR} for a value divisible by it, or 1 for a "
+        f"value that is 1, not {brief(hint)}"
     )
 
 
@@ -86,8 +87,8 @@ def parse_type(spelling: str) -> Scalar | Pointer:
         near = difflib.get_close_matches(name, [*ALIASES, *SYNONYMS], n=1)
         guess = f" (did you mean {'*' * (len(spelling) - len(name))}{near[0]}?)" if near else ""
         raise ArgumentValueError(
-            f"there is no type {spelling!r}{guess}; the types are {', '.join(ALIASES)}, a pointer "
-            "to one with * before it, and a pointer to pointers with **"
+            f"there is no type {brief(spelling)}{guess}; the types are {', '.join(ALIASES)}, a "
+            "pointer to one with * before it, and a pointer to pointers with **"
         )
     ty: Scalar | Pointer = scalar
     for _ in range(len(spelling) - len(name)):
@@ -98,5 +99,5 @@ def parse_type(spelling: str) -> Scalar | Pointer:
 def _require_integer(ty: Scalar | Pointer, text: str, fact: str) -> None:
     if not ty.is_int() or ty == I1:
         raise ArgumentValueError(
-            f"{text!r}: only an integer can be {fact}, and this is {spell_type(ty)}"
+            f"{brief(text)}: only an integer can be {fact}, and this is {spell_type(ty)}"
         )

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tile.brief import brief, listed
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.dtypes import SCALARS
 from tile.ir.types import I32, I64, U64, Kind, Padding, Pointer, Scalar
@@ -230,7 +231,7 @@ def described_leaf(element: Scalar, block: tuple[int, ...], padding: Padding) ->
 def spell_specialised(name: str, leaves: Mapping[str, Leaf]) -> str:
     """A kernel with the types and constants that it is compiled for: `add(n: i32, BLOCK=64)`."""
     words = [
-        f"{n}={leaf.value!r}" if isinstance(leaf, Constant) else f"{n}: {_spoken(leaf)}"
+        f"{n}={brief(leaf.value)}" if isinstance(leaf, Constant) else f"{n}: {_spoken(leaf)}"
         for n, leaf in leaves.items()
     ]
     return f"{name}({', '.join(words)})"
@@ -240,5 +241,5 @@ def _spoken(leaf: Leaf) -> str:
     if isinstance(leaf, DescriptorParts):
         return spell_described(leaf)
     if isinstance(leaf, tuple):
-        return f"({', '.join(map(_spoken, leaf))})"
-    return str(leaf) if isinstance(leaf, ParameterType) else repr(leaf.value)
+        return f"({listed(leaf, _spoken)})"
+    return str(leaf) if isinstance(leaf, ParameterType) else brief(leaf.value)

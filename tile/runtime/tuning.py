@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tile.backends.base import Options
+from tile.brief import brief
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.hooks import user_code
 
@@ -56,7 +57,7 @@ class Config:
     def __post_init__(self) -> None:
         if not isinstance(self.kwargs, Mapping):
             raise ArgumentTypeError(
-                f"a Config takes a dict of meta-parameters, not {self.kwargs!r}: "
+                f"a Config takes a dict of meta-parameters, not {brief(self.kwargs)}: "
                 "Config({'BLOCK': 128}, num_warps=4)"
             )
         object.__setattr__(self, "kwargs", dict(self.kwargs))
@@ -65,7 +66,7 @@ class Config:
             name = min(twice)
             raise ArgumentTypeError(
                 f"{name} is an option, not a key of the dict: "
-                f"Config({{...}}, {name}={self.kwargs[name]!r})"
+                f"Config({{...}}, {name}={brief(self.kwargs[name])})"
             )
         Options.of(self._options())  # refuses values that no launch could have
         for name, value in self.kwargs.items():
@@ -73,7 +74,7 @@ class Config:
                 hash(value)
             except TypeError as error:
                 raise ArgumentTypeError(
-                    f"{name} of a Config is {value!r}; meta-parameters are hashable constants"
+                    f"{name} of a Config is {brief(value)}; meta-parameters are hashable constants"
                 ) from error
 
     def _options(self) -> dict[str, Any]:
@@ -125,7 +126,8 @@ class Pruning:
         count = isinstance(self.top_k, int) and self.top_k >= 1
         if not share and not count:
             raise ArgumentValueError(
-                f"top_k is {self.top_k!r}; it is a count from 1 or a share as a float up to 1.0"
+                f"top_k is {brief(self.top_k)}; it is a count from 1 or a share as a float up to "
+                "1.0"
             )
         if self.perf_model is None and (count or self.top_k < 1):
             raise ArgumentValueError(
@@ -168,13 +170,26 @@ def _checked(pruned: Any, kernel: str) -> list[Config]:
 
 def pruning(prune_configs_by: Mapping[str, Any] | None) -> Pruning:
     """The `prune_configs_by` of a decorator. Raises `ArgumentError` for what it cannot hold."""
-    rules = prune_configs_by or {}
+    rules = {} if prune_configs_by is None else prune_configs_by
+    if not isinstance(rules, Mapping):
+        raise ArgumentTypeError(
+            f"prune_configs_by is a dict with {', '.join(PRUNE_KEYS)}, not {brief(rules)}"
+        )
     unknown = sorted(set(rules) - set(PRUNE_KEYS))
     if unknown:
         raise ArgumentTypeError(
             f"prune_configs_by has no {unknown[0]!r}; there are {', '.join(PRUNE_KEYS)}"
         )
     return Pruning(**{name: rule for name, rule in rules.items() if rule is not None})
+
+
+def check_kernel(kernel: object, decorator: str) -> None:
+    """Raise `ArgumentTypeError` unless a decorator of kernels stands over one."""
+    if not hasattr(kernel, "arg_names"):
+        raise ArgumentTypeError(
+            f"@tile.{decorator} stands over @tile.jit or another of its kind, and this is "
+            f"{brief(kernel)}"
+        )
 
 
 class KernelWrapper(ABC):
@@ -206,11 +221,14 @@ class KernelWrapper(ABC):
     def check_names(self, what: str, names: Sequence[str]) -> tuple[str, ...]:
         """`names` as a tuple. Raises `ArgumentTypeError` unless all are the kernel's parameters."""
         if isinstance(names, str):
-            raise ArgumentTypeError(f"{what} is a list of names: {what}=[{names!r}]")
+            raise ArgumentTypeError(f"{what} is a list of names: {what}=[{brief(names)}]")
+        if not isinstance(names, Iterable):
+            raise ArgumentTypeError(f"{what} is a list of names, not {brief(names)}")
+        names = tuple(names)
         for name in names:
             if name not in self.arg_names:
                 raise ArgumentTypeError(
-                    f"{what} names {name!r}, which is no parameter of "
+                    f"{what} names {brief(name)}, which is no parameter of "
                     f"{self.__name__}({', '.join(self.arg_names)})"
                 )
         return tuple(names)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tile.errors import ArgumentValueError, TileError
 from tile.ir.levels import Level
+from tile.ir.nesting import deepest, too_deep
 from tile.ir.parser import parse_module
 from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline
 from tile.ir.printer import print_module
@@ -43,12 +44,15 @@ def transform(text: str, file: str, passes: list[Pass], options: argparse.Namesp
     """
     module = parse_module(text, file)
     level = Level(options.level)
-    verify(module, level)
-    level = PassManager(passes, verify_each=options.verify_each or None).run(module, level)
-    verify(module, level)
-    if passes and passes[-1].defn.name.startswith(PRINTING):
-        return ""
-    return print_module(module, locations=options.locations)
+    try:
+        verify(module, level)
+        level = PassManager(passes, verify_each=options.verify_each or None).run(module, level)
+        verify(module, level)
+        if passes and passes[-1].defn.name.startswith(PRINTING):
+            return ""
+        return print_module(module, locations=options.locations)
+    except RecursionError as error:
+        raise too_deep(deepest(module)) from error
 
 
 def chunks(text: str) -> Iterator[str]:

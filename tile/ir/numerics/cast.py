@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.brief import brief
 from tile.ir.dtypes import Array, Dtype, numpy_dtype, scalar_of
 from tile.ir.numerics.dtypes import (
     BF16,
@@ -53,7 +54,9 @@ def cast(x: Array, to: Scalar, rounding: str = "rtne") -> Array:
 def conversion(source: Dtype, target: str, rounding: str = "rtne") -> Unary:
     """The function that `cast` applies to arrays of dtype `source`; `target` is a scalar's name."""
     to = numpy_dtype(SCALARS[target])
-    require(rounding in ("rtne", "rtz"), f"the rounding of a cast is rtne or rtz, not {rounding!r}")
+    require(
+        rounding in ("rtne", "rtz"), f"the rounding of a cast is rtne or rtz, not {brief(rounding)}"
+    )
     if rounding == "rtz":
         return _towards_zero(source, to)
     if source == to:
@@ -87,7 +90,7 @@ def constant(value: Any, ty: Scalar | Pointer) -> Array:
             return cast(_exact_array(number), ty).reshape(())
     bounds = I64 if isinstance(ty, Pointer) else ty
     low, high = bounds.min_value, bounds.max_value
-    require(isinstance(number, int), f"a constant of type {ty} is an integer, not {value!r}")
+    require(isinstance(number, int), f"a constant of type {ty} is an integer, not {brief(value)}")
     require(low <= number <= high, f"{number} does not fit {ty}, which holds {low} to {high}")
     return np.array(number, numpy_dtype(ty))
 
@@ -101,7 +104,7 @@ def _number(value: Any) -> int | float:
         is_real = isinstance(value, (float, np.generic)) and not isinstance(
             value, np.complexfloating
         )
-        require(is_real, f"a constant is a number, not {value!r}")
+        require(is_real, f"a constant is a number, not {brief(value)}")
         return float(value)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.brief import brief
 from tile.ir import numerics
 from tile.ir.opdef import elementwise, op, same_shape
 from tile.ir.types import (
@@ -92,13 +93,17 @@ def const(*, value: bool | int | float, result: Type) -> Type:
     require(isinstance(element, Scalar), f"a constant has a number type, not {result}")
     assert isinstance(element, Scalar)
     if element.is_bool():
-        require(isinstance(value, bool), f"a constant of type i1 is true or false, not {value!r}")
+        require(
+            isinstance(value, bool), f"a constant of type i1 is true or false, not {brief(value)}"
+        )
     elif element.is_floating():
-        require(isinstance(value, float), f"a constant of type {element} is a float, not {value!r}")
+        require(
+            isinstance(value, float), f"a constant of type {element} is a float, not {brief(value)}"
+        )
     else:
         require(
             isinstance(value, int) and not isinstance(value, bool),
-            f"a constant of type {element} is an integer, not {value!r}",
+            f"a constant of type {element} is an integer, not {brief(value)}",
         )
         require(
             element.min_value <= value <= element.max_value,
