@@ -178,7 +178,7 @@ class UndefinedValueError(ExecutionError):
 
 
 class IntegerOverflowError(ExecutionError):
-    """Signed arithmetic wrapped on its way to an address, or to the mask of an access."""
+    """Signed arithmetic wrapped on its way to an address, a mask or the bounds of a loop."""
 
 
 class BrokenAssumptionError(ExecutionError):

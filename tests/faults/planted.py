@@ -2,7 +2,8 @@
 
 A kernel with the constexpr `BUG` is both. The line at which the fault must be reported ends in
 `# fault`; `program` and `element` are those that must be named, and `place` the address, as
-argument and index, or as argument and number of the element where it is outside.
+argument and index, or as argument and number of the element where it is outside. Other kinds of
+faults of the same access are named by notes of the error, and collected beside it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tile.errors import (
     DeadlockError,
     ExecutionError,
     IntegerOverflowError,
+    Loc,
     OutOfBoundsError,
     UndefinedValueError,
 )
@@ -47,6 +49,7 @@ class Planted:
     element: tuple[int, ...] | None
     place: tuple[str, Any] | None
     other: tuple[int, int, int] | None
+    also: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -64,9 +67,13 @@ class Planted:
         if type(error) is not wanted:
             return [f"found as {type(error).__name__}, not {wanted.__name__}: {error}"]
         problems = []
-        loc = error.loc
-        if loc is None or "# fault" not in linecache.getline(loc.file, loc.line):
+        if not _is_marked(error.loc):
             problems.append(f"found at another line: {error}")
+        problems.extend(
+            f"the error has no note of {kind}"
+            for kind in self.also
+            if not any(note.startswith(f"also {kind}: ") for note in error.notes)
+        )
         return problems + self._details(error.fault)
 
     def _details(self, fault: Fault | None) -> list[str]:
@@ -88,11 +95,14 @@ class Planted:
         ]
 
     def _collected(self) -> list[str]:
-        """A run that goes on finds the same fault, and ends."""
+        """A run that goes on finds the same faults, and ends."""
         with tile.sanitize(collect=True) as report:
             self.launch(True)
-        kinds = {group.check.value for group in report.groups}
-        return [] if self.kind in kinds else [f"collected are {sorted(kinds)}"]
+        kinds = {group.check.value for group in report.groups if _is_marked(group.loc)}
+        wanted = {self.kind, *self.also}
+        if self.kind == "deadlock":
+            kinds = {group.check.value for group in report.groups}
+        return [] if wanted <= kinds else [f"collected are {sorted(kinds)}"]
 
     def sound(self) -> list[str]:
         error = self.raised(False)
@@ -108,6 +118,10 @@ class Planted:
         return None
 
 
+def _is_marked(loc: Loc | None) -> bool:
+    return loc is not None and "# fault" in linecache.getline(loc.file, loc.line)
+
+
 CASES: dict[str, Planted] = {}
 
 
@@ -119,11 +133,12 @@ def planted(
     element: tuple[int, ...] | None = None,
     place: tuple[str, Any] | None = None,
     other: tuple[int, int, int] | None = None,
+    also: tuple[str, ...] = (),
 ) -> Callable[[Launch], Launch]:
-    """Declare a planted bug."""
+    """Declare a planted bug; `also` are other kinds of faults that the same access has."""
 
     def declare(launch: Launch) -> Launch:
-        case = Planted(kind, title, launch, program, element, place, other)
+        case = Planted(kind, title, launch, program, element, place, other, also)
         assert case.name not in CASES, case.name
         CASES[case.name] = case
         return launch

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from tests.faults import assumptions, bounds, overflow, races, undefined, waiting
+from tests.faults import assumptions, bounds, overflow, races, several, undefined, waiting
 from tests.faults.planted import CASES, ERRORS, Planted
 
-DECLARING = (assumptions, bounds, overflow, races, undefined, waiting)
+DECLARING = (assumptions, bounds, overflow, races, several, undefined, waiting)
 
 Row = tuple[str, int, int, int]
 

@@ -23,7 +23,7 @@ ABOUT = {
     "bounds": "accesses outside the array or view that was passed",
     "race": "accesses of two programs, one a write, that nothing orders",
     "undef": "values that nobody defined, where they matter",
-    "overflow": "signed arithmetic that wrapped on its way to an address or mask",
+    "overflow": "signed arithmetic that wrapped on its way to an address, mask or loop",
     "assume": "promises to the compiler that are false",
     "deadlock": "programs that wait for what nobody is left to do",
 }

@@ -12,6 +12,7 @@ from tile.ir import numerics
 from tile.ir.builder import Builder
 from tile.ir.core import Module, Operation
 from tile.ir.effects import constant_of
+from tile.ir.exact import wraps
 from tile.ir.ops import arith
 from tile.ir.passes import module_pass
 from tile.ir.types import Scalar
@@ -41,7 +42,8 @@ def fold(op: Operation) -> bool | int | float | None:
     """The number that all elements of the only result have, if the operands are constants.
 
     None where an operand is no constant, where elements would differ, and where the result is
-    undefined or has bits that no constant spells (a NaN with a payload).
+    undefined or has bits that no constant spells (a NaN with a payload). Signed arithmetic that
+    wraps is left in place, for the check that reports it.
     """
     defn = op.defn
     if defn.meaning is None or not defn.keeps_units or len(op.results) != 1 or defn in NOT_FOLDED:
@@ -56,6 +58,8 @@ def fold(op: Operation) -> bool | int | float | None:
             return None
         arrays.append(_array(number, value.type.element, value.type.rank))
     if defn in DIVISIONS and element.is_int() and not arrays[1].any():
+        return None
+    if wraps(op, arrays):
         return None
     with numerics.quiet():
         result = defn.meaning(*arrays, **op.attributes)

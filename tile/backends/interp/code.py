@@ -165,16 +165,25 @@ class Translator:
         assert op.defn.meaning is not None
         meaning = partial(op.defn.meaning, **op.attributes)
         shapes = _shapes(op)
-        regions = {}
-        for name, region in zip(op.defn.regions, op.regions, strict=True):
-            translator = Translator(self.rules)
-            regions[name] = translator.block(region), len(translator.registers)
+        regions = self.regions(op)
 
         def run(wave: Wave, *values: RunValue) -> Any:
             functions = {name: partial(run_region, wave, *code) for name, code in regions.items()}
             return meaning(*_whole(values, shapes), **functions)
 
         return run
+
+    def regions(self, op: Operation) -> dict[str, tuple[BlockCode, int]]:
+        """The code of each region of an isolated operation, with the registers that it takes."""
+        regions = {}
+        for name, region in zip(op.defn.regions, op.regions, strict=True):
+            translator = self.inner()
+            regions[name] = translator.block(region), len(translator.registers)
+        return regions
+
+    def inner(self) -> Translator:
+        """A translator for a region of an isolated operation."""
+        return Translator(self.rules)
 
 
 def pure(op: Operation) -> Run:

@@ -3,15 +3,16 @@
 What the IR calls a scalar of such a region is an array here, with an element for each of all the
 pairs that are combined at once; its axes are those of the tile behind the program axis. The
 operations of the region broadcast, so that they need not know. Where elements go different ways
-through an `if`, both arms run and each element gets the result of its own.
+through an `if`, both arms run and each element gets the result of its own. In a run with checks
+these arrays may be `Watched` values, which `select` then knows how to choose between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tile.backends.interp.values import Array
+from tile.backends.interp.values import Held, Watched
 from tile.ir import numerics
 from tile.ir.ops import control
 
@@ -20,21 +21,33 @@ if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
 
-def run_region(wave: Wave, code: BlockCode, registers: int, *arguments: Array) -> list[Array]:
-    """What a region, or a function that it calls, gives for these arguments."""
-    return _block(wave, code, [None] * registers, arguments)
+Select = Callable[[Any, Any, Any], Any]
+
+
+def run_region(
+    wave: Wave,
+    code: BlockCode,
+    registers: int,
+    *arguments: Held,
+    select: Select = numerics.select,
+) -> list[Any]:
+    """Return the results of a region, or of a function that it calls, for these arguments.
+
+    select: chooses between the results of both arms of an `if`, element by element.
+    """
+    return _block(wave, code, [None] * registers, arguments, select)
 
 
 def _block(
-    wave: Wave, code: BlockCode, registers: list[Any], arguments: Sequence[Array]
-) -> list[Array]:
+    wave: Wave, code: BlockCode, registers: list[Any], arguments: Sequence[Held], select: Select
+) -> list[Any]:
     for register, value in zip(code.args, arguments, strict=True):
         registers[register] = value
     for instruction in code.instructions:
         operands = [registers[register] for register in instruction.operands]
         if instruction.op.defn.terminator:
             return operands
-        results = _results(wave, instruction, registers, operands)
+        results = _results(wave, instruction, registers, operands, select)
         for register, value in zip(instruction.results, results, strict=True):
             registers[register] = value
         for register in instruction.frees:
@@ -43,17 +56,22 @@ def _block(
 
 
 def _results(
-    wave: Wave, instruction: Instruction, registers: list[Any], operands: list[Array]
-) -> Sequence[Array]:
+    wave: Wave,
+    instruction: Instruction,
+    registers: list[Any],
+    operands: list[Any],
+    select: Select,
+) -> Sequence[Any]:
     if instruction.run is not None:
         return [instruction.run(wave, *operands)]
     if instruction.op.defn is control.call:
         callee = wave.launch.code.functions[instruction.op["callee"]]
-        return run_region(wave, callee.body, callee.registers, *operands)
+        return run_region(wave, callee.body, callee.registers, *operands, select=select)
     (condition,) = operands
-    if condition.all():
-        return _block(wave, instruction.regions[0], registers, ())
-    if not condition.any():
-        return _block(wave, instruction.regions[1], registers, ())
-    then, orelse = (_block(wave, region, registers, ()) for region in instruction.regions)
-    return [numerics.select(condition, x, y) for x, y in zip(then, orelse, strict=True)]
+    if not isinstance(condition, Watched):
+        if condition.all():
+            return _block(wave, instruction.regions[0], registers, (), select)
+        if not condition.any():
+            return _block(wave, instruction.regions[1], registers, (), select)
+    then, orelse = (_block(wave, region, registers, (), select) for region in instruction.regions)
+    return [select(condition, x, y) for x, y in zip(then, orelse, strict=True)]

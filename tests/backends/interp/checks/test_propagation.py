@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.conformance.running import assert_close
 from tests.conformance.test_pure import CASES, PROGRAMS, Case, inputs
 from tile.backends.interp.checks.marked import Cause, Flag, Mark, Marked, bare, flag_of
+from tile.backends.interp.checks.propagate import BITWISE, carries, rule_of
 from tile.backends.interp.checks.translate import CheckedTranslator
 from tile.backends.interp.rules import RULES
 from tile.backends.interp.values import array_of, full
@@ -18,7 +20,10 @@ from tile.checks import Check
 from tile.ir import numerics
 from tile.ir.builder import create
 from tile.ir.core import Block, Operation
-from tile.ir.types import Type
+from tile.ir.opdef import OPS, OpDef
+from tile.ir.ops import descriptor
+from tile.ir.ops.arith import NUMBERS
+from tile.ir.types import I1, Type
 
 MOST = 24  # cases of an operation
 
@@ -88,3 +93,73 @@ def test_a_value_without_marks_stays_an_array() -> None:
     (result,) = run(operation(case), shaped(case, "plain"))
     assert isinstance(result, np.ndarray)
     assert isinstance(array_of(result), np.ndarray)
+
+
+# Operations that checked runs have not, since accesses of descriptors are taken apart before.
+EXPANDED = {
+    descriptor.make_descriptor,
+    descriptor.descriptor_extent,
+    descriptor.descriptor_stride,
+}
+
+
+def pure_operations() -> list[OpDef]:
+    """The operations that programs of tiles compute with."""
+    mine = [defn for defn in OPS if defn.rule.__module__.startswith("tile.ir.ops.")]
+    return [defn for defn in mine if defn.meaning is not None and defn not in EXPANDED]
+
+
+@pytest.mark.parametrize("defn", pure_operations(), ids=lambda defn: defn.name)
+def test_every_operation_says_where_marks_go(defn: OpDef) -> None:
+    assert defn.isolated or rule_of(defn)
+
+
+def test_an_operation_without_a_rule_is_refused() -> None:
+    case = next(iter(CASES["sort"]))
+    defn = dataclasses.replace(operation(case).defn, name="unheard_of")
+    with pytest.raises(KeyError):
+        rule_of(defn)
+
+
+def wrapped_first(case: Case) -> list[Any]:
+    """Operands that are all small numbers, each with its first element marked as wrapped."""
+    operands: list[Any] = []
+    for x, ty in zip(shaped(case, f"{case} wrapped"), case.operands, strict=True):
+        if x is None or ty is None:
+            operands.append(None)
+            continue
+        where = np.zeros((PROGRAMS, *ty.shape), np.bool_)
+        where[(slice(None), *(0,) * len(ty.shape))] = True
+        cause = Cause(None, "planted")
+        operands.append(Marked(np.ones_like(x), {Mark.WRAPPED: Flag(where, cause)}))
+    return operands
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_wrapped_numbers_go_through_all_but_bits(name: str) -> None:
+    cases = [c for c in CASES[name] if any(ty is not None for ty in c.operands)]
+    for case in cases[:: max(1, len(cases) // MOST)]:
+        op = operation(case)
+        if op.defn.isolated:  # as far as the operations of its region hand it on; see below
+            continue
+        results = run(op, wrapped_first(case))
+        bits = op.defn in BITWISE or getattr(op.attributes.get("kind"), "bitwise", False)
+        starts_afresh = bits and op.results[0].type.element != I1
+        assert carries(op) is not starts_afresh
+        carried = any(flag_of(result, Mark.WRAPPED) for result in results)
+        assert carried is not starts_afresh, str(case)
+
+
+@pytest.mark.parametrize("name", ["reduce_by", "scan_by"])
+def test_regions_hand_on_what_their_operations_do(name: str) -> None:
+    carried = 0
+    for case in CASES[name]:
+        if not all(isinstance(ty, Type) and ty.element in NUMBERS for ty in case.operands):
+            continue
+        op = operation(case)
+        results = run(op, wrapped_first(case))
+        combining = [inner for region in op.regions for inner in region if inner.results]
+        if all(map(carries, combining)):
+            assert any(flag_of(result, Mark.WRAPPED) for result in results), str(case)
+            carried += 1
+    assert carried

@@ -46,3 +46,93 @@ def test_a_broken_promise_of_floats_names_them() -> None:
     with tile.sanitize(collect=True) as report:
         constant_pairs[(1,)](x, np.zeros_like(x), N=4)
     assert "the value is 2.5, after 1.0 one element before it" in str(report)
+
+
+@tile.jit
+def hashed(x_ptr, o_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = (tl.load(x_ptr + i) + 40503) * 0x6C8E9CF5
+    x = (x ^ (x >> 15)) * 0x2C1B3C6D
+    tl.store(o_ptr + ((x >> 3) & (N - 1)), 1, mask=i < 1)
+    u = tl.load(x_ptr + i).to(tl.uint32) * 2654435761
+    tl.store(o_ptr + N + (tl.sum(u, 0) % N).to(tl.int32), 1)
+    folded = tl.xor_sum(x * 0x6C8E9CF5, 0)
+    tl.store(o_ptr + 2 * N + (folded & (N - 1)), 1)
+
+
+def test_hashes_wrap_as_they_should() -> None:
+    with tile.sanitize("all"):
+        hashed[(1,)](np.arange(8, dtype=np.int32) + (1 << 20), np.zeros(24, np.int32), N=8)
+
+
+@tile.jit
+def checksum(x_ptr, o_ptr, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, N))
+    total = tl.sum(x, 0)
+    if total > 0:
+        shown = total
+    else:
+        shown = -total
+    tl.store(o_ptr, total)
+    tl.store(o_ptr + 1, shown)
+    tl.store(o_ptr + 2 + tl.arange(0, N), tl.cumsum(x, 0))
+
+
+def test_sums_that_wrap_are_stored() -> None:
+    x, out = np.full(8, 1 << 29, np.int32), np.zeros(10, np.int32)
+    with tile.sanitize("all"):
+        checksum[(1,)](x, out, N=8)
+    np.testing.assert_array_equal(out[2:], np.cumsum(x, dtype=np.int32))
+
+
+@tile.jit
+def totals(x_ptr, o_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    tl.store(o_ptr + tl.sum(x, 0), 1)  # parts of it do not fit, and the sum does
+
+
+def test_sums_whose_parts_alone_wrap() -> None:
+    most = (1 << 31) - 1
+    x = np.array([most, most, -most, -most, 1, 1, 0, 0], np.int32)
+    out = np.zeros(4, np.int32)
+    with tile.sanitize("all"):
+        totals[(1,)](x, out, N=8)
+    np.testing.assert_array_equal(out, [0, 0, 1, 0])
+
+
+@tile.jit
+def masked_by_both(x_ptr, o_ptr, row, stride, N: tl.constexpr):
+    i = tl.arange(0, N)
+    far = row * stride + i
+    tl.store(o_ptr + i, tl.load(x_ptr + i), mask=(i < N) & ((far < 0) | (i >= 0)))
+
+
+def test_a_wrapped_truth_that_decides_nothing() -> None:
+    with tile.sanitize("all"):
+        masked_by_both[(1,)](np.zeros(8, np.int8), np.zeros(8, np.int8), 1 << 16, 1 << 16, N=8)
+
+
+@tile.jit
+def guarded_ratio(a, b):
+    return tl.where(b == 0, a, a // tl.where(b == 0, 1, b))
+
+
+@tile.jit
+def first_of_two(a, b):
+    return a
+
+
+@tile.jit
+def scan_masked(x_ptr, o_ptr, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(o_ptr + i, tl.associative_scan(x, 0, first_of_two))
+    y = tl.associative_scan(x, 0, guarded_ratio)
+    tl.store(o_ptr + i, y, mask=i < n)
+
+
+def test_what_a_function_of_a_scan_leaves_out() -> None:
+    x, out = np.array([9, 3, 0, 20], np.int32), np.zeros(8, np.int32)
+    with tile.sanitize("all"):
+        scan_masked[(1,)](x, out, 4, N=8)

@@ -1,15 +1,18 @@
-"""What every access passes: no wrong mask or address, and no address outside its array."""
+"""What every access passes: no wrong mask or address, and no address outside its array.
+
+All kinds of faults of an access are looked for, and reported in this order: a mask or an address
+that is wrong, which may be why the rest is; elements out of bounds; undefined values; races.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tile.backends.interp.checks.marked import Flag, Mark, Marked
+from tile.backends.interp.checks.marked import Flag, Mark, Marked, flag_of
 from tile.backends.interp.checks.spread import spread_in
 from tile.backends.interp.memory import FaultError, Group, Memory
 from tile.backends.interp.report import bounds_fault, described, place_of
@@ -71,36 +74,76 @@ class Reached:
         memory.scattered(self.groups, value, (programs, *site.shape))
 
 
-def admit(wave: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, Array | None]:
-    """Address and mask of an access without marks; what marks reach is reported and left out."""
-    active = None if mask is None else array_of(mask)
+class Lanes:
+    """The elements of an access that are `possible`, and those of them that are `sound`.
+
+    Elements under an undefined mask may be accessed, and those that are marked would be where their
+    addresses are: all of them are held to bounds and to other programs' accesses, so that a fault
+    of one kind hides none of another. What is accessed are the sound ones, that have no fault.
+    None stands for all elements.
+    """
+
+    def __init__(self, mask: Array | None) -> None:
+        self.possible = mask
+        self.sound = mask
+        self.reported: dict[Mark, Array] = {}
+
+    def wrong(self, mark: Mark, flag: Flag | None) -> Array | None:
+        """Return possible elements with a mark that were not reported for it; None for none."""
+        if flag is None or flag.spared_by(self.possible):
+            return None
+        known = self.reported.get(mark)
+        where = flag.where if self.possible is None else flag.where & self.possible
+        if known is not None:
+            where = where & ~known
+        if not where.any():
+            return None
+        self.reported[mark] = where if known is None else where | known
+        self.sound = _without(self.sound, where)
+        return where
+
+
+def _without(mask: Array | None, wrong: Array) -> Array:
+    return ~wrong if mask is None else mask & ~wrong
+
+
+def admit(wave: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, Lanes]:
+    """The address of an access without marks, and its elements; marks are reported."""
+    lanes = Lanes(None if mask is None else array_of(mask))
+    launch = launch_of(wave)
     if type(mask) is Marked:
-        for mark, flag in mask.flags.items():
-            if mark not in _MASKED:
-                continue
+        undecided = flag_of(mask, Mark.UNDEFINED)
+        if undecided is not None:
+            lanes.possible = undecided.where | lanes.possible
+        for mark, masked in _MASKED.items():
             # Whatever the mask says of such an element, it is not what was meant.
-            report = partial(_MASKED[mark], wave, site, flag, address)
-            known = spared(wave, flag, None, report)
-            active = active if known is None or active is None else active & known
+            flag = flag_of(mask, mark)
+            if flag is not None and flag.where.any():
+                lanes.reported[mark] = flag.where
+                lanes.sound = _without(lanes.sound, flag.where)
+                launch.found(masked(wave, site, flag, address, flag.where))
     if type(address) is not Marked:
-        return address, active
-    for mark, flag in address.flags.items():
-        report = partial(_REPORTS[mark], wave, site, flag, address.value)
-        active = spared(wave, flag, active, report)
-    return address.value, active
+        return address, lanes
+    for mark, report in _REPORTS.items():
+        flag = flag_of(address, mark)
+        wrong = lanes.wrong(mark, flag)
+        if wrong is not None:
+            assert flag is not None
+            launch.found(report(wave, site, flag, address.value, wrong))
+            if mark is Mark.STRAYED:  # it is out of bounds, and reported as that
+                lanes.possible = _without(lanes.possible, wrong)
+    return address.value, lanes
 
 
 def spared(
     wave: Wave, flag: Flag | None, mask: Array | None, report: Callable[[Array], Fault]
-) -> Array | None:
-    """The mask without flagged elements; those that are active are reported."""
+) -> None:
+    """Report flagged elements that are active."""
     if flag is None or flag.spared_by(mask):
-        return mask
+        return
     wrong = flag.where if mask is None else flag.where & mask
-    if not wrong.any():
-        return mask
-    launch_of(wave).found(report(wrong))
-    return ~flag.where if mask is None else mask & ~flag.where
+    if wrong.any():
+        launch_of(wave).found(report(wrong))
 
 
 def reach(
@@ -127,6 +170,18 @@ def reach(
             spread = spread_in(wave, site.shape, wrong, addresses)
             launch_of(wave).found(replace(found, spread=spread))
             mask = inside if mask is None else inside & mask
+
+
+def sound_part(
+    wave: Wave, site: Site, lanes: Lanes, reached: Reached, value: Array | None = None
+) -> Reached:
+    """The part of an access that has no fault, of its possible elements inside arrays."""
+    if lanes.sound is lanes.possible:
+        return reached
+    sound = lanes.sound
+    if reached.mask is not None:
+        sound = reached.mask if sound is None else sound & reached.mask
+    return reach(wave, site, reached.address, sound, value)
 
 
 def launch_of(wave: Wave) -> CheckedLaunch:
@@ -192,6 +247,7 @@ def undefined(
     address: RunValue | None = None,
 ) -> Fault:
     """An undefined value that reached what it must not; on its way to an address, if it has one."""
+    message = f"{message} that is undefined"
     seen = first(wave, wrong)
     place = None if address is None else place_at(wave, address, wrong, seen)
     if place is not None:
@@ -220,6 +276,30 @@ def place_at(wave: Wave, address: RunValue, wrong: Array, seen: Seen) -> Place |
     return None if buffer is None else place_of(buffer, number)
 
 
+def wrapped(
+    wave: Wave,
+    op: Operation,
+    flag: Flag,
+    message: str,
+    wrong: Array,
+    address: RunValue | None = None,
+    place: Place | None = None,
+) -> Fault:
+    """A value that wrapped and decides where memory is accessed."""
+    cause = flag.cause
+    return fault_at(
+        wave,
+        Check.OVERFLOW,
+        op,
+        f"{message} made of signed arithmetic that wrapped",
+        first(wave, wrong),
+        [f"{cause.text}: it wrapped, {spelt(cause.loc)}", cause.advice],
+        address,
+        cause=cause.loc,
+        place=place,
+    )
+
+
 def spelt(loc: Any) -> str:
     """A place in a note."""
     return "at an unknown place" if loc is None else f"at {loc}"
@@ -230,29 +310,16 @@ Report = Callable[["Wave", Site, Flag, RunValue, Array], Fault]
 
 def _undefined(what: str) -> Report:
     def report(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
-        return undefined(wave, site.op, flag, f"{site.verb} memory {what} that is undefined", wrong)
+        return undefined(wave, site.op, flag, f"{site.verb} memory {what}", wrong)
 
     return report
 
 
 def _wrapped(what: str) -> Report:
     def report(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
-        seen = first(wave, wrong)
-        notes = [
-            f"{flag.cause.text}: it wrapped, {spelt(flag.cause.loc)}",
-            "cast an operand to tl.int64 before that operation, as in `x.to(tl.int64) * stride`",
-        ]
-        return fault_at(
-            wave,
-            Check.OVERFLOW,
-            site.op,
-            f"{site.verb} memory {what} made of signed arithmetic that wrapped",
-            seen,
-            notes,
-            address,
-            cause=flag.cause.loc,
-            place=place_at(wave, address, wrong, seen),
-        )
+        place = place_at(wave, address, wrong, first(wave, wrong))
+        message = f"{site.verb} memory {what}"
+        return wrapped(wave, site.op, flag, message, wrong, address, place)
 
     return report
 

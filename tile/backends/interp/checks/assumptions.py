@@ -30,11 +30,10 @@ CALLED = {
 def check_assume(wave: Wave, op: Operation, condition: Any) -> None:
     """Report programs in which an `assume` is false."""
     flag = flag_of(condition, Mark.UNDEFINED)
-    if flag is not None:
-        message = "assumes what is undefined"
-        launch_of(wave).found(undefined(wave, op, flag, message, flag.where))
-        return
     holds = array_of(condition)
+    if flag is not None:
+        launch_of(wave).found(undefined(wave, op, flag, "assumes a condition", flag.where))
+        holds = holds | flag.where
     if not holds.all():
         seen = first(wave, ~holds)
         fault = fault_at(wave, Check.ASSUME, op, "assumes what is false", seen)
@@ -47,8 +46,9 @@ def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
     shape = op.results[0].type.shape or (1,)
 
     def instruction(wave: Wave, value: Any) -> Any:
-        if not _obvious(op, value):
-            array = array_of(value)
+        array = array_of(value)
+        # In the region of a reduction or scan a scalar stands for many elements.
+        if array.ndim == 1 + rank and not _obvious(op, value):
             whole = np.broadcast_to(array, (len(array), *shape)) if rank else array.reshape(-1, 1)
             for claim, limit, wrong in _broken(op, whole):
                 if wrong.any():

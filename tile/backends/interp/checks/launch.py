@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.checks.assumptions import check_alignment
@@ -14,6 +15,22 @@ from tile.backends.interp.checks.uninitialised import accounts
 from tile.backends.interp.launch import Launch
 from tile.checks import Check
 from tile.faults import Fault, Report
+
+
+class Together:
+    """A context in which the faults of one operation are gathered, and reported at its end."""
+
+    def __init__(self, launch: CheckedLaunch) -> None:
+        self.launch = launch
+        self.faults: list[Fault] | None = None
+
+    def __enter__(self) -> None:
+        self.faults = []
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        faults, self.faults = self.faults, None
+        if faults and kind is None:
+            self.launch.settle(faults)
 
 
 class CheckedLaunch(Launch):
@@ -31,6 +48,7 @@ class CheckedLaunch(Launch):
         super().__init__(code.code, grid, arguments)
         self.given = arguments
         self.report = report
+        self.together = Together(self)
         self.checks = code.checks
         self.order: Order | None = None
         self.shadow: Shadow | None = None
@@ -42,11 +60,25 @@ class CheckedLaunch(Launch):
         self.uninitialised = accounts(self.memory.buffers) if undef else {}
 
     def found(self, fault: Fault) -> None:
-        """Take a fault: into the report, or raise it."""
-        if self.report is None:
-            super().found(fault)
+        """Take a fault; inside of `together`, report it with others of the same operation."""
+        if self.together.faults is None:
+            self.settle([fault])
         else:
-            self.report.add(fault)
+            self.together.faults.append(fault)
+
+    def settle(self, faults: Sequence[Fault]) -> None:
+        """Take the faults of an operation into the report, or raise the first one.
+
+        Its notes then name the other kinds.
+        """
+        if self.report is not None:
+            for fault in faults:
+                self.report.add(fault)
+            return
+        leading = faults[0]
+        others = {fault.check: fault for fault in reversed(faults) if fault.check != leading.check}
+        notes = (f"also {other.check}: {other.message}" for other in others.values())
+        super().found(replace(leading, notes=(*leading.notes, *notes)))
 
     def run(self) -> None:
         """Run all programs. Raises the first fault, unless a report takes it."""

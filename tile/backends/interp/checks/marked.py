@@ -32,10 +32,11 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True)
 class Cause:
-    """Where a mark comes from: a place, and what happened there."""
+    """Where a mark comes from: a place, what happened there, and what to do about it."""
 
     loc: Loc | None
     text: str
+    advice: str = ""
 
 
 class Flag:

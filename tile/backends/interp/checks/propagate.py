@@ -1,8 +1,9 @@
 """How marks go through operations.
 
 A rule gives the elements of the results that are marked, from those of the operands (None: no
-element) and the operands themselves. By default an element of the result is marked where one of any
-operand is, as fits all that work element by element.
+element) and the operands themselves. An element of the result of an elementwise operation is marked
+where one of any operand is; every other operation has a rule of its own here, and one that has none
+is refused when a kernel is made ready.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tile.backends.interp.values import Array, Held, array_of, full
 from tile.ir import numerics
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
-from tile.ir.ops import arith, combine, index, linalg, memory, shape
+from tile.ir.ops import arith, descriptor, index, linalg, memory, shape
 from tile.ir.ops import reduce as reductions
 from tile.ir.types import I1
 
@@ -26,8 +27,6 @@ Where: TypeAlias = "Array | None"
 Rule = Callable[[Operation, Sequence[Where], Sequence[Any]], Any]
 RULES: dict[OpDef, Rule] = {}
 
-# What hands on that arithmetic wrapped, or that a pointer strayed: to addresses, and by comparisons
-# to masks. Others start afresh: whoever computes with bits means the number that is there.
 MOVES = (
     shape.splat,
     shape.broadcast,
@@ -38,33 +37,17 @@ MOVES = (
     shape.join,
     shape.split,
 )
-CARRIES = frozenset(
-    {
-        *MOVES,
-        arith.add,
-        arith.sub,
-        arith.mul,
-        arith.div,
-        arith.rem,
-        arith.neg,
-        arith.shl,
-        arith.min_,
-        arith.max_,
-        arith.select,
-        arith.cast,
-        arith.bitcast,
-        arith.hint,
-        arith.cmp,
-        memory.addptr,
-        index.gather,
-    }
-)
-# These hand it on as well, between truths.
-LOGIC = frozenset({arith.and_, arith.or_, arith.xor, arith.not_})
+# Whoever computes with bits means the number that is there: that arithmetic wrapped, or that a
+# pointer strayed, goes through all operations but these.
+BITWISE = frozenset({arith.and_, arith.or_, arith.xor, arith.not_, arith.shr, arith.mulhi})
 
 
-def _carries(op: Operation) -> bool:
-    return op.defn in CARRIES or (op.defn in LOGIC and op.results[0].type.element == I1)
+def carries(op: Operation) -> bool:
+    """Return True if results hand on that an operand wrapped: between truths bits are logic."""
+    bitwise = op.defn in BITWISE
+    if op.defn in (reductions.reduce, reductions.scan):
+        bitwise = op["kind"].bitwise
+    return not bitwise or op.results[0].type.element == I1
 
 
 def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
@@ -78,10 +61,17 @@ def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
     return declare
 
 
+def rule_of(defn: OpDef) -> Rule:
+    """Return the rule of an operation. Raises `KeyError` for one that needs a rule and has none."""
+    if defn.elementwise and defn not in RULES:
+        return union
+    return RULES[defn]
+
+
 def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
     """What an instruction of a pure operation runs where operands may be marked."""
-    marks = tuple(Mark) if _carries(op) else (Mark.UNDEFINED,)
-    spread = RULES.get(op.defn, union)
+    marks = tuple(Mark) if carries(op) else (Mark.UNDEFINED,)
+    spread = rule_of(op.defn)
     single = len(op.results) == 1
 
     def on_marked(wave: Any, values: Sequence[Any]) -> Any:
@@ -131,6 +121,7 @@ def _with(result: Held, mark: Mark, flag: Flag) -> Held:
     return marked(bare(result), {**known, mark: flag if own is None else own.union(flag)})
 
 
+@rule(arith.const, arith.poison, shape.arange, arith.hint, memory.addptr)
 def union(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
     """Where any operand is marked."""
     return reduce(np.logical_or, [flag for flag in flags if flag is not None])
@@ -163,6 +154,20 @@ def select(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
     """What is not chosen does not matter."""
     condition, x, y = _ranked(op, flags)
     return np.where(array_of(values[0]), x, y) | condition
+
+
+def chosen(condition: Held, x: Held, y: Held) -> Held:
+    """Select between the results of an `if` in the region of a reduction or scan, with marks."""
+    truth, values = array_of(condition), (condition, x, y)
+    result: Held = numerics.select(truth, array_of(x), array_of(y))
+    for mark in Mark:
+        flags = [flag_of(value, mark) for value in values]
+        present = [flag for flag in flags if flag is not None]
+        if present:
+            decided, f, g = (np.False_ if flag is None else flag.where for flag in flags)
+            where = np.where(truth, f, g) | decided
+            result = _with(result, mark, Flag(where, present[0].cause))
+    return result
 
 
 @rule(arith.and_, arith.or_)
@@ -206,19 +211,6 @@ def ordered(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any
     return flag.any(axis=op["axis"], keepdims=True)
 
 
-@rule(combine.reduce_by)
-def combined(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
-    """All elements along the axis, of all tiles, make up each result."""
-    return union(op, flags, values).any(axis=op["axis"])
-
-
-@rule(combine.scan_by)
-def combined_so_far(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
-    """An element is made up of those before it, of all tiles."""
-    flag = full(union(op, flags, values), op.inputs[0].type.shape)
-    return _accumulated(flag, op["axis"], op["reverse"])
-
-
 @rule(linalg.dot)
 def multiplied(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
     """An element is made up of a row and a column."""
@@ -246,3 +238,9 @@ def counted(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any
     if len(ranked) == 2:
         flag = (flag & array_of(values[1])) | ranked[1]
     return flag.any(axis=-1, keepdims=True)
+
+
+@rule(descriptor.box_pointers)
+def pointing(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+    """The pointers alone are handed on."""
+    return _ranked(op, flags)[0]

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tile.backends.interp.checks.access import (
+    Lanes,
     Reached,
     Site,
     admit,
     launch_of,
     reach,
+    sound_part,
     spared,
     undefined,
 )
 from tile.backends.interp.checks.assumptions import check_assume
-from tile.backends.interp.checks.marked import Cause, Flag, Mark, bare, flag_of, marked
+from tile.backends.interp.checks.marked import Cause, Flag, Mark, Marked, bare, flag_of, marked
 from tile.backends.interp.checks.uninitialised import note_written, unwritten
 from tile.backends.interp.rules import applied, update_groups
 from tile.backends.interp.values import Array, Held, RunValue, array_of, spread
@@ -60,24 +62,19 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
     def run(wave: Wave, address: Any, mask: Any, other: Any) -> Held:
         launch = launch_of(wave)
         active = None if mask is None else array_of(mask)
-        address, sound = admit(wave, site, address, mask)
+        address, lanes = admit(wave, site, address, mask)
         fill = None if other is None else array_of(other)
-        reached = reach(wave, site, address, sound)
-        value = reached.load(launch.memory, site, fill)
+        reached = reach(wave, site, address, lanes.possible)
+        accessed = sound_part(wave, site, lanes, reached)
+        value = accessed.load(launch.memory, site, fill)
         if launch.shadow is not None:
             launch.shadow.load(wave, site, reached)
-        if not undef:
-            return value
-        flags: dict[Mark, Flag] = {}
+        flags = filled(other, active)
         # What was left out for a fault counts as zero, so that one fault is not reported as two.
-        if other is None and active is not None and not active.all():
+        if undef and other is None and active is not None and not active.all():
             flags[Mark.UNDEFINED] = Flag(None, masked, active)
-        filled = flag_of(other, Mark.UNDEFINED)
-        if filled is not None:
-            where = filled.where if active is None else filled.where & ~active
-            flags[Mark.UNDEFINED] = Flag(where, filled.cause)
         if launch.uninitialised:
-            empty = unwritten(launch, site, reached)
+            empty = unwritten(launch, site, accessed)
             if empty is not None:
                 fresh = Flag(empty, never)
                 known = flags.get(Mark.UNDEFINED)
@@ -87,6 +84,16 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
     return run
 
 
+def filled(other: Any, active: Array | None) -> dict[Mark, Flag]:
+    """The flags that a load takes over from its `other`, where its mask is false."""
+    if type(other) is not Marked:
+        return {}
+    return {
+        mark: Flag(flag.where if active is None else flag.where & ~active, flag.cause)
+        for mark, flag in other.flags.items()
+    }
+
+
 @rule(memory.store)
 def store(op: Operation, plain: Run, checks: Checks) -> Run:
     """Look who writes what; what is undefined does not go to memory."""
@@ -94,29 +101,29 @@ def store(op: Operation, plain: Run, checks: Checks) -> Run:
 
     def run(wave: Wave, address: Any, value: Any, mask: Any) -> None:
         launch = launch_of(wave)
-        address, active = admit(wave, site, address, mask)
-        message = "writes a value that is undefined"
-        active = operand(wave, site, address, value, active, message)
         stored = array_of(value)
-        reached = reach(wave, site, address, active, stored)
-        reached.store(launch.memory, site, stored)
+        address, lanes = admit(wave, site, address, mask)
+        reached = reach(wave, site, address, lanes.possible, stored)
+        operand(wave, site, address, value, lanes, "writes a value")
+        accessed = sound_part(wave, site, lanes, reached, stored)
+        accessed.store(launch.memory, site, stored)
         if launch.shadow is not None:
-            launch.shadow.store(wave, site, reached, stored)
+            launch.shadow.store(wave, site, reached, stored, accessed is reached)
         if launch.uninitialised:
-            note_written(launch, site, reached)
+            note_written(launch, site, accessed)
 
     return run
 
 
 def operand(
-    wave: Wave, site: Site, address: RunValue, value: Any, mask: Array | None, message: str
-) -> Array | None:
-    """The mask of an access without elements at which an operand is undefined."""
+    wave: Wave, site: Site, address: RunValue, value: Any, lanes: Lanes, message: str
+) -> None:
+    """Report possible elements of an access at which an operand is undefined."""
     flag = flag_of(value, Mark.UNDEFINED)
-    if flag is None:
-        return mask
-    report = partial(undefined, wave, site.op, flag, message, address=address)
-    return spared(wave, flag, mask, report)
+    wrong = lanes.wrong(Mark.UNDEFINED, flag)
+    if wrong is not None:
+        assert flag is not None
+        launch_of(wave).found(undefined(wave, site.op, flag, message, wrong, address))
 
 
 @rule(memory.atomic_rmw, memory.atomic_cas)
@@ -135,26 +142,25 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
     def run(wave: Wave, address: Any, *operands: Any) -> Held:
         *given, mask = operands
         launch = launch_of(wave)
-        address, active = admit(wave, site, address, mask)
-        for value in given:
-            message = "updates memory by a value that is undefined"
-            active = operand(wave, site, address, value, active, message)
+        address, lanes = admit(wave, site, address, mask)
         count = len(wave)
         addresses = spread(address, site.shape, count)
-        lanes = None if active is None else np.broadcast_to(active, addresses.shape)
-        reached = reach(wave, site, addresses, lanes)
+        reached = reach(wave, site, addresses, whole(lanes.possible, addresses))
+        for value in given:
+            operand(wave, site, address, value, lanes, "updates memory by a value")
+        accessed = sound_part(wave, site, lanes, reached)
         if launch.uninitialised:
-            _refuse_unwritten(wave, site, reached, never)
+            _refuse_unwritten(wave, site, accessed, never)
         values = [spread(value, site.shape, count) for value in given]
         result = update_groups(
-            launch.memory, reached.groups, apply, addresses.shape, site.dtype, values
+            launch.memory, accessed.groups, apply, addresses.shape, site.dtype, values
         )
         if launch.shadow is not None:
             launch.shadow.update(wave, site, reached, not alone)
         if launch.order is not None and (acquires or releases):
-            _synchronise(wave, reached, result, addresses, values if swaps else None)
-        if used and Check.UNDEF in checks and reached.mask is not None:
-            return marked(result, {Mark.UNDEFINED: Flag(None, masked, reached.mask)})
+            _synchronise(wave, accessed, result, addresses, values if swaps else None)
+        if used and Check.UNDEF in checks and mask is not None:
+            return marked(result, {Mark.UNDEFINED: Flag(None, masked, array_of(mask))})
         return result
 
     def _synchronise(
@@ -184,12 +190,17 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
     return run
 
 
+def whole(mask: Array | None, addresses: Array) -> Array | None:
+    """A mask with all axes of the addresses."""
+    return None if mask is None else np.broadcast_to(mask, addresses.shape)
+
+
 def _refuse_unwritten(wave: Wave, site: Site, reached: Reached, never: Cause) -> None:
     launch = launch_of(wave)
     empty = unwritten(launch, site, reached)
     if empty is not None:
         flag = Flag(empty, never)
-        report = partial(undefined, wave, site.op, flag, "updates memory that is undefined")
+        report = partial(undefined, wave, site.op, flag, "updates memory")
         spared(wave, flag, reached.mask, report)
     note_written(launch, site, reached)
 
@@ -212,7 +223,7 @@ def device_assert(op: Operation, plain: Run, checks: Checks) -> Run:
             if flag is None:
                 continue
             guard = None if mask is None or value is mask else array_of(mask)
-            report = partial(undefined, wave, op, flag, "asserts what is undefined")
+            report = partial(undefined, wave, op, flag, "asserts a condition")
             spared(wave, flag, guard, report)
         plain(wave, bare(condition), None if mask is None else bare(mask))
 

@@ -124,8 +124,10 @@ class Shadow:
                 continue
             self.read(wave, site, region, buffer, _each(part, who, site))
 
-    def store(self, wave: Wave, site: Site, reached: Reached, value: Array) -> None:
-        """Elements were written, so that memory holds what the last one wrote."""
+    def store(
+        self, wave: Wave, site: Site, reached: Reached, value: Array, written: bool = True
+    ) -> None:
+        """Elements are written. If all were, memory holds what the last one wrote."""
         for region, part, buffer in self.parts(site, reached):
             who = self.record(wave, site, atomic=False)
             if isinstance(part, Strided) and _write_quickly(region, part, who):
@@ -133,7 +135,7 @@ class Shadow:
             touched = _each(part, who, site)
             self.write(wave, site, region, buffer, touched)
             if not isinstance(part, Strided):
-                self.differing(wave, site, buffer, reached, value)
+                self.differing(wave, site, buffer, reached, value, written)
 
     def update(self, wave: Wave, site: Site, reached: Reached, atomic: bool) -> None:
         """Elements are read and written in one step, for whom it is `atomic`: all, or one's own."""
@@ -352,7 +354,13 @@ class Shadow:
         )
 
     def differing(
-        self, wave: Wave, site: Site, buffer: Buffer, reached: Reached, value: Array
+        self,
+        wave: Wave,
+        site: Site,
+        buffer: Buffer,
+        reached: Reached,
+        value: Array,
+        written: bool,
     ) -> None:
         """Report elements of one store, of one program, that went to one address with others."""
         for group in reached.groups:
@@ -366,7 +374,7 @@ class Shadow:
             index = np.broadcast_to(group.index, extents)
             real = self.memory.real(value) if site.element.is_ptr() else value
             wanted = np.broadcast_to(real, extents).view()
-            there = group.flat[index]
+            there = group.flat[index] if written else _overwritten(index, group.lanes, wanted)
             wrong = np.ascontiguousarray(there).view(bits) != np.ascontiguousarray(wanted).view(
                 bits
             )
@@ -384,6 +392,17 @@ class Shadow:
             )
             launch_of(wave).found(fault)
             return
+
+
+def _overwritten(index: Array, lanes: Array | None, values: Array) -> Array:
+    """What memory would hold at each index if the values were written there, the last one last."""
+    chosen = np.broadcast_to(True if lanes is None else lanes, index.shape)
+    cells, places = np.unique(index[chosen], return_inverse=True)
+    last = np.zeros(cells.shape, values.dtype)
+    last[places] = values[chosen]
+    there = values.copy()
+    there[chosen] = last[places]
+    return there
 
 
 def _bits(values: Array) -> Array:

@@ -11,30 +11,20 @@ from typing import Any
 import numpy as np
 
 from tile.backends.interp.checks.marked import Cause, Mark, raised
+from tile.backends.interp.checks.wrapping import SOURCES as WRAPPING
 from tile.backends.interp.memory import WINDOW_BITS
-from tile.backends.interp.values import Affine, Array, RunValue, array_of
+from tile.backends.interp.values import RunValue, array_of
 from tile.checks import Check, Checks
 from tile.ir.core import Operation
-from tile.ir.opdef import OpDef
+from tile.ir.exact import NARROW_BITS
 from tile.ir.ops import arith, index, memory
 from tile.ir.types import Scalar
 
 Run = Callable[..., Any]
 Source = Callable[[Operation, Run], Run]
 
-# The greatest width of arithmetic that is watched for wrapping: addresses are of 64 bits.
-NARROW_BITS = 32
 # Offsets below this many bytes, from anywhere in a window's array, stay in the window.
 NEAR = 1 << (WINDOW_BITS - 2)
-
-EXACT: dict[OpDef, Callable[..., Array]] = {
-    arith.add: np.add,
-    arith.sub: np.subtract,
-    arith.mul: np.multiply,
-    arith.neg: np.negative,
-    arith.shl: lambda x, y: x << np.clip(y, 0, 31),
-}
-_SYMBOLS = {arith.add: "+", arith.sub: "-", arith.mul: "*", arith.shl: "<<"}
 
 
 def source(op: Operation, run: Run, checks: Checks) -> Run:
@@ -43,61 +33,6 @@ def source(op: Operation, run: Run, checks: Checks) -> Run:
         if check in checks and applies(op):
             run = make(op, run)
     return run
-
-
-# -- arithmetic that wraps
-
-
-def _may_wrap(op: Operation) -> bool:
-    element = op.results[0].type.element if op.results else None
-    return (
-        op.defn in EXACT
-        and isinstance(element, Scalar)
-        and element.is_int_signed()
-        and element.bits <= NARROW_BITS
-    )
-
-
-def wrapping(op: Operation, run: Run) -> Run:
-    """Mark elements that are not what exact arithmetic gives."""
-    exactly = EXACT[op.defn]
-    element = op.results[0].type.element
-    assert isinstance(element, Scalar)
-    least, most = element.min_value, element.max_value
-
-    def instruction(wave: Any, *values: RunValue) -> Any:
-        result = run(wave, *values)
-        if type(result) is Affine:  # its rule proved that nothing wrapped
-            return result
-        extremes = exactly(*np.ix_(*(_extremes(value) for value in values)))
-        if least <= extremes.min() and extremes.max() <= most:
-            return result
-        wide = exactly(*(array_of(value).astype(np.int64) for value in values))
-        wrong = (wide < least) | (wide > most)
-        if not wrong.any():
-            return result
-        return raised(result, Mark.WRAPPED, wrong, _overflow(op, values, wrong, wide))
-
-    return instruction
-
-
-def _extremes(value: RunValue) -> Array:
-    """The least and the greatest element, of which the extreme results come."""
-    array = array_of(value)
-    if array.size == 1:
-        return array.reshape(1).astype(np.int64)
-    return np.array([array.min(), array.max()], np.int64)
-
-
-def _overflow(op: Operation, values: tuple[RunValue, ...], wrong: Array, wide: Array) -> Cause:
-    place = np.unravel_index(int(wrong.argmax()), wrong.shape)
-    numbers = [int(np.broadcast_to(array_of(value), wrong.shape)[place]) for value in values]
-    if len(numbers) == 2:
-        made = f"{numbers[0]} {_SYMBOLS[op.defn]} {numbers[1]}"
-    else:
-        made = f"-({numbers[0]})"
-    element = op.results[0].type.element
-    return Cause(op.loc, f"{made} is {int(wide[place])}, which {element} does not hold")
 
 
 # -- pointers that leave their window
@@ -176,7 +111,7 @@ def gathering(op: Operation, run: Run) -> Run:
 
 
 SOURCES: tuple[tuple[Check, Callable[[Operation], bool], Source], ...] = (
-    (Check.OVERFLOW, _may_wrap, wrapping),
+    *((Check.OVERFLOW, applies, make) for applies, make in WRAPPING),
     (Check.BOUNDS, _is_addptr, straying),
     (Check.UNDEF, _is_poison, poison),
     (Check.UNDEF, _divides_integers, dividing),

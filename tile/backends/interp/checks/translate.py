@@ -9,6 +9,7 @@ from typing import Any
 
 from tile.analysis.alias import module_aliases
 from tile.backends.interp.checks.assumptions import claiming
+from tile.backends.interp.checks.combining import combining
 from tile.backends.interp.checks.propagate import propagated
 from tile.backends.interp.checks.rules import CHECKED, unmarked
 from tile.backends.interp.checks.sources import source
@@ -63,16 +64,31 @@ class CheckedTranslator(Translator):
         super().__init__(rules)
         self.checks = checks
 
+    def inner(self) -> CheckedTranslator:
+        return CheckedTranslator(self.rules, self.checks)
+
     def run(self, op: Operation) -> Run:
         run = super().run(op)
         checked = CHECKED.get(op.defn)
         if checked is not None:
-            return checked(op, run, self.checks)
+            return together(checked(op, run, self.checks))
+        if op.defn.isolated:
+            return combining(op, self.regions(op))
         if op.defn is arith.hint and Check.ASSUME in self.checks:
             run = claiming(op, run)
         if op.defn in self.rules and op.defn is not arith.bitcast:
             return unmarked(run)
         return propagated(op, source(op, run, self.checks))
+
+
+def together(run: Run) -> Run:
+    """An instruction whose faults are reported when it has run."""
+
+    def instruction(wave: Any, *values: Any) -> Any:
+        with wave.launch.together:
+            return run(wave, *values)
+
+    return instruction
 
 
 def _written(module: Module) -> frozenset[str] | None:

@@ -1,0 +1,191 @@
+"""Signed arithmetic of up to 32 bits that wraps.
+
+Each source compares what an instruction gives with exact arithmetic, unless the extremes of its
+operands show that everything fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tile.backends.interp.checks.marked import Cause, Mark, raised
+from tile.backends.interp.values import Affine, Array, Held, RunValue, array_of, full
+from tile.ir.core import Operation
+from tile.ir.exact import EXACT, narrow_signed
+from tile.ir.ops import arith, linalg
+from tile.ir.ops import reduce as reductions
+from tile.ir.ops.reduce import ReduceKind
+from tile.ir.types import Scalar
+
+Run = Callable[..., Any]
+Source = Callable[[Operation, Run], Run]
+
+_SYMBOLS = {arith.add: "+", arith.sub: "-", arith.mul: "*", arith.div: "/", arith.shl: "<<"}
+_NAMES = {ReduceKind.SUM: "sum", ReduceKind.PROD: "product"}
+_CAST = "cast an operand to tl.int64 before that operation, as in `x.to(tl.int64) * stride`"
+_CAST_TILE = "cast the tile to tl.int64 before that operation, as in `tl.sum(x.to(tl.int64))`"
+_SPLIT = "add up fewer products in int32, and their sums in tl.int64"
+
+
+def _outside(op: Operation, exact: Array) -> Array:
+    element = op.results[0].type.element
+    assert isinstance(element, Scalar)
+    return (exact < element.min_value) | (exact > element.max_value)
+
+
+def _fits(op: Operation, least: float, most: float) -> bool:
+    element = op.results[0].type.element
+    assert isinstance(element, Scalar)
+    return element.min_value <= least and most <= element.max_value
+
+
+def _extremes(array: Array) -> Array:
+    """The least and the greatest element."""
+    if array.size == 1:
+        return array.reshape(1).astype(np.int64)
+    return np.array([array.min(), array.max()], np.int64)
+
+
+def _marked(op: Operation, result: RunValue, exact: Array, what: str, advice: str) -> Held:
+    """Mark elements of the result that differ from those of exact arithmetic."""
+    wrong = _outside(op, exact)
+    if not wrong.any():
+        return result
+    number = exact[np.unravel_index(int(wrong.argmax()), wrong.shape)]
+    shown = f"{int(number)}" if abs(number) < 1 << 62 else f"{number:.3g}"
+    text = f"{what} is {shown}, which {op.results[0].type.element} does not hold"
+    return raised(result, Mark.WRAPPED, wrong, Cause(op.loc, text, advice))
+
+
+# -- element by element
+
+
+def _is_elementwise(op: Operation) -> bool:
+    return op.defn in EXACT and narrow_signed(op) is not None
+
+
+def elementwise(op: Operation, run: Run) -> Run:
+    """Arithmetic, whose extreme results come of extreme operands, but for a quotient's."""
+    exactly = EXACT[op.defn]
+    divides = op.defn is arith.div
+
+    def instruction(wave: Any, *values: RunValue) -> Any:
+        result = run(wave, *values)
+        if type(result) is Affine:  # its rule proved that nothing wrapped
+            return result
+        arrays = [array_of(value) for value in values]
+        if divides:  # of the least number by -1, which alone does not fit
+            if _fits(op, 0, -int(arrays[0].min())):
+                return result
+        else:
+            extremes = exactly(*np.ix_(*map(_extremes, arrays)))
+            if _fits(op, extremes.min(), extremes.max()):
+                return result
+        exact = exactly(*(array.astype(np.int64) for array in arrays))
+        return _marked(op, result, exact, _spelt(op, arrays, exact), _CAST)
+
+    return instruction
+
+
+def _spelt(op: Operation, arrays: Sequence[Array], exact: Array) -> str:
+    """The arithmetic of the first element that wrapped."""
+    place = np.unravel_index(int(_outside(op, exact).argmax()), exact.shape)
+    numbers = [int(np.broadcast_to(array, exact.shape)[place]) for array in arrays]
+    if len(numbers) == 2:
+        return f"{numbers[0]} {_SYMBOLS[op.defn]} {numbers[1]}"
+    return f"-({numbers[0]})" if op.defn is arith.neg else f"abs({numbers[0]})"
+
+
+# -- along an axis
+
+
+def _accumulates(op: Operation) -> bool:
+    reduces = op.defn in (reductions.reduce, reductions.scan)
+    return reduces and op["kind"] in _NAMES and narrow_signed(op) is not None
+
+
+def accumulating(op: Operation, run: Run) -> Run:
+    """Sums and products of all elements, or of each and those before it.
+
+    The order of elements is not promised: exact partial results of another order do not matter.
+    """
+    axis, kind, shape = op["axis"], op["kind"], op.inputs[0].type.shape
+    total = _total if kind is ReduceKind.SUM else _product
+    bound = _sum_bound if kind is ReduceKind.SUM else _product_bound
+    what = f"the {_NAMES[kind]} of {shape[axis]} elements"
+    if op.defn is reductions.scan:
+        what = f"a running {_NAMES[kind]}"
+
+    def instruction(wave: Any, value: RunValue) -> Any:
+        result = run(wave, value)
+        array = array_of(value)
+        magnitude = int(np.abs(_extremes(array)).max())
+        most = bound(magnitude, shape[axis])
+        if _fits(op, -most, most):
+            return result
+        whole = full(value, shape)
+        if op.defn is reductions.reduce:
+            exact = total(whole, axis)
+        elif op["reverse"]:
+            exact = np.flip(total(np.flip(whole, axis), axis, "accumulate"), axis)
+        else:
+            exact = total(whole, axis, "accumulate")
+        return _marked(op, result, exact, what, _CAST_TILE)
+
+    return instruction
+
+
+def _sum_bound(magnitude: int, count: int) -> float:
+    return magnitude * count
+
+
+def _product_bound(magnitude: int, count: int) -> float:
+    return float(magnitude) ** min(count, 32) if magnitude > 1 else 1
+
+
+def _total(array: Array, axis: int, method: str = "reduce") -> Array:
+    exact: Array = getattr(np.add, method)(array, axis, np.int64)
+    return exact
+
+
+def _product(array: Array, axis: int, method: str = "reduce") -> Array:
+    """Products in f64: exact up to 2^53, and beyond it until a factor is zero."""
+    exact: Array = getattr(np.multiply, method)(array, axis, np.float64)
+    return np.nan_to_num(exact, nan=0.0)  # infinity times zero
+
+
+# -- dots
+
+
+def _is_integer_dot(op: Operation) -> bool:
+    return op.defn is linalg.dot and narrow_signed(op) is not None
+
+
+def multiplying(op: Operation, run: Run) -> Run:
+    """Dots of 8-bit integers that do not fit their accumulator; f64 holds them exactly."""
+    depth = op.inputs[0].type.shape[-1]
+
+    def instruction(wave: Any, *values: RunValue) -> Any:
+        result = run(wave, *values)
+        arrays = [array_of(value) for value in values]
+        a, b, acc = (int(np.abs(_extremes(array)).max()) for array in arrays)
+        most = a * b * depth + acc
+        if _fits(op, -most, most):
+            return result
+        x, y, start = (
+            full(value, operand.type.shape).astype(np.float64)
+            for value, operand in zip(values, op.inputs, strict=True)
+        )
+        return _marked(op, result, np.matmul(x, y) + start, "an element of the dot", _SPLIT)
+
+    return instruction
+
+
+SOURCES: tuple[tuple[Callable[[Operation], bool], Source], ...] = (
+    (_is_elementwise, elementwise),
+    (_accumulates, accumulating),
+    (_is_integer_dot, multiplying),
+)
