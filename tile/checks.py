@@ -13,7 +13,7 @@ class Check(enum.StrEnum):
     BOUNDS = "bounds"  # accesses outside the array or view that was passed
     RACE = "race"  # accesses of two programs, one a write, that nothing orders
     UNDEF = "undef"  # values that nobody defined, where they matter
-    OVERFLOW = "overflow"  # signed arithmetic that wrapped on its way to an address, a mask or a loop
+    OVERFLOW = "overflow"  # signed arithmetic that wrapped and decides where memory is accessed
     ASSUME = "assume"  # promises to the compiler that are false
     DEADLOCK = "deadlock"  # programs that wait for what nobody is left to do
 

@@ -139,14 +139,9 @@ def neighbours(o_ptr, step, B: tl.constexpr):
     tl.store(o_ptr + i, tl.program_id(0))  # fault
 
 
-@planted(
-    "bounds",
-    "past the end in one program, over each other in all",
-    place=("o_ptr", 12),
-    also=("race",),
-)
+@planted("bounds", "past the end, and over another program's", place=("o_ptr", 8), also=("race",))
 def race_past_the_end(bug):
-    neighbours[(3,)](np.zeros(12 if bug else 24, I32), 4 if bug else 8, B=8)
+    neighbours[(2,)](np.zeros(8 if bug else 16, I32), 4 if bug else 8, B=8)
 
 
 @tile.jit

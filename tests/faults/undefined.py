@@ -367,3 +367,27 @@ def mean_and_rest(x_ptr, o_ptr, n, B: tl.constexpr, BUG: tl.constexpr):
 @planted("undef", "a variance over masked lanes", element=())
 def variance(bug):
     mean_and_rest[(1,)](np.zeros(5, F32), np.zeros(1, F32), 5, B=8, BUG=bug)
+
+
+@planted("undef", "a copy of an array that nobody wrote", element=(0,), place=("o_ptr", (0,)))
+def copied_empty(bug):
+    buffer = tile.empty(8)
+    if not bug:
+        buffer.fill(1)
+    read_all[(1,)](buffer.copy(), np.zeros(8, F32), B=8)
+
+
+@planted("undef", "assigned to an array from another, in part unwritten", element=(6,))
+def assigned_unwritten(bug):
+    source, buffer = tile.empty(8), tile.empty((2, 4))
+    source[: 6 if bug else 8] = 1
+    buffer[:] = source.astype(np.float64).reshape(2, 4)
+    read_all[(1,)](buffer, np.zeros(8, F32), B=8)
+
+
+@planted("undef", "joined by the host with what nobody wrote", element=(4,))
+def joined_with_empty(bug):
+    rest = tile.empty(4)
+    if not bug:
+        np.copyto(rest, np.ones(4, F32))
+    read_all[(1,)](np.concatenate([np.zeros(4, F32), rest]), np.zeros(8, F32), B=8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy as copy_module
+
 import numpy as np
 import pytest
 
@@ -80,10 +82,99 @@ def test_results_of_arithmetic_are_plain() -> None:
     x = tile.empty(8)
     assert type(x + 1) is np.ndarray
     assert reads(x + 1)
-    assert reads(x.copy())
+
+
+COPIES = [
+    lambda x: x.copy(),
+    lambda x: np.copy(x),
+    lambda x: copy_module.copy(x),
+    lambda x: copy_module.deepcopy(x),
+    lambda x: x.copy(order="F"),
+    lambda x: x.astype(np.float64).astype(np.float32),
+    lambda x: x.astype(np.float32, copy=False),
+    lambda x: x.flatten(),
+    lambda x: np.ravel(x),
+    lambda x: x.reshape(2, 8).T.reshape(16).reshape(8, 2).T.ravel(),
+    lambda x: x.reshape(2, 8)[:, ::-1].copy()[:, ::-1].ravel(),
+    lambda x: x[np.arange(16)],
+    lambda x: x[np.ones(16, bool)],
+    lambda x: np.take(x, range(16)),
+    lambda x: x.repeat(2)[::2],
+    lambda x: np.concatenate([x[:8], x[8:]], dtype=np.float32),
+    lambda x: np.concatenate([x[:8], x[8:], np.ones(8, np.float32)]),
+    lambda x: np.stack([x, x])[1],
+    lambda x: np.vstack([np.ones(16, np.float32), x])[1],
+    lambda x: np.split(x, 1)[0],
+    lambda x: np.tile(x, 2)[16:],
+    lambda x: np.roll(np.roll(x, 3), -3),
+    lambda x: np.flip(np.flip(x).copy()),
+    lambda x: np.broadcast_to(x, (2, 16)).copy()[1],
+    lambda x: assigned(x),
+    lambda x: copied_to(x),
+]
+
+
+def assigned(x):
+    """A copy by assignment to all elements."""
+    result = tile.empty(16)
+    result[...] = 1
+    result[:] = x
+    return result
+
+
+def copied_to(x):
+    """A copy by `np.copyto`, in two parts."""
+    result = tile.empty(16)
+    even = np.arange(16) % 2 == 0
+    np.copyto(result, x, where=even)
+    np.copyto(result, x, where=~even)
+    return result
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_what_was_written_follows_copies(copied) -> None:
+    x = tile.empty(16)
+    x[:8] = np.arange(8)
+    y = copied(x)
+    step = y.strides[0] // y.itemsize
+    assert reads(y, step) and not reads(y[1:], step), "as in the original"
+    x[8:] = 8
+    if not np.shares_memory(x, y):
+        assert not reads(y[1:], step), "an account of its own"
+        y[8:] = 9
+    assert reads(y[8:], step)
+
+
+def test_copies_of_copies() -> None:
+    x = tile.empty(8)
     copies = [x.copy() for _ in range(50)]
     del x
+    assert not any(reads(c.copy()) for c in copies)
+    for each in copies:
+        each.fill(1)
     assert all(reads(c.copy()) for c in copies)
+
+
+def test_copies_to_plain_arrays_have_no_account() -> None:
+    x, plain = tile.empty(8), np.zeros(8, np.float32)
+    plain[...] = x
+    assert reads(plain)
+    np.copyto(plain, x)
+    assert reads(plain)
+    assert type(np.array(x)) is np.ndarray
+    assert reads(np.array(x))
+
+
+def test_parts_of_out_are_written() -> None:
+    x = tile.empty(8)
+    np.add(1, 1, out=x, where=np.arange(8) < 4)
+    assert reads(x, n=4) and not reads(x)
+
+
+def test_arrays_without_elements() -> None:
+    x = tile.empty((0, 3))
+    assert x.copy().shape == x.astype(np.int32).shape == x[::2].shape == (0, 3)
+    assert np.concatenate([x, tile.empty((2, 3))]).shape == (2, 3)
 
 
 def test_bad_shapes_and_dtypes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,9 @@ from tile.runtime.elements import Array
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """Which elements of an allocation were written.
+    """Which elements of an allocation were written, in the order of its bytes.
 
-    It keeps the `memory` alive, so that no other array comes to lie there.
+    It keeps the `memory`, all of the allocation, alive, so that no other array comes to lie there.
     """
 
     memory: Array
@@ -50,9 +51,10 @@ class Account:
 class EmptyArray(np.ndarray[Any, np.dtype[Any]]):
     """An array whose elements have no value until they are written.
 
-    Kernels write it, and so do assignments to elements (`x[...] = 0`), `fill` and `out=` of NumPy's
-    functions; after anything else `mark_written` says so. Views share the account; results of
-    arithmetic are plain arrays.
+    Kernels write it, and so do assignments to elements (`x[...] = 0`), `fill`, `np.copyto` and
+    `out=` of NumPy's functions; after anything else `mark_written` says so. Views share the
+    account. Copies have one of their own, in which elements are written that were in the original,
+    and so has what an assignment copies. Results of arithmetic are plain arrays.
     """
 
     account: Account | None = None
@@ -64,7 +66,46 @@ class EmptyArray(np.ndarray[Any, np.dtype[Any]]):
         super().__setitem__(key, value)
         known = self.written
         if known is not None:
-            known[key] = True
+            known[key] = _written(value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return _moved(self, lambda array: array[_plain(key)])
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def copy(self, order: Any = "C") -> Any:
+        """Return a copy, whose elements are written where these are."""
+        return _moved(self, lambda array: array.copy(order))
+
+    def flatten(self, order: Any = "C") -> Any:
+        """Return the elements as a copy of one axis."""
+        return _moved(self, lambda array: array.flatten(order))
+
+    def ravel(self, order: Any = "C") -> Any:
+        """Return the elements along one axis."""
+        return _moved(self, lambda array: array.ravel(order))
+
+    def reshape(self, *shape: Any, **options: Any) -> Any:
+        """Return the elements in another shape."""
+        return _moved(self, lambda array: array.reshape(*shape, **options))
+
+    def take(self, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
+        """Return the elements at some indices."""
+        if out is not None:
+            return super().take(indices, axis, out, mode)
+        return _moved(self, lambda array: array.take(_plain(indices), axis, mode=mode))
+
+    def repeat(self, repeats: Any, axis: Any = None) -> Any:
+        """Return each element several times."""
+        return _moved(self, lambda array: array.repeat(repeats, axis))
+
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
+        """Return the elements as another type, written where these are."""
+        return _moved(self, lambda array: array.astype(dtype, *args, **options), np.asarray)
 
     def fill(self, value: Any) -> None:
         """Write one value to all elements."""
@@ -85,20 +126,100 @@ class EmptyArray(np.ndarray[Any, np.dtype[Any]]):
         """Whether each element was written, from the one at the least address on."""
         return None if self.account is None else self.account.span(self.view(np.ndarray))
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **known: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Compute on plain arrays; elements of `out` are written."""
-        outs = known.pop("out", ())
+        outs = options.pop("out", ())
         if outs:
-            known["out"] = tuple(map(_plain, outs))
-        result = getattr(ufunc, method)(*map(_plain, inputs), **known)
+            options["out"] = tuple(map(_plain, outs))
+        if "where" in options:
+            options["where"] = _plain(options["where"])
+        result = getattr(ufunc, method)(*map(_plain, inputs), **options)
         for out in outs:
-            if isinstance(out, EmptyArray):
-                out.mark_written()
+            known = out.written if isinstance(out, EmptyArray) else None
+            if known is not None:
+                np.copyto(known, True, where=options.get("where", True) if _maps(method) else True)
         return outs[0] if len(outs) == 1 else result
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Copy with what is known of the elements; let NumPy do the rest."""
+        if function is np.copyto:
+            return _copy_to(*args, **kwargs)
+        if function in _MOVING and args and kwargs.get("out") is None:
+            return _gathered(function, *args, **kwargs)
+        return super().__array_function__(function, types, args, kwargs)
+
+
+# Functions that move elements of their first argument, and do not come to methods of an array.
+_MOVING = frozenset({np.copy, np.concatenate, np.tile, np.roll, np.broadcast_to})
+# Options of theirs that concern values.
+_OF_VALUES = ("dtype", "casting")
+
+
+def _maps(method: str) -> bool:
+    """Return True if a ufunc's `where` is about the elements of its result."""
+    return method == "__call__"
 
 
 def _plain(value: Any) -> Any:
     return value.view(np.ndarray) if isinstance(value, EmptyArray) else value
+
+
+def _written(value: Any) -> Any:
+    """Return which elements of a value are written: all, if nothing else is known."""
+    known = value.written if isinstance(value, EmptyArray) else None
+    return True if known is None else known
+
+
+def _moved(
+    array: EmptyArray,
+    move: Callable[[Array], Any],
+    mark: Callable[[Array], Any] | None = None,
+) -> Any:
+    """Return what `move` makes of the elements, with an account of them.
+
+    It is that of the array for a view, and another one for a copy, in which those elements are
+    written that `mark` (by default `move`) makes of the account.
+    """
+    result, known = move(array.view(np.ndarray)), array.written
+    if known is None or not isinstance(result, np.ndarray):
+        return result
+    assert array.account is not None
+    if array.account.of(result) is not None:
+        view = result.view(EmptyArray)
+        view.account = array.account
+        return view
+    return _fresh(result, (mark or move)(known))
+
+
+def _fresh(result: Array, written: Array) -> EmptyArray:
+    """Return a new array with an account of its own."""
+    owner = result if result.base is None else result.copy("K")
+    marked = owner.view(EmptyArray)
+    marked.account = Account(owner, np.zeros(owner.size, np.bool_))
+    known = marked.written
+    if known is not None:
+        known[...] = written
+    return marked
+
+
+def _gathered(function: Any, source: Any, *args: Any, **options: Any) -> Any:
+    """Return what a function that moves elements makes of one array, or of several."""
+    if isinstance(source, EmptyArray):
+        return _moved(source, lambda array: function(array, *args, **options))
+    if not isinstance(source, list | tuple):
+        return function(source, *args, **options)
+    result = function([_plain(part) for part in source], *args, **options)
+    truths = [np.broadcast_to(_written(part), np.shape(part)) for part in source]
+    about = {name: value for name, value in options.items() if name not in _OF_VALUES}
+    return _fresh(result, function(truths, *args, **about))
+
+
+def _copy_to(to: Any, source: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    """Copy elements as `np.copyto` does; those that were not written are not in the copy either."""
+    np.copyto(_plain(to), _plain(source), casting=casting, where=_plain(where))
+    known = to.written if isinstance(to, EmptyArray) else None
+    if known is not None:
+        np.copyto(known, _written(source), where=_plain(where))
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> EmptyArray:
