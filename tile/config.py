@@ -270,6 +270,13 @@ class Config:
         "print how long each pass took to stderr",
         Effect.WATCHES,
     )
+    full_traceback = Variable(
+        "TILE_FULL_TRACEBACK",
+        _flag,
+        False,
+        "keep the frames of this package in tracebacks",
+        Effect.NONE,
+    )
     print_autotuning = Variable(
         "TILE_PRINT_AUTOTUNING",
         _flag,

@@ -10,6 +10,7 @@ ever needs to do. Messages, notes and source lines are of bounded length (`tile.
 from __future__ import annotations
 
 import linecache
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -33,6 +34,9 @@ class Loc:
     caller: Loc | None = None
 
     def __str__(self) -> str:
+        cell = cell_of(self.file)
+        if cell:
+            return f"{cell}, line {self.line}"
         return f"{self.file}:{self.line}:{self.column + 1}"
 
     def called_from(self, caller: Loc | None) -> Loc:
@@ -63,6 +67,16 @@ class Loc:
 
 
 CALLS = 12  # of a chain that are shown at either end
+
+
+def cell_of(file: str) -> str:
+    """The name that IPython gives to a cell, such as `Cell In[3]`; nothing for other files.
+
+    IPython compiles each cell under a file name of its own, and knows which is whose.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
+    return "" if named is None else " ".join(named)
 
 
 def describe(loc: Loc) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tile.errors import CompilationError
+from tile.tracebacks import entry
 
 if TYPE_CHECKING:  # what a process that finds its kernels on disk does not import
     from tile.ir.builder import Builder
@@ -54,6 +55,7 @@ class Builtin(Generic[P, R]):
             self._check(args, kwargs)
             raise
 
+    @entry
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Refuse: outside a kernel there is nothing to build."""
         raise CompilationError(

@@ -27,6 +27,7 @@ from tile.runtime.opencl_arrays import is_opencl, opencl_array
 from tile.runtime.pointers import PointerArray, pointer_array
 from tile.runtime.signature import parse_type
 from tile.runtime.torch_arrays import is_torch, torch_array, torch_dtype
+from tile.tracebacks import entry
 
 DLPACK_CPU = 1
 
@@ -41,6 +42,7 @@ class MockArray:
     `dtype` is of `tile.language`, NumPy or torch, or its spelling in signatures (`"fp32"`).
     """
 
+    @entry
     def __init__(self, dtype: Any, shape: tuple[int, ...] = ()) -> None:
         self.dtype = dtype
         self.shape = shape
@@ -257,6 +259,7 @@ def _method(value: Any, names: tuple[str, ...]) -> Callable[..., Any] | None:
     return next((getattr(value, name) for name in names if hasattr(value, name)), None)
 
 
+@entry
 def pointers(arrays: Sequence[Any]) -> PointerArray:
     """An array of pointers to `arrays`, which a kernel takes as a pointer to pointers.
 

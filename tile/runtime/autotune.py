@@ -45,6 +45,7 @@ from tile.runtime.tuning import (
 )
 from tile.runtime.tuning_errors import Skipped, reason
 from tile.runtime.tuning_store import TuningStore, default_folder
+from tile.tracebacks import entry
 
 __all__ = ["Autotuner", "Config", "Heuristics", "Kernel", "autotune", "heuristics"]
 
@@ -162,6 +163,7 @@ class Autotuner(KernelWrapper):
             if parameter.default is not parameter.empty
         }
 
+    @entry
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch with the best configuration for these arguments, found first if need be.
 
@@ -213,6 +215,7 @@ class Autotuner(KernelWrapper):
             *call.args, grid=call.grid, warmup=warmup, **call.with_config(config)
         )
 
+    @entry
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
         """Names of the array arguments that the kernel writes under any of its configurations."""
         call = self.bind(args, kwargs, None)
@@ -497,6 +500,7 @@ def _fastest(timings: Mapping[Config, Sequence[float]]) -> Config:
     return min(timings, key=lambda config: _cost(timings[config]))
 
 
+@entry
 def autotune(
     configs: Sequence[Config],
     key: Sequence[str],
@@ -551,6 +555,7 @@ def autotune(
                 f"{name}={brief(value)} of autotune is a time in ms: zero or more"
             )
 
+    @entry
     def decorate(kernel: Kernel) -> Autotuner:
         check_kernel(kernel, "autotune")
         store = None
@@ -603,6 +608,7 @@ class Heuristics(KernelWrapper):
         super().__init__(kernel)
         self.values = dict(values)
 
+    @entry
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Run the wrapped kernel with the computed values added.
 
@@ -610,6 +616,7 @@ class Heuristics(KernelWrapper):
         """
         return self.kernel.run(*args, grid=grid, warmup=warmup, **self._with_values(args, kwargs))
 
+    @entry
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
         """Names of the array arguments that the wrapped kernel writes with the computed values."""
         return self.kernel.written_arguments(*args, **self._with_values(args, kwargs))
@@ -625,6 +632,7 @@ class Heuristics(KernelWrapper):
         return {**kwargs, **computed}
 
 
+@entry
 def heuristics(
     values: Mapping[str, Callable[[dict[str, Any]], Any]],
 ) -> Callable[[Kernel], Heuristics]:

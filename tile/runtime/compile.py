@@ -25,6 +25,7 @@ from tile.runtime.specialise import (
     constant,
     described_leaf,
 )
+from tile.tracebacks import entry
 
 if TYPE_CHECKING:
     from tile.runtime.fresh import compiled
@@ -58,6 +59,7 @@ def build(
     )
 
 
+@entry
 def compile(  # noqa: A001 - the public name is tile.compile
     fn: Any,
     signature: Mapping[str, Any],

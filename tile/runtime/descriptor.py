@@ -26,11 +26,13 @@ from tile.language.descriptor_parts import DescriptorParts
 from tile.runtime.arguments import Adaptable, MockArray, adapt
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.elements import element_type
+from tile.tracebacks import constructed, entry
 
 ALIGNMENT = Descriptor.ALIGNMENT
 SIGNATURE = re.compile(r"tensordesc<(\w+)\[([\d,]*)\](?:,(\w+))?>")
 
 
+@constructed
 @dataclass
 class TensorDescriptor(Adaptable):
     """An array of 1 to 5 axes whose elements along the last are neighbours in memory.
@@ -54,6 +56,7 @@ class TensorDescriptor(Adaptable):
         checked(self, "a TensorDescriptor")
 
     @classmethod
+    @entry
     def from_tensor(
         cls, tensor: Any, block_shape: Sequence[int], padding: str = "zero"
     ) -> TensorDescriptor:

@@ -31,6 +31,7 @@ from tile.runtime.specialise import (
     runtime_key,
     spell_leaf,
 )
+from tile.tracebacks import entry, trim
 
 RUN_ARGUMENTS = ("grid", "warmup")
 
@@ -151,6 +152,7 @@ class JITFunction(DeviceFunction):
         _, launch = self._latest
         return functools.partial(launch, grid)
 
+    @entry
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: a kernel needs a grid."""
         raise ArgumentTypeError(
@@ -158,6 +160,7 @@ class JITFunction(DeviceFunction):
             f"how many programs run, as in {self.name}[(tile.cdiv(n, BLOCK),)](...)"
         )
 
+    @entry
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> CompiledKernel:
         """Compile for these arguments, unless that was done before, and launch unless `warmup`.
 
@@ -175,7 +178,11 @@ class JITFunction(DeviceFunction):
 
         `kernel[grid]` is this only until a plan is made; who took it before comes here each time.
         """
-        return self._unlike(None, grid, *args, **kwargs)
+        try:
+            return self._unlike(None, grid, *args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
     def _unlike(
         self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any
@@ -252,6 +259,7 @@ class JITFunction(DeviceFunction):
         """What a grid function is given."""
         return {**OPTION_DEFAULTS, **options, **dict(zip(self.arg_names, values, strict=True))}
 
+    @entry
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> CompiledKernel:
         """Compile for these arguments without launching; what was compiled.
 
@@ -259,6 +267,7 @@ class JITFunction(DeviceFunction):
         """
         return self.run(*args, grid=grid, warmup=True, **kwargs)
 
+    @entry
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
         """Names of the parameters through which a launch with these arguments writes memory."""
         return self.warmup(*args, **kwargs).written
@@ -379,6 +388,7 @@ def jit(
 ) -> Callable[[Callable[..., Any]], JITFunction]: ...
 
 
+@entry
 def jit(
     fn: Callable[..., Any] | None = None, **options: Any
 ) -> JITFunction | Callable[[Callable[..., Any]], JITFunction]:
@@ -395,5 +405,5 @@ def jit(
     Raises `ArgumentTypeError` for what is no plain function.
     """
     if fn is None:
-        return functools.partial(JITFunction, **options)
+        return functools.partial(jit, **options)
     return JITFunction(fn, **options)

@@ -35,6 +35,7 @@ from tile.runtime.observer import observing
 from tile.runtime.packing import fit, slots, writeable
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialise import Constant, Leaf, spell_leaf, spell_specialised
+from tile.tracebacks import entry
 
 if TYPE_CHECKING:
     from tile.debugger.plain import open_debugger
@@ -116,6 +117,7 @@ class CompiledKernel:
         return loaded
 
     @property
+    @entry
     def info(self) -> KernelInfo:
         """What the device says of the kernel: registers, memory, how many programs run at once.
 
@@ -145,6 +147,7 @@ class CompiledKernel:
         """The kernel as a function of its arguments, on `grid`."""
         return functools.partial(self.run, grid=grid)
 
+    @entry
     def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
         """Launch on a grid. Raises `ArgumentError` for arguments other than it was compiled for."""
         given = self._given(args, kwargs)
@@ -153,6 +156,7 @@ class CompiledKernel:
         extents = normalise_grid(grid(meta) if callable(grid) else grid)
         self.execute(extents, arguments)
 
+    @entry
     def launch_arguments(self, *args: Any, **kwargs: Any) -> list[Any]:
         """What a launch is given: one argument to each parameter of the kernel's function.
 

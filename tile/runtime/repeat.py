@@ -27,8 +27,9 @@ what selects a compiled kernel, one dictionary look-up, and the backend's way to
 It is what `add[grid]` calls, with no packing of arguments in between: `*rest`, `**more` and the
 defaults are there only so that any call comes in. Whatever it does not know, it hands over to
 `unlike`: the first launch with a key, arguments of other types, hooks, errors, and all that is
-launched while somebody watches or inside `with tile.sanitize(...)`. Keys may tell apart more than
-compiled kernels do, never less. What an entry holds has passed all checks of an ordinary launch.
+launched while somebody watches or inside `with tile.sanitize(...)`. All of it is in a `try` that
+trims the tracebacks of errors (`tile.tracebacks`). Keys may tell apart more than compiled kernels
+do, never less. What an entry holds has passed all checks of an ordinary launch.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from tile.runtime.kernel import WATCHERS, CompiledKernel
 from tile.runtime.repeat_text import Writer
 from tile.runtime.signature import DIVISOR
 from tile.runtime.torch_arrays import is_plain_tensor, only_cuda_numbered
+from tile.tracebacks import GENERATED, trim
 
 Arguments = tuple[Any, ...]
 Options = dict[str, Any]
@@ -131,7 +133,7 @@ def make_plan(
     variables = Config.variables()
     names |= {"backend": variables["backend"].text_reader()}
     names |= {"checks": variables["sanitize"].text_reader()}
-    names |= {"unreadable": UNREADABLE}
+    names |= {"unreadable": UNREADABLE, "trim": trim}
     names |= {"normalise_grid": normalise_grid, "wide": _wide, "plain": is_plain_tensor}
     key, again = _made(writer, names, watching=current is not None)
     return Plan(table, alive, key, again, tuple(writer.parameters), frozenset(writer.given))
@@ -154,7 +156,7 @@ def _made(
     """The functions `key` and `again`."""
     prefix = writer.prefix
     space = {prefix + name: value for name, value in names.items()}
-    exec(compile(writer.text(watching=watching), "<a repeat launch>", "exec"), space)
+    exec(compile(writer.text(watching=watching), GENERATED, "exec"), space)
     return space[f"{prefix}key"], space[f"{prefix}again"]
 
 

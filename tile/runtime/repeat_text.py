@@ -92,17 +92,7 @@ class Writer:
         state = ["not ~rest", "not ~more", "~cache", "~alive", "not ~hooks", "not ~watchers"]
         guard = " and ".join([*kinds, *state, *(["~current()"] if watching else [])])
         given = "".join(f", {name!r}: {word}" for name, word in self.given.items())
-        lines = [
-            f"def ~key({self._signature('')}):",
-            "    try:",
-            *self._indented(8, [*self._reads, *self._checks]),
-            f"        ~found = {self._key()}",
-            "        hash(~found)",
-            "    except ~unreadable:",
-            "        return None",
-            "    return ~found",
-            "",
-            f"def ~again(~grid, {self._signature(' = ~absent')}):",
+        body = [
             f"    if {guard}:",
             "        try:",
             *self._indented(12, self._reads),
@@ -117,6 +107,23 @@ class Writer:
             f"            if ~repeat({', '.join(['~x', '~y', '~z', *self._values])}):",
             "                return ~kernel",
             *self._handing_over(words),
+        ]
+        lines = [
+            f"def ~key({self._signature('')}):",
+            "    try:",
+            *self._indented(8, [*self._reads, *self._checks]),
+            f"        ~found = {self._key()}",
+            "        hash(~found)",
+            "    except ~unreadable:",
+            "        return None",
+            "    return ~found",
+            "",
+            f"def ~again(~grid, {self._signature(' = ~absent')}):",
+            "    try:",
+            *self._indented(4, body),
+            "    except Exception as ~error:",
+            "        ~trim(~error)",
+            "        raise",
         ]
         return "\n".join(lines).replace("~", self.prefix)
 

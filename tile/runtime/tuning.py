@@ -13,6 +13,7 @@ from tile.backends.base import Options
 from tile.brief import brief
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.hooks import user_code
+from tile.tracebacks import constructed, entry
 
 OPTION_FIELDS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 PRUNE_KEYS = ("early_config_prune", "perf_model", "top_k")
@@ -39,6 +40,7 @@ class Kernel(Protocol):
         """The kernel as a function of its arguments, on `grid`."""
 
 
+@constructed
 @dataclass(frozen=True)
 class Config:
     """One choice of meta-parameters (`kwargs`, by parameter name) and compile options.
@@ -207,6 +209,7 @@ class KernelWrapper(ABC):
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Compile, and launch unless `warmup`."""
 
+    @entry
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
         """Compile for these arguments without launching; what was compiled."""
         return self.run(*args, grid=grid, warmup=True, **kwargs)

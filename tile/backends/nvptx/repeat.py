@@ -38,6 +38,7 @@ from tile.backends.base import Repeat
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.clusters import NO_ATTRIBUTES, Clusters
 from tile.backends.nvptx.tensor_maps import MapMaker
+from tile.tracebacks import GENERATED
 
 # A CUlaunchConfig: the grid's extents; the program's extents and shared bytes; the stream; the
 # address of attributes, and how many. What does not change is packed once.
@@ -181,4 +182,4 @@ def _code(count: int, maps: tuple[str, ...], clustered: bool) -> Any:
         addresses="".join(f"map{at}.address, " for at in range(len(maps))),
         rest="rest(x)" if clustered else "rest",
     )
-    return compile(text, "<a repeat launch>", "exec")
+    return compile(text, GENERATED, "exec")
