@@ -36,14 +36,15 @@ def diagnosed(kernel: str, artifact: Artifact, offered: Diagnostics) -> Iterator
     what the environment asks for in vain.
     """
     wanted, origin = _requested(artifact)
-    refused = _refusal(kernel, artifact.target, offered, wanted, origin)
-    chosen = config.sanitize if artifact.options.checks is None else artifact.options.checks
-    done = NONE if refused else (chosen | ALWAYS) & offered.checks
-    cover(Launched(kernel, str(artifact.target), done))
+    missing = wanted - offered.checks if wanted else NONE
+    refused = _refusal(kernel, artifact.target, offered, wanted, missing, origin)
+    if covering():
+        done = NONE if refused else _done(artifact, offered)
+        cover(Launched(kernel, str(artifact.target), done))
     if refused is not None:
         raise refused
-    if origin is Origin.ENVIRONMENT and wanted - offered.checks:
-        _warn_unchecked(artifact.target, wanted - offered.checks)
+    if missing:
+        _warn_unchecked(artifact.target, missing)
     for name in INTERPRETER:
         if name not in offered.settings and config.origin(name) is not Origin.DEFAULT:
             _warn_ignored(name, artifact.target)
@@ -55,6 +56,12 @@ def diagnosed(kernel: str, artifact: Artifact, offered: Diagnostics) -> Iterator
         raise
 
 
+def _done(artifact: Artifact, offered: Diagnostics) -> Checks:
+    """Return the checks that a launch does; some are done whatever was asked for."""
+    chosen = artifact.options.checks
+    return ((config.sanitize if chosen is None else chosen) | ALWAYS) & offered.checks
+
+
 def _requested(artifact: Artifact) -> tuple[Checks, Origin]:
     """Return the checks that a user asked for, and where."""
     if artifact.options.checks is not None:
@@ -64,10 +71,14 @@ def _requested(artifact: Artifact) -> tuple[Checks, Origin]:
 
 
 def _refusal(
-    kernel: str, target: Target, offered: Diagnostics, wanted: Checks, origin: Origin
+    kernel: str,
+    target: Target,
+    offered: Diagnostics,
+    wanted: Checks,
+    missing: Checks,
+    origin: Origin,
 ) -> UnsupportedError | None:
     """Return the error for a launch that does not support what a `with` block asks for."""
-    missing = wanted - offered.checks
     if missing and origin is Origin.SCOPE:
         return unchecked(f"`with tile.sanitize` around `{kernel}`", missing, target)
     if wanted and collecting() is not None and not offered.collects:
