@@ -253,7 +253,7 @@ class Config:
         "TILE_DUMP",
         str,
         "",
-        "folder that gets a numbered IR file after every pass",
+        "folder that gets, in a folder for each kernel compiled, an IR file after every pass",
         Effect.WATCHES,
     )
     verify = Variable(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tile.config import config
-from tile.errors import PassError, TileError, TypeRuleError, VerificationError
+from tile.errors import ArgumentValueError, PassError, TileError, TypeRuleError, VerificationError
+from tile.ir.compilation import compilation
 from tile.ir.core import Module
 from tile.ir.levels import Level
 from tile.ir.ops import arith
@@ -18,6 +21,7 @@ from tile.ir.passes import (
     PassManager,
     module_pass,
     parse_pipeline,
+    refuse_unknown,
     run_pipeline,
 )
 from tile.ir.printer import print_module
@@ -48,8 +52,8 @@ def declared() -> Iterator[None]:
         assert first is not None
         first.attributes["odd"] = 1
 
-    @module_pass("refuse")
-    def refuse(module: Module) -> None:
+    @module_pass("refuse", before=None)
+    def refuse(module: Module, *, times: int = 1) -> None:
         """Raises."""
         raise TypeRuleError("it will not do", loc=module["f"].body.last.loc)  # type: ignore[union-attr]
 
@@ -130,10 +134,25 @@ def test_a_failure_says_how_to_see_it_again(module: Module, tmp_path: Path) -> N
     with config.scope(dump=str(tmp_path)), pytest.raises(TileError) as refused:
         run_pipeline(module, "note,refuse,dce")
     assert refused.value.notes[0] == "in pass `refuse`"
-    reproducer = tmp_path / "reproducer.tile"
-    assert refused.value.notes[1] == f"to reproduce: tile opt {reproducer} -p 'refuse,dce'"
+    (reproducer,) = tmp_path.glob("f-*/reproducer.tile")
+    assert refused.value.notes[1] == f"to reproduce: tile opt {reproducer} -p refuse,dce"
     assert print_module(parse_module(reproducer.read_text())) == TEXT
     assert main(["opt", str(reproducer), "-p", "refuse,dce"]) == 1
+
+
+def test_a_reproducer_names_its_level(module: Module, tmp_path: Path) -> None:
+    with config.scope(dump=str(tmp_path / "a folder")), pytest.raises(TileError) as refused:
+        run_pipeline(module, "lay-out,refuse{times=2}")
+    command = shlex.split(refused.value.notes[1].removeprefix("to reproduce: tile "))
+    assert command[2:] == ["--level", "laid-out", "-p", "refuse{times=2}"]
+    assert main(command) == 1
+
+
+def test_a_pass_that_breaks_the_ir_is_reproduced_too(module: Module, tmp_path: Path) -> None:
+    manager = PassManager(parse_pipeline("note,break-types"), verify_each=True)
+    with config.scope(dump=str(tmp_path)), pytest.raises(VerificationError) as refused:
+        manager.run(module)
+    assert refused.value.notes[-1].endswith("-p break-types")
 
 
 def test_without_a_folder_a_failure_says_how_to_get_one(module: Module) -> None:
@@ -146,9 +165,44 @@ def test_without_a_folder_a_failure_says_how_to_get_one(module: Module) -> None:
 def test_a_dump_has_a_file_for_every_pass(module: Module, tmp_path: Path) -> None:
     with config.scope(dump=str(tmp_path / "new")):
         run_pipeline(module, "canonicalize,dce")
-    names = sorted(path.name for path in (tmp_path / "new").iterdir())
-    assert names == ["00-canonicalize.tile", "01-dce.tile"]
-    assert 'loc("<tile>":2:7-10)' in (tmp_path / "new" / "01-dce.tile").read_text()
+    (folder,) = (tmp_path / "new").iterdir()
+    assert re.fullmatch("f-[0-9a-f]{8}", folder.name)
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["00-input.tile", "01-canonicalize.tile", "02-dce.tile", "kernel.txt"]
+    assert 'loc("<tile>":2:7-10)' in (folder / "02-dce.tile").read_text()
+
+
+def test_a_dump_writes_over_nothing(tmp_path: Path) -> None:
+    with config.scope(dump=str(tmp_path)):
+        for text in (TEXT, TEXT, TEXT.replace("i32", "i64")):
+            run_pipeline(parse_module(text), "dce")
+    folders = sorted(path.name for path in tmp_path.iterdir())
+    assert len(folders) == 3
+    assert sorted(name.partition(".")[2] for name in folders) == ["", "", "2"]
+    assert len({(tmp_path / name / "01-dce.tile").read_text() for name in folders}) == 2
+
+
+def test_pipelines_of_one_compilation_share_a_folder(module: Module, tmp_path: Path) -> None:
+    with config.scope(dump=str(tmp_path)), compilation("some.kernel", lambda: "of this kind"):
+        run_pipeline(module, "note,dce")
+        run_pipeline(module, "cse,dce")
+    (folder,) = tmp_path.iterdir()
+    assert folder.name.startswith("some.kernel-")
+    assert sorted(path.stem for path in folder.glob("*.tile")) == [
+        "00-input", "01-note", "02-dce", "03-cse", "04-dce"
+    ]  # fmt: skip
+    assert (folder / "kernel.txt").read_text() == "of this kind\n"
+
+
+@pytest.mark.parametrize("inner", ["", "inner"])
+def test_a_dump_that_cannot_be_written_is_named(module: Module, tmp_path: Path, inner: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with (
+        config.scope(dump=str(file / inner)),
+        pytest.raises(ArgumentValueError, match=r"TILE_DUMP=.*: cannot write the IR of `f` there"),
+    ):
+        run_pipeline(module, "dce")
 
 
 def test_printing_after_passes(module: Module, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,6 +214,23 @@ def test_printing_after_passes(module: Module, capsys: pytest.CaptureFixture[str
     with config.scope(print_after=("all",)):
         run_pipeline(module, "note,dce")
     assert capsys.readouterr().err.count("// after") == 2
+
+
+def test_unknown_passes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    refuse_unknown(("all", "dce", "note"))
+    with pytest.raises(ArgumentValueError, match=r"no pass is named `dse`; there are all, .*dce"):
+        refuse_unknown(("dce", "dse"))
+    with config.scope(print_after=("dse",)):
+        assert main(["opt", "-p", "dce"]) == 1
+    assert "no pass is named `dse`" in capsys.readouterr().err
+
+
+def test_a_pass_that_does_not_run_is_told(
+    module: Module, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with config.scope(print_after=("cse", "dce")):
+        run_pipeline(module, "note,dce")
+    assert capsys.readouterr().err.endswith("// `f` was compiled without cse; passes: note, dce\n")
 
 
 def test_timings_are_printed(module: Module, capsys: pytest.CaptureFixture[str]) -> None:

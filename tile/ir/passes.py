@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 import sys
 import time
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from tile.config import config
-from tile.errors import PassError, TileError
+from tile.errors import ArgumentValueError, PassError, TileError
+from tile.ir.compilation import ALL, Compilation, compiling
 from tile.ir.core import Module
 from tile.ir.levels import Level
 from tile.ir.printer import print_module
@@ -149,54 +150,87 @@ class PassManager:
         self.passes = list(passes)
         self.verify_each = config.verify if verify_each is None else verify_each
         self.timings: list[tuple[str, float]] = []
+        self.one: Compilation
 
     def run(self, module: Module, level: Level = Level.TILE) -> Level:
         """Run all passes in place; the level that the module has then."""
-        for index, item in enumerate(self.passes):
-            if item.defn.before not in (None, level):
-                assert item.defn.before is not None
-                raise PassError(
-                    f"pass `{item}` works on the {item.defn.before.value} level, "
-                    f"and the module is at the {level.value} level"
-                )
-            self.step(module, index, item)
-            level = item.defn.after or level
-            if self.verify_each:
-                self.guard(index, item, None, partial(verify, module, level))
-            self.show(module, index, item)
+        with compiling(_named(module), partial(print_module, module, locations=True)) as self.one:
+            if not self.one.is_dumped:
+                self.dump(module, "input")
+            for index, item in enumerate(self.passes):
+                level = self.step(module, index, item, level)
         if config.timings:
             _print_timings(self.timings)
         return level
 
-    def step(self, module: Module, index: int, item: Pass) -> None:
-        before = print_module(module, locations=True) if self.verify_each or config.dump else None
+    def step(self, module: Module, index: int, item: Pass, level: Level) -> Level:
+        """Run one pass, and what goes with it; the level that the module has then."""
+        if item.defn.before not in (None, level):
+            assert item.defn.before is not None
+            raise PassError(
+                f"pass `{item}` works on the {item.defn.before.value} level, "
+                f"and the module is at the {level.value} level"
+            )
+        before = print_module(module, locations=True) if self.verify_each or config.dump else ""
+        failing = partial(self.guard, index, item, level, before)
         start = time.perf_counter()
-        self.guard(index, item, before, lambda: item.defn.run(module, **item.options))
+        failing(lambda: item.defn.run(module, **item.options))
         self.timings.append((str(item), time.perf_counter() - start))
+        level = item.defn.after or level
+        if self.verify_each:
+            failing(partial(verify, module, level))
+        self.show(module, item)
+        return level
 
-    def guard(self, index: int, item: Pass, before: str | None, work: Callable[[], None]) -> None:
+    def guard(
+        self, index: int, item: Pass, level: Level, before: str, work: Callable[[], None]
+    ) -> None:
         """Do `work`; where it fails, add which pass failed and how to run it again."""
         try:
             work()
         except TileError as error:
             error.notes.append(f"in pass `{item}`")
             rest = ",".join(map(str, self.passes[index:]))
-            if before is not None and config.dump:
-                path = Path(config.dump) / "reproducer.tile"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(f"// RUN: tile opt %s -p {rest}\n{before}")
-                error.notes.append(f"to reproduce: tile opt {path} -p '{rest}'")
+            if config.dump:
+                options = f"-p {shlex.quote(rest)}"
+                if level is not Level.TILE:
+                    options = f"--level {level.value} {options}"
+                text = f"// RUN: tile opt %s {options}\n{before}"
+                path = self.one.write("reproducer.tile", text)
+                command = f"tile opt {shlex.quote(str(path))} {options}"
+                error.notes.append(f"to reproduce: {command}")
             else:
                 error.notes.append("set TILE_DUMP=folder for a file that reproduces this")
             raise
 
-    def show(self, module: Module, index: int, item: Pass) -> None:
-        if item.defn.name in config.print_after or "all" in config.print_after:
+    def show(self, module: Module, item: Pass) -> None:
+        """Print and dump what a pass has made, if somebody asked for it."""
+        name = item.defn.name
+        self.one.passes[name] = None
+        if name in config.print_after or ALL in config.print_after:
             sys.stderr.write(f"// after {item}\n{print_module(module)}\n")
+        self.dump(module, name)
+
+    def dump(self, module: Module, name: str) -> None:
+        """Write a numbered file, if somebody asked for it."""
         if config.dump:
-            path = Path(config.dump) / f"{index:02}-{item.defn.name}.tile"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(print_module(module, locations=True))
+            self.one.dump(name, print_module(module, locations=True))
+
+
+def _named(module: Module) -> str:
+    """The name under which a module is dumped that no compilation gave one."""
+    return next((function.name for function in (*module.kernels, *module)), "module")
+
+
+def refuse_unknown(names: Iterable[str]) -> None:
+    """Refuse names in TILE_PRINT_AFTER that no pass has, once all passes are declared."""
+    known = {defn.name for defn in PASSES}
+    unknown = [name for name in names if name not in known and name != ALL]
+    if unknown:
+        raise ArgumentValueError(
+            f"TILE_PRINT_AFTER: no pass is named `{unknown[0]}`; there are {ALL}, "
+            f"{', '.join(sorted(known))}"
+        )
 
 
 def run_pipeline(

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tile.backends.base import Artifact, Backend, Options, Steppable, Target
+from tile.config import config
 from tile.errors import TileError
 from tile.frontend.compile import compile_function
 from tile.frontend.source import DeviceFunction
 from tile.frontend.values import item_names
+from tile.ir.compilation import compilation
 from tile.ir.nesting import deepest, too_deep
 from tile.ir.ops.debug import breakpoint_
+from tile.ir.passes import refuse_unknown
 from tile.ir.steps import Steps
+from tile.late import late
 from tile.runtime.arguments import retuple
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialise import Constant, Leaf, spell_specialised
+
+if TYPE_CHECKING:
+    from tile.simt.pipeline import lowering
+else:
+    lowering = late("tile.simt.pipeline", "lowering")
 
 
 def compiled(
@@ -33,16 +42,27 @@ def compiled(
     types = {n: _type(leaf) for n, leaf in leaves.items() if not isinstance(leaf, Constant)}
     constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
     divisible = dict(pair for n, leaf in leaves.items() for pair in _divisible(n, leaf))
+    spelled = spell_specialised(function.name, leaves)
+    if config.print_after:
+        lowering()  # which declares all passes
+        refuse_unknown(config.print_after)
+
+    def describe() -> str:
+        loc = function.loc
+        head = f"{spelled} for {target}\n{options}\n{loc.file}:{loc.line}"
+        return f"{head}\n\n{function.source.text}"
+
     try:
         steps = backend.steps(target) if isinstance(backend, Steppable) else Steps.NEVER
         module = compile_function(function, types, constants, divisible, steps)
         stops = any(op.defn is breakpoint_ for op in module.walk())
         try:
-            return replace(backend.compile(module, target, options), stops=stops)
+            with compilation(function.name, describe):
+                return replace(backend.compile(module, target, options), stops=stops)
         except RecursionError as error:
             raise too_deep(deepest(module) or function.loc) from error
     except TileError as error:
-        error.notes.append(f"compiling {spell_specialised(function.name, leaves)} for {target}")
+        error.notes.append(f"compiling {spelled} for {target}")
         raise
 
 

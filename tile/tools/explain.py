@@ -15,6 +15,7 @@ from tile.backends.interp.thread.registers import registers
 from tile.backends.interp.thread.run import run_threads
 from tile.config import config
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.ir.compilation import compilation
 from tile.ir.core import Module
 from tile.ir.levels import Level
 from tile.ir.ops import memory
@@ -89,9 +90,11 @@ def explain(
     passes = lowering(target, **options.lowering)
     names = [item.defn.name for item in passes]
     chosen = names.index("remove-conversions") + 1
-    level = PassManager(passes[:chosen]).run(laid_out, Level.TILE)
-    threads = laid_out.clone()
-    PassManager(passes[chosen:]).run(threads, level)
+    description = f"tile explain, {target}, {options}\n\n{print_module(laid_out)}"
+    with compilation(laid_out.kernel.name, lambda: description):
+        level = PassManager(passes[:chosen]).run(laid_out, Level.TILE)
+        threads = laid_out.clone()
+        PassManager(passes[chosen:]).run(threads, level)
     result = Explanation(laid_out, threads, target, options)
     given = {n: value for n, value in arguments.items() if n not in compiled.constants}
     values = compiled.launch_arguments(**given)

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tile.config import config
 from tile.errors import ArgumentValueError, TileError
 from tile.ir.levels import Level
 from tile.ir.nesting import deepest, too_deep
 from tile.ir.parser import parse_module
-from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline
+from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline, refuse_unknown
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.simt.pipeline import lowering
@@ -89,6 +90,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.list:
         print(listing())
         return 0
+    refuse_unknown(config.print_after)
     passes = requested(options.passes)
     text, file = _read(options.file)
     printed, failed = [], False

@@ -31,6 +31,7 @@ from tile.config import config
 from tile.in_force import collecting, tracing
 from tile.ir.core import Module
 from tile.ir.ops.debug import step
+from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.steps import Steps
 from tile.ir.verifier import verify
@@ -139,6 +140,7 @@ class InterpreterBackend:
 def _as_it_is(module: Module, target: Target, options: Options) -> Artifact:
     """A module with steps, which no pass changes."""
     verify(module)
+    run_pipeline(module, "")  # for who asked to see it
     translate(module, RULES)
     return Artifact(
         kernel=module.kernel.name,

@@ -10,6 +10,7 @@ from tile.backends.nvptx.emit.functions import emit_module
 from tile.backends.nvptx.ptx import to_ptx
 from tile.backends.nvptx.target import architecture
 from tile.backends.optimised import optimise
+from tile.ir.compilation import compilation
 from tile.ir.core import Module
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
@@ -48,4 +49,8 @@ def without_maps(artifact: Artifact) -> Artifact:
     """The same kernel compiled so that it takes no tensor maps."""
     text = artifact.stages["tile"]
     assert isinstance(text, str)
-    return compile_module(parse_module(text), artifact.target, artifact.options, bulk_copies=False)
+    target, options = artifact.target, artifact.options
+    with compilation(
+        artifact.kernel, lambda: f"{target}, without tensor maps\n{options}\n\n{text}"
+    ):
+        return compile_module(parse_module(text), target, options, bulk_copies=False)

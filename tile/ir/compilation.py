@@ -1,0 +1,114 @@
+"""The compilation that passes belong to, and the folder that TILE_DUMP has for it.
+
+    with compilation("add", lambda: "add(x: *fp32:16, BLOCK=64) for nvptx:sm_90a"):
+        optimise(module)
+        lower(module, target)
+
+gives one folder, in which the passes of all pipelines are numbered on. Its name is the kernel's
+with a short digest of the description. A folder is taken by creating it, which one process or
+thread alone can do, so that a second compilation of the same never writes over the first one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from tile.config import config
+from tile.errors import ArgumentValueError
+
+ALL = "all"  # in TILE_PRINT_AFTER: every pass
+_DIGITS = 8  # of the digest
+
+
+class Compilation:
+    """One kernel, compiled for one specialisation; `describe` gives all that tells it apart."""
+
+    def __init__(self, kernel: str, describe: Callable[[], str]) -> None:
+        self.kernel = kernel
+        self.passes: dict[str, None] = {}  # the names of those that ran, in order
+        self._describe = describe
+        self._folder: Path | None = None
+        self._numbers = itertools.count()
+
+    def dump(self, name: str, text: str) -> None:
+        """Write the next numbered file, if TILE_DUMP names a folder."""
+        if config.dump:
+            self.write(f"{next(self._numbers):02}-{name}.tile", text)
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file to the compilation's folder; its path."""
+        try:
+            if self._folder is None:
+                self._folder = self._create()
+            path = self._folder / name
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ArgumentValueError(
+                f"TILE_DUMP={config.dump}: cannot write the IR of `{self.kernel}` there: "
+                f"{error.strerror}"
+            ) from error
+        return path
+
+    @property
+    def is_dumped(self) -> bool:
+        """True if a file was written."""
+        return self._folder is not None
+
+    def _create(self) -> Path:
+        description = self._describe()
+        digest = hashlib.sha256(description.encode()).hexdigest()[:_DIGITS]
+        kernel = re.sub(r"[^\w.-]", "_", self.kernel)
+        name = f"{kernel}-{digest}"
+        root = Path(config.dump)
+        root.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            folder = root / (name if number == 1 else f"{name}.{number}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            (folder / "kernel.txt").write_text(f"{description}\n", encoding="utf-8")
+            return folder
+        raise AssertionError("a folder that does not exist has a number")
+
+    def end(self) -> None:
+        """Say which passes of TILE_PRINT_AFTER did not run."""
+        absent = [name for name in config.print_after if name not in (*self.passes, ALL)]
+        if absent:
+            ran = ", ".join(self.passes) or "none"
+            sys.stderr.write(
+                f"// `{self.kernel}` was compiled without {', '.join(absent)}; passes: {ran}\n"
+            )
+
+
+_COMPILATION: ContextVar[Compilation | None] = ContextVar("tile_compilation", default=None)
+
+
+@contextmanager
+def compilation(kernel: str, describe: Callable[[], str]) -> Iterator[Compilation]:
+    """Let the passes inside the `with` block belong to one compilation."""
+    one = Compilation(kernel, describe)
+    token = _COMPILATION.set(one)
+    try:
+        yield one
+        one.end()
+    finally:
+        _COMPILATION.reset(token)
+
+
+@contextmanager
+def compiling(kernel: str, describe: Callable[[], str]) -> Iterator[Compilation]:
+    """Use the compilation in progress, or begin one."""
+    one = _COMPILATION.get()
+    if one is not None:
+        yield one
+        return
+    with compilation(kernel, describe) as one:
+        yield one
