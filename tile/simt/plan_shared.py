@@ -1,8 +1,6 @@
 """Where each buffer lies in shared memory: a place for the time that it is in use.
 
-The method is a linear scan over live ranges, as in "Algorithms for Compile-Time Memory
-Optimization" (Gergov, 1999) and in register allocation: buffers in the order in which they come
-into use, each at the lowest place that is free of those in use with it.
+A live range is from a buffer's first access to its last; `tile.simt.storage` finds the offsets.
 
 Whoever takes over a place has to wait, by a barrier, for the threads that still use it. So as long
 as that takes no more memory than there is to spare, buffers that follow each other lie side by
@@ -12,7 +10,7 @@ side: each is placed above the last one, and at the bottom again when the spare 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +23,7 @@ from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.ir.types import Shared
 from tile.simt import ops
+from tile.simt.storage import LiveRange, allocate, lowest_gap
 from tile.simt.target import GENERIC, SimtTarget
 
 # Rings are as good as arrays of their own: their stages begin where a line of memory does.
@@ -254,18 +253,13 @@ class Plan:
 
 def _place(buffers: Sequence[Buffer], base: int, stages: int = 1 << 30, halvings: int = 0) -> Plan:
     """Lowest places from `base` on, for buffers of at most so many stages and so often halved."""
-    places: dict[Buffer, int] = {}
-    peak = base
-    active: list[tuple[int, int, Buffer]] = []  # in use: from byte to byte, from the lowest on
-    for buffer in buffers:
-        active = [item for item in active if item[2].end >= buffer.start]
-        size = buffer.bytes(stages, halvings)
-        at = _gap(active, base, size, buffer.alignment)
-        places[buffer] = at
-        active.append((at, at + size, buffer))
-        active.sort(key=lambda item: item[0])
-        peak = max(peak, at + size)
-    return Plan(places, peak)
+    allocation = allocate([_range(buffer, stages, halvings) for buffer in buffers], base)
+    return Plan(dict(zip(buffers, allocation.offsets, strict=True)), allocation.peak)
+
+
+def _range(buffer: Buffer, stages: int = 1 << 30, halvings: int = 0) -> LiveRange:
+    size = buffer.bytes(stages, halvings)
+    return LiveRange(buffer.start, buffer.end, size, buffer.alignment)
 
 
 def _apart(buffers: Sequence[Buffer], base: int, spare: int) -> Plan:
@@ -277,13 +271,14 @@ def _apart(buffers: Sequence[Buffer], base: int, spare: int) -> Plan:
     cursor = peak = base
     for buffer in buffers:
         active = [item for item in active if item[2].end >= buffer.start]
-        size = buffer.type.bytes
-        at = _gap(active, cursor, size, buffer.alignment)
-        if at + size > most:
-            at = _gap(active, base, size, buffer.alignment)
-        if at + size > most:
+        live = _range(buffer)
+        occupied = [(begin, end) for begin, end, _ in active]
+        at = lowest_gap(occupied, cursor, live)
+        if at + live.size > most:
+            at = lowest_gap(occupied, base, live)
+        if at + live.size > most:
             return lowest
-        places[buffer], cursor = at, at + size
+        places[buffer], cursor = at, at + live.size
         active.append((at, cursor, buffer))
         active.sort(key=lambda item: item[0])
         peak = max(peak, cursor)
@@ -300,19 +295,6 @@ def _taken_at(calls: Calls, plan: Plan, base: int) -> Iterator[tuple[Operation, 
         active = [buffer for buffer in active if buffer.end >= number]
         ends = (plan.places[buffer] + buffer.type.bytes for buffer in active)
         yield op, max(ends, default=base)
-
-
-def _gap(active: Iterable[tuple[int, int, Buffer]], base: int, size: int, alignment: int) -> int:
-    at = _aligned(base, alignment)
-    for begin, end, _ in active:
-        if at + size <= begin:
-            break
-        at = max(at, _aligned(end, alignment))
-    return at
-
-
-def _aligned(number: int, alignment: int) -> int:
-    return -(-number // alignment) * alignment
 
 
 # -- what does not fit
