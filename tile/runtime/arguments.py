@@ -11,17 +11,18 @@ from __future__ import annotations
 import functools
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tile.brief import brief
-from tile.errors import ArgumentTypeError
+from tile.errors import ArgumentTypeError, TileError
 from tile.ir.types import Pointer, Scalar
 from tile.language.constexpr import constexpr
+from tile.runtime.array_interface import CUDA, HOST, read_interface
 from tile.runtime.device_arrays import DeviceArray
-from tile.runtime.elements import Array, DType, element_type
+from tile.runtime.elements import Array, element_type
 from tile.runtime.empty import EmptyArray
 from tile.runtime.opencl_arrays import is_opencl, opencl_array
 from tile.runtime.pointers import PointerArray, pointer_array
@@ -156,21 +157,39 @@ _ADAPTERS: tuple[tuple[type, Adapter], ...] = (
 
 @functools.cache
 def _adapter(kind: type) -> Adapter:
-    if any(base.__module__.startswith("numpy.ma") for base in kind.__mro__):
+    if any(str(base.__module__).startswith("numpy.ma") for base in kind.__mro__):
         return _masked  # named by its module, since loading that takes a while
     for base, adapter in _ADAPTERS:
         if issubclass(kind, base):
             return adapter
     if is_opencl(kind):
-        return opencl_array
-    return _torch if is_torch(kind) else _foreign
+        return _guarded(opencl_array)
+    return _guarded(_torch if is_torch(kind) else _foreign)
+
+
+def _guarded(adapter: Adapter) -> Adapter:
+    """An adapter that calls methods of other libraries, with what they raise as our error."""
+
+    def adapt_foreign(value: Any, label: str) -> Any:
+        try:
+            return adapter(value, label)
+        except TileError:
+            raise
+        except Exception as error:
+            raise ArgumentTypeError(
+                f"{label}, a {type(value).__name__}, cannot be taken as an array: "
+                f"{type(error).__name__}: {brief(error, show=str)}"
+            ) from error
+
+    return adapt_foreign
 
 
 def _foreign(value: Any, label: str) -> Any:
     """An array of some other library, by the protocol that it follows."""
-    if hasattr(value, "__cuda_array_interface__"):
+    if hasattr(value, CUDA):
         return _cuda_array(value, label)
-    if hasattr(value, "__array_interface__"):
+    if hasattr(value, HOST):
+        read_interface(value, HOST, label)
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
         return _dlpack(value, label)
@@ -193,30 +212,28 @@ def _hint(value: Any) -> str:
 
 
 def _dlpack(value: Any, label: str) -> Array:
-    kind, _ = value.__dlpack_device__()
-    if kind != DLPACK_CPU:
+    device = value.__dlpack_device__()
+    if not (isinstance(device, tuple) and len(device) == 2):
+        raise ArgumentTypeError(
+            f"`__dlpack_device__` of {label} ({type(value).__name__}) returns {brief(device)}; it "
+            "must be a pair of a device's type and its number"
+        )
+    if device[0] != DLPACK_CPU:
         raise ArgumentTypeError(
             f"{label} is a {type(value).__name__} in the memory of a device (DLPack's type "
-            f"{int(kind)}) that cannot be copied from here; copy it to the host first"
+            f"{brief(device[0])}) that cannot be copied from here; copy it to the host first"
         )
-    try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError) as error:
-        raise ArgumentTypeError(f"{label} cannot be taken over by DLPack: {error}") from error
+    return np.from_dlpack(value)
 
 
 def _cuda_array(value: Any, label: str) -> DeviceArray:
     """An array that follows `__cuda_array_interface__`."""
-    interface: Mapping[str, Any] = value.__cuda_array_interface__
-    dtype: DType = np.dtype(interface["typestr"])
-    if interface.get("mask") is not None:
-        raise ArgumentTypeError(f"{label} has a mask, which kernels would not see")
-    element_type(dtype, label)
-    shape = tuple(interface["shape"])
-    strides = interface.get("strides") or _contiguous(shape, dtype.itemsize)
-    address, read_only = interface["data"]
+    interface = read_interface(value, CUDA, label)
+    dtype, shape, address = interface.dtype, interface.shape, interface.address
+    contiguous = _contiguous(shape, dtype.itemsize)
+    strides = contiguous if interface.strides is None else interface.strides
     fetch = _method(value, FETCH)
-    put = _putter(value, len(shape), tuple(strides) == _contiguous(shape, dtype.itemsize))
+    put = _putter(value, len(shape), strides == contiguous)
     if fetch is None:
         raise ArgumentTypeError(
             f"{label} is a {type(value).__name__} in a device's memory without a method to copy it "
@@ -227,9 +244,9 @@ def _cuda_array(value: Any, label: str) -> DeviceArray:
         device="cuda",
         dtype=dtype,
         shape=shape,
-        strides=tuple(strides),
+        strides=strides,
         address=address or 0,
-        writeable=put is not None and not read_only,
+        writeable=put is not None and not interface.read_only,
         fetch=lambda: np.asarray(fetch()),
         put=lambda host: None if put is None else put(np.ascontiguousarray(host).reshape(shape)),
     )

@@ -78,10 +78,22 @@ def compile(  # noqa: A001 - the public name is tile.compile
     or given twice, `CompilationError` for what the frontend refuses, and `BackendError`.
     """
     function = jitted(fn)
+    _check_mapping("signature", signature)
+    _check_mapping("constexprs", {} if constexprs is None else constexprs)
+    _check_mapping("options", {} if options is None else options)
+    if not isinstance(target, str | Target):
+        raise ArgumentTypeError(
+            f"the target of tile.compile is a text such as 'nvptx:sm_90a', not {brief(target)}"
+        )
     leaves = dict(_leaves(function, dict(signature), dict(constexprs or {})))
     where = Target.parse(leveled(target)) if isinstance(target, str) else target
     chosen = Options.of(options or {})
     return build(function, leaves, registry.get(where.backend).resolve(where), chosen)
+
+
+def _check_mapping(what: str, given: object) -> None:
+    if not isinstance(given, Mapping):
+        raise ArgumentTypeError(f"the {what} of tile.compile is a dict by name, not {brief(given)}")
 
 
 def jitted(fn: Any) -> DeviceFunction:

@@ -230,11 +230,13 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> EmptyArray:
     """
     try:
         plain = np.zeros(shape, dtype)
+        return uninitialised(plain)
+    except MemoryError as error:
+        raise ArgumentValueError(f"tile.empty: there is no memory for it: {error}") from None
     except TypeError as error:
         raise ArgumentTypeError(f"tile.empty: {error}") from None
     except ValueError as error:
         raise ArgumentValueError(f"tile.empty: {error}") from None
-    return uninitialised(plain)
 
 
 def uninitialised(array: Array) -> EmptyArray:

@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 from tile.backends.base import Grid
+from tile.brief import brief
 from tile.errors import ArgumentTypeError, ArgumentValueError
 
 # Most programs along each axis: CUDA's limits, so that what runs on one backend runs on all.
@@ -37,7 +38,8 @@ def _extent(grid: Any, axis: int, value: Any) -> int:
     if not 0 <= value <= LIMITS[axis]:
         problem = "at least 0" if value < 0 else f"at most {LIMITS[axis]} on this axis"
         raise ArgumentValueError(
-            f"the grid {_show(grid)} has {value} programs along axis {axis}; it takes {problem}"
+            f"the grid {_show(grid)} has {brief(value)} programs along axis {axis}; "
+            f"it takes {problem}"
         )
     return int(value)
 
@@ -56,5 +58,4 @@ def _integer(grid: Any, axis: int, value: Any) -> int:
 
 
 def _show(grid: Any) -> str:
-    text = repr(grid)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return brief(grid, 80)

@@ -320,8 +320,10 @@ class JITFunction(DeviceFunction):
         key = (target, tuple(sorted(options.items())), *keys)
         try:
             kernel = self.cache.get(key)
-        except TypeError as error:
-            raise ArgumentTypeError(f"options of {self.name}() cannot be used: {error}") from error
+        except Exception as error:  # what the classes of constants and options raise
+            raise ArgumentTypeError(
+                f"constants or options of {self.name}() cannot be used: {error}"
+            ) from error
         if kernel is None:
             kernel = self.cache[key] = self._compile(target, options, adapted, keys)
         return kernel, adapted

@@ -22,7 +22,7 @@ _BASE_BITS = 12
 
 def is_opencl(kind: type) -> bool:
     """Whether a class is one of pyopencl's."""
-    return kind.__module__.partition(".")[0] == "pyopencl"
+    return str(kind.__module__).partition(".")[0] == "pyopencl"
 
 
 def opencl_array(value: Any, label: str) -> DeviceArray:

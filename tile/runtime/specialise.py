@@ -78,8 +78,8 @@ def _integer(value: int, rule: Rule) -> Key:
         if scalar.min_value <= value <= scalar.max_value:
             return _spelt(scalar)[aligned]
     raise ArgumentValueError(
-        f"{rule.label} is {value}, which no integer type holds: they go from {I64.min_value} (i64) "
-        f"to {U64.max_value} (u64)"
+        f"{rule.label} is {brief(value)}, which no integer type holds: they go from "
+        f"{I64.min_value} (i64) to {U64.max_value} (u64)"
     )
 
 
@@ -156,14 +156,14 @@ def constant(value: Any, label: str) -> Any:
         return constant(value.item(), label)
     if isinstance(value, tuple):
         return retuple(value, [constant(item, label) for item in value])
-    if any(hasattr(value, name) for name in ARRAY_PROTOCOLS) and not isinstance(value, type):
+    if not isinstance(value, type) and _is_array(value):
         raise ArgumentTypeError(
             f"{label} is a tl.constexpr, known when the kernel is compiled, and was given an array "
             f"({type(value).__name__}); pass a number, or drop the annotation to pass arrays"
         )
     try:
         hash(value)
-    except TypeError:
+    except Exception:  # noqa: BLE001 - whatever the user's `__hash__` raises
         raise ArgumentTypeError(
             f"{label} is a tl.constexpr and was given a {type(value).__name__}; it takes a "
             "constant that can be hashed: a number, text, dtype, function, None, or tuple of these"
@@ -172,6 +172,14 @@ def constant(value: Any, label: str) -> Any:
 
 
 ARRAY_PROTOCOLS = ("data_ptr", "__array_interface__", "__cuda_array_interface__", "__dlpack__")
+
+
+def _is_array(value: object) -> bool:
+    """Whether an object follows a protocol of arrays, by attributes that may raise anything."""
+    try:
+        return any(hasattr(value, name) for name in ARRAY_PROTOCOLS)
+    except Exception:  # noqa: BLE001 - whatever the user's properties raise
+        return False
 
 
 def constant_key(value: Any) -> Key:

@@ -22,7 +22,7 @@ BITS: dict[str, tuple[str, DType]] = {
 
 def is_torch(kind: type) -> bool:
     """Whether `kind` is torch's tensor or a subclass, or another of torch's types."""
-    return any(base.__module__.partition(".")[0] == "torch" for base in kind.__mro__)
+    return any(str(base.__module__).partition(".")[0] == "torch" for base in kind.__mro__)
 
 
 def is_plain_tensor(kind: type) -> bool:

@@ -14,7 +14,9 @@ import tile
 import tile.language as tl
 from tests.backends.nvptx.fake_driver import FakeDriver
 from tests.runtime.fake_torch import Tensor, aligned, install
+from tile.backends.base import Target
 from tile.backends.nvptx import driver, ptxas
+from tile.backends.nvptx.backend import NvptxBackend
 from tile.backends.nvptx.names import native, runs
 from tile.config import config
 from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
@@ -143,6 +145,26 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake, "cuInit", absent, raising=False)
     with pytest.raises(BackendError, match="there is no NVIDIA driver on this machine"):
         driver.current_architecture()
+    with pytest.raises(BackendError, match="there is no NVIDIA driver on this machine"):
+        driver.ordinal_of(4096)
+
+
+def test_only_who_named_no_architecture_is_told_to_name_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeDriver().install(monkeypatch)
+
+    def absent(*_: object) -> tuple[int]:
+        raise RuntimeError('Function "cuInit" not found')
+
+    monkeypatch.setattr(fake, "cuInit", absent, raising=False)
+    with pytest.raises(BackendError) as caught:
+        NvptxBackend().resolve(Target("nvptx"))
+    assert "name an architecture" in str(caught.value)
+    assert NvptxBackend().resolve(Target("nvptx", "sm_90a")).arch == "sm_90a"
+    with pytest.raises(BackendError) as caught:
+        driver.device(0)
+    assert "sm_90a" not in str(caught.value)
 
 
 def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from tile.backends.base import Artifact, DeviceMemory, ExportedParameter, Findin
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.facts import Facts
 from tile.backends.nvptx.launch import LoadedKernel
+from tile.errors import BackendError
 from tile.late import late
 
 if TYPE_CHECKING:
@@ -39,10 +40,17 @@ class NvptxBackend:
         """
         if target.arch:
             return target
-        for array in arrays:
-            if array.device.partition(":")[0] in self.devices:
-                return Target(self.name, driver.device_of(array).architecture)
-        return Target(self.name, driver.current_architecture())
+        try:
+            for array in arrays:
+                if array.device.partition(":")[0] in self.devices:
+                    return Target(self.name, driver.device_of(array).architecture)
+            return Target(self.name, driver.current_architecture())
+        except BackendError as error:
+            error.notes.append(
+                "to compile without a device, name an architecture: tile.compile(..., "
+                "target='nvptx:sm_90a')"
+            )
+            raise
 
     def identity(self, target: Target) -> str:
         """The version of LLVM, as llvmlite has it."""

@@ -50,7 +50,7 @@ def _open() -> int:
     except (RuntimeError, ImportError, OSError) as missing:
         raise BackendError(
             "there is no NVIDIA driver on this machine, so the nvptx backend cannot run kernels "
-            "here; with an architecture, as in `nvptx:sm_90a`, it compiles them anyway"
+            "here"
         ) from missing
     if status != SUCCESS:
         raise BackendError(error(status, "starting the NVIDIA driver").message)
@@ -178,6 +178,7 @@ def device_of(array: DeviceMemory) -> Device:
 
 def ordinal_of(address: int) -> int:
     """The device in whose memory an address lies."""
+    _open()
     attribute = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     return int(check(cuda.cuPointerGetAttribute(attribute, address), "finding an array's device"))
 
