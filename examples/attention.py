@@ -16,7 +16,7 @@ import argparse
 import sys
 
 import numpy as np
-from report import Report, positive
+from report import Report, Results, positive
 
 import tile
 import tile.language as tl
@@ -209,7 +209,7 @@ def forward(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> Arrays
 
 
 def backward(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, done: Arrays, dout: np.ndarray, causal: bool
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, done: Results, dout: np.ndarray, causal: bool
 ) -> Arrays:
     """The gradients `dq`, `dk` and `dv`, given that of out and what `forward` gave."""
     batch, heads, context, head = q.shape

@@ -42,7 +42,7 @@ class Report:
         second, repeat_seconds = timed(function)
         left = f"{label:<34}{duration(first_seconds):>12}{duration(repeat_seconds):>11}"
         for name, reference in expected.items():
-            allowed = tolerance if isinstance(tolerance, float) else tolerance[name]
+            allowed = tolerance[name] if isinstance(tolerance, Mapping) else tolerance
             error = float(np.max([max_error(run[name], reference) for run in (first, second)]))
             self._line(left, name, error, allowed)
             left = " " * len(left)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 import numpy as np
 from report import Report, positive
@@ -34,7 +35,7 @@ def sin(x: np.ndarray) -> np.ndarray:
     return out
 
 
-PROVIDERS = {"tile": sin, "numpy": np.sin}
+PROVIDERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tile": sin, "numpy": np.sin}
 
 
 def benchmark(rows: int, columns: list[int]) -> tile.testing.Mark:

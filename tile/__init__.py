@@ -47,6 +47,7 @@ else:
             **dict.fromkeys(_TUNING, "tile.runtime.autotune"),
         },
     )
+    __dir__ = __getattr__.names
 
 __version__ = "0.1.0"
 

@@ -12,6 +12,7 @@ type checkers and the check of layers as usual, and for Python by name:
 and for what a module gives on to others, with the module's `__getattr__` (PEP 562):
 
     __getattr__ = LateNames(__name__, {"autotune": "tile.runtime.autotune"})
+    __dir__ = __getattr__.names
 """
 
 from __future__ import annotations
@@ -58,6 +59,10 @@ class LateNames:
     def _at_home(self, name: str) -> Any:
         home = importlib.import_module(self.homes[name])
         return home if self.homes[name] == f"{self.module}.{name}" else getattr(home, name)
+
+    def names(self) -> list[str]:
+        """The names of the module, for `dir` and completion, those not imported yet included."""
+        return sorted({*vars(sys.modules[self.module]), *self.homes})
 
     def unchanged(self, name: str) -> bool:
         """Whether a name is given on, used already or not, and nobody has put another value there.

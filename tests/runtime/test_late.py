@@ -19,6 +19,8 @@ def test_every_public_name_is_there() -> None:
         assert all(getattr(module, name) is not None for name in module.__all__)
     assert tile.Autotuner is tile.runtime.Autotuner
     assert tile.testing is sys.modules["tile.testing"]
+    for module in (tile, tile.runtime, tile.language, tile.testing):
+        assert set(module.__all__) <= set(dir(module))
     with pytest.raises(AttributeError, match="module 'tile' has no attribute 'autotun'"):
         tile.autotun
 
@@ -27,6 +29,7 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
     code = (
         "import sys, tile\n"
         "late = {'tile.testing', 'tile.runtime.autotune', 'tile.frontend.compile', 'tile.faults'}\n"
+        "assert {'Config', 'testing', 'trace'} <= set(dir(tile))\n"
         "assert not late & set(sys.modules)\n"
         "from tile import Config, testing\n"
         "assert {'tile.testing', 'tile.runtime.autotune'} <= set(sys.modules)\n"

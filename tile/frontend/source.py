@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tile.brief import brief
 from tile.errors import ArgumentTypeError, CompilationError, Loc
@@ -96,6 +96,15 @@ class DeviceFunction:
         self.__qualname__ = fn.__qualname__
         self.__module__ = fn.__module__
         self.__doc__ = fn.__doc__
+
+    if not TYPE_CHECKING:  # which would take any attribute for one
+
+        def __getattr__(self, name: str) -> Any:
+            """`__signature__`, made when a tool first asks."""
+            if name != "__signature__":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self.__signature__ = inspect.signature(self.fn)
+            return self.__signature__
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from tile.language.constexpr import constexpr
 
@@ -23,9 +23,13 @@ class StaticFunction(Generic[P, R]):
         self.fn = fn
         functools.update_wrapper(self, fn)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        plain: Callable[..., R] = self.fn
-        return plain(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
+    if TYPE_CHECKING:
+        __call__: Callable[P, R]
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            plain = {name: _plain(value) for name, value in kwargs.items()}
+            return self.fn(*map(_plain, args), **plain)
 
     def __repr__(self) -> str:
         return f"<constexpr function {getattr(self.fn, '__name__', '?')}>"

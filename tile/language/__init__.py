@@ -172,6 +172,7 @@ else:
             **{name: f"tile.language.{m}" for m, names in _NAMES.items() for name in names.split()},
         },
     )
+    __dir__ = __getattr__.names
 
 __all__ = [
     "PYTHON_BUILTINS",
@@ -305,8 +306,3 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-
-
-def __dir__() -> list[str]:
-    """Every name, for completion, imported already or not."""
-    return sorted({*globals(), *__all__})

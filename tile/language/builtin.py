@@ -1,9 +1,10 @@
 """Functions that a kernel calls and that build IR.
 
 A builtin is an ordinary function whose first parameter is the IR builder. `@builtin` hides that
-parameter: a kernel (and a type checker) sees `tl.load(pointer, mask)`, the compiler calls
-`load.emit(build, pointer, mask)`. Arguments are `Tensor`s, for values known when the kernel runs,
-or plain Python objects, for values known when it is compiled.
+parameter: a kernel sees `tl.load(pointer, mask)`, the compiler calls
+`load.emit(build, pointer, mask)`. A type checker reads the stub of `tile.language`. Arguments are
+`Tensor`s, for values known when the kernel runs, or plain Python objects, for values known when it
+is compiled.
 """
 
 from __future__ import annotations
@@ -39,9 +40,14 @@ class Builtin(Generic[P, R]):
         """`__signature__`, made when somebody first asks: a hundred of them cost an import."""
         if name != "__signature__":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        _, *parameters = inspect.signature(self.function).parameters.values()
-        self.__signature__ = inspect.Signature(parameters)
+        whole = inspect.signature(self.function)
+        _, *parameters = whole.parameters.values()
+        self.__signature__ = whole.replace(parameters=parameters)
         return self.__signature__
+
+    def __get__(self, instance: object, owner: type | None = None) -> Builtin[P, R]:
+        """The function itself: by this method `help` knows a function and shows its signature."""
+        return self
 
     def emit(self, build: Builder, *args: P.args, **kwargs: P.kwargs) -> R:
         """Insert the operations of this function where `build` stands, and give its result.
@@ -56,7 +62,7 @@ class Builtin(Generic[P, R]):
             raise
 
     @entry
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: outside a kernel there is nothing to build."""
         raise CompilationError(
             f"tl.{self.name} can only be called inside a kernel (a @tile.jit function)"

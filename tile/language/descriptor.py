@@ -30,7 +30,7 @@ from tile.language.known import (
     constant_value,
 )
 from tile.language.promote import Operand, convert, describe, to_tensor
-from tile.language.tensor import Tensor
+from tile.language.tensor import Tensor, tensor_descriptor
 
 MAKE = "tl.make_tensor_descriptor"
 
@@ -43,7 +43,7 @@ def make_tensor_descriptor(
     strides: Sequence[Operand],
     block_shape: Sequence[int],
     padding_option: str = "zero",
-) -> Tensor:
+) -> tensor_descriptor:
     """A descriptor of the array at `base`, of 1 to 5 axes, accessed in boxes of `block_shape`.
 
     `shape` and `strides` are the array's, in elements. The last stride is 1, and the others and the
@@ -175,7 +175,9 @@ def _offsets(build: Builder, name: str, ty: Descriptor, offsets: Any) -> list[An
 
 
 @descriptor_member("load")
-def load_tensor_descriptor(build: Builder, desc: Tensor, offsets: Sequence[Operand]) -> Tensor:
+def load_tensor_descriptor(
+    build: Builder, desc: tensor_descriptor, offsets: Sequence[Operand]
+) -> Tensor:
     """Read the box of a descriptor whose first element has the index `offsets`.
 
     Also `desc.load(offsets)`. Offsets are integers, one for each axis; they may be negative.
@@ -188,7 +190,7 @@ def load_tensor_descriptor(build: Builder, desc: Tensor, offsets: Sequence[Opera
 
 @descriptor_member("store")
 def store_tensor_descriptor(
-    build: Builder, desc: Tensor, offsets: Sequence[Operand], value: Operand
+    build: Builder, desc: tensor_descriptor, offsets: Sequence[Operand], value: Operand
 ) -> None:
     """Write the box of a descriptor whose first element has the index `offsets`.
 

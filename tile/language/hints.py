@@ -12,12 +12,12 @@ from tile.language.known import (
     compile_time_shape,
 )
 from tile.language.operators import truth
-from tile.language.promote import as_number, describe
+from tile.language.promote import Operand, as_number, describe
 from tile.language.tensor import Tensor
 
 
 @builtin
-def multiple_of(build: Builder, input: Tensor, values: Any) -> Tensor:
+def multiple_of(build: Builder, input: Operand, values: Any) -> Tensor:
     """`input`, with the promise that along axis k it consists of multiples of `values[k]`.
 
     Of elements that count up, it is the first of each run that is the multiple. `values` is a
@@ -27,7 +27,7 @@ def multiple_of(build: Builder, input: Tensor, values: Any) -> Tensor:
 
 
 @builtin
-def max_contiguous(build: Builder, input: Tensor, values: Any) -> Tensor:
+def max_contiguous(build: Builder, input: Operand, values: Any) -> Tensor:
     """`input`, with the promise that along axis k each run of `values[k]` elements counts up by 1.
 
     Runs start at multiples of that number. `values` is a compile-time int or a tuple with one for
@@ -37,7 +37,7 @@ def max_contiguous(build: Builder, input: Tensor, values: Any) -> Tensor:
 
 
 @builtin
-def max_constancy(build: Builder, input: Tensor, values: Any) -> Tensor:
+def max_constancy(build: Builder, input: Operand, values: Any) -> Tensor:
     """`input`, with the promise that along axis k each run of `values[k]` elements is constant.
 
     Runs start at multiples of that number. `values` is a compile-time int or a tuple with one for

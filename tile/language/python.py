@@ -6,9 +6,9 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
+import tile.language.math as math
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.language import math
 from tile.language.builtin import builtin
 from tile.language.debug import breakpoint_, device_print
 from tile.language.iterators import range

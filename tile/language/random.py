@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import tile.language.math as math
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.types import I32, I64, U32, U64, Scalar
-from tile.language import math
 from tile.language.builtin import builtin
 from tile.language.creation import cast
 from tile.language.dtypes import spelled

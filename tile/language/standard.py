@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tile.language.math as math
 from tile.ir.builder import Builder
-from tile.language import math
 from tile.language.builtin import builtin, member
 from tile.language.operators import binary, unary
 from tile.language.promote import Operand

@@ -53,4 +53,6 @@ class Tensor:
         return f"<value of type {self.type}>"
 
 
-tensor = tensor_descriptor = Tensor  # as annotations spell it
+# As annotations spell it.
+tensor = Tensor
+tensor_descriptor = Tensor

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 else:
     _TUNING = ("Autotuner", "Config", "Heuristics")
     __getattr__ = LateNames(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotune"))
+    __dir__ = __getattr__.names
 
 __all__ = [
     "Autotuner",

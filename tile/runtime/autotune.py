@@ -146,7 +146,7 @@ class Autotuner(KernelWrapper):
         self.use_cuda_graph = use_cuda_graph
         self.executor = executor
         self.cache: dict[Key, Config] = {}
-        self.best_config: Config | None = None
+        self.best_config: Config | Any = None  # before the first launch; few programs look then
         self.configs_timings: dict[Config, list[float]] = {}
         self.skipped: dict[Config, str] = {}
         self.bench_time = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
-from typing import Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from tile.backends.base import Options, Target
 from tile.brief import brief
@@ -37,9 +37,11 @@ RUN_ARGUMENTS = ("grid", "warmup")
 
 Hook = Callable[..., object]
 CacheKey = tuple[Key, ...]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class JITFunction(DeviceFunction):
+class JITFunction(DeviceFunction, Generic[P, R]):
     """A function of the language: launched as `kernel[grid](*arguments)`, or called in a kernel.
 
     `cache` holds what was compiled, by target, options and keys of all arguments; it is emptied
@@ -50,7 +52,7 @@ class JITFunction(DeviceFunction):
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[P, R],
         *,
         version: Any = None,
         repr: Callable[[Any], str] | None = None,  # noqa: A002 - Triton's name
@@ -152,13 +154,17 @@ class JITFunction(DeviceFunction):
         _, launch = self._latest
         return functools.partial(launch, grid)
 
-    @entry
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: a kernel needs a grid."""
-        raise ArgumentTypeError(
-            f"{self.name}() is a kernel and needs a grid: {self.name}[grid](...), where grid is "
-            f"how many programs run, as in {self.name}[(tile.cdiv(n, BLOCK),)](...)"
-        )
+    if TYPE_CHECKING:
+        __call__: Callable[P, R]  # of one kernel by another
+    else:
+
+        @entry
+        def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+            """Refuse: outside a kernel this needs a grid."""
+            raise ArgumentTypeError(
+                f"{self.name}() is a kernel and needs a grid: {self.name}[grid](...), where grid "
+                f"is how many programs run, as in {self.name}[(tile.cdiv(n, BLOCK),)](...)"
+            )
 
     @entry
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> CompiledKernel:
@@ -373,7 +379,7 @@ class JITFunction(DeviceFunction):
 
 
 @overload
-def jit(fn: Callable[..., Any]) -> JITFunction: ...
+def jit(fn: Callable[P, R]) -> JITFunction[P, R]: ...
 
 
 @overload
@@ -387,13 +393,13 @@ def jit(
     do_not_specialize_on_alignment: Sequence[str | int] | None = None,
     debug: bool | None = None,
     noinline: bool | None = None,
-) -> Callable[[Callable[..., Any]], JITFunction]: ...
+) -> Callable[[Callable[P, R]], JITFunction[P, R]]: ...
 
 
 @entry
 def jit(
-    fn: Callable[..., Any] | None = None, **options: Any
-) -> JITFunction | Callable[[Callable[..., Any]], JITFunction]:
+    fn: Callable[P, R] | None = None, **options: Any
+) -> JITFunction[P, R] | Callable[[Callable[P, R]], JITFunction[P, R]]:
     """Decorator: make a function of the language, to launch as a kernel or to call in one.
 
     - `do_not_specialize`: parameters, by name or position, whose value does not select a compiled
@@ -406,6 +412,9 @@ def jit(
 
     Raises `ArgumentTypeError` for what is no plain function.
     """
-    if fn is None:
-        return functools.partial(jit, **options)
-    return JITFunction(fn, **options)
+
+    @entry
+    def decorate(fn: Callable[P, R]) -> JITFunction[P, R]:
+        return JITFunction(fn, **options)
+
+    return decorate if fn is None else decorate(fn)

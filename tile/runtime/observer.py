@@ -24,7 +24,7 @@ class Attempt(NamedTuple):
     no function, it does not follow other constants.
     """
 
-    function: JITFunction
+    function: JITFunction[..., Any]
     named: Mapping[str, Any]
     fixed_grid: bool
     run: Callable[[Constants], CompiledKernel]

@@ -1,4 +1,7 @@
-"""`tile reference`: pages on the language, the IR and its passes, made from their declarations."""
+"""`tile reference`: pages on the language, the IR and its passes, made from their declarations.
+
+So are the stubs of the language, which type checkers and editors read.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from tile.language.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pipeline import LOWER
 from tile.tools.command import Command
+from tile.tools.stub import math_stub_page, stub_page
 from tile.transforms.pipeline import TILE
 
 DESCRIPTION = """\
@@ -25,6 +29,8 @@ Print a reference page as Markdown, made from the declarations themselves.
   tile reference language > docs/language.md    the functions of tl.*
   tile reference ir > docs/ir.md                the operations of the IR
   tile reference passes > docs/passes.md        the passes, with IR before and after
+  tile reference stub > tile/language/__init__.pyi        types of tl.*, for editors
+  tile reference math-stub > tile/language/_math.pyi      and of tl.math
 """
 
 LANGUAGE_HEAD = """\
@@ -61,6 +67,18 @@ expressions; assignments (augmented, annotated, of tuples); `if`, `for` over `ra
 - A literal assigned to a name is an `int32` or `float32`.
 - `breakpoint()` opens the debugger where the interpreter runs the kernel (see debugging.md); GPU
   backends pass it over, with a warning.
+
+## Editors and type checkers
+
+The package has type stubs: mypy and pyright check kernels, and editors complete members and show
+signatures. `tl.tensor`, `tl.tensor_descriptor` and the element types annotate parameters; one
+annotated with `tl.constexpr` or an element type accepts any argument. Checkers apply Python's own
+rules to Python's own objects, which differ from the compiler's in two cases:
+
+- The variable of a loop over `range` is an `int` to them. Over `tl.range` it is a tensor, with
+  methods: `i.to(tl.int64)`.
+- A name that starts as a Python number has no methods. Start with a tensor where one is needed:
+  `tl.zeros((), tl.float32)`, `tl.to_tensor(0.0)`.
 """
 
 IR_HEAD = """\
@@ -195,6 +213,8 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "language": language_page,
     "ir": ir_page,
     "passes": passes_page,
+    "stub": stub_page,
+    "math-stub": math_stub_page,
 }
 
 
