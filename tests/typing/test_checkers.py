@@ -70,10 +70,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if "@tile.jit" in block:
                 text = block if "import tile" in block else IMPORTS + block
                 (folder / f"{page.stem}_{number}.py").write_text(text, "utf-8")
-    for path in (*(ROOT / "examples").glob("*.py"), HERE / "correct.py", HERE / "wrong.py"):
+    for path in (*(ROOT / "examples").glob("*.py"), *HERE.glob("[!t]*.py")):
         shutil.copy(path, folder)
     names = {path.stem for path in folder.glob("*.py")}
-    assert names >= {"README_0", "opencl_1", "debugging_0", "matmul", "correct"}
+    assert names >= {"README_0", "opencl_1", "debugging_0", "matmul", "correct", "idioms", "wrong"}
     return folder
 
 

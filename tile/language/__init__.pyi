@@ -17,7 +17,6 @@ from tile.language.selection import PropagateNan as PropagateNan
 MYPY = False  # mypy takes it for true
 
 _T = TypeVar("_T")
-_Number: TypeAlias = bool | int | float
 _Index: TypeAlias = slice | EllipsisType | None
 
 # An annotation changes no value, so one of `constexpr` or of an element type takes any argument and
@@ -137,34 +136,34 @@ class Tensor(_Value):
     def __pos__(self) -> Tensor: ...
     def __neg__(self) -> Tensor: ...
     def __invert__(self) -> Tensor: ...
-    def __add__(self, other: Tensor | _Number) -> Tensor: ...
-    def __radd__(self, other: Tensor | _Number) -> Tensor: ...
-    def __sub__(self, other: Tensor | _Number) -> Tensor: ...
-    def __rsub__(self, other: Tensor | _Number) -> Tensor: ...
-    def __mul__(self, other: Tensor | _Number) -> Tensor: ...
-    def __rmul__(self, other: Tensor | _Number) -> Tensor: ...
-    def __truediv__(self, other: Tensor | _Number) -> Tensor: ...
-    def __rtruediv__(self, other: Tensor | _Number) -> Tensor: ...
-    def __floordiv__(self, other: Tensor | _Number) -> Tensor: ...
-    def __rfloordiv__(self, other: Tensor | _Number) -> Tensor: ...
-    def __mod__(self, other: Tensor | _Number) -> Tensor: ...
-    def __rmod__(self, other: Tensor | _Number) -> Tensor: ...
-    def __and__(self, other: Tensor | _Number) -> Tensor: ...
-    def __rand__(self, other: Tensor | _Number) -> Tensor: ...
-    def __or__(self, other: Tensor | _Number) -> Tensor: ...
-    def __ror__(self, other: Tensor | _Number) -> Tensor: ...
-    def __xor__(self, other: Tensor | _Number) -> Tensor: ...
-    def __rxor__(self, other: Tensor | _Number) -> Tensor: ...
-    def __lshift__(self, other: Tensor | _Number) -> Tensor: ...
-    def __rlshift__(self, other: Tensor | _Number) -> Tensor: ...
-    def __rshift__(self, other: Tensor | _Number) -> Tensor: ...
-    def __rrshift__(self, other: Tensor | _Number) -> Tensor: ...
+    def __add__(self, other: Tensor | float) -> Tensor: ...
+    def __radd__(self, other: Tensor | float) -> Tensor: ...
+    def __sub__(self, other: Tensor | float) -> Tensor: ...
+    def __rsub__(self, other: Tensor | float) -> Tensor: ...
+    def __mul__(self, other: Tensor | float) -> Tensor: ...
+    def __rmul__(self, other: Tensor | float) -> Tensor: ...
+    def __truediv__(self, other: Tensor | float) -> Tensor: ...
+    def __rtruediv__(self, other: Tensor | float) -> Tensor: ...
+    def __floordiv__(self, other: Tensor | float) -> Tensor: ...
+    def __rfloordiv__(self, other: Tensor | float) -> Tensor: ...
+    def __mod__(self, other: Tensor | float) -> Tensor: ...
+    def __rmod__(self, other: Tensor | float) -> Tensor: ...
+    def __and__(self, other: Tensor | float) -> Tensor: ...
+    def __rand__(self, other: Tensor | float) -> Tensor: ...
+    def __or__(self, other: Tensor | float) -> Tensor: ...
+    def __ror__(self, other: Tensor | float) -> Tensor: ...
+    def __xor__(self, other: Tensor | float) -> Tensor: ...
+    def __rxor__(self, other: Tensor | float) -> Tensor: ...
+    def __lshift__(self, other: Tensor | float) -> Tensor: ...
+    def __rlshift__(self, other: Tensor | float) -> Tensor: ...
+    def __rshift__(self, other: Tensor | float) -> Tensor: ...
+    def __rrshift__(self, other: Tensor | float) -> Tensor: ...
     def __eq__(self, other: object) -> Condition: ...
     def __ne__(self, other: object) -> Condition: ...
-    def __lt__(self, other: Tensor | _Number) -> Condition: ...
-    def __le__(self, other: Tensor | _Number) -> Condition: ...
-    def __gt__(self, other: Tensor | _Number) -> Condition: ...
-    def __ge__(self, other: Tensor | _Number) -> Condition: ...
+    def __lt__(self, other: Tensor | float) -> Condition: ...
+    def __le__(self, other: Tensor | float) -> Condition: ...
+    def __gt__(self, other: Tensor | float) -> Condition: ...
+    def __ge__(self, other: Tensor | float) -> Condition: ...
     @property
     def type(self) -> _Type: ...
     @property
@@ -193,8 +192,8 @@ class Tensor(_Value):
         """
     def atomic_add(
         self,
-        val: Tensor | _Number,
-        mask: Tensor | _Number | None = None,
+        val: Tensor | float,
+        mask: Tensor | float | None = None,
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
@@ -209,16 +208,16 @@ class Tensor(_Value):
         """
     def atomic_and(
         self,
-        val: Tensor | _Number,
-        mask: Tensor | _Number | None = None,
+        val: Tensor | float,
+        mask: Tensor | float | None = None,
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
         """Write memory `& val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
     def atomic_cas(
         self,
-        cmp: Tensor | _Number,
-        val: Tensor | _Number,
+        cmp: Tensor | float,
+        val: Tensor | float,
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
@@ -229,40 +228,40 @@ class Tensor(_Value):
         """
     def atomic_max(
         self,
-        val: Tensor | _Number,
-        mask: Tensor | _Number | None = None,
+        val: Tensor | float,
+        mask: Tensor | float | None = None,
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
         """Write the greater of memory and `val` (32 or 64 bits wide); else as `tl.atomic_add`."""
     def atomic_min(
         self,
-        val: Tensor | _Number,
-        mask: Tensor | _Number | None = None,
+        val: Tensor | float,
+        mask: Tensor | float | None = None,
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
         """Write the lesser of memory and `val` (32 or 64 bits wide); else as `tl.atomic_add`."""
     def atomic_or(
         self,
-        val: Tensor | _Number,
-        mask: Tensor | _Number | None = None,
+        val: Tensor | float,
+        mask: Tensor | float | None = None,
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
         """Write memory `| val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
     def atomic_xchg(
         self,
-        val: Tensor | _Number,
-        mask: Tensor | _Number | None = None,
+        val: Tensor | float,
+        mask: Tensor | float | None = None,
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
         """Write `val` (32 or 64 bits wide), and give what was there; else as `tl.atomic_add`."""
     def atomic_xor(
         self,
-        val: Tensor | _Number,
-        mask: Tensor | _Number | None = None,
+        val: Tensor | float,
+        mask: Tensor | float | None = None,
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
@@ -287,7 +286,7 @@ class Tensor(_Value):
         and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other conversions.
         """
     @overload
-    def cdiv(self, div: Tensor | _Number) -> Tensor:
+    def cdiv(self, div: Tensor | float) -> Tensor:
         """`x` divided by `div` and rounded up, for `x >= 0` and `div > 0`.
 
         Compile-time integers give a compile-time integer.
@@ -298,8 +297,8 @@ class Tensor(_Value):
         """The least integer not below `x`, as a float."""
     def clamp(
         self,
-        min: Tensor | _Number,
-        max: Tensor | _Number,
+        min: Tensor | float,
+        max: Tensor | float,
         propagate_nan: PropagateNan = PropagateNan.NONE,
     ) -> Tensor:
         """`x` limited to `min` up to `max`, of which `min` must not be the greater.
@@ -341,7 +340,7 @@ class Tensor(_Value):
         the result has its shape. What a position outside 0 to extent - 1 gives is not defined. Raises
         `CompilationError` or `TypeRuleError` for anything else.
         """
-    def histogram(self, num_bins: Any, mask: Tensor | _Number | None = None) -> Tensor:
+    def histogram(self, num_bins: Any, mask: Tensor | float | None = None) -> Tensor:
         """How often each of 0 to `num_bins` - 1 is an element of `input`, as an int32 tile.
 
         `num_bins` is a compile-time power of two, `input` a tile of integers with any axes, and `mask`,
@@ -523,61 +522,61 @@ class tensor_descriptor:
     def block_shape(self) -> tuple[int, ...]: ...
     @property
     def block_type(self) -> _Type: ...
-    def atomic_add(self, offsets: Sequence[Tensor | _Number], value: Tensor | _Number) -> None:
+    def atomic_add(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a box of the array by `tl.atomic_add`, relaxed.
 
         Each element is combined in one step. Nothing is given back, and what is outside the array is
         left alone.
         """
-    def atomic_and(self, offsets: Sequence[Tensor | _Number], value: Tensor | _Number) -> None:
+    def atomic_and(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a box of the array by `tl.atomic_and`, relaxed.
 
         Each element is combined in one step. Nothing is given back, and what is outside the array is
         left alone.
         """
-    def atomic_max(self, offsets: Sequence[Tensor | _Number], value: Tensor | _Number) -> None:
+    def atomic_max(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a box of the array by `tl.atomic_max`, relaxed.
 
         Each element is combined in one step. Nothing is given back, and what is outside the array is
         left alone.
         """
-    def atomic_min(self, offsets: Sequence[Tensor | _Number], value: Tensor | _Number) -> None:
+    def atomic_min(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a box of the array by `tl.atomic_min`, relaxed.
 
         Each element is combined in one step. Nothing is given back, and what is outside the array is
         left alone.
         """
-    def atomic_or(self, offsets: Sequence[Tensor | _Number], value: Tensor | _Number) -> None:
+    def atomic_or(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a box of the array by `tl.atomic_or`, relaxed.
 
         Each element is combined in one step. Nothing is given back, and what is outside the array is
         left alone.
         """
-    def atomic_xor(self, offsets: Sequence[Tensor | _Number], value: Tensor | _Number) -> None:
+    def atomic_xor(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a box of the array by `tl.atomic_xor`, relaxed.
 
         Each element is combined in one step. Nothing is given back, and what is outside the array is
         left alone.
         """
-    def gather(self, x_offsets: Tensor, y_offset: Tensor | _Number) -> Tensor:
+    def gather(self, x_offsets: Tensor, y_offset: Tensor | float) -> Tensor:
         """Read parts of rows that need not be neighbours.
 
         The descriptor is of an array with two axes and has a block of shape (1, N). `x_offsets` is a
         tile of M integers, the rows, and `y_offset` the first of N columns; the result is of shape
         (M, N). What is outside the array is as for `load`.
         """
-    def load(self, offsets: Sequence[Tensor | _Number]) -> Tensor:
+    def load(self, offsets: Sequence[Tensor | float]) -> Tensor:
         """Read the box of a descriptor whose first element has the index `offsets`.
 
         Also `desc.load(offsets)`. Offsets are integers, one for each axis; they may be negative.
         Elements outside the array are zero, or NaN if the descriptor was made so.
         """
-    def scatter(self, value: Tensor, x_offsets: Tensor, y_offset: Tensor | _Number) -> None:
+    def scatter(self, value: Tensor, x_offsets: Tensor, y_offset: Tensor | float) -> None:
         """Write parts of rows that need not be neighbours; see `desc.gather`.
 
         `value` is of shape (M, N). Of several rows with one index any may be the one that stays.
         """
-    def store(self, offsets: Sequence[Tensor | _Number], value: Tensor | _Number) -> None:
+    def store(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Write the box of a descriptor whose first element has the index `offsets`.
 
         Also `desc.store(offsets, value)`. `value` is cast to the element type and broadcast to the
@@ -625,14 +624,14 @@ def abs(x: Tensor) -> Tensor:
     A compile-time number gives a compile-time number.
     """
 @overload
-def abs(x: _Number) -> Any: ...
+def abs(x: float) -> Any: ...
 @overload
-def add(x: Tensor, y: Tensor | _Number, sanitize_overflow: bool = True) -> Tensor:
+def add(x: Tensor, y: Tensor | float, sanitize_overflow: bool = True) -> Tensor:
     """`x + y`. Integers wrap; `sanitize_overflow` is accepted and changes nothing."""
 @overload
-def add(x: Tensor | _Number, y: Tensor, sanitize_overflow: bool = True) -> Tensor: ...
+def add(x: Tensor | float, y: Tensor, sanitize_overflow: bool = True) -> Tensor: ...
 @overload
-def add(x: _Number, y: _Number, sanitize_overflow: bool = True) -> Any: ...
+def add(x: float, y: float, sanitize_overflow: bool = True) -> Any: ...
 def arange(start: Any, end: Any) -> Tensor:
     """The integers from `start` up to and without `end`, as a `tl.int32` tile of one axis.
 
@@ -671,8 +670,8 @@ def assume(cond: Any) -> None:
     """
 def atomic_add(
     pointer: Tensor,
-    val: Tensor | _Number,
-    mask: Tensor | _Number | None = None,
+    val: Tensor | float,
+    mask: Tensor | float | None = None,
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
@@ -687,16 +686,16 @@ def atomic_add(
     """
 def atomic_and(
     pointer: Tensor,
-    val: Tensor | _Number,
-    mask: Tensor | _Number | None = None,
+    val: Tensor | float,
+    mask: Tensor | float | None = None,
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
     """Write memory `& val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
 def atomic_cas(
     pointer: Tensor,
-    cmp: Tensor | _Number,
-    val: Tensor | _Number,
+    cmp: Tensor | float,
+    val: Tensor | float,
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
@@ -707,56 +706,56 @@ def atomic_cas(
     """
 def atomic_max(
     pointer: Tensor,
-    val: Tensor | _Number,
-    mask: Tensor | _Number | None = None,
+    val: Tensor | float,
+    mask: Tensor | float | None = None,
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
     """Write the greater of memory and `val` (32 or 64 bits wide); else as `tl.atomic_add`."""
 def atomic_min(
     pointer: Tensor,
-    val: Tensor | _Number,
-    mask: Tensor | _Number | None = None,
+    val: Tensor | float,
+    mask: Tensor | float | None = None,
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
     """Write the lesser of memory and `val` (32 or 64 bits wide); else as `tl.atomic_add`."""
 def atomic_or(
     pointer: Tensor,
-    val: Tensor | _Number,
-    mask: Tensor | _Number | None = None,
+    val: Tensor | float,
+    mask: Tensor | float | None = None,
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
     """Write memory `| val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
 def atomic_xchg(
     pointer: Tensor,
-    val: Tensor | _Number,
-    mask: Tensor | _Number | None = None,
+    val: Tensor | float,
+    mask: Tensor | float | None = None,
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
     """Write `val` (32 or 64 bits wide), and give what was there; else as `tl.atomic_add`."""
 def atomic_xor(
     pointer: Tensor,
-    val: Tensor | _Number,
-    mask: Tensor | _Number | None = None,
+    val: Tensor | float,
+    mask: Tensor | float | None = None,
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
     """Write memory `^ val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
 def block_type(element_ty: Any, shape: Sequence[int]) -> _Type:
     """The type of a tile of `shape`: what `x.type` is of such a tile `x`."""
-def broadcast(input: Tensor | _Number, other: Tensor | _Number) -> tuple[Tensor, ...]:
+def broadcast(input: Tensor | float, other: Tensor | float) -> tuple[Tensor, ...]:
     """Both inputs repeated to their common shape, by NumPy's rules; a tuple of two."""
-def broadcast_to(input: Tensor | _Number, *shape: Any) -> Tensor:
+def broadcast_to(input: Tensor | float, *shape: Any) -> Tensor:
     """`input` repeated to `shape`, given as one tuple or as several ints.
 
     A scalar takes any shape; a tile keeps its number of axes, and only extents of 1 may grow.
     Raises `CompilationError` for anything else.
     """
 def cast(
-    input: Tensor | _Number,
+    input: Tensor | float,
     dtype: Any,
     fp_downcast_rounding: str | None = None,
     bitcast: bool = False,
@@ -775,28 +774,28 @@ def cat(input: Tensor, other: Tensor, can_reorder: bool = False, dim: Any = 0) -
     order; the order is kept all the same.
     """
 @overload
-def cdiv(x: Tensor, div: Tensor | _Number) -> Tensor:
+def cdiv(x: Tensor, div: Tensor | float) -> Tensor:
     """`x` divided by `div` and rounded up, for `x >= 0` and `div > 0`.
 
     Compile-time integers give a compile-time integer.
     """
 @overload
-def cdiv(x: Tensor | _Number, div: Tensor) -> Tensor: ...
+def cdiv(x: Tensor | float, div: Tensor) -> Tensor: ...
 @overload
-def cdiv(x: _Number, div: _Number) -> Any: ...
-def ceil(x: Tensor | _Number) -> Tensor:
+def cdiv(x: float, div: float) -> Any: ...
+def ceil(x: Tensor | float) -> Tensor:
     """The least integer not below `x`, as a float."""
 def clamp(
-    x: Tensor | _Number,
-    min: Tensor | _Number,
-    max: Tensor | _Number,
+    x: Tensor | float,
+    min: Tensor | float,
+    max: Tensor | float,
     propagate_nan: PropagateNan = PropagateNan.NONE,
 ) -> Tensor:
     """`x` limited to `min` up to `max`, of which `min` must not be the greater.
 
     A NaN in `x` gives `min`, or NaN with `tl.PropagateNan.ALL`. Types are as in `tl.minimum`.
     """
-def cos(x: Tensor | _Number) -> Tensor:
+def cos(x: Tensor | float) -> Tensor:
     """The cosine of `x` radians."""
 def cumprod(input: Tensor, axis: Any = 0, reverse: bool = False) -> Tensor:
     """The product of each element and all before it along `axis`, or all after it if `reverse`.
@@ -822,7 +821,7 @@ def device_assert(cond: Any, msg: Any = '', mask: Any = None) -> None:
     """
 def device_print(prefix: Any, *args: Any, hex: bool = False) -> None:
     """Print a compile-time text and values from every program, integers in base 16 if `hex`."""
-def div_rn(x: Tensor | _Number, y: Tensor | _Number) -> Tensor:
+def div_rn(x: Tensor | float, y: Tensor | float) -> Tensor:
     """`x / y` of `tl.float32` or `tl.float64`, rounded to nearest."""
 def dot(
     input: Tensor,
@@ -854,30 +853,30 @@ def dot(
 
     Raises `CompilationError` or `TypeRuleError` where types or shapes do not fit.
     """
-def erf(x: Tensor | _Number) -> Tensor:
+def erf(x: Tensor | float) -> Tensor:
     """The error function."""
-def exp(x: Tensor | _Number) -> Tensor:
+def exp(x: Tensor | float) -> Tensor:
     """E to the power `x`."""
-def exp2(x: Tensor | _Number) -> Tensor:
+def exp2(x: Tensor | float) -> Tensor:
     """2 to the power `x`. What is less than the least normal number may come out as zero."""
-def expand_dims(input: Tensor | _Number, axis: Any) -> Tensor:
+def expand_dims(input: Tensor | float, axis: Any) -> Tensor:
     """`input` with a new axis of extent 1 at each position of `axis`, an int or a tuple of ints.
 
     Positions count in the result, negative ones from its end. A scalar becomes a tile of one
     element. Raises `CompilationError` for a position outside the result or given twice.
     """
-def fdiv(x: Tensor | _Number, y: Tensor | _Number, ieee_rounding: bool = False) -> Tensor:
+def fdiv(x: Tensor | float, y: Tensor | float, ieee_rounding: bool = False) -> Tensor:
     """`x / y` of floats, in their own type; rounded to nearest if `ieee_rounding`.
 
     Raises `CompilationError` if neither is a float.
     """
 def flip(x: Tensor, dim: Any = None) -> Tensor:
     """`x` with its elements along axis `dim` (None: the last) in reverse."""
-def floor(x: Tensor | _Number) -> Tensor:
+def floor(x: Tensor | float) -> Tensor:
     """The greatest integer not above `x`, as a float."""
-def fma(x: Tensor | _Number, y: Tensor | _Number, z: Tensor | _Number) -> Tensor:
+def fma(x: Tensor | float, y: Tensor | float, z: Tensor | float) -> Tensor:
     """`x * y + z` of floats, rounded once; the operands are promoted and broadcast together."""
-def full(shape: Any, value: Tensor | _Number, dtype: Any) -> Tensor:
+def full(shape: Any, value: Tensor | float, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints) filled with a number or scalar, cast to `dtype`.
 
     Shape `()` gives a scalar. Raises `CompilationError` if `value` is a tile.
@@ -889,19 +888,19 @@ def gather(src: Tensor, index: Tensor, axis: Any) -> Tensor:
     the result has its shape. What a position outside 0 to extent - 1 gives is not defined. Raises
     `CompilationError` or `TypeRuleError` for anything else.
     """
-def histogram(input: Tensor, num_bins: Any, mask: Tensor | _Number | None = None) -> Tensor:
+def histogram(input: Tensor, num_bins: Any, mask: Tensor | float | None = None) -> Tensor:
     """How often each of 0 to `num_bins` - 1 is an element of `input`, as an int32 tile.
 
     `num_bins` is a compile-time power of two, `input` a tile of integers with any axes, and `mask`,
     broadcast to its shape, says which elements count. Those outside the bins count nowhere. Raises
     `CompilationError` or `TypeRuleError` for anything else.
     """
-def interleave(a: Tensor | _Number, b: Tensor | _Number) -> Tensor:
+def interleave(a: Tensor | float, b: Tensor | float) -> Tensor:
     """The elements of `a` and `b` in turns along the last axis, which is twice as long.
 
     Types and shapes are as in `tl.join`; two scalars give a tile of two elements.
     """
-def join(a: Tensor | _Number, b: Tensor | _Number) -> Tensor:
+def join(a: Tensor | float, b: Tensor | float) -> Tensor:
     """The elements of `a` and `b` in pairs, along a new last axis of extent 2.
 
     Both are broadcast together and must have one type; a Python number takes that of the other.
@@ -909,8 +908,8 @@ def join(a: Tensor | _Number, b: Tensor | _Number) -> Tensor:
     """
 def load(
     pointer: Tensor,
-    mask: Tensor | _Number | None = None,
-    other: Tensor | _Number | None = None,
+    mask: Tensor | float | None = None,
+    other: Tensor | float | None = None,
     boundary_check: Any = (),
     padding_option: str = '',
     cache_modifier: str = '',
@@ -929,21 +928,21 @@ def load(
     """
 def load_tensor_descriptor(
     desc: tensor_descriptor,
-    offsets: Sequence[Tensor | _Number],
+    offsets: Sequence[Tensor | float],
 ) -> Tensor:
     """Read the box of a descriptor whose first element has the index `offsets`.
 
     Also `desc.load(offsets)`. Offsets are integers, one for each axis; they may be negative.
     Elements outside the array are zero, or NaN if the descriptor was made so.
     """
-def log(x: Tensor | _Number) -> Tensor:
+def log(x: Tensor | float) -> Tensor:
     """The natural logarithm."""
-def log2(x: Tensor | _Number) -> Tensor:
+def log2(x: Tensor | float) -> Tensor:
     """The logarithm to base 2."""
 def make_tensor_descriptor(
     base: Tensor,
-    shape: Sequence[Tensor | _Number],
-    strides: Sequence[Tensor | _Number],
+    shape: Sequence[Tensor | float],
+    strides: Sequence[Tensor | float],
     block_shape: Sequence[int],
     padding_option: str = 'zero',
 ) -> tensor_descriptor:
@@ -990,21 +989,21 @@ def max(
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> tuple[Tensor, Tensor]: ...
-def max_constancy(input: Tensor | _Number, values: Any) -> Tensor:
+def max_constancy(input: Tensor | float, values: Any) -> Tensor:
     """`input`, with the promise that along axis k each run of `values[k]` elements is constant.
 
     Runs start at multiples of that number. `values` is a compile-time int or a tuple with one for
     each axis; of a false promise nothing is defined.
     """
-def max_contiguous(input: Tensor | _Number, values: Any) -> Tensor:
+def max_contiguous(input: Tensor | float, values: Any) -> Tensor:
     """`input`, with the promise that along axis k each run of `values[k]` elements counts up by 1.
 
     Runs start at multiples of that number. `values` is a compile-time int or a tuple with one for
     each axis; of a false promise nothing is defined.
     """
 def maximum(
-    x: Tensor | _Number,
-    y: Tensor | _Number,
+    x: Tensor | float,
+    y: Tensor | float,
     propagate_nan: PropagateNan = PropagateNan.NONE,
 ) -> Tensor:
     """The greater of `x` and `y`; of a number and a NaN the number, unless NaNs propagate.
@@ -1043,8 +1042,8 @@ def min(
     keep_dims: bool = False,
 ) -> tuple[Tensor, Tensor]: ...
 def minimum(
-    x: Tensor | _Number,
-    y: Tensor | _Number,
+    x: Tensor | float,
+    y: Tensor | float,
     propagate_nan: PropagateNan = PropagateNan.NONE,
 ) -> Tensor:
     """The lesser of `x` and `y`; of a number and a NaN the number, unless NaNs propagate.
@@ -1052,13 +1051,13 @@ def minimum(
     Python numbers count as int32 or float32 here, and bfloat16 is computed and given as float32.
     """
 @overload
-def mul(x: Tensor, y: Tensor | _Number, sanitize_overflow: bool = True) -> Tensor:
+def mul(x: Tensor, y: Tensor | float, sanitize_overflow: bool = True) -> Tensor:
     """`x * y`; for `sanitize_overflow` see `tl.add`."""
 @overload
-def mul(x: Tensor | _Number, y: Tensor, sanitize_overflow: bool = True) -> Tensor: ...
+def mul(x: Tensor | float, y: Tensor, sanitize_overflow: bool = True) -> Tensor: ...
 @overload
-def mul(x: _Number, y: _Number, sanitize_overflow: bool = True) -> Any: ...
-def multiple_of(input: Tensor | _Number, values: Any) -> Tensor:
+def mul(x: float, y: float, sanitize_overflow: bool = True) -> Any: ...
+def multiple_of(input: Tensor | float, values: Any) -> Tensor:
     """`input`, with the promise that along axis k it consists of multiples of `values[k]`.
 
     Of elements that count up, it is the first of each run that is the multiple. `values` is a
@@ -1074,11 +1073,11 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     Raises `CompilationError` if `dims` is not a permutation of the axes.
     """
 def philox(
-    seed: Tensor | _Number,
-    c0: Tensor | _Number,
-    c1: Tensor | _Number,
-    c2: Tensor | _Number,
-    c3: Tensor | _Number,
+    seed: Tensor | float,
+    c0: Tensor | float,
+    c1: Tensor | float,
+    c2: Tensor | float,
+    c3: Tensor | float,
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four random integers for each counter (`c0`, `c1`, `c2`, `c3`), under the key `seed`.
@@ -1092,8 +1091,8 @@ def philox_impl(
     c1: Tensor,
     c2: Tensor,
     c3: Tensor,
-    k0: Tensor | _Number,
-    k1: Tensor | _Number,
+    k0: Tensor | float,
+    k1: Tensor | float,
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`n_rounds` rounds of Philox on counter (`c0`, `c1`, `c2`, `c3`) with key (`k0`, `k1`).
@@ -1102,19 +1101,19 @@ def philox_impl(
     """
 def program_id(axis: Any) -> Tensor:
     """The index of this program along `axis` (0, 1 or 2) of the grid: a scalar `tl.int32`."""
-def rand(seed: Tensor | _Number, offset: Tensor | _Number, n_rounds: Any = 10) -> Tensor:
+def rand(seed: Tensor | float, offset: Tensor | float, n_rounds: Any = 10) -> Tensor:
     """A block of `tl.float32` uniform in [0, 1), of the shape of `offset`."""
 def rand4x(
-    seed: Tensor | _Number,
-    offset: Tensor | _Number,
+    seed: Tensor | float,
+    offset: Tensor | float,
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four blocks of `tl.float32` uniform in [0, 1), each of the shape of `offset`."""
-def randint(seed: Tensor | _Number, offset: Tensor | _Number, n_rounds: Any = 10) -> Tensor:
+def randint(seed: Tensor | float, offset: Tensor | float, n_rounds: Any = 10) -> Tensor:
     """A block of random `tl.uint32`, of the shape of `offset`."""
 def randint4x(
-    seed: Tensor | _Number,
-    offset: Tensor | _Number,
+    seed: Tensor | float,
+    offset: Tensor | float,
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four blocks of random `tl.uint32`, of the shape of `offset`: the cheapest way to many.
@@ -1122,15 +1121,15 @@ def randint4x(
     Each offset is a counter of its own; one of 64 bits gives two words of the counter, its low one
     first.
     """
-def randn(seed: Tensor | _Number, offset: Tensor | _Number, n_rounds: Any = 10) -> Tensor:
+def randn(seed: Tensor | float, offset: Tensor | float, n_rounds: Any = 10) -> Tensor:
     """A block of standard normal `tl.float32`, of the shape of `offset`."""
 def randn4x(
-    seed: Tensor | _Number,
-    offset: Tensor | _Number,
+    seed: Tensor | float,
+    offset: Tensor | float,
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four blocks of standard normal `tl.float32`, each of the shape of `offset`."""
-def ravel(x: Tensor | _Number, can_reorder: bool = False) -> Tensor:
+def ravel(x: Tensor | float, can_reorder: bool = False) -> Tensor:
     """The elements of `x` in row-major order as a tile of one axis."""
 def reduce(input: _T, axis: Any, combine_fn: Any, keep_dims: bool = False) -> _T:
     """The elements of a tile, or of each of a tuple of tiles, combined along `axis` by a function.
@@ -1144,20 +1143,20 @@ def reduce(input: _T, axis: Any, combine_fn: Any, keep_dims: bool = False) -> _T
     """
 def reduce_or(input: Tensor, axis: Any, keep_dims: bool = False) -> Tensor:
     """The bits of integers along `axis` combined by or; of booleans, whether any is true."""
-def reshape(input: Tensor | _Number, *shape: Any, can_reorder: bool = False) -> Tensor:
+def reshape(input: Tensor | float, *shape: Any, can_reorder: bool = False) -> Tensor:
     """The elements of `input` in row-major order as a tile of `shape`: one tuple or several ints.
 
     `can_reorder` allows another order; the order is kept all the same. Raises `CompilationError` or
     `TypeRuleError` if the number of elements would change.
     """
-def rsqrt(x: Tensor | _Number) -> Tensor:
+def rsqrt(x: Tensor | float) -> Tensor:
     """One over the square root."""
 @overload
 def sigmoid(x: Tensor) -> Tensor:
     """`1 / (1 + exp(-x))` of float32 or float64."""
 @overload
-def sigmoid(x: _Number) -> Any: ...
-def sin(x: Tensor | _Number) -> Tensor:
+def sigmoid(x: float) -> Any: ...
+def sin(x: Tensor | float) -> Tensor:
     """The sine of `x` radians."""
 @overload
 def softmax(
@@ -1173,7 +1172,7 @@ def softmax(
     """
 @overload
 def softmax(
-    x: _Number,
+    x: float,
     dim: Any = None,
     keep_dims: bool = False,
     ieee_rounding: bool = False,
@@ -1189,9 +1188,9 @@ def split(a: Tensor) -> tuple[Tensor, Tensor]:
 
     Raises `CompilationError` for another extent.
     """
-def sqrt(x: Tensor | _Number) -> Tensor:
+def sqrt(x: Tensor | float) -> Tensor:
     """The square root."""
-def sqrt_rn(x: Tensor | _Number) -> Tensor:
+def sqrt_rn(x: Tensor | float) -> Tensor:
     """The square root, rounded to nearest."""
 def squeeze(input: Tensor, dim: Any) -> Tensor:
     """`input` without its axis `dim`, whose extent must be 1.
@@ -1210,8 +1209,8 @@ def static_print(
     """Print while the kernel is compiled; of a value that exists only when it runs, its type."""
 def store(
     pointer: Tensor,
-    value: Tensor | _Number,
-    mask: Tensor | _Number | None = None,
+    value: Tensor | float,
+    mask: Tensor | float | None = None,
     boundary_check: Any = (),
     cache_modifier: str = '',
     eviction_policy: str = '',
@@ -1225,8 +1224,8 @@ def store(
     """
 def store_tensor_descriptor(
     desc: tensor_descriptor,
-    offsets: Sequence[Tensor | _Number],
-    value: Tensor | _Number,
+    offsets: Sequence[Tensor | float],
+    value: Tensor | float,
 ) -> None:
     """Write the box of a descriptor whose first element has the index `offsets`.
 
@@ -1234,12 +1233,12 @@ def store_tensor_descriptor(
     block's shape; what is outside the array is not written.
     """
 @overload
-def sub(x: Tensor, y: Tensor | _Number, sanitize_overflow: bool = True) -> Tensor:
+def sub(x: Tensor, y: Tensor | float, sanitize_overflow: bool = True) -> Tensor:
     """`x - y`; for `sanitize_overflow` see `tl.add`."""
 @overload
-def sub(x: Tensor | _Number, y: Tensor, sanitize_overflow: bool = True) -> Tensor: ...
+def sub(x: Tensor | float, y: Tensor, sanitize_overflow: bool = True) -> Tensor: ...
 @overload
-def sub(x: _Number, y: _Number, sanitize_overflow: bool = True) -> Any: ...
+def sub(x: float, y: float, sanitize_overflow: bool = True) -> Any: ...
 def sum(
     input: Tensor,
     axis: Any = None,
@@ -1253,20 +1252,20 @@ def sum(
     order in which elements are added is not defined.
     """
 def swizzle2d(
-    i: Tensor | _Number,
-    j: Tensor | _Number,
-    size_i: Tensor | _Number,
-    size_j: Tensor | _Number,
-    size_g: Tensor | _Number,
+    i: Tensor | float,
+    j: Tensor | float,
+    size_i: Tensor | float,
+    size_j: Tensor | float,
+    size_g: Tensor | float,
 ) -> tuple[Any, Any]:
     """The place in another order of cell (`i`, `j`) of a grid of `size_i` by `size_j` cells.
 
     Row by row order becomes column by column order within each group of `size_g` rows, so that
     programs that run at one time share more of their data. The last group may have fewer rows.
     """
-def tanh(x: Tensor | _Number) -> Tensor:
+def tanh(x: Tensor | float) -> Tensor:
     """The hyperbolic tangent."""
-def to_tensor(x: Tensor | _Number) -> Tensor:
+def to_tensor(x: Tensor | float) -> Tensor:
     """A number as a scalar of the first type that holds it: int32, uint32, int64, ..., float32."""
 def topk(x: Tensor, k: Any, dim: Any = None) -> Tensor:
     """The `k` greatest elements along axis `dim` (None: the last), the greatest first.
@@ -1284,16 +1283,16 @@ def uint_to_uniform_float(x: Tensor) -> Tensor:
     The sign bit is folded away and the rest scaled, so that every value is as likely as its
     neighbours.
     """
-def umulhi(x: Tensor | _Number, y: Tensor | _Number) -> Tensor:
+def umulhi(x: Tensor | float, y: Tensor | float) -> Tensor:
     """The high half of the product of `x` and `y` as unsigned integers of 32 or 64 bits.
 
     Signed operands are taken by their bits, and so is the result.
     """
-def unsqueeze(input: Tensor | _Number, dim: Any) -> Tensor:
+def unsqueeze(input: Tensor | float, dim: Any) -> Tensor:
     """`input` with a new axis of extent 1 at position `dim` of the result."""
-def view(input: Tensor | _Number, *shape: Any) -> Tensor:
+def view(input: Tensor | float, *shape: Any) -> Tensor:
     """`tl.reshape` under its older name."""
-def where(condition: Tensor | _Number, x: Tensor | _Number, y: Tensor | _Number) -> Tensor:
+def where(condition: Tensor | float, x: Tensor | float, y: Tensor | float) -> Tensor:
     """`x` where the condition holds, else `y`.
 
     `x` and `y` are promoted to one type, and all three are broadcast together. A condition that is
@@ -1304,6 +1303,6 @@ def xor_sum(input: Tensor, axis: Any = None, keep_dims: bool = False) -> Tensor:
     """The bits of integers along `axis` combined by exclusive or; the type stays."""
 def zeros(shape: Any, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
-def zeros_like(input: Tensor | _Number) -> Tensor:
+def zeros_like(input: Tensor | float) -> Tensor:
     """A tile filled with 0 of the shape and type of `input`."""
 __all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'Tensor', 'abs', 'add', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'fdiv', 'flip', 'float8e4nv', 'float8e5', 'float16', 'float32', 'float64', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int8', 'int16', 'int32', 'int64', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_tensor_descriptor', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'uint8', 'uint16', 'uint32', 'uint64', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'where', 'xor_sum', 'zeros', 'zeros_like']

@@ -42,7 +42,6 @@ from tile.language.selection import PropagateNan as PropagateNan
 MYPY = False  # mypy takes it for true
 
 _T = TypeVar("_T")
-_Number: TypeAlias = bool | int | float
 _Index: TypeAlias = slice | EllipsisType | None
 
 # An annotation changes no value, so one of `constexpr` or of an element type takes any argument and
@@ -106,15 +105,15 @@ DESCRIPTOR_TYPES = {
 
 # The annotations of implementations that a kernel's author knows under other names.
 RENAMED = {
-    "Operand": "Tensor | _Number",
+    "Operand": "Tensor | float",
     "Scalar | Pointer": "_Type",
     "Scalar": "_Type",
     "Pointer": "_Type",
     "Tile": "_Type",
     "Kind": "int",
     "Four": "tuple[Tensor, Tensor, Tensor, Tensor]",
-    "Sequence[Operand]": "Sequence[Tensor | _Number]",
-    "Operand | None": "Tensor | _Number | None",
+    "Sequence[Operand]": "Sequence[Tensor | float]",
+    "Operand | None": "Tensor | float | None",
 }
 OPERANDS = ("Operand", "Tensor")
 
@@ -277,7 +276,7 @@ def signatures(function: Builtin[..., Any]) -> list[Signature]:
     overloads = [whole.with_annotation(name, "Tensor", "Tensor") for name in operands]
     numbers = whole
     for name in operands:
-        numbers = numbers.with_annotation(name, "_Number", "Any")
+        numbers = numbers.with_annotation(name, "float", "Any")
     return [*overloads, numbers]
 
 
@@ -326,7 +325,7 @@ def _spelled(default: object) -> str:
 def _takes_tensor(signature: Signature, receiver: str) -> bool:
     """Whether an overload may be that of a method: whether its first argument may be a tensor."""
     first = signature.parameters[0]
-    return first.name == receiver and first.annotation != "_Number"
+    return first.name == receiver and first.annotation != "float"
 
 
 def _of_tensor(returns: str) -> str:
