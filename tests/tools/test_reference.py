@@ -11,7 +11,11 @@ from tile.tools.cli import main
 from tile.tools.reference import PAGES, page
 
 ROOT = Path(__file__).parents[2]
-STUBS = {"stub": "tile/language/__init__.pyi", "math-stub": "tile/language/_math.pyi"}
+STUBS = {
+    "stub": "tile/language/__init__.pyi",
+    "math-stub": "tile/language/_math.pyi",
+    "random-stub": "tile/language/_random.pyi",
+}
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -129,7 +129,7 @@ def attn(q_ptr, k_ptr, lock, seed, sizes, out: Any, n: int, p: float, BLOCK: tl.
     else:
         x += tl.load(out, mask=m_i > 0)
     tl.debug_barrier()
-    keep = tl.rand(seed, tl.arange(0, BLOCK)) > p
+    keep = tl.random.rand(seed, tl.arange(0, BLOCK)) > p
     y = tl.where(keep, x / (1 - p), 0.0)
     y = y.to(tl.float32) if n else y
     z = None

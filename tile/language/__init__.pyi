@@ -11,6 +11,7 @@ from types import EllipsisType
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from tile.language import _math as math
+from tile.language import _random as random
 from tile.language.python import PYTHON_BUILTINS as PYTHON_BUILTINS
 from tile.language.selection import PropagateNan as PropagateNan
 

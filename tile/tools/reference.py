@@ -8,10 +8,13 @@ from __future__ import annotations
 import argparse
 import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import tile.language as tl
+import tile.language.math as language_math
+import tile.language.random as language_random
 from tile.ir.levels import EVERY, Level
 from tile.ir.opdef import OPS, OpDef
 from tile.ir.passes import PASSES, PassDef, spell
@@ -20,7 +23,7 @@ from tile.language.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pipeline import LOWER
 from tile.tools.command import Command
-from tile.tools.stub import math_stub_page, stub_page
+from tile.tools.stub import module_stub_page, stub_page
 from tile.transforms.pipeline import TILE
 
 DESCRIPTION = """\
@@ -31,6 +34,7 @@ Print a reference page as Markdown, made from the declarations themselves.
   tile reference passes > docs/passes.md        the passes, with IR before and after
   tile reference stub > tile/language/__init__.pyi        types of tl.*, for editors
   tile reference math-stub > tile/language/_math.pyi      and of tl.math
+  tile reference random-stub > tile/language/_random.pyi  and of tl.random
 """
 
 LANGUAGE_HEAD = """\
@@ -214,7 +218,8 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "ir": ir_page,
     "passes": passes_page,
     "stub": stub_page,
-    "math-stub": math_stub_page,
+    "math-stub": partial(module_stub_page, language_math),
+    "random-stub": partial(module_stub_page, language_random),
 }
 
 

@@ -11,10 +11,10 @@ import dataclasses
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
 from typing import Any
 
 import tile.language as tl
-import tile.language.math as math
 from tile.ir.types import Pointer, Scalar, Tile, Type
 from tile.language import iterators
 from tile.language.attributes import DESCRIPTOR_PROPERTIES, PROPERTIES
@@ -36,6 +36,7 @@ from types import EllipsisType
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from tile.language import _math as math
+from tile.language import _random as random
 from tile.language.python import PYTHON_BUILTINS as PYTHON_BUILTINS
 from tile.language.selection import PropagateNan as PropagateNan
 
@@ -69,10 +70,10 @@ else:
     class _Value: ...
 '''
 
-MATH_HEAD = '''\
-"""The functions of `tl.math`, as type checkers and editors see them.
+MODULE_HEAD = '''\
+"""The functions of `tl.{name}`, as type checkers and editors see them.
 
-Made by `tile reference math-stub` from `tile.language.math`.
+Made by `tile reference {name}-stub` from `tile.language.{name}`.
 """
 
 '''
@@ -166,10 +167,10 @@ def stub_page() -> Iterator[str]:
     yield f"__all__ = {tl.__all__!r}"
 
 
-def math_stub_page() -> Iterator[str]:
-    """The lines of `tile/language/_math.pyi`."""
-    yield MATH_HEAD
-    names = math.__all__
+def module_stub_page(module: ModuleType) -> Iterator[str]:
+    """The lines of the stub of a module of functions that are all in `tl` as well."""
+    yield MODULE_HEAD.format(name=module.__name__.rpartition(".")[2])
+    names = [n for n in tl.__all__ if getattr(getattr(tl, n), "__module__", "") == module.__name__]
     yield "from tile.language import (\n" + "".join(f"    {n} as {n},\n" for n in names) + ")\n"
 
 
