@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile.backends.base import Timer
+from tile.by_name import ByName
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.runtime.timing import HostTimer, do_bench
 
@@ -123,11 +124,14 @@ def perf_report(
     return lambda fn: Mark(fn, benchmarks)
 
 
-class Mark:
+class Mark(ByName):
     """A benchmark function with what it is to be run on."""
 
     def __init__(self, fn: Callable[..., Any], benchmarks: Benchmark | Sequence[Benchmark]) -> None:
         self.fn = fn
+        self.__name__ = fn.__name__
+        self.__qualname__ = fn.__qualname__
+        self.__module__ = fn.__module__
         self.benchmarks = [benchmarks] if isinstance(benchmarks, Benchmark) else list(benchmarks)
         self._single = isinstance(benchmarks, Benchmark)
         files = [benchmark.file_name for benchmark in self.benchmarks]

@@ -16,10 +16,16 @@ from tile.brief import brief
 from tile.checks import NONE, Checks, choose, spelled
 from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from tile.ir.types import Pointer, Scalar, is_power_of_two
+from tile.late import late
 
 if TYPE_CHECKING:  # what a process that finds its kernels on disk does not import
     from tile.ir.core import Module
+    from tile.ir.parser import parse_module
+    from tile.ir.printer import print_module
     from tile.ir.steps import Steps
+else:
+    parse_module = late("tile.ir.parser", "parse_module")
+    print_module = late("tile.ir.printer", "print_module")
 
 Grid = tuple[int, int, int]
 
@@ -167,6 +173,16 @@ class Artifact:
     stops: bool = False
     module: Module | None = None
     code: Any = None
+
+    def __reduce__(self) -> tuple[Callable[..., Artifact], tuple[Any, ...]]:
+        """All but `code`, with the IR as text, which keeps places and needs no deep recursion."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        text = None if self.module is None else print_module(self.module, locations=True)
+        return _restored, ({**values, "module": None, "code": None}, text)
+
+
+def _restored(values: Mapping[str, Any], module: str | None) -> Artifact:
+    return Artifact(**{**values, "module": None if module is None else parse_module(module)})
 
 
 class Executable(Protocol):

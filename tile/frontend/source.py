@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tile.brief import brief
+from tile.by_name import ByName
 from tile.errors import ArgumentTypeError, CompilationError, Loc
 
 REQUIRED = inspect.Parameter.empty
@@ -79,7 +80,7 @@ class Source:
         return names
 
 
-class DeviceFunction:
+class DeviceFunction(ByName):
     """A Python function to be compiled; a kernel, or what a kernel calls.
 
     `noinline` asks that calls of it stay calls. Raises `ArgumentTypeError` for what is no plain

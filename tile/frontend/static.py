@@ -6,13 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from tile.by_name import ByName, Reduction
 from tile.language.constexpr import constexpr
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class StaticFunction(Generic[P, R]):
+class StaticFunction(ByName, Generic[P, R]):
     """A Python function of values that are known when a kernel is compiled.
 
     A kernel that calls it gets what it returns, as a value known at compile time; outside kernels
@@ -30,6 +31,10 @@ class StaticFunction(Generic[P, R]):
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             plain = {name: _plain(value) for name, value in kwargs.items()}
             return self.fn(*map(_plain, args), **plain)
+
+    def by_value(self) -> tuple[bool, Reduction]:
+        """The function decorated anew, which plain pickle cannot take."""
+        return False, (StaticFunction, (self.fn,))
 
     def __repr__(self) -> str:
         return f"<constexpr function {getattr(self.fn, '__name__', '?')}>"

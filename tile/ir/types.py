@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -79,6 +79,10 @@ class Scalar(Type):
     bits: int
     signed: bool = True
     alias: str = ""
+
+    def __reduce__(self) -> tuple[Callable[[str], Scalar], tuple[str]]:
+        """By name: there is one object for each type."""
+        return _scalar, (self.name,)
 
     def __str__(self) -> str:
         return self.name
@@ -459,6 +463,10 @@ FP8 = (F8E4M3, F8E5M2)
 ALL = (I1, *INTEGERS, *FP8, *FLOATS)
 SCALARS: dict[str, Scalar] = {ty.name: ty for ty in ALL}
 ALIASES: dict[str, Scalar] = {ty.alias: ty for ty in ALL}
+
+
+def _scalar(name: str) -> Scalar:
+    return SCALARS[name]
 
 
 def with_element(ty: Type, element: Scalar | Pointer) -> Type:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from tile.by_name import ByName
 from tile.errors import CompilationError
 from tile.tracebacks import entry
 
@@ -28,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Builtin(Generic[P, R]):
+class Builtin(ByName, Generic[P, R]):
     """A function of the language, callable only while a kernel is compiled."""
 
     def __init__(self, function: Callable[Concatenate[Builder, P], R]) -> None:

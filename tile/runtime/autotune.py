@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from tile.brief import brief
+from tile.by_name import Reduction
 from tile.config import config as settings
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.binding import OPTION_DEFAULTS
@@ -208,6 +209,25 @@ class Autotuner(KernelWrapper):
             for config in dict.fromkeys(configs)
             if config not in skipped
         ]
+
+    def by_value(self) -> tuple[bool, Reduction]:
+        """The kernel with its configurations, for one that no module has under a name.
+
+        Neither the executor goes along, nor what was chosen so far.
+        """
+        options = {
+            "prune": self._pruning,
+            "reset_to_zero": self.reset_to_zero,
+            "restore_value": self.restore_value,
+            "pre_hook": self.pre_hook,
+            "post_hook": self.post_hook,
+            "warmup_ms": self._warmup_ms,
+            "rep_ms": self._rep_ms,
+            "use_cuda_graph": self.use_cuda_graph,
+            "do_bench": self._do_bench,
+            "store": self._store,
+        }
+        return True, (_tuner, (self.kernel, self.configs, self.keys, options))
 
     def launch(self, call: Call, config: Config, *, warmup: bool = False) -> Any:
         """Run the wrapped kernel on `call` under `config`, without hooks."""
@@ -418,7 +438,9 @@ class Autotuner(KernelWrapper):
             if variable.name in settings.overrides
         }
         futures = {
-            config: self.executor.submit(_compile_one, self.kernel, overrides, call, config)
+            config: self.executor.submit(
+                _compile_one, self.kernel, overrides, call.args, call.with_config(config)
+            )
             for config in dict.fromkeys(configs)
         }
         try:
@@ -475,11 +497,19 @@ def _arguments(call: Call, config: Config) -> dict[str, Any]:
     return {**call.named, **config.all_kwargs()}
 
 
-def _compile_one(kernel: Kernel, overrides: dict[str, Any], call: Call, config: Config) -> None:
+def _compile_one(
+    kernel: Kernel, overrides: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     # Runs in a worker of the executor, which does not share the caller's settings. What it compiles
-    # stays in the kernel's cache, since a compiled kernel need not fit through a pipe.
+    # stays in the kernel's cache, or on disk, and the grid, often a lambda, stays with the caller.
     with settings.scope(**overrides):
-        kernel.run(*call.args, grid=call.grid, warmup=True, **call.with_config(config))
+        kernel.run(*args, grid=(1,), warmup=True, **kwargs)
+
+
+def _tuner(
+    kernel: Kernel, configs: Sequence[Config], key: Sequence[str], options: Mapping[str, Any]
+) -> Autotuner:
+    return Autotuner(kernel, configs, key, **options)
 
 
 def _array_type(value: Any) -> Key | None:
@@ -620,6 +650,10 @@ class Heuristics(KernelWrapper):
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
         """Names of the array arguments that the wrapped kernel writes with the computed values."""
         return self.kernel.written_arguments(*args, **self._with_values(args, kwargs))
+
+    def by_value(self) -> tuple[bool, Reduction]:
+        """The kernel with its rules, for one that no module has under a name."""
+        return True, (Heuristics, (self.kernel, self.values))
 
     def _with_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         call = self.bind(args, kwargs, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -70,6 +70,12 @@ class EmptyArray(np.ndarray[Any, np.dtype[Any]]):
 
     def __getitem__(self, key: Any) -> Any:
         return _moved(self, lambda array: array[_plain(key)])
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> Any:
+        """The elements, and which of them are written."""
+        known = self.written
+        values = np.ascontiguousarray(self.view(np.ndarray)).reshape(self.shape)
+        return _restored, (values, None if known is None else np.array(known))
 
     def __copy__(self) -> Any:
         return self.copy()
@@ -158,6 +164,16 @@ _OF_VALUES = ("dtype", "casting")
 def _maps(method: str) -> bool:
     """Return True if a ufunc's `where` is about the elements of its result."""
     return method == "__call__"
+
+
+def _restored(values: Array, written: Array | None) -> EmptyArray:
+    if written is None:
+        return values.view(EmptyArray)
+    result = uninitialised(values)
+    known = result.written
+    assert known is not None
+    known[...] = written
+    return result
 
 
 def _plain(value: Any) -> Any:

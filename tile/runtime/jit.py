@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, ov
 
 from tile.backends.base import Options, Target
 from tile.brief import brief
+from tile.by_name import Reduction
 from tile.errors import ArgumentTypeError
 from tile.frontend.source import DeviceFunction
 from tile.runtime.arguments import DIRECT, adapt
@@ -67,6 +68,15 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             raise ArgumentTypeError(
                 f"repr of {self.name}() is a function that returns its name, not {brief(repr)}"
             )
+        self._options = {
+            "version": version,
+            "repr": repr,
+            "launch_metadata": launch_metadata,
+            "do_not_specialize": do_not_specialize,
+            "do_not_specialize_on_alignment": do_not_specialize_on_alignment,
+            "debug": debug,
+            "noinline": noinline,
+        }
         self.version = version
         self.repr = repr
         self.launch_metadata = launch_metadata
@@ -83,6 +93,10 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         )
         if self._unspecialised or self._unaligned:
             self._rules  # noqa: B018 - wrong names are refused where they are written
+
+    def by_value(self) -> tuple[bool, Reduction]:
+        """The function decorated anew, which plain pickle cannot take."""
+        return False, (_jitted, (self.fn, self._options))
 
     # -- what it looks like
 
@@ -376,6 +390,10 @@ class JITFunction(DeviceFunction, Generic[P, R]):
                 f"repr of {self.name}() returns the kernel's name, a text, not {brief(name)}"
             )
         return name
+
+
+def _jitted(fn: Callable[..., Any], options: dict[str, Any]) -> JITFunction:
+    return JITFunction(fn, **options)
 
 
 @overload

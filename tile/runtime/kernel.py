@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tile.backends import registry
 from tile.backends.base import (
     Artifact,
     Backend,
@@ -137,6 +138,11 @@ class CompiledKernel:
             n: getattr(self, n) for n in ("name", "target", "signature", "constants", "written")
         }
         return SimpleNamespace(**facts, **{n: getattr(self.options, n) for n in OPTION_DEFAULTS})
+
+    def __reduce__(self) -> tuple[Callable[..., CompiledKernel], tuple[Any, ...]]:
+        """All but what is loaded: another process loads the kernel at its first launch."""
+        source = self.asm["source"]
+        return _restored, (self.artifact, self._backend.name, self.leaves, self.name, source)
 
     def __repr__(self) -> str:
         return f"<CompiledKernel {spell_specialised(self.name, self.leaves)} for {self.target}>"
@@ -269,6 +275,12 @@ class CompiledKernel:
             fixed.update(range(len(every) + 1, len(every) + len(place)))
             every += place
         return executable.bind(every, fixed)
+
+
+def _restored(
+    artifact: Artifact, backend: str, leaves: Mapping[str, Leaf], name: str, source: str
+) -> CompiledKernel:
+    return CompiledKernel(artifact, registry.get(backend), leaves, name=name, source=source)
 
 
 def reached(arrays: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -22,6 +23,11 @@ class PointerArray(np.ndarray[Any, np.dtype[Any]]):
 
     targets: list[Array]
     pointee: Scalar | Pointer
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> Any:
+        """The arrays, and for each pointer which of them it points to, and where in it."""
+        places = [_target(self.targets, int(address)) for address in np.ravel(_addresses(self))]
+        return _pointing, (self.targets, places, self.shape)
 
     def __array_finalize__(self, obj: object) -> None:
         if isinstance(obj, PointerArray):
@@ -49,6 +55,38 @@ def pointer_array(targets: Sequence[Array]) -> PointerArray:
     result.targets = list(targets)
     result.pointee = kinds[0]
     return result
+
+
+def _addresses(pointers: Array) -> Array:
+    return np.ascontiguousarray(pointers.view(np.ndarray)).view(np.uint64)
+
+
+def _target(targets: Sequence[Array], address: int) -> tuple[int, int]:
+    """The array that an address is in or behind, and how far from its first element."""
+    for index, target in enumerate(targets):
+        steps = [
+            stride * (extent - 1)
+            for stride, extent in zip(target.strides, target.shape, strict=True)
+        ]
+        offset = address - target.ctypes.data
+        low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
+        if low <= offset <= high + target.itemsize:
+            return index, offset
+    raise pickle.PicklingError(
+        f"a pointer to address {address:#x}, outside of the arrays of tile.pointers, has no "
+        "meaning in another process"
+    )
+
+
+def _pointing(
+    targets: Sequence[Array], places: Sequence[tuple[int, int]], shape: tuple[int, ...]
+) -> PointerArray:
+    """Pointers to places in arrays, which may have come from another process."""
+    result = pointer_array(targets)
+    addresses = [targets[index].ctypes.data + offset for index, offset in places]
+    pointers = np.array(addresses, np.uint64).reshape(shape).view(result.dtype).view(PointerArray)
+    pointers.targets, pointers.pointee = result.targets, result.pointee
+    return pointers
 
 
 def _pointee(target: Array, label: str) -> Scalar | Pointer:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tile.backends.base import Options
 from tile.brief import brief
+from tile.by_name import ByName
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.hooks import user_code
 from tile.tracebacks import constructed, entry
@@ -194,7 +195,7 @@ def check_kernel(kernel: object, decorator: str) -> None:
         )
 
 
-class KernelWrapper(ABC):
+class KernelWrapper(ByName, ABC):
     """A kernel that adds meta-parameters to the calls of the kernel it wraps."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -203,6 +204,8 @@ class KernelWrapper(ABC):
         self.base_fn: Callable[..., Any] = kernel.fn
         self.arg_names = list(kernel.arg_names)
         self.__name__ = kernel.fn.__name__
+        self.__qualname__ = kernel.fn.__qualname__
+        self.__module__ = kernel.fn.__module__
         self.__doc__ = kernel.fn.__doc__
 
     @abstractmethod

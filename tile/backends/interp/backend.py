@@ -134,7 +134,8 @@ class InterpreterBackend:
         if artifact.target.arch:
             kernel: Executable = _threads().load(artifact)
             return kernel
-        return InterpretedKernel(artifact.code, artifact.options.checks)
+        code = artifact.code or translate(artifact.module, RULES)  # not pickled
+        return InterpretedKernel(code, artifact.options.checks)
 
 
 def _as_it_is(module: Module, target: Target, options: Options) -> Artifact:

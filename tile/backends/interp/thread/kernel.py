@@ -59,4 +59,9 @@ def compile(  # noqa: A001 - as a backend
 
 def load(artifact: Artifact) -> ThreadKernel:
     """Make a compiled kernel ready to run."""
-    return ThreadKernel(artifact.code)
+    if artifact.code is not None:
+        return ThreadKernel(artifact.code)
+    assert artifact.module is not None
+    return ThreadKernel(
+        prepare(artifact.module, machine(artifact.target), artifact.options.num_warps)
+    )
