@@ -11,9 +11,11 @@ from types import EllipsisType
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from tile.language import _math as math
-from tile.language import _random as random
+from tile.language import _random
 from tile.language.python import PYTHON_BUILTINS as PYTHON_BUILTINS
 from tile.language.selection import PropagateNan as PropagateNan
+
+random = _random  # not in `__all__`, so an import under this name would be private
 
 MYPY = False  # mypy takes it for true
 
