@@ -392,7 +392,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         return name
 
 
-def _jitted(fn: Callable[..., Any], options: dict[str, Any]) -> JITFunction:
+def _jitted(fn: Callable[P, R], options: dict[str, Any]) -> JITFunction[P, R]:
     return JITFunction(fn, **options)
 
 
