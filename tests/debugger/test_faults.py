@@ -202,3 +202,43 @@ def test_exit_and_syntax_errors_end_the_program(tmp_path: Path) -> None:
     said = session(tmp_path, "x = = 1\n", "c", "p 1", "w", "q")
     assert "SyntaxError: invalid syntax" in said.answer("c")
     assert said.answer("w") == "*** no function is running"
+
+
+REGION = """\
+import numpy as np
+import tile
+import tile.language as tl
+
+
+@tile.jit
+def ratio(a, b):
+    return tl.where(a > b, a + b, b // tl.maximum(a, 1))
+
+
+@tile.jit
+def combine(a, b):
+    c = ratio(a, b)
+    if c > 4:
+        d = tl.multiple_of(c, 1)
+    else:
+        d = c + b // tl.maximum(b, 1)
+    return d
+
+
+@tile.jit
+def kernel(x_ptr, o_ptr, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    x = tl.load(x_ptr + i, mask=i < n)
+    s = tl.associative_scan(x, 0, combine)
+    tl.store(o_ptr + i, s)
+
+
+kernel[(1,)](np.arange(1, 7, dtype=np.int32), np.zeros(8, np.int32), 6, B=8)
+"""
+
+
+def test_functions_that_the_function_of_a_scan_calls(tmp_path: Path) -> None:
+    """They are no part of the region, as they are where the program is optimised."""
+    said = session(tmp_path, REGION, "c", "p s", "q")
+    assert "UndefinedValueError: `kernel` writes a value that is undefined" in said.answer("c")
+    assert "(2 of 8 elements)" in said.answer("p s")

@@ -154,3 +154,19 @@ def one_place(x_ptr, o_ptr, n, B: tl.constexpr, BUG: tl.constexpr):
 @planted("undef", "undefined values of one store at one place", element=(0,), also=("race",))
 def undefined_several_times(bug):
     one_place[(1,)](np.zeros(8, F32), np.zeros(8, F32), 0 if bug else 5, B=8, BUG=bug)
+
+
+@tile.jit
+def wrapped_and_masked(n_ptr, o_ptr, m, B: tl.constexpr, BUG: tl.constexpr):
+    i = tl.arange(0, B)
+    n = tl.load(n_ptr + i, mask=i < m) if BUG else tl.load(n_ptr + i, mask=i < m, other=0)
+    total = 0
+    for k in range(tl.sum(n, 0)):  # fault
+        total += k
+    tl.store(o_ptr, total)
+
+
+@planted("undef", "a loop to a sum that is undefined and wrapped", also=("overflow",))
+def undefined_and_wrapped_bound(bug):
+    counts = np.full(5, 1 << 30 if bug else 2, I32)  # 2^30 iterations, if they were run
+    wrapped_and_masked[(1,)](counts, np.zeros(1, I32), 5, B=8, BUG=bug)

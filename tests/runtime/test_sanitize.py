@@ -123,6 +123,21 @@ def test_a_report_has_all_faults_and_the_run_ends() -> None:
     np.testing.assert_array_equal(out, 1)
 
 
+@tile.jit
+def promised(n_ptr, o_ptr, m):
+    pid = tl.program_id(0)
+    n = tl.load(n_ptr + pid, mask=pid < m)
+    tl.assume(n > 4)
+    tl.store(o_ptr + pid, n, mask=pid < m)
+
+
+def test_an_undefined_assumption_hides_no_false_one() -> None:
+    with tile.sanitize(collect=True) as report:
+        promised[(4,)](np.array([5, 3, 5], np.int32), np.zeros(4, np.int32), 3)
+    kinds = [(group.check, group.faults[0].program) for group in report.groups]
+    assert kinds == [(Check.UNDEF, (3, 0, 0)), (Check.ASSUME, (1, 0, 0))]
+
+
 def test_a_report_as_text_and_as_json() -> None:
     with tile.sanitize(collect=True) as report:
         race()

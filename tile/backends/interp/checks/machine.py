@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
+import numpy as np
+
 from tile.backends.interp.checks.access import launch_of, undefined, wrapped
 from tile.backends.interp.checks.marked import Flag, Mark, Marked, bare, flag_of, marked
 from tile.backends.interp.code import Instruction
 from tile.backends.interp.machine import Machine, Then
-from tile.backends.interp.values import Held
+from tile.backends.interp.values import Held, array_of
 from tile.backends.interp.wave import Frame, Wave
 from tile.ir.core import Operation
 from tile.ir.effects import effects
@@ -14,6 +18,7 @@ from tile.ir.opdef import Effect
 from tile.ir.ops import control
 
 ACCESSES = Effect.READ | Effect.WRITE
+DECIDING = (Mark.UNDEFINED, Mark.WRAPPED)
 
 
 class CheckedMachine(Machine):
@@ -49,6 +54,12 @@ class CheckedMachine(Machine):
         self.decides(wave, frame, instruction, None, message, bounds=3)
         return super().for_(wave, frame, instruction)
 
+    def operands(self, frame: Frame, instruction: Instruction) -> list[Held]:
+        values = super().operands(frame, instruction)
+        if instruction.op.defn is control.for_:
+            return _counted(values)
+        return values
+
     def decides(
         self,
         wave: Wave,
@@ -74,6 +85,18 @@ class CheckedMachine(Machine):
                         continue
                     if mark is Mark.UNDEFINED or guarding is None or _accesses(guarding):
                         launch.found(report(wave, instruction.op, flag, message, flag.where))
+
+
+def _counted(values: list[Held]) -> list[Held]:
+    """Let a `for` end at once in programs in which one of its bounds is marked."""
+    lower, upper, step, *carried = values
+    flags = [flag_of(bound, mark) for bound in (lower, upper, step) for mark in DECIDING]
+    wrong = [flag.where for flag in flags if flag is not None]
+    if not wrong:
+        return values
+    first, last, by = map(array_of, (lower, upper, step))
+    left_out = reduce(np.logical_or, wrong)
+    return [first, np.where(left_out, first, last), np.where(left_out, 1, by), *carried]
 
 
 def _accesses(op: Operation) -> bool:
