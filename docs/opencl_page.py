@@ -21,16 +21,20 @@ HEAD = """\
 
 Made by `python docs/opencl_page.py > docs/opencl.md`.
 
-The backend `opencl` prints the threads of the lowering as OpenCL C 1.2, and runs it on any device
-that has a runtime. `pip install 'tile-compiler[opencl]'` brings one for the CPU, Intel's; GPUs
-are found where the system has them, and `tile info` lists all with what each can do.
+The backend `opencl` prints the threads of the lowering as OpenCL C 1.2, and launches it on any
+device that a runtime offers. `pip install 'tile-compiler[opencl]'` brings a runtime for the CPU,
+Intel's; GPUs are found where the system has them, and `tile info` lists all with what each can do.
+
+It has run on NVIDIA's OpenCL (an H200), on Intel's CPU runtime, on PoCL (CPU) and on the simulator
+Oclgrind, whose results are in [performance.md](performance.md). It has not run on GPUs of AMD,
+Intel, Arm or Apple: tests hold the text for them, and no more is known.
 
 ```python
 with tile.backend("opencl"):  # the first GPU, else the CPU
     kernel[grid](x, y, n, BLOCK=1024)  # arrays of NumPy
 with tile.backend("opencl:1"):  # a device by its number in `tile info`
     ...
-with tile.backend("opencl:radeon"):  # or by part of its name
+with tile.backend("opencl:pocl"):  # or by part of its name
     ...
 ```
 
@@ -39,6 +43,11 @@ runs in their context and on the queue of the first of them, and returns when it
 Buffers are arrays of bytes to a kernel. Arrays of NumPy are accessed in place on CPUs, go through
 buffers without copies where device and host share memory, and are copied elsewhere; such a launch
 returns when it is over.
+
+`launch_cooperative_grid=True` refuses a grid of more programs than are certain to run at the same
+time: on a GPU and on PoCL one for each compute unit, which supposes that nothing else runs there.
+Intel's CPU runtime may run two work-groups in turn while other threads idle, so that one that
+waits for the other never ends, and Oclgrind runs one after the other: with them it is one program.
 
 | a target | is |
 | --- | --- |

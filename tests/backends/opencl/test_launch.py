@@ -21,7 +21,7 @@ from tile.backends.opencl.emitted import Emitted
 from tile.backends.opencl.programs import Programs
 from tile.backends.opencl.staging import Staging
 from tile.config import config
-from tile.errors import ArgumentValueError, BackendError
+from tile.errors import ArgumentValueError, BackendError, OutOfResourcesError
 from tile.ir.parser import parse_module
 
 COPY = """
@@ -154,6 +154,51 @@ def test_devices_by_index_and_name() -> None:
         devices.chosen()
     with config.scope(opencl_device="no such"), pytest.raises(BackendError, match="there are 0: "):
         devices.chosen()
+
+
+def test_pocl_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its platform calls itself Portable Computing Language."""
+    pocl = _Listed("Portable Computing Language", cl.device_type.CPU, "pthread-some CPU")
+    other = _Listed("Intel(R) OpenCL", cl.device_type.CPU, "some CPU")
+    monkeypatch.setattr(devices, "all_devices", lambda: (other, pocl))
+    assert [devices.index_of(name) for name in ("pocl", "PoCL", "portable", "intel(r)")] == [
+        1,
+        1,
+        1,
+        0,
+    ]
+    with pytest.raises(BackendError, match=r"1: pthread-some CPU \(PoCL, Portable Computing"):
+        devices.index_of("none such")
+
+
+@pytest.mark.parametrize(
+    ("platform", "kind", "resident"),
+    [
+        ("Portable Computing Language", cl.device_type.CPU, 6),
+        ("NVIDIA CUDA", cl.device_type.GPU, 6),
+        ("Intel(R) OpenCL", cl.device_type.CPU, 1),
+        ("Oclgrind", cl.device_type.CPU | cl.device_type.GPU, 1),
+    ],
+)
+def test_programs_that_are_certain_to_run_at_once(platform: str, kind: int, resident: int) -> None:
+    raw = _Listed(platform, kind, "some")
+    raw.max_compute_units = 6
+    assert replace(devices.chosen(), raw=raw).resident == resident
+
+
+def test_a_cooperative_grid_must_fit() -> None:
+    options = Options(num_warps=1, launch_cooperative_grid=True)
+    artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), options)
+    kernel, most = BACKEND.load(artifact), devices.chosen().resident
+    out = np.ones(most + 1, np.float32)
+    kernel.launch((most, 1, 1), [out, out, np.int32(3)])
+    assert out.tolist() == [3] * most + [1]
+    wrong = (
+        rf"`copy` is launched cooperatively.*has {most + 1}, and device .* certain to run {most}$"
+    )
+    with pytest.raises(OutOfResourcesError, match=wrong):
+        kernel.launch((1, most + 1, 1), [out, out, np.int32(3)])
+    assert out.tolist() == [3] * most + [1]
 
 
 class _Listed:

@@ -247,14 +247,53 @@ kernel @conditions(%x: ptr<i32>, %n: i1) {
 """
 
 
+HEADER = r"  for \(\w+ \w+ = .*;; INCREMENT\) {\n    barrier\(.*\);\n    if \(!.*\) break;\n"
+LOOPS = """
+kernel @loops(%x: ptr<i32>, %n: i32, %m: i32) {
+  %zero = const {value = 0} : i32
+  %one = const {value = 1} : i32
+  for %k = %zero to %n step STEP {
+    barrier
+    yield
+  }
+  while {
+    %seen = load %x : i32
+    %more = cmp %seen, %n {predicate = lt} : i1
+    condition %more
+  } do {
+    barrier
+    yield
+  }
+  for %i = %zero to %n step %one {
+    store %x, %i
+    yield
+  }
+  return
+}
+"""
+
+
 @pytest.mark.parametrize(
     ("called", "meets"), [("meets", True), ("only_calls", True), ("stores", False)]
 )
-def test_a_barrier_stands_where_branches_with_one_join(called: str, meets: bool) -> None:
+def test_a_branch_with_a_barrier_is_a_loop_with_one_before_its_test(
+    called: str, meets: bool
+) -> None:
     module = parse_module(SYNCHRONISING.replace("CALLED", called))
-    for joined in (False, True):
-        text, _ = emit_module(module, replace(NAMED["generic"], join_barriers=joined), Options())
+    for wanted in (False, True):
+        text, _ = emit_module(module, replace(NAMED["generic"], header_barriers=wanted), Options())
         text = re.sub(r" *//.*\n", "", text)
-        behind = re.search(r"\(.*\);\n  }\n(  barrier.*;\n)?}\n$", text)
-        assert behind is not None, text
-        assert bool(behind[1]) == (joined and meets)
+        loop = re.search(HEADER.replace("INCREMENT", "enter = false"), text)
+        assert (loop is not None) == (wanted and meets), text
+        assert ("  if (n1) {\n" in text) == (loop is None), text
+
+
+@pytest.mark.parametrize("step", ["%one", "%m"])
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_loop_with_a_barrier_has_one_before_its_test(wanted: bool, step: str) -> None:
+    module = parse_module(LOOPS.replace("STEP", step))
+    text, _ = emit_module(module, replace(NAMED["generic"], header_barriers=wanted), Options())
+    text = re.sub(r" *//.*\n", "", text)
+    assert len(re.findall(HEADER.replace("INCREMENT", "k .*"), text)) == wanted, text
+    assert len(re.findall(r"  while \(true\) {\n    barrier\(.*\);\n", text)) == wanted, text
+    assert len(re.findall(r"for \(uint i\d* = .*; .*; .*\) {\n", text)) == 1, text

@@ -67,4 +67,11 @@ class OpenclBackend:
         """The kernel for the device that is chosen at its first launch."""
         written = [name in artifact.written for name in artifact.parameters]
         emitted, wanted = Emitted.of(artifact.facts), artifact.target.arch
-        return LoadedKernel(artifact.kernel, emitted, artifact.parameters, written, wanted)
+        return LoadedKernel(
+            artifact.kernel,
+            emitted,
+            artifact.parameters,
+            written,
+            wanted,
+            cooperative=artifact.options.launch_cooperative_grid,
+        )

@@ -76,8 +76,8 @@ class Capabilities:
     # Whether a kernel becomes part of each function that the runtime makes to call it, and is
     # compiled so often.
     copied: bool = False
-    # Whether a barrier must stand where the branches of a conditional join that has one in it.
-    join_barriers: bool = False
+    # Emit a loop or branch that contains a barrier as a loop with a barrier before its exit test.
+    header_barriers: bool = False
 
     @property
     def standard(self) -> str:

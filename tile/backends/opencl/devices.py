@@ -20,17 +20,23 @@ INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
 # It would compile every kernel three times: for itself, and in two functions that call it.
 # Of very many variables, it takes seconds to make programs that are slower than with arrays.
 # Of a `half` that is loaded or stored it makes up to 70 instructions, with branches.
-# It copies what stands between a barrier under a condition and the next one, or the kernel's end,
-# and gets that wrong where there are branches in it: stores are made whose condition is false.
+# Its pass BarrierTailReplication copies the rest of a kernel for every barrier that does not
+# dominate it: one under a condition, or in a loop that LLVM has rotated into `if (test) do ...
+# while`. Each such barrier doubles the copies: nine never finish, and some loops overflow its
+# stack. Copies with branches are wrong: stores are made whose condition is false. On some nested
+# loops its pass ImplicitConditionalBarriers never ends. A barrier in the header of a loop keeps
+# LLVM from rotating it, and dominates what follows.
 _POCL_CPU: dict[str, Any] = {
     "unrolled": 64,
     "variables": 3500,
     "half_bits": True,
     "copied": True,
-    "join_barriers": True,
+    "header_barriers": True,
 }
 # Oclgrind's optimiser makes instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}
+# Platforms that are known by another name than the one they give, and are chosen by either.
+_SHORT_NAMES = {POCL: "PoCL, "}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})
 # Extensions that became features of the language, under whose names later devices list them.
 _FEATURES = {"cl_khr_subgroups": "__opencl_c_subgroups"}
@@ -50,6 +56,18 @@ class Device:
     @property
     def name(self) -> str:
         return self.capabilities.name
+
+    @property
+    def resident(self) -> int:
+        """The number of work-groups that are certain to run at the same time.
+
+        OpenCL promises nothing. GPUs keep a work-group on each free compute unit, and PoCL hands
+        one to each of its threads. Intel's CPU runtime may run two in turn on one thread while
+        others idle, and Oclgrind runs one after the other.
+        """
+        kind, platform = self.raw.type, self.raw.platform.name
+        spreads = kind & cl.device_type.GPU or platform == POCL
+        return int(self.raw.max_compute_units) if spreads and platform != OCLGRIND else 1
 
     @property
     def shares_memory(self) -> bool:
@@ -90,7 +108,8 @@ def _preference(device: Any) -> int:
 
 def describe(device: Any) -> str:
     """A device as messages have it."""
-    return f"{device.name.strip()} ({device.platform.name.strip()})"
+    platform = device.platform.name.strip()
+    return f"{device.name.strip()} ({_SHORT_NAMES.get(platform, '')}{platform})"
 
 
 def chosen(wanted: str = "") -> Device:

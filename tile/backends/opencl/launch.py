@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,13 +42,19 @@ class LoadedKernel:
         parameters: Sequence[str],
         written: Sequence[bool],
         wanted: str = "",
+        *,
+        cooperative: bool = False,
     ) -> None:
-        """`wanted` names the device, as `devices.chosen` takes it."""
+        """`wanted` names the device, as `devices.chosen` takes it.
+
+        A `cooperative` kernel's programs all run at the same time, or the launch is refused.
+        """
         self.name = name
         self.emitted = emitted
         self._parameters = list(parameters)
         self._written = list(written)
         self._wanted = wanted
+        self._cooperative = cooperative
         self._on: dict[Any, Any] = {}
         self._queue: Any = None  # of the last launch
 
@@ -60,6 +67,7 @@ class LoadedKernel:
         """
         own = memories(self._parameters, arguments)
         device = place(list(own.values()), self._wanted, self.name)
+        self._check_resident(device, grid)
         kernel = self._kernel(device)
         self._check_pointers(device, arguments)
         try:
@@ -119,6 +127,15 @@ class LoadedKernel:
                 f"`{self.name}` was compiled for {emitted.device}, and needs PTX of compute "
                 f"capability {emitted.assembly / 10} as inline assembly, which device {can.name} "
                 "does not take"
+            )
+
+    def _check_resident(self, device: Device, grid: Grid) -> None:
+        """Refuse a cooperative grid whose programs might wait for one that has not started."""
+        if self._cooperative and math.prod(grid) > device.resident:
+            raise OutOfResourcesError(
+                f"`{self.name}` is launched cooperatively, so all its programs must run at once; a "
+                f"grid of {grid} has {math.prod(grid)}, and device {device.name} is certain to run "
+                f"{device.resident}"
             )
 
     def _check_pointers(self, device: Device, arguments: Sequence[LaunchArgument]) -> None:

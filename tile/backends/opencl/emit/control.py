@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from tile.analysis.call_graph import CallGraph
@@ -129,21 +130,50 @@ def _synchronises(ops: Iterable[Operation], functions: Container[str]) -> bool:
     )
 
 
+def _separates(body: Body, op: Operation) -> bool:
+    """Return True if regions of `op` have a barrier that must not look conditional."""
+    device = body.source.device
+    return device.header_barriers and _synchronises(op.walk(), body.source.synchronising)
+
+
 def if_(body: Body, op: Operation) -> None:
     """Results are variables that both branches assign."""
     then, orelse = op.regions
     names = _declared(body, op.results, op.results, None)
-    body.open(f"if ({body.scalar(op.inputs[0])})")
-    body.emit(then)
-    _move(body, op.results, names, ending(then).inputs)
-    if names or ending(orelse).prev is not None:
+    condition = body.scalar(op.inputs[0])
+    has_else = bool(names) or ending(orelse).prev is not None
+    if _separates(body, op):
+        _branch(body, condition, then, op.results, names)
+        if has_else:
+            _branch(body, f"!{condition}", orelse, op.results, names)
+        assign(body, op.results, names)
+        return
+    body.open(f"if ({condition})")
+    _emit_branch(body, then, op.results, names)
+    if has_else:
         body.otherwise()
-        body.emit(orelse)
-        _move(body, op.results, names, ending(orelse).inputs)
+        _emit_branch(body, orelse, op.results, names)
     body.close()
-    if body.source.device.join_barriers and _synchronises(op.walk(), body.source.synchronising):
-        body.barrier()
     assign(body, op.results, names)
+
+
+def _emit_branch(
+    body: Body, region: Block, results: Sequence[Value], names: Sequence[Registers]
+) -> None:
+    body.emit(region)
+    _move(body, results, names, ending(region).inputs)
+
+
+def _branch(
+    body: Body, condition: str, region: Block, results: Sequence[Value], names: Sequence[Registers]
+) -> None:
+    """Emit a branch with a barrier as a loop of at most one iteration."""
+    enter = body.names.new("enter")
+    body.open(f"for (bool {enter} = {condition};; {enter} = false)")
+    body.barrier()
+    body.line(f"if (!{enter}) break;")
+    _emit_branch(body, region, results, names)
+    body.close()
 
 
 def for_(body: Body, op: Operation) -> None:
@@ -156,7 +186,13 @@ def for_(body: Body, op: Operation) -> None:
     names = _declared(body, args, op.results, op.inputs[3:])
     assign(body, args, names)
     variable = body.names.new(count.name or "i")
-    body.open(_header(ty, variable, lower, upper, step))
+    header = _header(ty, variable, lower, upper, step)
+    if _separates(body, op):
+        body.open(f"for ({header.start};; {header.increment})")
+        body.barrier()
+        body.line(f"if (!({header.test})) break;")
+    else:
+        body.open(f"for ({header.start}; {header.test}; {header.increment})")
     if ty.bits >= 32:
         body.values[count] = [variable]
     else:
@@ -168,29 +204,39 @@ def for_(body: Body, op: Operation) -> None:
     assign(body, op.results, names)
 
 
-def _header(ty: Scalar, i: str, lower: str, upper: str, step: str) -> str:
+@dataclass(frozen=True)
+class _Header:
+    """The parts of the header of a `for` statement."""
+
+    start: str
+    test: str
+    increment: str
+
+
+def _header(ty: Scalar, i: str, lower: str, upper: str, step: str) -> _Header:
     if ty.bits < 32:  # counted in 32 bits, where nothing wraps
         lower, upper, step = (natural(ty, x) for x in (lower, upper, step))
         if is_literal(step):
             before = "<" if value_of(step) > 0 else ">"
-            return f"for (int {i} = {lower}; {i} {before} {upper}; {i} += {step})"
+            return _Header(f"int {i} = {lower}", f"{i} {before} {upper}", f"{i} += {step}")
         test = f"{step} > 0 ? {i} < {upper} : {i} > {upper}"
-        return f"for (int {i} = {lower}; {test}; {i} += {step})"
+        return _Header(f"int {i} = {lower}", test, f"{i} += {step}")
     kind = unsigned(ty.bits)
     below = f"{natural(ty, i)} < {natural(ty, upper)}"
     above = f"{natural(ty, i)} > {natural(ty, upper)}"
-    start = f"for ({kind} {i} = {lower}"
+    start = f"{kind} {i} = {lower}"
     if is_literal(step):
         number = value_of(step)
         if number > 0:
-            return f"{start}; {below}; {i} += {_up(ty, i, upper, number)})"
-        return f"{start}; {above}; {i} -= {_down(ty, i, upper, -number)})"
+            return _Header(start, below, f"{i} += {_up(ty, i, upper, number)}")
+        return _Header(start, above, f"{i} -= {_down(ty, i, upper, -number)}")
     up = f"min(({kind}){step}, ({kind})({upper} - {i}))"
     if not is_signed(ty):
-        return f"{start}; {below}; {i} += {up})"
+        return _Header(start, below, f"{i} += {up}")
     down = f"min(({kind})(0 - {step}), ({kind})({i} - {upper}))"
     forward = f"({stored(ty, True)}){step} > 0"
-    return f"{start}; {forward} ? {below} : {above}; {i} += {forward} ? {up} : 0 - {down})"
+    change = f"{i} += {forward} ? {up} : 0 - {down}"
+    return _Header(start, f"{forward} ? {below} : {above}", change)
 
 
 def _up(ty: Scalar, i: str, upper: str, step: int) -> str:
@@ -214,6 +260,8 @@ def while_(body: Body, op: Operation) -> None:
     assign(body, test.args, names)
     assign(body, region.args, names)
     body.open("while (true)")
+    if _separates(body, op):
+        body.barrier()
     body.emit(test)
     body.line(f"if (!{body.scalar(ending(test).inputs[0])}) break;")
     body.emit(region)
