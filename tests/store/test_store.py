@@ -145,6 +145,73 @@ def test_many_processes_at_once(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tmp"))
 
 
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners and modes of POSIX")
+
+
+@posix
+def test_folders_are_made_for_their_owner_alone(store: Store) -> None:
+    before = os.umask(0)
+    try:
+        store.put("one", ENTRY)
+    finally:
+        os.umask(before)
+    modes = [store.folder, store.folder.parent, store.path("one")]
+    assert [path.stat().st_mode & 0o777 for path in modes] == [0o700, 0o700, 0o644]
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+@pytest.mark.parametrize("place", ["folder", "parent", "entry"])
+def test_what_others_can_write_is_not_used(store: Store, place: str, mode: int) -> None:
+    store.put("one", ENTRY)
+    path = {"folder": store.folder, "parent": store.folder.parent, "entry": store.path("one")}[
+        place
+    ]
+    path.chmod(path.stat().st_mode & 0o777 | mode)
+    with pytest.warns(RuntimeWarning, match=f"not used.*can write to {path} .mode 0.*go-w"):
+        assert store.get("one") is None
+    with warnings.catch_warnings():  # it is said once
+        warnings.simplefilter("error")
+        assert store.get("one") is None
+        store.put("two", ENTRY)
+    assert store.path("two").exists() == (place == "entry")
+    path.chmod(path.stat().st_mode & 0o755)
+    assert store.get("one") == ENTRY
+
+
+@posix
+def test_a_folder_with_the_sticky_bit_may_hold_one_of_ours(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    store = Store(tmp_path / "kernels", 1 << 20)
+    store.put("one", ENTRY)
+    assert store.get("one") == ENTRY
+    store.folder.chmod(0o1777)  # others could add entries here
+    with pytest.warns(RuntimeWarning, match="other users can write"):
+        assert store.get("one") is None
+
+
+@posix
+@pytest.mark.parametrize("place", ["folder", "parent", "entry"])
+def test_what_another_user_owns_is_not_used(
+    store: Store, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("one", ENTRY)
+    path = {"folder": store.folder, "parent": store.folder.parent, "entry": store.path("one")}[
+        place
+    ]
+    found, user = Path.stat, os.geteuid() + 1
+
+    def stat(self: Path, **options: bool) -> os.stat_result:
+        status = found(self, **options)
+        return os.stat_result([*status[:4], user, *status[5:]]) if self == path else status
+
+    monkeypatch.setattr(Path, "stat", stat)
+    with pytest.warns(RuntimeWarning, match=f"not used.*{path} belongs to user {user}"):
+        assert store.get("one") is None
+    user = 0  # the administrator's
+    assert store.get("one") == ENTRY
+
+
 def test_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
     with config.scope(cache=False):

@@ -1,12 +1,20 @@
-"""Writing a file so that other processes see all of it or nothing."""
+"""Files of the cache: written so that others see all of one or nothing, and by nobody else.
+
+Compiled kernels are code: a program for a CPU runs in this process with all its rights.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 SUFFIX = ".tmp"  # of files that are being written
+_PRIVATE = 0o700
+_READABLE = 0o644  # less what the umask takes
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_ROOT = 0
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -15,13 +23,46 @@ def write_whole(path: Path, data: bytes) -> None:
     It is written aside and renamed, which is one step on every system; of several processes that
     write the same file, each puts a whole one there, and the last one stays. Raises `OSError`.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_private(path.parent)
     aside = path.with_name(f"{path.name}.{os.urandom(8).hex()}{SUFFIX}")
     try:
-        with aside.open("xb") as file:
+        with open(aside, "xb", opener=_open_readable) as file:
             file.write(data)
         aside.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             aside.unlink()
         raise
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for their owner alone."""
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=_PRIVATE, exist_ok=True)
+
+
+def _open_readable(path: str, flags: int) -> int:
+    return os.open(path, flags, _READABLE)
+
+
+def exposure(path: Path, *, sticky: bool = False) -> str:
+    """Return how another user might have written a file or folder; "" if none might.
+
+    The administrator is trusted, and so is a path that does not exist. With `sticky`, others may
+    add to a folder with the sticky bit, since they cannot rename or remove what is in it. Only
+    systems with POSIX owners and modes are checked.
+
+    Raises `OSError` where the path cannot be examined.
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    if status.st_uid not in (os.geteuid(), _ROOT):
+        return f"{path} belongs to user {status.st_uid}"
+    if status.st_mode & _OTHERS_WRITE and not (sticky and status.st_mode & stat.S_ISVTX):
+        mode = stat.S_IMODE(status.st_mode)
+        return f"other users can write to {path} (mode {mode:04o})"
+    return ""

@@ -3,6 +3,9 @@
 Nobody locks. Entries are whole files (`files.write_whole`), a damaged one is found by its checksum
 and counts as none, and two processes that miss the same entry both make it. So a store works on
 file systems of clusters too, where locks often do not.
+
+Entries are code that runs with the rights of whoever loads it. A folder or an entry that another
+user owns or can write is not used; only the administrator's may be.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile.store.entries import DamagedEntryError, Entry, digest, pack, title, unpack
-from tile.store.files import SUFFIX, write_whole
+from tile.store.files import SUFFIX, exposure, write_whole
 
 _ENDING = ".entry"
 _NAME = 40  # digits of a key's digest that make a file's name
@@ -62,6 +65,8 @@ class Store:
     def get(self, key: str) -> Entry | None:
         """The entry under a key, or None. A damaged one is removed, and warned of."""
         path = self.path(key)
+        if self._is_exposed(path):
+            return None
         try:
             data = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -82,6 +87,8 @@ class Store:
     def put(self, key: str, entry: Entry) -> None:
         """Keep an entry, in the place of an older one; then remove old ones beyond the limit."""
         path = self.path(key)
+        if self._is_exposed():
+            return
         try:
             write_whole(path, pack(key, entry))
         except OSError as error:
@@ -91,6 +98,24 @@ class Store:
             )
             return
         self._make_room(path)
+
+    def _is_exposed(self, *entries: Path) -> bool:
+        """Return True, and warn, if another user might have written the folder or an entry."""
+        try:
+            reason = (
+                exposure(self.folder.parent, sticky=True)
+                or exposure(self.folder)
+                or next(filter(None, map(exposure, entries)), "")
+            )
+        except OSError as error:
+            reason = str(error)
+        if reason:
+            self._warn(
+                f"the cache {self.folder} is not used, since what is in it runs as you: {reason}. "
+                "Let only yourself write there (`chmod go-w`), name a folder of your own by "
+                "TILE_CACHE_DIR, or keep nothing (TILE_CACHE=0)"
+            )
+        return bool(reason)
 
     def drop(self, key: str) -> None:
         """Remove an entry, if it is there."""

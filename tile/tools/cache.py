@@ -20,8 +20,8 @@ Kernels that were compiled are kept on disk, and other processes find them there
   tile cache clear    remove all of it (results of autotuning stay)
 
 TILE_CACHE_DIR names another folder, TILE_CACHE_LIMIT how much is kept (1G; what was not used for
-longest goes first), and TILE_CACHE=0 keeps and looks up nothing. Whoever can write to the folder
-decides what runs: share it with those only whom you trust.
+longest goes first), and TILE_CACHE=0 keeps and looks up nothing. What is in it runs as you: a
+folder that other users own or can write is not used.
 """
 
 _UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
