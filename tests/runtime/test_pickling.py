@@ -423,7 +423,8 @@ def test_cloudpickle_takes_a_programs_kernels_by_value(tmp_path: Path) -> None:
         "with open('data', 'wb') as file:",
         "    cloudpickle.dump((fill, rules, lambda: work(fill)), file)",
     ]
-    program = [*dump, "import os; os.system(f'{sys.executable} load.py')"]
+    load = "os.system(f'{sys.executable} load.py')"
+    program = [*dump, "import os; os.remove('program.py')", load]  # as if it were another machine
     (tmp_path / "load.py").write_text(
         "import pickle\n"
         "with open('data', 'rb') as file:\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import linecache
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
@@ -95,8 +96,13 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             self._rules  # noqa: B018 - wrong names are refused where they are written
 
     def by_value(self) -> tuple[bool, Reduction]:
-        """The function decorated anew, which plain pickle cannot take."""
-        return False, (_jitted, (self.fn, self._options))
+        """The function decorated anew, which plain pickle cannot take, and the text of its file.
+
+        That is of a notebook's cell, or of a file that the other process does not have.
+        """
+        file = self.fn.__code__.co_filename
+        text = linecache.getlines(file, self.fn.__globals__)
+        return False, (_jitted, (self.fn, self._options, file, text))
 
     # -- what it looks like
 
@@ -392,7 +398,13 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         return name
 
 
-def _jitted(fn: Callable[P, R], options: dict[str, Any]) -> JITFunction[P, R]:
+def _jitted(
+    fn: Callable[P, R], options: dict[str, Any], file: str, text: list[str]
+) -> JITFunction[P, R]:
+    """A function from another process, with the text that its source is read from."""
+    if linecache.getlines(file) != text:
+        # Without a time, an entry stays as it is (`linecache.checkcache`).
+        linecache.cache[file] = (sum(map(len, text)), None, text, file)
     return JITFunction(fn, **options)
 
 

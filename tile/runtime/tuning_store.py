@@ -38,8 +38,8 @@ class TuningStore:
     """Times by configuration text, by tuning key, for one kernel and list of configurations.
 
     A change of the kernel's own source, of the list or of the machine's kind begins a new file. A
-    change in a function that the kernel calls does not: times may then be stale, results never
-    wrong.
+    change in a function that the kernel calls does not: times may then be stale, and configurations
+    stay skipped that run by now; results are never wrong.
     """
 
     def __init__(self, folder: Path, fn: Callable[..., object], configs: Sequence[str]) -> None:
