@@ -228,7 +228,12 @@ def output_of(folder: Path, *command: str) -> str:
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "TILE_BACKEND": "interp"},
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "TILE_BACKEND": "interp",
+            "IPYTHONDIR": str(folder / ".ipython"),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
