@@ -8,6 +8,7 @@ import pytest
 
 import tile.language as tl
 from tests.frontend.building import INTS, PTR, module_of, ops_of, refusal, stored, text_of
+from tile.frontend import loops
 from tile.ir.types import F32, I8, I32, I64, U32, Pointer
 
 
@@ -226,7 +227,9 @@ def test_what_a_loop_wishes_is_kept():
         ):
             tl.store(out, j)
 
-    text = text_of(kernel, INTS, I32)
+    loops.warn_unread.cache_clear()
+    with pytest.warns(RuntimeWarning, match="of tl.range ha(s|ve) no effect"):
+        text = text_of(kernel, INTS, I32)
     assert "{num_stages = 3, unroll = 2, flatten = true}" in text
     assert "warp_specialize = true, disallow_acc_multi_buffer = true, disable_licm = true" in text
 

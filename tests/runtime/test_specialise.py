@@ -47,10 +47,10 @@ PLAIN = Rule("argument 'n' of add()", ones=False, alignment=False)
         (np.int64(1), "i64", "i64"),
         (np.int8(16), "i8:16", "i8"),
         (np.uint64(2**63), "u64:16", "u64"),
-        (np.float64(16), "fp64", "fp64"),
-        (np.float16(16), "fp16", "fp16"),
+        (np.float64(16), "fp32", "fp32"),
+        (np.float16(16), "fp32", "fp32"),
         (np.bool_(False), "i1", "i1"),
-        (ml_dtypes.bfloat16(1), "bf16", "bf16"),
+        (ml_dtypes.bfloat16(1), "fp32", "fp32"),
     ],
 )
 def test_scalars(value, key: str, unspecialised: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from tile.brief import brief
 from tile.errors import ArgumentTypeError, CompilationError, Loc, TileError
 from tile.frontend.calls import plain
+from tile.frontend.const import refuse_writes
 from tile.frontend.scope import Binding, Scope, place
 from tile.frontend.source import DeviceFunction
 from tile.frontend.state import Lowering, Specialisation
@@ -70,6 +71,7 @@ def compile_function(
             ir, _ = session.compile(function, ir_name(function.name), arguments, kernel=True)
     except RecursionError as error:
         raise too_deep(function.loc) from error
+    refuse_writes(session.module, session.constant)
     for value, argument in zip(ir.args, ir.arguments, strict=True):
         argument.divisible = (divisible or {}).get(value.name, 1)
     return session.module
@@ -131,6 +133,7 @@ class ModuleSession:
         self.module = Module()
         self.done: dict[Hashable, Specialisation] = {}
         self.active: list[DeviceFunction] = []
+        self.constant: dict[str, frozenset[int]] = {}  # `tl.const` arguments, by function
 
     @contextmanager
     def unmarked(self) -> Iterator[None]:
@@ -181,7 +184,10 @@ class ModuleSession:
         self, function: DeviceFunction, name: str, arguments: Mapping[str, object], *, kernel: bool
     ) -> tuple[Function, object]:
         """Add a function to the module, compiled for these arguments; it and its result."""
+        owners = [n for n, value in arguments.items() for _ in runtime_types(value)]
         types = [ty for value in arguments.values() for ty in runtime_types(value)]
+        constant = {parameter.name for parameter in function.parameters if parameter.is_const}
+        self.constant[name] = frozenset(i for i, n in enumerate(owners) if n in constant)
         ir = Function(
             name,
             types,

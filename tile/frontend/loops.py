@@ -18,6 +18,8 @@ The body is compiled before it is known which of the two it will be the body of.
 from __future__ import annotations
 
 import ast
+import functools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +38,31 @@ from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I1
 from tile.language.tensor import Tensor
+
+# Options of `tl.range`, by attribute of the loop: those that no pass reads, and the value without
+# effect of all, of which a loop that may be left early has none.
+NEVER_READ = ("flatten", "warp_specialize", "disallow_acc_multi_buffer")
+WISHES: dict[str, object] = {
+    "num_stages": 0,
+    "unroll": 1,
+    "disable_licm": False,
+    **dict.fromkeys(NEVER_READ, False),
+}
+OPTIONS = {"unroll": "loop_unroll_factor"}
+
+
+@functools.cache
+def warn_unread(loc: Loc, names: tuple[str, ...]) -> None:
+    """Warn once of the options of a loop that have no effect."""
+    several = len(names) > 1
+    left = "" if set(names) <= set(NEVER_READ) else " of a loop with `break` or `return` inside"
+    warnings.warn_explicit(
+        f"the option{'s' if several else ''} {', '.join(names)} of tl.range{left} "
+        f"{'have' if several else 'has'} no effect; what the loop computes is the same",
+        RuntimeWarning,
+        loc.file,
+        loc.line,
+    )
 
 
 @dataclass(frozen=True)
@@ -63,6 +90,11 @@ def counted(low: Lowering, node: ast.For, target: ast.Name, bounds: Bounds) -> N
     path = names.region(body, turn)
     low.build.loc = loc
     ends = Ends(names, path)
+    unread = {name for name in NEVER_READ if bounds.wishes[name]}
+    if path.flow.left is not False:
+        unread |= {name for name, default in WISHES.items() if bounds.wishes[name] != default}
+    if unread:
+        warn_unread(loc, tuple(sorted(OPTIONS.get(name, name) for name in unread)))
     if path.flow.left is not False:
         _counted_while(low, ends, bounds, loc)
         return

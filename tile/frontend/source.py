@@ -31,6 +31,7 @@ class Parameter:
     default: Any
     is_constexpr: bool
     kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    is_const: bool = False
 
     @property
     def required(self) -> bool:
@@ -127,6 +128,7 @@ class DeviceFunction(ByName):
             parameter.default,
             is_constexpr_annotation(parameter.annotation),
             parameter.kind,
+            is_const_annotation(parameter.annotation),
         )
 
     def _place_of(self, parameter: str) -> Loc:
@@ -174,6 +176,14 @@ def is_constexpr_annotation(annotation: Any) -> bool:
     if isinstance(annotation, str):
         return annotation.strip("\"' ").rpartition(".")[2] == "constexpr"
     return isinstance(annotation, type) and annotation.__name__ == "constexpr"
+
+
+def is_const_annotation(annotation: Any) -> bool:
+    """Return True for `tl.const`, the class or its name, and for text such as `const *fp32`."""
+    if isinstance(annotation, str):
+        text = annotation.strip("\"' ")
+        return text.rpartition(".")[2] == "const" or text.startswith(("const ", "*k"))
+    return isinstance(annotation, type) and annotation.__name__ == "const"
 
 
 def read_source(fn: types.FunctionType) -> Source:

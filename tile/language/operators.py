@@ -3,7 +3,7 @@
 Operands are runtime values or compile-time Python objects. Where both are compile-time, Python's
 own operator gives the result. Otherwise numbers are promoted as `promote` says, shapes are
 broadcast, and one elementwise operation is emitted. Integers divide towards zero and a remainder
-has the sign of the dividend.
+has the sign of the dividend. `>>` of a signed integer keeps its sign, whatever it is shifted by.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tile.ir.builder import Builder
 from tile.ir.opdef import OpDef
 from tile.ir.ops import arith, memory
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import F32, I1, I32, I64, U32, U64, Pointer, Scalar
+from tile.ir.types import F32, I1, I8, I16, I32, I64, U32, U64, Pointer, Scalar
 from tile.language.dtypes import spelled
 from tile.language.known import (
     MOST_BITS,
@@ -78,6 +78,7 @@ COMPARISONS = {
     ">": Predicate.GT,
     ">=": Predicate.GE,
 }
+SIGNED = (I8, I16, I32, I64)
 INSTEAD = {
     "**": "multiply, or write tl.exp2(tl.log2(x) * y)",
     "@": "write tl.dot(a, b)",
@@ -102,8 +103,20 @@ def binary(build: Builder, op: str, a: Any, b: Any) -> Any:
         x, y = unify(build, op, a, b)
         if x.dtype.is_floating():
             refuse(op, a, b)
+        if op == ">>" and isinstance(a, Tensor):
+            return _shift_right(build, a.dtype, x, y)
         return emit(build, op, BITWISE[op], x, y)
     return _divide(build, op, *unify(build, op, a, b, dividing=True))
+
+
+def _shift_right(build: Builder, shifted: Scalar | Pointer, x: Tensor, y: Tensor) -> Tensor:
+    """`x >> y` at the common type, arithmetic if the type `shifted` of the operand was signed."""
+    common = x.dtype
+    assert isinstance(shifted, Scalar) and isinstance(common, Scalar)
+    if shifted.signed and not common.signed:
+        signed = next(ty for ty in SIGNED if ty.bits == common.bits)
+        x, y = convert(build, x, signed), convert(build, y, signed)
+    return convert(build, emit(build, ">>", arith.shr, x, y), common)
 
 
 def _divide(build: Builder, op: str, x: Tensor, y: Tensor) -> Tensor:

@@ -14,16 +14,18 @@ from tile.ir.types import Padding, Scalar
 from tile.language.descriptor_parts import DescriptorParts
 from tile.late import late
 from tile.runtime import kept
+from tile.runtime.annotations import annotated_type
 from tile.runtime.binding import quoted, spell_parameters, unknown_names
 from tile.runtime.context import DEFAULT, leveled
 from tile.runtime.descriptor import descriptor_type, signature_parts, spell_descriptor
 from tile.runtime.kernel import CompiledKernel
-from tile.runtime.signature import parse_signature_type, parse_type
+from tile.runtime.signature import ParameterType, parse_signature_type, parse_type, spell_type
 from tile.runtime.specialise import (
     Constant,
     Leaf,
     constant,
     described_leaf,
+    spell_leaf,
 )
 from tile.tracebacks import entry
 
@@ -118,10 +120,23 @@ def _leaves(
     for parameter in function.parameters:
         name = parameter.name
         if name in typed:
-            yield name, _parse(name, typed[name])
+            leaf = _parse(name, typed[name])
+            _check_annotation(function, parameter, leaf)
+            yield name, leaf
         else:
             value = constexprs.get(name, parameter.default)
             yield name, Constant(constant(value, f"parameter {name!r} of {function.name}()"))
+
+
+def _check_annotation(function: DeviceFunction, parameter: Parameter, leaf: Leaf) -> None:
+    """Raise `ArgumentTypeError` for a type other than the parameter is annotated with."""
+    wanted = annotated_type(function, parameter)
+    if wanted is None or (isinstance(leaf, ParameterType) and leaf.type == wanted):
+        return
+    raise ArgumentTypeError(
+        f"parameter {parameter.name!r} of {function.name}() is annotated {spell_type(wanted)}, and "
+        f"the signature says {spell_leaf(leaf)}"
+    )
 
 
 def _check_names(

@@ -13,6 +13,7 @@ from tile.brief import brief
 from tile.by_name import Reduction
 from tile.errors import ArgumentTypeError
 from tile.frontend.source import DeviceFunction
+from tile.runtime.annotations import annotated_type
 from tile.runtime.arguments import DIRECT, adapt
 from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
 from tile.runtime.captures import Captures
@@ -133,6 +134,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
                     f"argument {p.name!r} of {self.name}()",
                     ones=p.name not in exempt,
                     alignment=p.name not in unaligned,
+                    type=annotated_type(self, p),
                 ),
             )
             for p in self.parameters
@@ -311,6 +313,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
                 args,
                 kwargs,
                 self.parameters,
+                [rule.type for _, rule in self._rules],
                 hooks=self.pre_run_hooks,
                 cache=self.cache,
                 current=watch.current if watch is not None and watch.watching else None,

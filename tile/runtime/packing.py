@@ -71,7 +71,8 @@ _F32_MAX = float(np.finfo(np.float32).max)
 
 
 def _float32(value: Any) -> Any:
-    return np.float32(value) if -_F32_MAX <= value <= _F32_MAX else _rounded(np.float32, value)
+    number = float(value)  # as NumPy compares an np.float16 with others in 16 bits
+    return np.float32(number) if -_F32_MAX <= number <= _F32_MAX else _rounded(np.float32, number)
 
 
 def writeable(array: Any) -> bool:

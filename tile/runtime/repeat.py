@@ -40,6 +40,7 @@ from typing import Any, NamedTuple
 from tile.backends.base import Repeat
 from tile.config import Config, Origin, config
 from tile.frontend.source import Parameter
+from tile.ir.types import Pointer, Scalar
 from tile.runtime.grid import normalise_grid
 from tile.runtime.kernel import WATCHERS, CompiledKernel
 from tile.runtime.repeat_text import Writer
@@ -92,6 +93,7 @@ def make_plan(
     args: Arguments,
     kwargs: Options,
     parameters: Sequence[Parameter],
+    annotated: Sequence[Scalar | Pointer | None],
     *,
     hooks: list[Any],
     cache: dict[Any, Any],
@@ -100,9 +102,9 @@ def make_plan(
 ) -> Plan | None:
     """A plan for calls like this one, or None where they have arguments that it does not know.
 
-    `current` says whether what was compiled is still what the kernel's text means; None: always.
-    `unlike` takes over what the plan does not do: the shape of calls that it is for, a grid, and
-    the arguments of a call.
+    `annotated` has the types of parameters that are annotated with one. `current` says whether
+    what was compiled is still what the kernel's text means; None: always. `unlike` takes over what
+    the plan does not do: the shape of calls that it is for, a grid, and the arguments of a call.
     """
     writer = Writer(len(args), tuple(kwargs), numbered=only_cuda_numbered())
     words: dict[str, tuple[str, Any]] = {name: (name, value) for name, value in kwargs.items()}
@@ -120,7 +122,7 @@ def make_plan(
         if parameter.is_constexpr:
             known = not word or writer.constant(word, type(value))
         else:
-            known = writer.runtime(word or f"~d{index}", value, index)
+            known = writer.runtime(word or f"~d{index}", value, index, annotated[index])
         if not known:
             return None
     if not all(writer.constant(word, type(value)) for word, value in words.values()):

@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from tile.ir.types import F32, F64, Kind, Pointer, Scalar
 from tile.language.constexpr import constexpr
 from tile.runtime.descriptor import TensorDescriptor
 from tile.runtime.grid import LIMITS
 from tile.runtime.signature import DIVISOR
 from tile.runtime.torch_arrays import is_plain_tensor
+
+F32_MAX = float(np.finfo(np.float32).max)
 
 
 class Writer:
@@ -37,11 +40,15 @@ class Writer:
         self._checks: list[str] = []  # after them, where a key is to be made, not looked up
         self._parts: list[str] = []
 
-    def runtime(self, word: str, value: Any, index: int) -> bool:
+    def runtime(
+        self, word: str, value: Any, index: int, annotated: Scalar | Pointer | None
+    ) -> bool:
         kind = type(value)
         if kind is type(None):
             return True
         self.parameters.append(index)
+        if isinstance(annotated, Scalar):
+            return self._number(word, kind, annotated)
         if kind is TensorDescriptor:
             self._descriptor(word, len(value.shape))
             return True
@@ -57,6 +64,23 @@ class Writer:
             self._parts += [f"{word}.dtype", f"{word}.{self._device}"]
             word = address
         elif kind not in (float, bool):
+            return False
+        self._values.append(word)
+        return True
+
+    def _number(self, word: str, kind: type, ty: Scalar) -> bool:
+        """A number for an annotated parameter; of one out of range, the key is never that of one.
+
+        Those that other types become are left to ordinary launches.
+        """
+        if kind is int and ty.kind is Kind.INT:
+            self._parts.append(
+                f"{word} % {DIVISOR} == 0 if {ty.min_value} <= {word} <= {ty.max_value} "
+                f"else ~wide({word})"
+            )
+        elif kind is float and ty == F32:
+            self._parts.append(f"-{F32_MAX!r} <= {word} <= {F32_MAX!r} or {word}.hex()")
+        elif kind is not float or ty != F64:
             return False
         self._values.append(word)
         return True

@@ -9,6 +9,7 @@ told of an argument, and making it is cheap: a table by the argument's type, no 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -17,8 +18,8 @@ import numpy as np
 
 from tile.brief import brief, listed
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ir.dtypes import SCALARS
-from tile.ir.types import I32, I64, U64, Kind, Padding, Pointer, Scalar
+from tile.ir.dtypes import SCALARS, numpy_dtype
+from tile.ir.types import F32, I1, I32, I64, U64, Kind, Padding, Pointer, Scalar
 from tile.language.constexpr import constexpr
 from tile.language.descriptor_parts import DescriptorParts
 from tile.runtime.arguments import MockArray, retuple
@@ -27,7 +28,7 @@ from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.elements import Array, DType, element_type
 from tile.runtime.empty import EmptyArray
 from tile.runtime.pointers import PointerArray
-from tile.runtime.signature import DIVISOR, ParameterType, parse_signature_type
+from tile.runtime.signature import DIVISOR, ParameterType, parse_signature_type, spell_type
 
 Key: TypeAlias = Hashable
 
@@ -47,12 +48,14 @@ class Rule:
     """How arguments of one parameter are specialised.
 
     `label` names it in errors; `ones` says whether the integer 1 becomes a constant, and
-    `alignment` whether divisibility by 16, of integers and of addresses, is looked at.
+    `alignment` whether divisibility by 16, of integers and of addresses, is looked at. `type` is
+    what the parameter is annotated with: of a number the type, whatever its value.
     """
 
     label: str
     ones: bool = True
     alignment: bool = True
+    type: Scalar | Pointer | None = None
 
 
 # -- runtime arguments
@@ -61,9 +64,15 @@ class Rule:
 def runtime_key(value: Any, rule: Rule) -> Key:
     """The key of an adapted argument of a parameter that is no constexpr.
 
-    Raises `ArgumentTypeError` for dtypes that kernels cannot work on, and `ArgumentValueError` for
-    an integer that no type holds.
+    Raises `ArgumentTypeError` for dtypes that kernels cannot work on and for what the parameter is
+    not annotated as, and `ArgumentValueError` for a number that its type does not hold.
     """
+    if rule.type is not None and value is not None and not isinstance(value, constexpr):
+        return _annotated(value, rule.type, rule)
+    return _unannotated(value, rule)
+
+
+def _unannotated(value: Any, rule: Rule) -> Key:
     keyed = _KEYED.get(type(value))
     return keyed(value, rule) if keyed is not None else _rare_key(value, rule)
 
@@ -111,9 +120,55 @@ def _rare_key(value: Any, rule: Rule) -> Key:
 
 
 def _numpy_scalar(value: np.generic, rule: Rule) -> Key:
+    """An integer has the type that NumPy gives it; floats are of 32 bits, as Python's are."""
     scalar = element_type(value.dtype, rule.label)
+    if scalar.kind is Kind.FLOAT:
+        return _FLOAT
     divides = scalar.kind is Kind.INT and int(value) % DIVISOR == 0
     return _spelt(scalar)[rule.alignment and divides]
+
+
+def _annotated(value: Any, ty: Scalar | Pointer, rule: Rule) -> Key:
+    """The key of an argument of an annotated parameter, if it is of that type or becomes it."""
+    if isinstance(ty, Pointer):
+        if not isinstance(value, _POINTING):
+            raise _misfit(value, ty, rule)
+        key = _unannotated(value, rule)
+        if key not in _spelt(ty):
+            raise _misfit(value, ty, rule)
+        return key
+    number = value.item() if isinstance(value, np.generic) else value
+    accepted = (int, float) if ty.kind is Kind.FLOAT else (int,)
+    if not isinstance(number, accepted):
+        raise _misfit(value, ty, rule)
+    if not holds(ty, number):
+        raise ArgumentValueError(
+            f"{rule.label} is annotated {spell_type(ty)}, which does not hold {number!r}"
+        )
+    aligned = ty.kind is Kind.INT and rule.alignment and number % DIVISOR == 0
+    return _spelt(ty)[aligned]
+
+
+def holds(ty: Scalar, number: float) -> bool:
+    """Return True if a number of the type's kind, or an integer for a float, is in its range.
+
+    Floats round; what rounds to an infinity is out of range, and infinities themselves are not.
+    """
+    if ty.kind is not Kind.FLOAT:
+        least, most = (0, 1) if ty == I1 else (ty.min_value, ty.max_value)
+        return least <= number <= most
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounded = float(numpy_dtype(ty).type(float(number)))
+    except OverflowError:
+        return False
+    return math.isfinite(rounded) or not math.isfinite(number)
+
+
+def _misfit(value: Any, ty: Scalar | Pointer, rule: Rule) -> ArgumentTypeError:
+    array = getattr(value, "dtype", None) is not None and not isinstance(value, np.generic)
+    given = f"an array of {value.dtype}" if array else f"{value!r} ({type(value).__name__})"
+    return ArgumentTypeError(f"{rule.label} is annotated {spell_type(ty)}, and was given {given}")
 
 
 @functools.cache
@@ -124,13 +179,15 @@ def _spelt(ty: Scalar | Pointer) -> tuple[str, str]:
 
 _ONE = str(ParameterType(I32, one=True))
 _I32 = _spelt(I32)
+_FLOAT = str(ParameterType(F32))
+_POINTING = (np.ndarray, DeviceArray, MockArray)
 _POINTERS: dict[DType, tuple[str, str]] = {
     dtype: _spelt(Pointer(scalar)) for dtype, scalar in SCALARS.items()
 }
 _KEYED: dict[type, Callable[[Any, Rule], Key]] = {
     int: _integer,
     bool: lambda value, rule: "i1",
-    float: lambda value, rule: "fp32",
+    float: lambda value, rule: _FLOAT,
     type(None): lambda value, rule: _NONE,
     np.ndarray: _array,
     PointerArray: _pointer_array,

@@ -55,10 +55,16 @@ expressions; assignments (augmented, annotated, of tuples); `if`, `for` over `ra
 
 - A parameter annotated `tl.constexpr` is known when the kernel is compiled: tile extents must be.
   So is a name assigned as `x: tl.constexpr = ...`. An `if` on it compiles one branch alone.
+- Of other parameters of a kernel, an annotation such as `n: tl.int64`, `f: "fp16"`, `p: "*fp32"`,
+  `x: float` (fp32) or `b: bool` is the type, whatever number is passed; one out of its range is
+  an error. `p: tl.const` is a pointer that the kernel only reads through. Other annotations say
+  nothing: a Python integer is `int32`, or the first of `int64` and `uint64` that holds it, a float
+  of Python or NumPy `float32`, an integer of NumPy what NumPy says, and an array a pointer.
 - A name that is assigned in a loop or in a branch keeps its type and shape.
 - Globals are seen if they are `tl.constexpr(...)` objects, functions, modules or types.
 - `/` of integers gives a float. `//` and `%` truncate towards zero, as C does: `-7 // 2` is -3 and
-  `-7 % 2` is -1. Between compile-time numbers they are Python's own.
+  `-7 % 2` is -1. Between compile-time numbers they are Python's own. `>>` of a signed integer keeps
+  its sign, also where an unsigned one says by how much.
 - A *descriptor*, made by `tl.make_tensor_descriptor` or passed as a `tile.TensorDescriptor`, is an
   array with bounds. It is read and written in boxes and computes nothing by itself; it may be
   assigned, carried by loops, passed to functions and returned.

@@ -1,0 +1,98 @@
+"""The types that parameters of kernels are annotated with.
+
+    n: tl.int64     n: "i64"     f: "tl.float16"     x: tl.pointer_type(tl.float32)     x: "*fp32"
+    f: float (fp32)              flag: bool (i1)     n: np.int64
+
+Such an annotation is the type of the parameter, whatever number is passed. Others, such as
+`torch.Tensor` or `int`, say nothing here: the argument decides. Annotations that are text, by
+`from __future__ import annotations` too, are evaluated where the kernel was defined.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from tile.errors import ArgumentError, ArgumentTypeError
+from tile.frontend.source import REQUIRED, DeviceFunction, Parameter
+from tile.ir.dtypes import SCALARS
+from tile.ir.types import ALIASES, F32, I1, Pointer, Scalar
+from tile.runtime.signature import SYNONYMS, parse_type
+
+CONST = "const "
+# Errors of annotations that name what is imported for type checkers alone, or that are no Python.
+UNREADABLE = (NameError, AttributeError, LookupError, SyntaxError, TypeError, ValueError)
+
+
+def annotated_type(function: DeviceFunction, parameter: Parameter) -> Scalar | Pointer | None:
+    """Return the type that a parameter is annotated with; None where nothing says one.
+
+    Raises `ArgumentTypeError` for text that begins as a type and names none.
+    """
+    annotation = parameter.annotation
+    if annotation is REQUIRED or parameter.is_constexpr:
+        return None
+    if isinstance(annotation, str):
+        return _of_text(function, parameter, annotation)
+    return _of_object(annotation)
+
+
+def _of_object(annotation: Any) -> Scalar | Pointer | None:
+    if isinstance(annotation, Scalar | Pointer):
+        return annotation
+    if annotation is float:
+        return F32
+    if annotation is bool:
+        return I1
+    if isinstance(annotation, type) and issubclass(annotation, np.generic):
+        return _of_numpy(annotation)
+    return None
+
+
+def _of_numpy(kind: type[np.generic]) -> Scalar | None:
+    try:
+        return SCALARS.get(np.dtype(kind))
+    except TypeError:
+        return None
+
+
+def _of_text(
+    function: DeviceFunction, parameter: Parameter, annotation: str
+) -> Scalar | Pointer | None:
+    text = annotation.strip().strip("\"'").removeprefix(CONST).strip()
+    if text.startswith("*k"):
+        text = "*" + text[2:]
+    name = text.lstrip("*").removeprefix("tl.")
+    stars = "*" * (len(text) - len(text.lstrip("*")))
+    if name in ALIASES or name in SYNONYMS:
+        return parse_type(stars + name)
+    found, value = (False, None) if stars else _evaluated(function, text)
+    if found:
+        return None if isinstance(value, str) else _of_object(value)
+    if stars or text.startswith("tl."):
+        raise _no_type(function, parameter, annotation, stars + name)
+    return None
+
+
+def _evaluated(function: DeviceFunction, text: str) -> tuple[bool, Any]:
+    """The value of an expression where the function was defined, if it has one there."""
+    closure = inspect.getclosurevars(function.fn).nonlocals
+    try:
+        return True, eval(text, dict(function.fn.__globals__), dict(closure))
+    except UNREADABLE:
+        return False, None
+
+
+def _no_type(
+    function: DeviceFunction, parameter: Parameter, annotation: str, spelling: str
+) -> ArgumentTypeError:
+    try:
+        parse_type(spelling)
+        reason = "it is none that a parameter can have"
+    except ArgumentError as error:
+        reason = error.message
+    return ArgumentTypeError(
+        f"parameter {parameter.name!r} of {function.name}() is annotated {annotation!r}: {reason}"
+    )
