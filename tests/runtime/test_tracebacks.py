@@ -182,6 +182,7 @@ def test_launches_that_are_repeated() -> None:
         (3,),
         {"B": 4},
         fill.parameters,
+        [None] * len(fill.parameters),
         hooks=[],
         cache={},
         current=None,

@@ -591,8 +591,9 @@ class range:
 
     Bounds and step are integers, known at compile time or not. `num_stages` is the depth of
     software pipelining (None: the launch's), `loop_unroll_factor` how many turns become one. Called
-    as Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. Raises `CompilationError` for a
-    step of 0.
+    as Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. `flatten`, `warp_specialize` and
+    `disallow_acc_multi_buffer` have no effect yet, nor has any of these in a loop that `break` or
+    `return` may leave; a warning says so once. Raises `CompilationError` for a step of 0.
     """
     def __init__(
         self,
