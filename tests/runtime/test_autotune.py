@@ -30,6 +30,7 @@ from tile.errors import (
     UnsupportedError,
 )
 from tile.runtime.autotune import Config, autotune, heuristics
+from tile.runtime.descriptor import TensorDescriptor
 from tile.runtime.pointers import pointer_array
 from tile.runtime.snapshot import Snapshot, fill_zero
 
@@ -821,6 +822,32 @@ def test_a_rule_of_heuristics_that_raises_is_named(kernel):
     for use in (ruled[(1,)], ruled.warmup, ruled.written_arguments):
         with pytest.raises(HookError, match=r"the rule for BLOCK of scale.* KeyError: 'm'"):
             use(np.ones(4), 4)
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_hooks_that_set_blocks_leave_arrays_to_configs_without_them(failing):
+    """They are called before the kernel is compiled, and so before it is known what it writes."""
+
+    def zeroes(arguments):
+        arguments["x"][:] = 0
+        if failing:
+            raise MineError("mine")
+
+    def fn(desc, x, BLOCK):
+        x *= 2
+
+    kernel = FakeKernel(fn, writes=["x"])
+    configs = [Config({"BLOCK": 16}, pre_hook=zeroes), Config({"BLOCK": 32})]
+    tuner = tuned(kernel, configs=configs, key=())
+    x, desc = np.arange(4.0), TensorDescriptor.from_tensor(np.zeros((8, 8)), [4, 4])
+    if failing:
+        with pytest.raises(HookError, match="the pre_hook of configuration BLOCK: 16"):
+            tuner[(1,)](desc, x)
+        assert x.tolist() == [0, 1, 2, 3]
+    else:
+        tuner.warmup(desc, x)
+        tuner[(1,)](desc, x)
+        assert x.tolist() == [0, 2, 4, 6]
 
 
 # --- calls that cannot be meant ------------------------------------------------------------------

@@ -28,6 +28,7 @@ from tile.brief import brief
 from tile.by_name import Reduction
 from tile.config import config as settings
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.runtime.arguments import MockArray
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.descriptor import TensorDescriptor
 from tile.runtime.grid import normalise_grid
@@ -480,9 +481,31 @@ def _sets_blocks(config: Config, call: Call) -> bool:
 
 
 def _set_blocks(config: Config, call: Call, kernel: str) -> None:
-    """Let a configuration set the blocks of descriptors, before the kernel is compiled for them."""
-    if _sets_blocks(config, call):
+    """Let a configuration set the blocks of descriptors, before the kernel is compiled for them.
+
+    What its hook does to arrays is undone: it is not for a launch, and which arrays the kernel
+    writes is known only when it is compiled.
+    """
+    if not _sets_blocks(config, call):
+        return
+    kept = Snapshot()
+    for name, value in call.named.items():
+        if _has_data(value):
+            kept.keep(name, value)
+    try:
         _prepare(config, call, kernel)
+    finally:
+        kept.restore()
+
+
+def _has_data(value: Any) -> bool:
+    """Return True for arrays, and for descriptors and tuples of them."""
+    if isinstance(value, tuple):
+        return any(map(_has_data, value))
+    if isinstance(value, TensorDescriptor):
+        value = value.base
+    shaped = hasattr(value, "dtype") and hasattr(value, "shape")
+    return shaped and not isinstance(value, MockArray | np.generic)
 
 
 def _prepare(config: Config, call: Call, kernel: str) -> None:
