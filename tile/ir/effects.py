@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import Effect
+from tile.ir.termination import LOOPS, ends
 
-OBSERVABLE = Effect.WRITE | Effect.SHARED | Effect.SYNC | Effect.OUTPUT
+OBSERVABLE = Effect.WRITE | Effect.SHARED | Effect.SYNC | Effect.OUTPUT | Effect.MAY_HANG
+ATOMIC = Effect.READ | Effect.WRITE
+# What may keep the operations after it from running at all.
+MAY_STOP = Effect.OUTPUT | Effect.MAY_HANG
 
 
 def effects(op: Operation) -> Effect:
     """All effects of `op` and of what is nested in it.
 
-    A volatile access may not be moved or merged.
+    A volatile access may not be moved or merged. A loop that is not proven to end may hang.
     """
     effect = op.defn.effect
     if op.attributes.get("volatile"):
         effect |= Effect.SYNC
+    if op.defn in LOOPS and not ends(op):
+        effect |= Effect.MAY_HANG
     if Effect.NESTED in effect:
         effect &= ~Effect.NESTED
         for region in op.regions:
@@ -30,7 +36,7 @@ def is_pure(op: Operation) -> bool:
 
 
 def is_removable(op: Operation) -> bool:
-    """Whether the operation may go if nobody uses its results. A loop counts as one that ends."""
+    """Return True if the operation may go when nobody uses its results."""
     return not op.defn.terminator and not effects(op) & (OBSERVABLE | Effect.ASSUME)
 
 
@@ -46,3 +52,16 @@ def constant_of(value: Value) -> bool | int | float | None:
         number: bool | int | float = op.attributes["value"]
         return number
     return None
+
+
+def may_hang_silently(loop: Operation) -> bool:
+    """Return True if a loop may run forever without an access that all compilers keep.
+
+    C compilers (C11 6.8.5p6) and ptxas may remove such a loop, taking for granted that it ends. A
+    backend keeps it by a side effect in every iteration.
+    """
+    kept = Effect.SYNC | Effect.OUTPUT
+    every_iteration = [op for region in loop.regions for op in region if not op.regions]
+    return not ends(loop) and not any(
+        effects(op) & kept or ATOMIC in effects(op) for op in every_iteration
+    )

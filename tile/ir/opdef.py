@@ -46,6 +46,7 @@ class Effect(enum.Flag):
     OUTPUT = enum.auto()  # is seen outside: prints, may stop the program
     ASSUME = enum.auto()  # states a fact that analyses may use; removable once they have
     NESTED = enum.auto()  # and all that its regions do
+    MAY_HANG = enum.auto()  # a loop that is not proven to end: what comes after it may never run
 
 
 PURE = Effect.NONE

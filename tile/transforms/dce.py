@@ -9,6 +9,7 @@ from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.effects import is_removable
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
+from tile.ir.termination import LOOPS, ends
 from tile.transforms.regions import shrink, stop_passing
 
 
@@ -18,7 +19,8 @@ def dce(module: Module) -> None:
 
     What counts is found from what is observable: stores, prints, what a function returns. So a
     value that a loop carries only to compute its own next round goes, too. A module with kernels
-    keeps those and the functions they call.
+    keeps those and the functions they call. A loop that is not proven to end is kept, with what
+    decides when it ends: what follows must not run before.
 
         %d = mul %x, %x : f32                                    store %p, %x
         %r = for %i = %a to %b step %c iter(%k = %x) : f32 {
@@ -66,6 +68,8 @@ class _Live:
             if op.defn.isolated:  # which is pure, whatever it calls
                 continue
             if op.regions:
+                if op.defn in LOOPS and not ends(op):
+                    self.mark(op)
                 for region in op.regions:
                     self.block(region)
             elif op.defn is control.return_ or not (op.defn.terminator or is_removable(op)):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.analysis.liveness import LOOPS
 from tile.ir.core import Block, Function, Module, Operation
-from tile.ir.effects import constant_of, effects, is_pure
+from tile.ir.effects import MAY_STOP, constant_of, effects, is_pure
 from tile.ir.opdef import Effect
 from tile.ir.ops import arith, control, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass
+from tile.ir.termination import LOOPS
 
 # What keeps a load from moving out of a loop.
 DISTURBS_LOADS = Effect.WRITE | Effect.SYNC
-# Not to be done where the program would not have done it: a loop might not end, a promise might
+# Not to be done where the program would not have done it: a loop might take long, a promise might
 # not hold.
 NOT_SPECULATED = frozenset({control.while_, control.for_, arith.hint})
 
@@ -54,6 +54,8 @@ def _hoist(loop: Operation) -> None:
                 op.unlink()
                 loop.block.insert(op, loop)
                 inside.difference_update(block for nested in op.walk() for block in nested.regions)
+            elif effects(op) & MAY_STOP:
+                surely = False  # what stands after it may never run
 
 
 def _surely_runs(loop: Operation, region: Block) -> bool:

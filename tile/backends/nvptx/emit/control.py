@@ -10,6 +10,7 @@ from tile.backends.nvptx.emit.moving import Moving, started
 from tile.backends.nvptx.emit.turns import Turns
 from tile.backends.nvptx.emit.types import count_of, is_literal, is_signed, llvm_type
 from tile.ir.core import Block, Operation, Value
+from tile.ir.effects import may_hang_silently
 from tile.ir.opdef import OpDef
 from tile.ir.ops import control
 from tile.ir.types import Scalar
@@ -101,6 +102,7 @@ def for_(body: Body, op: Operation) -> None:
         carried.assign(body, region.args[1:], phis.names[1:])
         stages = phis.names[len(first) :]
         turns.assign(body, stages)
+        keep(body, op)
         with moving.round(body, region):
             body.emit(region)
         yielded = carried.flat(body, ending(region).inputs)
@@ -168,6 +170,18 @@ def _hint(body: Body, op: Operation) -> str:
     return ""
 
 
+def keep(body: Body, loop: Operation) -> None:
+    """Put a side effect in a loop that may run forever without one.
+
+    ptxas removes such a loop, although nothing in PTX lets it take for granted that loops end.
+    Synchronizing a warp that runs in step costs least of what makes ptxas (13.0) keep one; a
+    branch that is never taken does not, as ptxas unswitches the loop. Conditions of loops are equal
+    in all threads of a program, so all lanes are there.
+    """
+    if may_hang_silently(loop):
+        body.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
+
+
 # -- while, if
 
 
@@ -185,6 +199,7 @@ def while_(body: Body, op: Operation) -> None:
     body.branch(body.scalar(ending(test).inputs[0]), inside, done)
     body.start(inside)
     with body.inside():
+        keep(body, op)
         body.emit(region)
         phis.close(flat(body, ending(region).inputs))
     body.jump(head)

@@ -19,6 +19,7 @@ from tile.backends.opencl.emit.types import (
     value_of,
 )
 from tile.ir.core import Block, Module, Operation, Value
+from tile.ir.effects import may_hang_silently
 from tile.ir.opdef import OpDef
 from tile.ir.ops import control, memory
 from tile.ir.types import Scalar
@@ -198,6 +199,7 @@ def for_(body: Body, op: Operation) -> None:
     else:
         inner = body.temporary(unsigned(ty.bits), f"({unsigned(ty.bits)}){variable}", variable)
         body.values[count] = [inner]
+    keep(body, op)
     body.emit(region)
     _move(body, args, names, ending(region).inputs)
     body.close()
@@ -253,6 +255,16 @@ def _down(ty: Scalar, i: str, upper: str, step: int) -> str:
     return f"min(({kind}){step}, {i} - {upper})"
 
 
+def keep(body: Body, loop: Operation) -> None:
+    """Put a volatile access in a loop that may run forever without a side effect.
+
+    The constant condition of `while (true)` keeps a C compiler from assuming that the loop ends
+    (C11 6.8.5p6), but not what runs behind it: ptxas assumes that of any loop without side effects.
+    """
+    if may_hang_silently(loop):
+        body.line(f"volatile int {body.names.new('kept')} = 0;")
+
+
 def while_(body: Body, op: Operation) -> None:
     """An endless loop that the test leaves."""
     test, region = op.regions
@@ -264,6 +276,7 @@ def while_(body: Body, op: Operation) -> None:
         body.barrier()
     body.emit(test)
     body.line(f"if (!{body.scalar(ending(test).inputs[0])}) break;")
+    keep(body, op)
     body.emit(region)
     _move(body, region.args, names, ending(region).inputs)
     body.close()

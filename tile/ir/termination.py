@@ -1,0 +1,121 @@
+"""Prove that loops end.
+
+A loop that is not proven to end may run forever, and then nothing after it runs: no pass may remove
+it, merge it with another, or run it where the program would not have (LLVM: it is not
+`willreturn`). The proof is simple and needs nothing but the loop itself:
+
+- A `for` ends if its step is a constant other than 0.
+- A `while` ends if it goes on only while a carried integer has not reached a bound that the loop
+  does not change, and every iteration moves that integer by a constant toward the bound, without
+  wrapping past it.
+
+Loops inside are left aside; each needs its own proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tile.ir.core import Block, Operation, Value
+from tile.ir.ops import arith, control
+from tile.ir.ops.arith import Predicate
+from tile.ir.types import Scalar
+
+LOOPS = frozenset({control.for_, control.while_})
+
+
+def ends(loop: Operation) -> bool:
+    """Return True if the `for` or `while` is proven to end, loops inside it left aside."""
+    if loop.defn is control.for_:
+        return _number(loop.inputs[2]) not in (None, 0)
+    test = loop.regions[0]
+    assert test.last is not None
+    return any(_reaches_bound(loop, needed) for needed in _conjuncts(test.last.inputs[0]))
+
+
+def _conjuncts(condition: Value) -> Iterator[Value]:
+    """The values that must all be true for the condition to be true."""
+    op = condition.op
+    if op is None:
+        return
+    if op.defn is arith.and_:
+        for value in op.inputs:
+            yield from _conjuncts(value)
+    elif op.defn is control.if_:
+        yielded = [_yielded(region)[condition.index] for region in op.regions]
+        if _number(yielded[1]) is False:
+            yield from _conjuncts(op.inputs[0])
+            yield from _conjuncts(yielded[0])
+        elif _number(yielded[0]) is False:
+            yield from _conjuncts(yielded[1])
+    elif op.defn is arith.cmp:
+        yield condition
+
+
+def _reaches_bound(loop: Operation, comparison: Value) -> bool:
+    """Return True if a counter makes the comparison false after finitely many iterations."""
+    assert comparison.op is not None
+    x, y = comparison.op.inputs
+    predicate = comparison.op["predicate"]
+    return _counts_to(loop, x, predicate, y) or _counts_to(loop, y, predicate.swapped, x)
+
+
+def _counts_to(loop: Operation, counter: Value, predicate: Predicate, bound: Value) -> bool:
+    """Return True if `counter predicate bound` becomes false by counting in constant steps."""
+    ty = counter.type
+    if counter.owner is not loop.regions[0] or not (isinstance(ty, Scalar) and ty.is_int()):
+        return False
+    limit = _number(bound)
+    step = _step(loop, counter.index)
+    if step is None or (limit is None and not _is_outside(loop, bound)):
+        return False
+    if predicate is Predicate.NE:  # counting by one passes every number, across the wrap too
+        return abs(step) == 1
+    if predicate in (Predicate.LT, Predicate.LE):
+        strict, room = predicate is Predicate.LT, None if limit is None else ty.max_value - limit
+    elif predicate in (Predicate.GT, Predicate.GE):
+        strict, room = predicate is Predicate.GT, None if limit is None else limit - ty.min_value
+        step = -step
+    else:
+        return False
+    # From the last value that passes the test, at most the bound (strict: one before it), a step
+    # must not leave the type. A step of one never does that if the test is strict.
+    overshoot = step - strict
+    return step > 0 and (overshoot == 0 or (room is not None and overshoot <= room))
+
+
+def _step(loop: Operation, index: int) -> int | None:
+    """The constant that each iteration adds to a carried value, if that is all it does."""
+    body = loop.regions[1]
+    op = _yielded(body)[index].op
+    if op is None or op.defn not in (arith.add, arith.sub):
+        return None
+    first, second = op.inputs
+    if op.defn is arith.add and second is body.args[index]:
+        first, second = second, first
+    number = _number(second)
+    if first is not body.args[index] or number is None:
+        return None
+    return int(number) if op.defn is arith.add else -int(number)
+
+
+def _is_outside(loop: Operation, value: Value) -> bool:
+    """Return True if the value is defined outside the loop."""
+    block: Block | None = value.block
+    while block is not None and block.parent is not loop:
+        block = None if block.parent is None else block.parent.block
+    return block is None
+
+
+def _yielded(region: Block) -> list[Value]:
+    assert region.last is not None
+    return region.last.inputs
+
+
+def _number(value: Value) -> bool | int | float | None:
+    """The number of a constant."""
+    op = value.op
+    if op is None or op.defn is not arith.const:
+        return None
+    number: bool | int | float = op.attributes["value"]
+    return number
