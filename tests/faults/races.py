@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 import tile
@@ -395,3 +397,48 @@ def column_sums(x_ptr, o_ptr, n, B: tl.constexpr, BUG: tl.constexpr):
 @planted("race", "each row writes the same columns", element=(0,))
 def shared_columns(bug):
     column_sums[(4,)](zeros((4, 8)), zeros(8), 8, B=8, BUG=bug)
+
+
+@tile.jit
+def plain_spin(flag_ptr, o_ptr, BUG: tl.constexpr):
+    pid = tl.program_id(0)
+    if pid == 0:
+        tl.store(o_ptr, 5)
+        tl.atomic_xchg(flag_ptr, 1, sem="release")  # fault
+    else:
+        if BUG:
+            while tl.load(flag_ptr) == 0:  # fault
+                pass
+        else:
+            while tl.atomic_add(flag_ptr, 0, sem="acquire") == 0:
+                pass
+        tl.store(o_ptr + pid, tl.load(o_ptr))
+
+
+@planted("race", "a wait by plain loads", place=("flag_ptr", (0,)))
+def plain_race(bug):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        plain_spin[(3,)](zeros(1), zeros(3), BUG=bug)
+
+
+@tile.jit
+def counted_plain_spin(flag_ptr, o_ptr, BUG: tl.constexpr):
+    pid = tl.program_id(0)
+    spins = 0
+    if pid == 1:
+        tl.atomic_xchg(flag_ptr, 1)  # fault
+    elif BUG:
+        while tl.load(flag_ptr) == 0:  # fault
+            spins += 1
+    else:
+        while tl.atomic_add(flag_ptr, 0) == 0:
+            spins += 1
+    tl.store(o_ptr + pid, spins)
+
+
+@planted("race", "a wait by plain loads that counts", place=("flag_ptr", (0,)))
+def counted_plain_wait(bug):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        counted_plain_spin[(2,)](zeros(1), zeros(2), BUG=bug)

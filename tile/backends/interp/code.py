@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tile.analysis.exit_slice import EXACT, ExitSlice, exit_slice
 from tile.backends.interp.affine import AFFINE, counting
 from tile.backends.interp.region import run_region
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, full
+from tile.backends.interp.waiting import observed
 from tile.errors import UnsupportedError
 from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.effects import effects
-from tile.ir.opdef import Effect, OpDef
-from tile.ir.ops import shape
+from tile.ir.opdef import OpDef
+from tile.ir.ops import control, shape
 from tile.ir.types import Descriptor, Shared, Type
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Instruction:
     frees: tuple[int, ...] = ()
     run: Run | None = None
     regions: tuple[BlockCode, ...] = ()
-    polls: bool = False  # a loop whose end may depend on what other programs write
+    exits: ExitSlice | None = None  # of a `while`: what its end depends on
 
 
 @dataclass(eq=False)
@@ -91,7 +92,7 @@ def translate(
         module,
         functions[module.kernel.name],
         functions,
-        polls=any(op.name == "while" and _polls(op) for op in module.walk()),
+        polls=any(op.defn is control.while_ and bool(exit_slice(op).reads) for op in module.walk()),
         largest_value=max(sizes, default=1),
     )
 
@@ -127,9 +128,9 @@ class Translator:
                     op,
                     tuple(map(self.register, op.operands)),
                     tuple(map(self.register, op.results)),
-                    run=None if op.defn.family == "control" else self.run(op),
+                    run=self.observed(op) if op.defn.family != "control" else None,
                     regions=() if op.defn.isolated else tuple(map(self.block, op.regions)),
-                    polls=op.name == "while" and _polls(op),
+                    exits=exit_slice(op) if op.defn is control.while_ else None,
                 )
             )
         self.free(block, code)
@@ -159,6 +160,12 @@ class Translator:
         if op.defn.meaning is None:
             raise UnsupportedError(f"the interpreter has no rule for `{op.name}`", loc=op.loc)
         return self.isolated(op) if op.defn.isolated else pure(op)
+
+    def observed(self, op: Operation) -> Run:
+        """Run an operation; an access in a `while` so that the loop can observe it."""
+        run = self.run(op)
+        waits = op.defn in EXACT and any(o.defn is control.while_ for o in op.ancestors())
+        return observed(op, run) if waits else run
 
     def isolated(self, op: Operation) -> Run:
         """Run an operation by its meaning, with its regions as functions of arrays."""
@@ -231,8 +238,3 @@ def _whole(values: Sequence[RunValue | None], shapes: Sequence[Shape]) -> list[A
     """Operands as arrays of their tiles' whole shapes; None for one that is absent."""
     pairs = zip(values, shapes, strict=True)
     return [None if value is None else full(value, shape) for value, shape in pairs]
-
-
-def _polls(loop: Operation) -> bool:
-    """Whether a loop reads memory, so that another program may be what ends it."""
-    return bool(effects(loop) & Effect.READ)

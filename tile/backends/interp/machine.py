@@ -7,13 +7,15 @@ still in the middle of a loop while others run (see `scheduler.py`).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tile.analysis.exit_slice import ExitSlice
 from tile.backends.interp.code import BlockCode, Instruction
 from tile.backends.interp.values import Array, Held, array_of, same, take
+from tile.backends.interp.waiting import Observed, Wait, repeats
 from tile.backends.interp.wave import Activation, Frame, Join, Loop, Wave
 from tile.errors import ExecutionError
 from tile.ir import numerics
@@ -25,10 +27,9 @@ if TYPE_CHECKING:
     from tile.backends.interp.scheduler import Scheduler
 
 # Iterations of a loop that waits for memory, since a program last left it, after which the
-# programs that did leave go on, and others get their turn.
+# programs that did leave go on, and others get their turn. Loops are looked at for cycles as often.
+# A power of two.
 PATIENCE = 64
-# How often a loop that reads no memory is looked at for going round without any change.
-CHECK_EVERY = 4096
 
 
 class Then(enum.Enum):
@@ -273,10 +274,8 @@ class Machine:
 
     def around(self, frame: Frame, loop: Loop, instruction: Instruction) -> None:
         """Enter the body of a `while`."""
-        if instruction.polls or (loop.turns + 1) % CHECK_EVERY == 0:
-            loop.previous = loop.carried
-        else:
-            loop.previous = None
+        assert instruction.exits is not None
+        loop.begun = instruction.exits.state(loop.carried) if instruction.exits.reads else None
         self.enter(frame, instruction.regions[1], loop.carried)
         loop.carried = []
 
@@ -295,29 +294,52 @@ class Machine:
         self.enter(frame, frame.instruction.regions[0], values)
         return then
 
-    def round(self, wave: Wave, frame: Frame, loop: Loop, values: list[Held]) -> Then:
+    def round(self, wave: Wave, frame: Frame, loop: Loop, following: list[Held]) -> Then:
         """A `while` goes round: see whether it can ever end, and whether others should run first.
 
-        Programs are deterministic. If neither the carried values nor memory changed in an
-        iteration, the next one will be the same, until another wave changes memory.
+        Programs are deterministic: a loop whose exit slice is what it was, while memory has not
+        changed, does the same again until another wave changes memory. What it carries besides is
+        no progress.
         """
         assert frame.instruction is not None
-        memory = wave.launch.memory
+        exits = frame.instruction.exits
+        assert exits is not None
         loop.turns += 1
-        polls = frame.instruction.polls
-        if loop.previous is not None:
-            unchanged = all(map(same, loop.previous, values))
-            if unchanged and (not polls or memory.version == loop.version):
-                wave.parked = memory.version if polls else -1
-                return Then.PARK
-        loop.version = memory.version
-        if polls and loop.turns % PATIENCE == 0:
+        wave.parked = self.repeats(wave, loop, exits, following)
+        if wave.parked is not None:
+            return Then.PARK
+        if exits.reads and loop.turns % PATIENCE == 0:
             join = frame.join
             if join is not None and not join.broken and join.arrivals:
                 self.scheduler.close(join)
                 self.release(join)
             return Then.YIELD
         return Then.GO
+
+    def repeats(
+        self, wave: Wave, loop: Loop, exits: ExitSlice, following: list[Held]
+    ) -> Wait | None:
+        """What a loop waits for that came back to an earlier state, or None.
+
+        Each iteration of a loop that reads memory is compared with the one before it, as most waits
+        change nothing at all. Longer cycles are looked for from time to time, by comparing with
+        iterations that are further and further apart (Brent's algorithm).
+        """
+        memory, polls = wave.launch.memory, bool(exits.reads)
+        wait = None
+        if polls and memory.version == loop.version and _is_at(loop.begun, following):
+            wait = Wait(memory.version)
+        loop.version = memory.version
+        if loop.turns % PATIENCE == 0:
+            unread = not polls or memory.version == loop.earlier_version
+            if unread and _is_at(loop.earlier, following):
+                wait = Wait(memory.version if polls else None)
+            wait = wait or repeats(loop, exits, following, memory)
+            if loop.turns & (loop.turns - 1) == 0:
+                loop.earlier, loop.earlier_version = exits.state(following), memory.version
+        observes = polls and exits.exact and (loop.turns + 1) % PATIENCE == 0
+        loop.observed = Observed() if observes else None
+        return wait
 
     def call(self, wave: Wave, frame: Frame, instruction: Instruction) -> Then:
         values = self.operands(frame, instruction)
@@ -335,6 +357,11 @@ class Machine:
         assert frame.instruction is not None
         self.deliver(wave, frame.instruction, values)
         return Then.GO
+
+
+def _is_at(state: Mapping[int, Held] | None, carried: Sequence[Held]) -> bool:
+    """Whether a loop is where it was, in all that its end depends on."""
+    return state is not None and all(same(value, carried[i]) for i, value in state.items())
 
 
 def _unanimous(mask: Array) -> bool | None:

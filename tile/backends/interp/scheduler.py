@@ -106,11 +106,13 @@ class Scheduler:
 
     def wake(self) -> bool:
         """Make those ready that waited for a change of memory which has come."""
-        version = self.launch.memory.version
-        awake = [w for w in self.parked if w.parked not in (version, -1)]
-        if awake:
-            self.parked = [w for w in self.parked if w.parked in (version, -1)]
-            self.queue.extend(sorted(awake, key=lambda w: int(w.rows[0])))
+        awake: list[Wave] = []
+        asleep: list[Wave] = []
+        for wave in self.parked:
+            assert wave.parked is not None
+            (awake if wave.parked.over(self.launch.memory) else asleep).append(wave)
+        self.parked = asleep
+        self.queue.extend(sorted(awake, key=lambda w: int(w.rows[0])))
         return bool(awake)
 
     def unjoin(self) -> bool:

@@ -12,7 +12,7 @@ all that is said of programs here is true of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from tile.backends.interp.values import Held, Rows, merge, take
 
 if TYPE_CHECKING:
     from tile.backends.interp.launch import Launch
+    from tile.backends.interp.waiting import Observed, Wait
 
 
 class Activation:
@@ -67,18 +68,33 @@ class Loop:
     index: Any = None  # of a `for`: an int, or an array where bounds differ between programs
     upper: Any = None
     step: Any = None
-    previous: list[Held] | None = None  # what the running iteration of a `while` began with
-    version: int = -1  # of memory, when the last iteration ended
     turns: int = 0  # iterations since a program left the loop
+    # Of a `while`: the state of its exit slice when the running iteration began, and memory's
+    # version then; the same of an earlier iteration, with which others are compared.
+    begun: dict[int, Held] | None = None
+    version: int = -1
+    earlier: dict[int, Held] | None = None
+    earlier_version: int = -1
+    observed: Observed | None = None  # the accesses of the running iteration, if observed
 
     def among(self, rows: Rows) -> Loop:
         """The loop for some of its programs."""
         bounds = (self.index, self.upper, self.step)
         if isinstance(self.index, np.ndarray):
             bounds = tuple(take(b, rows) for b in bounds)  # type: ignore[assignment]
-        previous = None if self.previous is None else [take(v, rows) for v in self.previous]
-        carried = [take(v, rows) for v in self.carried]
-        return Loop(carried, *bounds, previous, self.version, self.turns)
+        return replace(
+            self,
+            carried=[take(v, rows) for v in self.carried],
+            index=bounds[0],
+            upper=bounds[1],
+            step=bounds[2],
+            begun=_among(self.begun, rows),
+            earlier=_among(self.earlier, rows),
+        )
+
+
+def _among(state: dict[int, Held] | None, rows: Rows) -> dict[int, Held] | None:
+    return None if state is None else {i: take(value, rows) for i, value in state.items()}
 
 
 @dataclass(eq=False)
@@ -111,7 +127,7 @@ class Wave:
         self.rows = rows
         self.frames = frames
         self.chunk = chunk
-        self.parked: int | None = None  # the version of memory that this wave waits to see change
+        self.parked: Wait | None = None  # what this wave waits for
 
     def __len__(self) -> int:
         return len(self.rows)

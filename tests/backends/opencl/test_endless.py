@@ -1,0 +1,35 @@
+"""Loops that may never end are in the text, with an access that no compiler removes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tile
+from tests.backends.interp.test_spins import FOREVER, dead_loops, parameter, volatile_flag
+
+SPIN = {"lock": "*i32", "n": "i32", "o": "*i32"}
+KEPT = "volatile int kept = 0;"
+
+
+def compiled(kernel: Any, signature: dict[str, str]) -> str:
+    return str(tile.compile(kernel, signature, target="opencl:generic").asm["opencl"])
+
+
+@pytest.mark.filterwarnings("ignore:a GPU")
+@pytest.mark.parametrize("kernel", FOREVER, ids=lambda kernel: kernel.__name__)
+def test_an_endless_loop_is_kept(kernel: Any) -> None:
+    text = compiled(kernel, SPIN)
+    assert "while (true) {" in text
+    assert KEPT in text or "atomic" in text or "volatile __global" in text
+
+
+def test_a_loop_that_ends_is_not() -> None:
+    text = compiled(dead_loops, {"n": "i32", "o": "*i32"})
+    assert "while" not in text and "for (" not in text and KEPT not in text
+
+
+def test_a_side_effect_is_put_only_where_there_is_none() -> None:
+    assert KEPT in compiled(parameter, SPIN)
+    assert KEPT not in compiled(volatile_flag, SPIN)
