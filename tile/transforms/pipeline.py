@@ -14,6 +14,7 @@ from tile.transforms import (
     licm,
     print_analysis,
     unroll,
+    warn_plain_spins,
 )
 
 DECLARING = (
@@ -27,9 +28,12 @@ DECLARING = (
     licm,
     print_analysis,
     unroll,
+    warn_plain_spins,
 )
 
 # What every backend starts with. Functions that were inlined go before others spend time on them.
 TILE: tuple[Pass, ...] = tuple(
-    parse_pipeline("drop-steps,inline,dce,canonicalize,cse,licm,canonicalize,cse,dce")
+    parse_pipeline(
+        "drop-steps,inline,dce,warn-plain-spins,canonicalize,cse,licm,canonicalize,cse,dce"
+    )
 )

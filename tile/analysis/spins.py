@@ -1,0 +1,138 @@
+"""Loops that wait for what other programs write, by loads that need never see it.
+
+    %v = while iter(%a = %x) : i32 {           // the loop ends by %a, which is %b of the last
+      %t = cmp %a, %zero {predicate = eq} : i1 // iteration, and %b depends on nothing but a load
+      condition %t                             // that is the same in every iteration
+    } do {
+      %b = load %p : i32
+      yield %b
+    }
+
+A load that is not volatile may be done once for all iterations, or served by a cache that is not
+coherent. An exit depends on such loads alone if a comparison that decides it has no other source
+that changes while the loop runs: `while i < load(n)` reads a bound and is no wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tile.analysis.alias import Alias, module_aliases
+from tile.ir.core import Block, Module, Operation, Value
+from tile.ir.effects import is_pure
+from tile.ir.ops import arith, control, memory
+from tile.ir.ops.memory import CacheModifier
+from tile.ir.types import I1
+
+LOGIC = frozenset({arith.and_, arith.or_, arith.xor, arith.not_, arith.select})
+
+
+def plain_spins(module: Module) -> Iterator[tuple[Operation, Operation]]:
+    """The `while` loops that wait by plain loads, each with its first such load."""
+    if not any(op.defn is control.while_ for op in module.walk()):
+        return
+    aliases = module_aliases(module)
+    for function in module:
+        for op in function.walk():
+            if op.defn is control.while_:
+                load = _Waiting(op, aliases[function.name]).load()
+                if load is not None:
+                    yield op, load
+
+
+class _Waiting:
+    """What the exits of one loop depend on."""
+
+    def __init__(self, loop: Operation, alias: Alias) -> None:
+        self.loop = loop
+        self.alias = alias
+        inside = [op for region in loop.regions for op in region.walk()]
+        self.own: set[Block] = {*loop.regions, *(r for op in inside for r in op.regions)}
+        self.written = [alias.written(op) for op in inside]
+
+    def load(self) -> Operation | None:
+        """A plain load for which the loop waits, if there is one."""
+        for value in self.deciding():
+            values = self.closure(value)
+            if values is None or any(self.counts(value) for value in values):
+                continue
+            loads = [v.op for v in values if v.op is not None and v.op.defn is memory.load]
+            if loads:
+                return loads[0]
+        return None
+
+    def deciding(self) -> Iterator[Value]:
+        """The comparisons, and other truths that are no logic of truths, by which the loop ends."""
+        test = self.loop.regions[0]
+        assert test.last is not None
+        waiting, seen = list(test.last.inputs), set[Value]()
+        while waiting:
+            value = waiting.pop()
+            if value in seen or value.type != I1 or value.block not in self.own:
+                continue
+            seen.add(value)
+            op = value.op
+            if op is None and self.following(value) is not None:
+                waiting += [self.following(value)]  # type: ignore[list-item]
+            elif op is not None and op.defn in LOGIC:
+                waiting += op.inputs
+            elif op is not None and op.defn is control.if_:
+                waiting += [op.inputs[0], *_yielded_at(op, value.index)]
+            else:
+                yield value
+
+    def closure(self, value: Value) -> list[Value] | None:
+        """All on which a value depends inside the loop.
+
+        None where that is more than pure operations, plain loads and what the loop carries.
+        """
+        waiting, seen = [value], dict[Value, None]()
+        while waiting:
+            value = waiting.pop()
+            if value in seen or value.block not in self.own:
+                continue
+            seen[value] = None
+            sources = self.sources(value)
+            if sources is None:
+                return None
+            waiting += sources
+        return list(seen)
+
+    def sources(self, value: Value) -> list[Value] | None:
+        op = value.op
+        if op is None:
+            following = self.following(value)
+            return None if following is None else [following]
+        if op.defn is control.if_:
+            return [op.inputs[0], *_yielded_at(op, value.index)]
+        if self.is_plain(op) or (is_pure(op) and (op.defn.isolated or not op.regions)):
+            return op.inputs
+        return None
+
+    def counts(self, value: Value) -> bool:
+        """Return True for a carried value that is computed from itself in each iteration."""
+        following = None if value.op is not None else self.following(value)
+        if following is None or following is value:
+            return False
+        return value in (self.closure(following) or ())
+
+    def is_plain(self, op: Operation) -> bool:
+        """Return True for a load that need not see what other programs write.
+
+        Nor does the loop itself write what it reads.
+        """
+        if op.defn is not memory.load or op["volatile"] or op["cache"] is CacheModifier.CV:
+            return False
+        read = self.alias.named(self.alias.of(op["ptr"]))
+        return not any(read.meets(self.alias.named(written)) for written in self.written)
+
+    def following(self, value: Value) -> Value | None:
+        """What the loop carries on for an argument of one of its regions."""
+        if value.owner is self.loop.regions[0] or value.owner is self.loop.regions[1]:
+            assert self.loop.regions[1].last is not None
+            return self.loop.regions[1].last.inputs[value.index]
+        return None
+
+
+def _yielded_at(op: Operation, index: int) -> list[Value]:
+    return [region.last.inputs[index] for region in op.regions if region.last is not None]
