@@ -28,6 +28,7 @@ else:  # pages need a library that nothing else does
     written = late("tile.pages.page", "written")
 
 Program = tuple[int, int, int]
+Key = tuple[Check, frozenset[Loc | None]]
 
 # How many faults of one line are kept; the rest are counted.
 KEPT = 100
@@ -69,6 +70,8 @@ class Fault:
 
     `program` and `element` (an index of the tile, empty for a scalar) say where it was seen first;
     `count` elements are wrong in this execution, of as many as are `active` (0: not counted).
+    `executions` is 1 but for what is counted without being kept: further ones of other programs.
+    A race is counted once for each element of memory, whichever programs meet there.
     """
 
     check: Check
@@ -81,6 +84,7 @@ class Fault:
     place: Place | None = None
     count: int = 1
     active: int = 0
+    executions: int = field(default=1, repr=False)
     other: Side | None = None
     cause: Loc | None = None  # the operation that made an undefined value, or that wrapped
     notes: tuple[str, ...] = ()
@@ -89,8 +93,14 @@ class Fault:
     def as_dict(self) -> dict[str, Any]:
         """For JSON; locations have their file, line, column and function."""
         found: dict[str, Any] = _plain(dataclasses.asdict(dataclasses.replace(self, spread=None)))
-        del found["spread"]  # those of a line add up: `Group.spreads`
+        del found["spread"], found["executions"]  # those of a line add up: `Group`
         return found
+
+    @property
+    def key(self) -> Key:
+        """The group of a report that it is of: a race has two lines, in no order."""
+        other = None if self.other is None else self.other.loc
+        return self.check, frozenset({self.loc, self.loc if other is None else other})
 
 
 def _plain(value: Any) -> Any:
@@ -105,9 +115,11 @@ def _plain(value: Any) -> Any:
 class Group:
     """The faults of one check at one line: the first ones, and how many there are in all.
 
-    `spreads` has what all of them have wrong, by tile, grid and array.
+    The line of a race is that of the access that was found second first. `spreads` has what all of
+    them have wrong, by tile, grid and array.
     """
 
+    key: Key
     check: Check
     loc: Loc | None
     faults: list[Fault] = field(default_factory=list)
@@ -117,11 +129,11 @@ class Group:
 
     def add(self, fault: Fault) -> None:
         """Count a fault, and keep it if it is among the first."""
-        self.executions += 1
+        self.executions += fault.executions
         self.elements += fault.count
         if fault.spread is not None:
             self.spreads.add(fault.spread)
-        if len(self.faults) < KEPT:
+        if fault.executions == 1 and len(self.faults) < KEPT:
             self.faults.append(dataclasses.replace(fault, spread=None))
 
     def as_dict(self) -> dict[str, Any]:
@@ -138,8 +150,11 @@ class Group:
     def __str__(self) -> str:
         first = self.faults[0]
         times = "once" if self.executions == 1 else f"in {self.executions} executions"
-        if first.place is not None or first.element:
-            times = f"{self.elements} element{'s' * (self.elements != 1)}, {times}"
+        elements = f"{self.elements} element{'s' * (self.elements != 1)}"
+        if first.other is not None:
+            times = elements
+        elif first.place is not None or first.element:
+            times = f"{elements}, {times}"
         lines = [f"{self.check}: {first.message} ({times})"]
         if self.loc is not None:
             lines.append(describe(self.loc))
@@ -154,18 +169,25 @@ class Report:
     `coverage` counts the launches that were checked, and those that were not.
     """
 
-    _groups: dict[tuple[Check, Loc | None], Group] = field(default_factory=dict)
+    _groups: dict[Key, Group] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
 
     def add(self, fault: Fault) -> None:
         """Take a fault."""
-        key = fault.check, fault.loc
-        self._groups.setdefault(key, Group(fault.check, fault.loc)).add(fault)
+        key = fault.key
+        if key not in self._groups:
+            self._groups[key] = Group(key, fault.check, fault.loc)
+        self._groups[key].add(fault)
+
+    def room(self, fault: Fault) -> int:
+        """Return how many more faults like this one are kept."""
+        group = self._groups.get(fault.key)
+        return KEPT if group is None else KEPT - len(group.faults)
 
     @classmethod
     def of(cls, groups: Iterable[Group], coverage: Coverage) -> Report:
         """A report of groups of other reports, which are one each to a line and check."""
-        return cls({(group.check, group.loc): group for group in groups}, coverage)
+        return cls({group.key: group for group in groups}, coverage)
 
     @property
     def groups(self) -> list[Group]:

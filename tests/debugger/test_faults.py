@@ -19,7 +19,7 @@ def test_programs_stand_still_at_a_fault(tmp_path: Path) -> None:
         "    8 |     return tl.load(q)",
         "      |            ^^^^^^^^^^",
         "  note: `x_ptr` is a float32 array of shape (20,): elements 0 to 19",
-        "  note: element [2] of the tile, in program (2, 0, 0) of grid (4, 1, 1); 6 of 16 active "
+        "  note: element [2] of the tile, in program (2, 0, 0) of grid (4, 1, 1); 2 of 4 active "
         "elements of this access are out of bounds",
         "Post mortem: the program stands at its fault. `before` goes back to before",
         "it; `c` goes on, and the launch raises the error.",

@@ -241,9 +241,9 @@ class Rehearsal:
             except TileError as error:
                 self._note(Dependence(name, error.loc or loc, way, None, error.message))
                 return
-        known = {(group.check, group.loc) for group in self.findings.groups}
+        known = {group.key for group in self.findings.groups}
         self.findings.elsewhere.extend(
-            (way, group) for group in report.groups if (group.check, group.loc) not in known
+            (way, group) for group in report.groups if group.key not in known
         )
         for difference in differences(here, there, self.plan.tolerance):
             self._note(Dependence(name, loc, way, difference))

@@ -131,7 +131,7 @@ def test_the_report_names_argument_program_element_and_line() -> None:
     assert "`masked_copy` reads `x_ptr` at element 40, 1 past its end" in text
     assert "elements 0 to 39" in text
     assert "element [8] of the tile, in program (2, 0, 0) of grid (4, 1, 1)" in text
-    assert "24 of 64 active elements" in text
+    assert "8 of 16 active elements" in text
     line = line_of(masked_copy, "tl.store")
     assert caught.value.loc is not None
     assert caught.value.loc.line == line

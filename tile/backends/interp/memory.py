@@ -73,7 +73,10 @@ class Buffer:
 
 
 class FaultError(Exception):
-    """Some address of an access is not inside an array: which lane, of which program, and where."""
+    """Some address of an access is not inside an array: which lane, of which program, and where.
+
+    `count` lanes of that program are outside, of as many as are `active`.
+    """
 
     def __init__(
         self, row: int, lane: tuple[int, ...], address: int, count: int, active: int
@@ -420,7 +423,8 @@ class Memory:
         wrong = active & ~self.valid(spread, dtype.itemsize)
         row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), extents))
         place = (row, *lane)
-        raise FaultError(row, tuple(lane), int(spread[place]), int(wrong.sum()), int(active.sum()))
+        count, of = int(wrong[row].sum()), int(active[row].sum())
+        raise FaultError(row, tuple(lane), int(spread[place]), count, of)
 
     def valid(self, addresses: Array, size: int) -> Array:
         """Which addresses have `size` bytes inside an array, aligned to `size`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -121,7 +122,7 @@ def admit(wave: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, La
             if flag is not None and flag.where.any():
                 lanes.reported[mark] = flag.where
                 lanes.sound = _without(lanes.sound, flag.where)
-                launch.found(masked(wave, site, flag, address, flag.where))
+                launch.found_in(wave, flag.where, partial(masked, wave, site, flag, address))
     if type(address) is not Marked:
         return address, lanes
     for mark, report in _REPORTS.items():
@@ -129,7 +130,7 @@ def admit(wave: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, La
         wrong = lanes.wrong(mark, flag)
         if wrong is not None:
             assert flag is not None
-            launch.found(report(wave, site, flag, address.value, wrong))
+            launch.found_in(wave, wrong, partial(report, wave, site, flag, address.value))
             if mark is Mark.STRAYED:  # it is out of bounds, and reported as that
                 lanes.possible = _without(lanes.possible, wrong)
     return address.value, lanes
@@ -143,7 +144,7 @@ def spared(
         return
     wrong = flag.where if mask is None else flag.where & mask
     if wrong.any():
-        launch_of(wave).found(report(wrong))
+        launch_of(wave).found_in(wave, wrong, report)
 
 
 def reach(
@@ -161,14 +162,12 @@ def reach(
                 return Reached(address, mask, access, ())
             groups = memory.groups(array_of(address), mask, site.dtype, site.shape)
             return Reached(address, mask, None, groups)
-        except FaultError as fault:
+        except FaultError:
             addresses = array_of(address)
             whole = np.broadcast_to(addresses, (len(addresses), *site.shape))
             inside = memory.valid(whole, site.dtype.itemsize)
             wrong = ~inside if mask is None else mask & ~inside
-            found = bounds_fault(wave, site.verb, fault, site.dtype.itemsize)
-            spread = spread_in(wave, site.shape, wrong, addresses)
-            launch_of(wave).found(replace(found, spread=spread))
+            launch_of(wave).found_in(wave, wrong, partial(_outside, wave, site, whole, mask))
             mask = inside if mask is None else inside & mask
 
 
@@ -322,6 +321,19 @@ def _wrapped(what: str) -> Report:
         return wrapped(wave, site.op, flag, message, wrong, address, place)
 
     return report
+
+
+def _outside(wave: Wave, site: Site, addresses: Array, mask: Array | None, wrong: Array) -> Fault:
+    row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+    whole = np.broadcast_to(addresses, (len(wave), *site.shape))
+    active = np.ones((), np.bool_) if mask is None else mask
+    count = np.broadcast_to(active, whole.shape)[row].sum()
+    fault = FaultError(
+        row, tuple(lane), int(whole[(row, *lane)]), int(wrong[row].sum()), int(count)
+    )
+    found = bounds_fault(wave, site.verb, fault, site.dtype.itemsize)
+    spread = spread_in(wave, site.shape, wrong, whole)
+    return replace(found, count=spread.count, spread=spread)
 
 
 def _strayed(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,12 +33,16 @@ def check_assume(wave: Wave, op: Operation, condition: Any) -> None:
     flag = flag_of(condition, Mark.UNDEFINED)
     holds = array_of(condition)
     if flag is not None:
-        launch_of(wave).found(undefined(wave, op, flag, "assumes a condition", flag.where))
+        report = partial(undefined, wave, op, flag, "assumes a condition")
+        launch_of(wave).found_in(wave, flag.where, report)
         holds = holds | flag.where
     if not holds.all():
-        seen = first(wave, ~holds)
-        fault = fault_at(wave, Check.ASSUME, op, "assumes what is false", seen)
-        launch_of(wave).found(fault)
+
+        def broken(wrong: Array) -> Fault:
+            seen = first(wave, wrong)
+            return fault_at(wave, Check.ASSUME, op, "assumes what is false", seen)
+
+        launch_of(wave).found_in(wave, ~holds, broken)
 
 
 def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,7 +57,8 @@ def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
             whole = np.broadcast_to(array, (len(array), *shape)) if rank else array.reshape(-1, 1)
             for claim, limit, wrong in _broken(op, whole):
                 if wrong.any():
-                    _report(wave, op, claim, limit, whole, wrong, rank)
+                    make = partial(_false_claim, wave, op, claim, limit, whole, rank)
+                    launch_of(wave).found_in(wave, wrong, make)
         return run(wave, value)
 
     return instruction
@@ -103,10 +109,11 @@ def _is_another(before: Array, after: Array) -> Array:
     return differs
 
 
-def _report(
-    wave: Wave, op: Operation, claim: str, limit: int, array: Array, wrong: Array, rank: int
-) -> None:
+def _false_claim(
+    wave: Wave, op: Operation, claim: str, limit: int, array: Array, rank: int, wrong: Array
+) -> Fault:
     seen = first(wave, wrong)
+    array = np.broadcast_to(array, (len(wave), *array.shape[1:]))
     value = array[seen.place].item()
     element = seen.element if rank else ()
     if claim == "divisible":
@@ -118,7 +125,7 @@ def _report(
         told = f"the value is {value}, after {array[tuple(before)].item()} one element before it"
     message = f"promises {CALLED[claim]}({limit}), which is false"
     seen = replace(seen, element=element)
-    launch_of(wave).found(fault_at(wave, Check.ASSUME, op, message, seen, [told]))
+    return fault_at(wave, Check.ASSUME, op, message, seen, [told])
 
 
 def check_alignment(launch: CheckedLaunch) -> None:

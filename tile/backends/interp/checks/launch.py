@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.checks.assumptions import check_alignment
@@ -13,8 +16,12 @@ from tile.backends.interp.checks.shadow import Shadow
 from tile.backends.interp.checks.translate import CheckedCode
 from tile.backends.interp.checks.uninitialised import accounts
 from tile.backends.interp.launch import Launch
+from tile.backends.interp.values import Array
 from tile.checks import Check
 from tile.faults import Fault, Report
+
+if TYPE_CHECKING:
+    from tile.backends.interp.wave import Wave
 
 
 class Together:
@@ -65,6 +72,31 @@ class CheckedLaunch(Launch):
             self.settle([fault])
         else:
             self.together.faults.append(fault)
+
+    def found_in(self, wave: Wave, wrong: Array, make: Callable[[Array], Fault]) -> None:
+        """Take the faults of wrong elements of a wave: one for each program that has some.
+
+        `make` gives the fault of some of these elements. How many faults there are does not depend
+        on how the grid is cut into waves. Those that a report does not keep are made as one.
+        """
+        where = np.broadcast_to(wrong, (len(wave), *wrong.shape[1:]))
+        programs = np.flatnonzero(where.reshape(len(wave), -1).any(axis=1))
+
+        def of(some: Array) -> Fault:
+            part = np.zeros(where.shape, np.bool_)
+            part[some] = where[some]
+            return make(part)
+
+        leading = of(programs[:1])
+        self.found(leading)
+        if self.report is None:
+            return
+        kept = max(1, self.report.room(leading))
+        for index in range(1, min(kept, len(programs))):
+            self.found(of(programs[index : index + 1]))
+        rest = programs[kept:]
+        if len(rest):
+            self.found(replace(of(rest), executions=len(rest)))
 
     def settle(self, faults: Sequence[Fault]) -> None:
         """Take the faults of an operation into the report, or raise the first one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
@@ -84,7 +84,8 @@ class CheckedMachine(Machine):
                     if flag is None or not flag.where.any():
                         continue
                     if mark is Mark.UNDEFINED or guarding is None or _accesses(guarding):
-                        launch.found(report(wave, instruction.op, flag, message, flag.where))
+                        make = partial(report, wave, instruction.op, flag, message)
+                        launch.found_in(wave, flag.where, make)
 
 
 def _counted(values: list[Held]) -> list[Held]:

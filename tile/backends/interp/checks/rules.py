@@ -123,7 +123,8 @@ def operand(
     wrong = lanes.wrong(Mark.UNDEFINED, flag)
     if wrong is not None:
         assert flag is not None
-        launch_of(wave).found(undefined(wave, site.op, flag, message, wrong, address))
+        report = partial(undefined, wave, site.op, flag, message, address=address)
+        launch_of(wave).found_in(wave, wrong, report)
 
 
 @rule(memory.atomic_rmw, memory.atomic_cas)
@@ -199,10 +200,20 @@ def _refuse_unwritten(wave: Wave, site: Site, reached: Reached, never: Cause) ->
     launch = launch_of(wave)
     empty = unwritten(launch, site, reached)
     if empty is not None:
-        flag = Flag(empty, never)
+        flag = Flag(_first_at_each(array_of(reached.address), empty), never)
         report = partial(undefined, wave, site.op, flag, "updates memory")
         spared(wave, flag, reached.mask, report)
     note_written(launch, site, reached)
+
+
+def _first_at_each(addresses: Array, lanes: Array) -> Array:
+    """Return the first lane at each address: others find what it has written."""
+    extents = np.broadcast_shapes(addresses.shape, lanes.shape)
+    places = np.flatnonzero(np.broadcast_to(lanes, extents))
+    _, firsts = np.unique(np.broadcast_to(addresses, extents).ravel()[places], return_index=True)
+    result = np.zeros(extents, np.bool_)
+    result.flat[places[firsts]] = True
+    return result
 
 
 @rule(debug.assume)

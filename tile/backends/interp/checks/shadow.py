@@ -18,6 +18,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ from tile.backends.interp.report import place_of
 from tile.backends.interp.strided import Strided
 from tile.backends.interp.values import Array
 from tile.checks import Check
-from tile.faults import Side
+from tile.faults import Fault, Side
 from tile.ir.core import Operation
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ class Shadow:
         self.latest: dict[Site, tuple[int, int]] = {}  # the time and number of the last record
         self.regions: dict[int, Region] = {}
         self.forgetful = False
+        # By region and operations, the cells of races that were reported.
+        self.raced: dict[tuple[int, frozenset[Operation]], Array] = {}
         for region, buffers in _regions(memory.buffers, finest):
             if written is None or any(_parameter(b.name) in written for b in buffers):
                 self.regions.update({id(buffer): region for buffer in buffers})
@@ -249,12 +252,10 @@ class Shadow:
     ) -> None:
         cells, who = touched.cells, touched.who
         last = region.last()
-        reported = self.meet(wave, site, buffer, touched, (r[cells] for r in region.existing))
-        if not reported:
-            self.meet_displaced(wave, site, region, buffer, touched)
+        self.meet(wave, site, buffer, touched, (r[cells] for r in region.existing))
+        self.meet_displaced(wave, site, region, buffer, touched)
         last[cells] = who
-        if not reported:
-            self.meet(wave, site, buffer, touched, [last[cells]])
+        self.meet(wave, site, buffer, touched, [last[cells]])
         for other in region.others:
             other[cells] = 0
 
@@ -265,8 +266,8 @@ class Shadow:
         last = region.last()
         before = last[cells]
         plain = (np.where(f & ATOMIC, 0, f) for f in (r[cells] for r in region.existing))
-        if not self.meet(wave, site, buffer, touched, plain):
-            self.meet_displaced(wave, site, region, buffer, touched)
+        self.meet(wave, site, buffer, touched, plain)
+        self.meet_displaced(wave, site, region, buffer, touched)
         another = (before != 0) & (before >> WHO != who >> WHO) & (before & ATOMIC != 0)
         if another.any():
             self.keep(wave, region, cells[another], before[another])
@@ -277,11 +278,8 @@ class Shadow:
 
     def meet(
         self, wave: Wave, site: Site, buffer: Buffer, touched: Touched, earlier: Iterable[Array]
-    ) -> bool:
-        """Report an element that another program accessed earlier, and nothing orders the two.
-
-        Whether there was one; of several kinds of records the first that has one is reported.
-        """
+    ) -> None:
+        """Report elements that another program accessed earlier, where nothing orders the two."""
         who = touched.who
         for found in earlier:
             wrong = (found != 0) & (found >> WHO != who >> WHO)
@@ -289,8 +287,6 @@ class Shadow:
                 wrong &= ~self.ordered(wave, found, who)
                 if wrong.any():
                     self.report(wave, site, buffer, touched, wrong, found)
-                    return True
-        return False
 
     def ordered(self, wave: Wave, found: Array, who: Array) -> Array:
         """Whether accesses are known to the programs that come later."""
@@ -317,6 +313,48 @@ class Shadow:
         wrong: Array,
         found: Array,
     ) -> None:
+        """Report a race for each element of memory, once for each pair of operations.
+
+        How many programs meet at an element depends on which of them came first; that some do, and
+        by which two operations, does not.
+        """
+        launch = launch_of(wave)
+        if launch.report is None:
+            launch.found(self.race(wave, site, buffer, touched, wrong, found))
+            return
+        for other in np.unique(found[wrong] & NUMBER).tolist():
+            those = wrong & (found & NUMBER == other)
+            pair = id(self.regions[id(buffer)]), frozenset({site.op, self.records[other].op})
+            raced = self.raced.get(pair, np.zeros(0, np.int64))
+            fresh = np.setdiff1d(touched.cells[those], raced)
+            self.raced[pair] = np.union1d(raced, fresh)
+            race = partial(self.race, wave, site, buffer, touched, found=found)
+            again = those & ~np.isin(touched.cells, fresh)
+            kept, more = fresh, fresh[:0]
+            for index, cell in enumerate(fresh.tolist()):
+                fault = race(wrong=those & (touched.cells == cell))
+                if index and index >= kept.size:
+                    break
+                if not index:
+                    room = max(1, launch.report.room(fault))
+                    kept, more = fresh[:room], fresh[room:]
+                launch.found(replace(fault, count=1))
+            if more.size:
+                rest = race(wrong=those & np.isin(touched.cells, more))
+                launch.found(replace(rest, count=more.size, executions=more.size))
+            if again.any():  # drawn, and not counted
+                launch.found(replace(race(wrong=again), count=0, executions=0))
+
+    def race(
+        self,
+        wave: Wave,
+        site: Site,
+        buffer: Buffer,
+        touched: Touched,
+        wrong: Array,
+        found: Array,
+    ) -> Fault:
+        """Return the fault of wrong elements, as the first of them has it."""
         launch = launch_of(wave)
         index = int(wrong.argmax())
         met = int(found[index])
@@ -339,18 +377,16 @@ class Shadow:
             names = " and ".join(f"`{name}`" for name in region.names)
             notes.append(f"{names} were passed the same memory")
         message = f"{site.verb} {place}, which another program {other.verb}"
-        launch.found(
-            fault_at(
-                wave,
-                Check.RACE,
-                site.op,
-                message,
-                seen,
-                notes,
-                addresses,
-                place=place,
-                other=Side(program, other.verb, other.op.loc, buffer.name),
-            )
+        return fault_at(
+            wave,
+            Check.RACE,
+            site.op,
+            message,
+            seen,
+            notes,
+            addresses,
+            place=place,
+            other=Side(program, other.verb, other.op.loc, buffer.name),
         )
 
     def differing(
@@ -370,28 +406,29 @@ class Shadow:
                 len(group.index), len(value), 1 if group.lanes is None else len(group.lanes)
             )
             extents = (programs, *site.shape)
-            bits = f"u{group.flat.itemsize}"
             index = np.broadcast_to(group.index, extents)
             real = self.memory.real(value) if site.element.is_ptr() else value
             wanted = np.broadcast_to(real, extents).view()
             there = group.flat[index] if written else _overwritten(index, group.lanes, wanted)
-            wrong = np.ascontiguousarray(there).view(bits) != np.ascontiguousarray(wanted).view(
-                bits
-            )
+            wrong = _bits(there) != _bits(wanted)
             if group.lanes is not None:
                 wrong &= np.broadcast_to(group.lanes, extents)
-            if not wrong.any():
-                continue
-            seen = first(wave, wrong)
-            addresses = buffer.start + index * site.dtype.itemsize
-            where = place_of(buffer, int(addresses[seen.place]))
-            message = f"{site.verb} {where} several times in one store, with different values"
-            notes = ["which value stays is not defined"]
-            fault = fault_at(
-                wave, Check.RACE, site.op, message, seen, notes, addresses, place=where
-            )
-            launch_of(wave).found(fault)
-            return
+            if wrong.any():  # by the program itself, and not by another, which is a race of the two
+                own = np.arange(programs).reshape(-1, *(1,) * len(site.shape)) * group.flat.size
+                wrong = _bits(_overwritten(own + index, group.lanes, wanted)) != _bits(wanted)
+            if wrong.any():
+                addresses = buffer.start + index * site.dtype.itemsize
+                report = partial(_several, wave, site, buffer, addresses)
+                launch_of(wave).found_in(wave, wrong, report)
+
+
+def _several(wave: Wave, site: Site, buffer: Buffer, addresses: Array, wrong: Array) -> Fault:
+    seen = first(wave, wrong)
+    addresses = np.broadcast_to(addresses, wrong.shape)
+    where = place_of(buffer, int(addresses[seen.place]))
+    message = f"{site.verb} {where} several times in one store, with different values"
+    notes = ["which value stays is not defined"]
+    return fault_at(wave, Check.RACE, site.op, message, seen, notes, addresses, place=where)
 
 
 def _overwritten(index: Array, lanes: Array | None, values: Array) -> Array:
