@@ -34,10 +34,8 @@ class Loc:
     caller: Loc | None = None
 
     def __str__(self) -> str:
-        cell = cell_of(self.file)
-        if cell:
-            return f"{cell}, line {self.line}"
-        return f"{self.file}:{self.line}:{self.column + 1}"
+        column = "" if cell_of(self.file) else f":{self.column + 1}"
+        return line_of(self.file, self.line) + column
 
     def called_from(self, caller: Loc | None) -> Loc:
         """The same place, reached through one more call, at the outer end of the chain."""
@@ -77,6 +75,12 @@ def cell_of(file: str) -> str:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     named = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
     return "" if named is None else " ".join(named)
+
+
+def line_of(file: str, line: int) -> str:
+    """A line of a file as `file:line`, or as IPython names it."""
+    cell = cell_of(file)
+    return f"{cell}, line {line}" if cell else f"{file}:{line}"
 
 
 def describe(loc: Loc) -> str:

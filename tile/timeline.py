@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tile.errors import Loc
+from tile.errors import Loc, line_of
 
 # Programs of a launch that have a track, and slices of all tracks together.
 TRACKS = 64
@@ -118,7 +118,7 @@ class Timeline:
         for part in self.slices:
             loc = part.loc
             line = "" if loc is None else linecache.getline(loc.file, loc.line).strip()
-            where = "unknown" if loc is None else f"{loc.file}:{loc.line}"
+            where = "unknown" if loc is None else line_of(loc.file, loc.line)
             for index, program in enumerate(part.programs):
                 numbers = part.numbers[index] if part.numbers else {}
                 yield {

@@ -291,7 +291,10 @@ def test_cells_are_named_as_ipython_names_them(tmp_path: Path) -> None:
         "k[(1,)](np.zeros(1))",
         kernel.format("1.0"),
         "k[(1,)](np.zeros(1))",
+        "with tile.sanitize(collect=True) as report:\n    k[(1,)](np.zeros(1))",
+        "assert 'Cell In[4], line 3' in report.to_html()",
     )
+    assert "AssertionError" not in text
     assert "Cell In[3], line 1" in text and "Cell In[5], line 1" in text  # IPython's own lines
     assert "  at Cell In[2], line 3, in k\n    3 |     tl.store(x_ptr + 5, missing)\n" in text
     assert "  at Cell In[4], line 3, in k\n    3 |     tl.store(x_ptr + 5, 1.0)\n" in text

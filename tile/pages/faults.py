@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tile.errors import line_of
 from tile.pages import array_drawing, fault_drawings
 from tile.pages.drawing import TIMES, Drawing
 from tile.pages.listing import Listing, Mark, listings
@@ -145,7 +146,7 @@ def _place(loc: Json | None) -> str:
     if loc is None:
         return "an unknown place"
     inside = f", in {loc['function']}" if loc["function"] else ""
-    return f"{loc['file']}:{loc['line']}{inside}"
+    return line_of(loc["file"], loc["line"]) + inside
 
 
 def _callers(loc: Json) -> Iterator[Json]:

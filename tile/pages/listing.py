@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tile.errors import cell_of
 from tile.pages.highlight import Piece, coloured, pieces
 
 # Lines of a function that is shown whole; of a longer one those around marked lines are.
@@ -46,8 +47,8 @@ class Listing:
 
     @property
     def name(self) -> str:
-        """The file's name without its folder."""
-        return Path(self.file).name
+        """The file's name without its folder, or a cell's."""
+        return cell_of(self.file) or Path(self.file).name
 
 
 def listings(marks: Iterable[Mark]) -> list[Listing]:
