@@ -8,7 +8,7 @@ import pytest
 
 import tile.language as tl
 from tests.frontend.building import INTS, PTR, module_of, ops_of, refusal, stored, text_of
-from tile.frontend import loops
+from tile.frontend.unread import warn_unread
 from tile.ir.types import F32, I8, I32, I64, U32, Pointer
 
 
@@ -227,7 +227,7 @@ def test_what_a_loop_wishes_is_kept():
         ):
             tl.store(out, j)
 
-    loops.warn_unread.cache_clear()
+    warn_unread.cache_clear()
     with pytest.warns(RuntimeWarning, match="of tl.range ha(s|ve) no effect"):
         text = text_of(kernel, INTS, I32)
     assert "{num_stages = 3, unroll = 2, flatten = true}" in text
@@ -397,7 +397,9 @@ def test_a_condition_object_may_wish():
             n -= 1
             tl.store(out, n)
 
-    assert stored(kernel, 2) == [1, 0]
+    warn_unread.cache_clear()
+    with pytest.warns(RuntimeWarning, match=r"disable_licm of tl.condition has no effect"):
+        assert stored(kernel, 2) == [1, 0]
 
 
 def test_forever_until_break_or_return():

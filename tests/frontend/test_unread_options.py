@@ -10,12 +10,12 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.frontend import loops
+from tile.frontend.unread import warn_unread
 
 
 @pytest.fixture(autouse=True)
 def _as_in_a_fresh_process() -> None:
-    loops.warn_unread.cache_clear()
+    warn_unread.cache_clear()
 
 
 @tile.jit
@@ -82,10 +82,24 @@ def test_options_that_nothing_reads(given: Any, names: str) -> None:
 def test_options_of_a_loop_that_may_be_left() -> None:
     (one,) = warned(tile.jit(left.fn), 5, 4)
     assert (
-        "the options flatten, loop_unroll_factor, num_stages of tl.range of a loop with `break` or "
-        "`return` inside have no effect" in str(one.message)
+        "the options flatten, loop_unroll_factor, num_stages of tl.range of a loop that may be "
+        "left early have no effect" in str(one.message)
     )
 
 
 def test_options_that_are_read_and_defaults() -> None:
     assert warned(tile.jit(read.fn), 5) == []
+
+
+@tile.jit
+def conditional(o_ptr, n, D: tl.constexpr):
+    i = 0
+    while tl.condition(i < n, disable_licm=D):
+        i += 1
+    tl.store(o_ptr, i)
+
+
+def test_an_option_of_a_condition() -> None:
+    (one,) = warned(tile.jit(conditional.fn), 5, True)
+    assert "the option disable_licm of tl.condition has no effect" in str(one.message)
+    assert warned(tile.jit(conditional.fn), 5, False) == []

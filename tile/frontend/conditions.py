@@ -6,10 +6,11 @@ import ast
 
 from tile.errors import CompilationError
 from tile.frontend.state import Flag, Lowering
+from tile.frontend.unread import warn_unread
 from tile.ir.ops import arith
 from tile.ir.types import I1, Descriptor, Pointer
 from tile.language import iterators
-from tile.language.known import constant_value, known_truth
+from tile.language.known import compile_time_bool, constant_value, known_truth
 from tile.language.tensor import Tensor
 
 
@@ -21,6 +22,8 @@ def truth(low: Lowering, node: ast.expr, statement: str) -> Flag:
     """
     value = low.expression(node)
     if isinstance(value, iterators.condition):
+        if compile_time_bool(value.disable_licm, "the disable_licm of tl.condition"):
+            warn_unread(low.at(node), ("disable_licm",), "tl.condition")
         value = value.condition
     if isinstance(value, Tensor):
         number = constant_value(value)

@@ -18,8 +18,6 @@ The body is compiled before it is known which of the two it will be the body of.
 from __future__ import annotations
 
 import ast
-import functools
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +28,7 @@ from tile.frontend.conditions import truth
 from tile.frontend.scope import Binding
 from tile.frontend.state import FLOWING, Flag, Flow, Lowering
 from tile.frontend.steps import again, mark
+from tile.frontend.unread import warn_unread
 from tile.frontend.values import POISON, leaves, materialise, rebuild
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Value
@@ -49,20 +48,6 @@ WISHES: dict[str, object] = {
     **dict.fromkeys(NEVER_READ, False),
 }
 OPTIONS = {"unroll": "loop_unroll_factor"}
-
-
-@functools.cache
-def warn_unread(loc: Loc, names: tuple[str, ...]) -> None:
-    """Warn once of the options of a loop that have no effect."""
-    several = len(names) > 1
-    left = "" if set(names) <= set(NEVER_READ) else " of a loop with `break` or `return` inside"
-    warnings.warn_explicit(
-        f"the option{'s' if several else ''} {', '.join(names)} of tl.range{left} "
-        f"{'have' if several else 'has'} no effect; what the loop computes is the same",
-        RuntimeWarning,
-        loc.file,
-        loc.line,
-    )
 
 
 @dataclass(frozen=True)
@@ -94,7 +79,10 @@ def counted(low: Lowering, node: ast.For, target: ast.Name, bounds: Bounds) -> N
     if path.flow.left is not False:
         unread |= {name for name, default in WISHES.items() if bounds.wishes[name] != default}
     if unread:
-        warn_unread(loc, tuple(sorted(OPTIONS.get(name, name) for name in unread)))
+        of = (
+            "tl.range" if unread <= set(NEVER_READ) else "tl.range of a loop that may be left early"
+        )
+        warn_unread(loc, tuple(sorted(OPTIONS.get(name, name) for name in unread)), of)
     if path.flow.left is not False:
         _counted_while(low, ends, bounds, loc)
         return

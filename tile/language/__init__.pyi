@@ -618,7 +618,10 @@ class static_range:
     def __iter__(self) -> Iterator[int]: ...
 
 class condition:
-    """`while tl.condition(c)`: the condition of a loop with a wish about its form."""
+    """`while tl.condition(c)`: the condition of a loop with a wish about its form.
+
+    `disable_licm` has no effect on such a loop; a warning says so once.
+    """
     def __init__(self, arg1: Any, disable_licm: Any = False) -> None: ...
 
 @overload

@@ -106,7 +106,10 @@ class static_range:  # noqa: N801 - the language's own spelling
 
 
 class condition:  # noqa: N801 - the language's own spelling
-    """`while tl.condition(c)`: the condition of a loop with a wish about its form."""
+    """`while tl.condition(c)`: the condition of a loop with a wish about its form.
+
+    `disable_licm` has no effect on such a loop; a warning says so once.
+    """
 
     def __init__(self, arg1: Any, disable_licm: Any = False) -> None:
         self.condition = arg1
