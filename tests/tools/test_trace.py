@@ -128,7 +128,7 @@ def test_what_cannot_be_written_after_all_is_written_elsewhere(
     program: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program.write_text(PROGRAM + "run(100)\nimport os\nos.mkdir('t.html')\n")
-    assert main(["trace", "program.py", "-o", "t.html"]) == 0
+    assert main(["trace", "program.py", "-o", "t.html"]) == 1
     told = capsys.readouterr().err
     assert "error: the trace cannot be written to 't.html'" in told
     other = Path(told.rpartition("wrote ")[2].removesuffix(" instead\n"))

@@ -102,6 +102,7 @@ class Findings:
     elsewhere: list[tuple[str, Group]] = field(default_factory=list)
     dependences: list[Dependence] = field(default_factory=list)
     tallies: dict[Key, Tally] = field(default_factory=dict)
+    constexprs: dict[str, None] = field(default_factory=dict)  # of all launches made in other ways
 
     @property
     def groups(self) -> list[Group]:
@@ -209,7 +210,11 @@ class Rehearsal:
     # -- one launch
 
     def _variations(self, attempt: Attempt, tally: Tally) -> list[Variation]:
-        constants = of_constants(self.plan.varied, attempt.named)
+        constexprs = [p.name for p in attempt.function.parameters if p.is_constexpr]
+        self.findings.constexprs |= dict.fromkeys(constexprs)
+        constants = of_constants(
+            self.plan.varied, {name: attempt.named[name] for name in constexprs}
+        )
         if attempt.fixed_grid and constants:
             tally.not_varied |= {name for one in constants for name in one.constants}
             constants = []
@@ -218,9 +223,17 @@ class Rehearsal:
     def _vary(
         self, attempt: Attempt, variation: Variation, here: Outputs, before: Snapshot
     ) -> None:
-        for name in attempt.written(variation.constants):
-            before.keep(name, attempt.named[name])
         function = attempt.function
+        try:
+            for name in attempt.written(variation.constants):
+                before.keep(name, attempt.named[name])
+        except TileError as error:  # it does not compile with these constants
+            self._note(
+                Dependence(
+                    function.name, error.loc or function.loc, variation.title, None, error.message
+                )
+            )
+            return
         with variation.scope():
             self._compare(
                 function.name,

@@ -41,7 +41,10 @@ def orders(seeds: int) -> list[Variation]:
 
 
 def of_constants(varied: Mapping[str, Sequence[Any]], named: Mapping[str, Any]) -> list[Variation]:
-    """The launch's own constants, one at a time with another of the values that are asked for."""
+    """A launch's constants, one at a time with another of the values that are asked for.
+
+    `named` are the values of its constexprs by name.
+    """
     return [
         Variation(constants={name: value})
         for name, values in varied.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,9 @@ def _run(options: argparse.Namespace) -> int:
         ended = True
     finally:  # of a program that fails is told what it launched
         if ended or rehearsal.findings.report.coverage.counts:
-            _tell(rehearsal.findings, options)
+            _tell(rehearsal.findings, options, ended=ended)
     findings = rehearsal.findings
+    _refuse_unknown(rehearsal.plan, findings)
     return int(bool(findings) or findings.report.coverage.unchecked) or status
 
 
@@ -96,10 +97,32 @@ def _plan(options: argparse.Namespace) -> Plan:
     return Plan(
         checks=checks,
         seeds=options.seeds,
-        varied=dict(map(_varied, options.vary)),
+        varied=_all_varied(options.vary),
         launches=options.launches,
         tolerance=options.tolerance,
     )
+
+
+def _all_varied(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """The values by name; those of a name that is given twice add up."""
+    varied: dict[str, list[Any]] = {}
+    for name, values in map(_varied, texts):
+        varied.setdefault(name, []).extend(values)
+    return varied
+
+
+def _refuse_unknown(plan: Plan, findings: Findings) -> None:
+    """Raise `ArgumentValueError` for constants that were to be varied, and are none.
+
+    Only where a kernel was launched whose constants could be.
+    """
+    unknown = [name for name in plan.varied if name not in findings.constexprs]
+    if unknown and findings.tallies and plan.launches:
+        known = ", ".join(findings.constexprs) or "no tl.constexpr"
+        raise ArgumentValueError(
+            f"--vary {unknown[0]}: no kernel that was launched has such a tl.constexpr; they have "
+            f"{known}"
+        )
 
 
 def _varied(text: str) -> tuple[str, list[Any]]:
@@ -124,9 +147,9 @@ def _program(options: argparse.Namespace) -> Callable[[], int]:
     return launch
 
 
-def _tell(findings: Findings, options: argparse.Namespace) -> None:
+def _tell(findings: Findings, options: argparse.Namespace, *, ended: bool) -> None:
     """Print what was found, and write it to files."""
-    print("\n\n".join(_paragraphs(findings)))
+    print("\n\n".join(_paragraphs(findings, ended=ended)))
     if options.html:
         Report.of(findings.groups, findings.report.coverage).html(options.html)
     if options.json:
@@ -139,7 +162,7 @@ def _tell(findings: Findings, options: argparse.Namespace) -> None:
             ) from error
 
 
-def _paragraphs(findings: Findings) -> Iterator[str]:
+def _paragraphs(findings: Findings, *, ended: bool) -> Iterator[str]:
     coverage = findings.report.coverage
     if not findings.tallies and not coverage.counts:
         yield "no kernel was launched"
@@ -159,7 +182,10 @@ def _paragraphs(findings: Findings) -> Iterator[str]:
                 f"note: `{kernel}` with {constants} was not varied in {', '.join(tally.not_varied)}"
                 ": its grid is no function of them"
             )
-    yield _verdict(findings)
+    if not ended:
+        yield "note: the program did not run to its end; this is what was found until then"
+    if ended or findings:
+        yield _verdict(findings)
 
 
 def _launches(findings: Findings) -> str:

@@ -18,6 +18,7 @@ from tile.tools import (
     reference,
     trace,
 )
+from tile.tools.streams import guarded
 
 COMMANDS = (
     cache.COMMAND,
@@ -71,6 +72,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; the exit status is 1 where something was wrong with what it was given."""
+    return guarded(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     options = parser().parse_args(arguments)
     try:
         status: int = options.run(options)

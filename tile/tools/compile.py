@@ -80,14 +80,16 @@ def _run(options: argparse.Namespace) -> int:
     if not name.isidentifier():
         raise ArgumentValueError(f"--name is a name as in C, not {name!r}")
     folder = Path(options.output)
+    paths = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for ending, content in sorted(exported(kernel, name).items()):
             path = folder / f"{name}.{ending}"
             path.write_bytes(content.encode() if isinstance(content, str) else content)
-            print(path)
+            paths.append(path)
     except OSError as error:
         raise ArgumentValueError(f"cannot write to {folder}: {error}") from error
+    print(*paths, sep="\n")
     return 0
 
 

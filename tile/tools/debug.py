@@ -50,9 +50,10 @@ def _run(options: argparse.Namespace) -> int:
             raise ArgumentValueError(f"--sanitize: {error}") from None
     program = Program(options.program, options.arguments, options.module)
     try:
-        debug(program, Debugger(), checks, options.commands)
+        program.main()
     except OSError as error:
         raise ArgumentValueError(f"cannot debug {options.program}: {error}") from error
+    debug(program, Debugger(), checks, options.commands)
     return 0
 
 

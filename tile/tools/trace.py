@@ -20,6 +20,7 @@ from tile.errors import ArgumentValueError
 from tile.runtime.tracing import trace as tracing
 from tile.tools.command import Command
 from tile.tools.program import run_program
+from tile.tools.streams import output_failed
 
 DESCRIPTION = """\
 Run a program on the interpreter, without a GPU, and record what its launches read and write.
@@ -41,7 +42,8 @@ Run a program on the interpreter, without a GPU, and record what its launches re
 
 Counts are those of tiles, not of warps (`tile explain` has those), and do not depend on a machine.
 Allocations are taken to begin at a multiple of 256 bytes. A program that fails shows its own
-traceback, and what was recorded until then is written all the same; the exit status is its own.
+traceback, and what was recorded until then is written all the same; the exit status is its own, or 1
+where a page could not be written.
 """
 
 # Seconds between two lines of progress.
@@ -94,6 +96,8 @@ class Guarded:
     ) -> bool:
         if error is None or not isinstance(error, Exception | KeyboardInterrupt):
             return False
+        if isinstance(error, OSError) and output_failed():
+            return False  # nobody reads what the program prints
         traceback.print_exception(kind, error, _of_program(frames, self.program))
         self.status = 130 if isinstance(error, KeyboardInterrupt) else 1
         return True
@@ -118,9 +122,8 @@ def _run(options: argparse.Namespace) -> int:
     with tracing() as trace, _progress(trace, sys.stderr), guarded:
         guarded.status = run_program(options.program, arguments, module=options.module)
     print(trace)
-    for path, write in writes:
-        _write(trace, path, write)
-    return guarded.status
+    whole = [_write(trace, path, write) for path, write in writes]
+    return guarded.status or int(not all(whole))
 
 
 Write = Callable[[Trace, str], Path]
@@ -144,14 +147,19 @@ def _refuse_unwritable(path: Path) -> None:
         raise ArgumentValueError(f"cannot write {str(path)!r}: {why}")
 
 
-def _write(trace: Trace, path: str, write: Write) -> None:
-    """Write, to a new file in the folder for such if the path cannot be written after all."""
+def _write(trace: Trace, path: str, write: Write) -> bool:
+    """Write, to a new file in the folder for such if the path cannot be written after all.
+
+    Return False if it had to go there.
+    """
     try:
         print(f"wrote {write(trace, path)}")
+        return True
     except ArgumentValueError as error:
         number, other = tempfile.mkstemp(suffix=Path(path).suffix)
         os.close(number)
         print(f"error: {error.message}; wrote {write(trace, other)} instead", file=sys.stderr)
+        return False
 
 
 @contextmanager
