@@ -253,7 +253,8 @@ def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
     """Convert the value.
 
     Float to integer truncates towards zero, saturates and takes NaN to 0; integers wrap; anything
-    but zero is true; a float that is too large for an 8-bit float becomes the largest finite one.
+    but zero is true; what is too large for an 8-bit float, infinity too, becomes the largest finite
+    one.
     """
     require(isinstance(x.element, Scalar) and isinstance(to, Scalar), f"cannot cast {x} to {to}")
     assert isinstance(to, Scalar)
