@@ -284,7 +284,10 @@ class Tensor(_Value):
         """`input` with elements of type `dtype`.
 
         Floats round to nearest even when they lose bits, or as `fp_downcast_rounding` says ("rtne",
-        "rtz"); to integers they are cut off towards zero. Integers wrap; anything but zero is true.
+        "rtz"). Casts to 8-bit floats saturate: what is larger, infinity too, becomes the largest finite
+        number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes give NaN or infinity;
+        NaN stays NaN. To integers floats are cut off towards zero and saturate, and NaN becomes 0.
+        Integers wrap; anything but zero is true.
         `bitcast` keeps the bits instead, between types of one width. Pointers convert to other pointers
         and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other conversions.
         """
@@ -770,7 +773,10 @@ def cast(
     """`input` with elements of type `dtype`.
 
     Floats round to nearest even when they lose bits, or as `fp_downcast_rounding` says ("rtne",
-    "rtz"); to integers they are cut off towards zero. Integers wrap; anything but zero is true.
+    "rtz"). Casts to 8-bit floats saturate: what is larger, infinity too, becomes the largest finite
+    number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes give NaN or infinity;
+    NaN stays NaN. To integers floats are cut off towards zero and saturate, and NaN becomes 0.
+    Integers wrap; anything but zero is true.
     `bitcast` keeps the bits instead, between types of one width. Pointers convert to other pointers
     and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other conversions.
     """
