@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -240,3 +241,46 @@ def test_what_has_to_do_with_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_setting_is_in_the_documentation() -> None:
     text = Path(__file__).parents[2].joinpath("docs", "running.md").read_text()
     assert [v.name for v in config.variables().values() if f"`{v.name}`" not in text] == []
+
+
+def a_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_socket(path: Path) -> None:
+    outside = socket.socket(socket.AF_UNIX)
+    here = Path.cwd()
+    os.chdir(path.parent)  # the names of sockets are short
+    try:
+        outside.bind(path.name)
+    finally:
+        os.chdir(here)
+        outside.close()
+
+
+ODD = {
+    "a FIFO": a_fifo,
+    "a socket": a_socket,
+    "a folder": Path.mkdir,
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a link to a device": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX has these")
+@pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+def test_what_is_no_file_is_no_entry_and_nobody_waits_for_it(store: Store, make) -> None:
+    store.put("one", ENTRY)
+    store.put("two", ENTRY)
+    odd = store.path("one")
+    odd.unlink()
+    make(odd)
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        assert store.get("one") is None
+        assert sorted(one.title for one in store.kept()) == ["", "add for somewhere"]
+        store.put("one", ENTRY)
+    assert store.get("two") == ENTRY
+    assert odd.is_dir() or store.get("one") == ENTRY
+    assert store.clear() == 2 - odd.is_dir()

@@ -10,24 +10,13 @@ from typing import Any
 import numpy as np
 
 from tile.debugger.frames import Frame, HostFrame, KernelFrame
-from tile.debugger.values import Leaf, MissingError, Undefined, whole
+from tile.debugger.values import Leaf, Undefined, whole
 from tile.errors import ArgumentValueError
 from tile.language.builtin import suggestion
 
-# What evaluating a user's expression may raise that is the expression's own fault.
-FAILURES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    MissingError,
-    NameError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
+# What evaluating or showing a user's expression may raise: anything but what the debugger raises
+# itself to leave or to begin again. Ctrl-C ends the command, and no more.
+FAILURES = (Exception, SystemExit, GeneratorExit)
 
 
 class Grid:

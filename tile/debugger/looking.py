@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tile.brief import brief as brief_text
 from tile.debugger.expressions import FAILURES, evaluate, execute, undefined
 from tile.debugger.frames import HostFrame, KernelFrame
 from tile.debugger.show import brief, kind, show
@@ -51,11 +52,19 @@ class Looking(Talk):
             return
         good, value = self.evaluated(arg)
         if good:
-            reason = undefined(arg, self.frame)
+            self.say_value(arg, value, everything=everything)
+
+    def say_value(self, text: str, value: Any, *, everything: bool = False) -> None:
+        """Print a value; whatever its own methods raise is printed instead."""
+        try:
             if isinstance(self.frame, HostFrame):
-                self.say(repr(value))
+                shown = repr(value)
             else:
-                self.say(show(value, reason, everything=everything))
+                shown = show(value, undefined(text, self.frame), everything=everything)
+        except FAILURES as error:
+            self.problem(error)
+        else:
+            self.say(shown)
 
     def do_whatis(self, arg: str) -> None:
         """`whatis expression`.
@@ -85,8 +94,7 @@ class Looking(Talk):
             self.problem(error)
         else:
             if value is not None:
-                host = isinstance(self.frame, HostFrame)
-                self.say(repr(value) if host else show(value, undefined(text, self.frame)))
+                self.say_value(text, value)
 
     def run_statement(self, text: str) -> None:
         try:
@@ -107,7 +115,7 @@ class Looking(Talk):
             self.listed_values(frame, frame.arguments())
         elif isinstance(frame, HostFrame):
             for name, value in frame.arguments().items():
-                self.say(f"{name} = {value!r}")
+                self.say(f"{name} = {brief_text(value, limit=2000)}")
         else:
             self.refuse("no function is running")
 
@@ -149,9 +157,9 @@ class Looking(Talk):
     def displayed_value(self, text: str) -> str:
         try:
             value = evaluate(text, self.frame, self.session.own)
+            return repr(value) if isinstance(self.frame, HostFrame) else show(value)
         except FAILURES as error:
-            return f"({type(error).__name__}: {error})"
-        return repr(value) if isinstance(self.frame, HostFrame) else show(value)
+            return f"({type(error).__name__}: {brief_text(error, show=str)})"
 
     def do_display(self, arg: str) -> None:
         """`display [expression]`.

@@ -7,6 +7,7 @@ import linecache
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from tile.brief import brief as brief_text
 from tile.debugger.expressions import FAILURES, evaluate
 from tile.debugger.frames import Frame, HostFrame, KernelFrame
 from tile.debugger.places import named
@@ -62,7 +63,7 @@ class Talk(cmd.Cmd):
             self.refuse(f"SyntaxError: {error.msg}")
         else:
             text = error.args[0] if isinstance(error, KeyError) and error.args else error
-            self.refuse(f"{type(error).__name__}: {text}")
+            self.refuse(f"{type(error).__name__}: {brief_text(text, limit=2000, show=str)}")
 
     # -- where programs stand
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tile import store
-from tile.store.files import write_whole
+from tile.store.files import read_regular, write_whole
 
 
 def default_folder() -> Path:
@@ -57,7 +57,7 @@ class TuningStore:
     def load(self, key: tuple[Any, ...]) -> TuningResult | None:
         """The result for `key`, or None when there is no readable one."""
         try:
-            content = json.loads(self.path(key).read_text(encoding="utf-8"))
+            content = json.loads(read_regular(self.path(key)))
         except (OSError, ValueError):
             return None
         timings = content.get("timings") if isinstance(content, dict) else None

@@ -6,6 +6,7 @@ Compiled kernels are code: a program for a CPU runs in this process with all its
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -15,6 +16,21 @@ _PRIVATE = 0o700
 _READABLE = 0o644  # less what the umask takes
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ROOT = 0
+
+
+def read_regular(path: Path, most: int = -1) -> bytes:
+    """Read a file, or its first `most` bytes.
+
+    Raises `OSError`, also for what is no regular file: whoever reads a FIFO waits for a writer.
+    """
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read(most)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile.store.entries import DamagedEntryError, Entry, digest, pack, title, unpack
-from tile.store.files import SUFFIX, exposure, write_whole
+from tile.store.files import SUFFIX, exposure, read_regular, write_whole
 
 _ENDING = ".entry"
 _NAME = 40  # digits of a key's digest that make a file's name
@@ -40,8 +40,7 @@ class Kept:
     def title(self) -> str:
         """What it is; nothing where the file cannot be read."""
         try:
-            with self.path.open("rb") as file:
-                return title(file.read(_HEAD))
+            return title(read_regular(self.path, _HEAD))
         except OSError:
             return ""
 
@@ -68,7 +67,7 @@ class Store:
         if self._is_exposed(path):
             return None
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -153,8 +152,8 @@ class Store:
             with os.scandir(self.folder) as found:
                 for file in found:
                     if file.name.endswith(ending):
-                        with contextlib.suppress(FileNotFoundError):
-                            facts = file.stat()
+                        with contextlib.suppress(OSError):
+                            facts = file.stat(follow_symlinks=False)
                             yield Path(file.path), facts.st_size, facts.st_mtime
         except OSError:
             return

@@ -42,8 +42,8 @@ Run a program on the interpreter, without a GPU, and record what its launches re
 
 Counts are those of tiles, not of warps (`tile explain` has those), and do not depend on a machine.
 Allocations are taken to begin at a multiple of 256 bytes. A program that fails shows its own
-traceback, and what was recorded until then is written all the same; the exit status is its own, or 1
-where a page could not be written.
+traceback, and what was recorded until then is written all the same; the exit status is its own, or
+1 where a page could not be written.
 """
 
 # Seconds between two lines of progress.
