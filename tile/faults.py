@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,11 +183,6 @@ class Report:
         """Return how many more faults like this one are kept."""
         group = self._groups.get(fault.key)
         return KEPT if group is None else KEPT - len(group.faults)
-
-    @classmethod
-    def of(cls, groups: Iterable[Group], coverage: Coverage) -> Report:
-        """A report of groups of other reports, which are one each to a line and check."""
-        return cls({group.key: group for group in groups}, coverage)
 
     @property
     def groups(self) -> list[Group]:

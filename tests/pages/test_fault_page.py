@@ -76,6 +76,30 @@ def test_faults_of_every_kind(check: Check) -> None:
     assert len(page) < 200_000 * len(found.groups)
 
 
+def test_an_empty_report_says_what_was_checked() -> None:
+    page = Report().to_html()
+    assert "<h1>Nothing was checked</h1>" in page and "No kernel was launched." in page
+    with tile.sanitize(collect=True) as sound:
+        CASES["off_by_one_grid"].launch(False)
+    page = sound.to_html()
+    assert "<h1>No faults</h1>" in page
+    assert "Checked for bounds, race, undef, overflow, assume, deadlock: 1 launch of" in page
+
+
+def test_both_programs_of_a_race_are_named(report: Report) -> None:
+    race = next(group for group in report.groups if group.check is Check.RACE)
+    first = race.faults[0]
+    assert first.other is not None
+    assert f"<td>{first.program} and {first.other.program}</td>" in report.to_html()
+
+
+def test_the_end_of_an_array_is_a_line(report: Report) -> None:
+    page = report.to_html()
+    arrays = page.count('<figure class="drawing array"')
+    assert page.count('<path class="end"') == arrays > 0
+    assert page.count('<rect class="outside"') > 0
+
+
 def test_very_many_places_are_counted(report: Report) -> None:
     kept = report.as_dict()
     kept["groups"] = kept["groups"] * 30

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -65,7 +67,56 @@ def test_faults_and_dependences_are_told_and_written(
     found = json.loads(file.read_text("utf-8"))
     assert found["wrong"] and found["dependences"][0]["difference"]["there"] == "0"
     assert found["report"]["groups"][0]["check"] == "race"
-    assert "last_wins" in page.read_text("utf-8")
+    drawn = html.unescape(re.sub(r"<[^>]*>", "", page.read_text("utf-8")))
+    words = " ".join(drawn.split())
+    for line in said.splitlines():
+        if line.strip("- ") and not line.startswith(("  note: ", "    ")):
+            told = line.strip().replace("`", "")
+            if told.startswith(("kernel ", "last_wins ", "race: ", "at ", "1 fault", "wrong")):
+                continue  # laid out otherwise: looked at below
+            assert told.casefold() in words.replace("`", "").casefold(), line
+    for told in (
+        "Launches KernelConstantsLaunchesOther ways last_wins\N{EN DASH}14: TILE_INTERP_ORDER=reverse, ",
+        "1 fault at 1 place",
+        "Checked for bounds, race, undef, overflow, assume, deadlock: 1 launch of last_wins on",
+        "`last_wins` depends on how it is launched: with TILE_INTERP_ORDER=reverse",
+        "note: `o_ptr[0]` is 3 as the program launches it, and 0 that way",
+        "Wrong: 1 fault and 1 result that should not have changed. The exit status is 1.",
+    ):
+        assert told in words, told
+
+
+def test_a_page_without_faults_says_what_was_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "found.html"
+    vary = ["--vary", "B=4", "--html", str(page)]
+    launch = "\nx = np.ones(20, np.float32)\ndouble[(3,)](x, x, 20, B=8)\n"
+    assert main(["check", *vary, program(tmp_path, launch)]) == 0
+    words = " ".join(html.unescape(re.sub(r"<[^>]*>", "", page.read_text("utf-8"))).split())
+    checked = "No faults Checked for bounds, race, undef, overflow, assume, deadlock: 1 launch of "
+    assert f"{checked}double on interp. All is well. The exit status is 0." in words
+    assert "; not varied in B: its grid is no function of them" in words
+    assert "note: `double` with B=8 was not varied in B" in capsys.readouterr().out
+
+
+def test_a_page_names_the_way_that_brought_a_fault(tmp_path: Path) -> None:
+    page = tmp_path / "found.html"
+    kernel = """
+@tile.jit
+def beyond(o_ptr, flag_ptr):
+    pid = tl.program_id(0)
+    seen = tl.load(flag_ptr)
+    tl.store(flag_ptr, 1, mask=pid == 1)
+    tl.store(o_ptr + seen, 1, mask=pid == 0)
+
+
+beyond[(2,)](np.zeros(1, np.int32), np.zeros(1, np.int32))
+"""
+    options = ["--checks", "bounds", "--html", str(page)]
+    assert main(["check", *options, program(tmp_path, kernel)]) == 1
+    words = " ".join(re.sub(r"<[^>]*>", "", page.read_text("utf-8")).split())
+    assert "Only with TILE_INTERP_ORDER=" in words
 
 
 def test_a_module_is_a_program_too(

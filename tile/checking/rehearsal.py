@@ -71,6 +71,7 @@ class Dependence:
             "harmless": self.harmless,
             "difference": None if self.difference is None else asdict(self.difference),
             "failure": self.failure,
+            "text": str(self),
         }
 
     def __str__(self) -> str:
@@ -81,6 +82,10 @@ class Dependence:
         return "\n".join([*lines, *(f"  note: {line}" for line in note.splitlines())])
 
 
+def _harmless(dependence: Dependence) -> bool:
+    return dependence.harmless
+
+
 @dataclass
 class Tally:
     """What was done with the launches of one kernel with the same constants."""
@@ -88,6 +93,9 @@ class Tally:
     launches: int = 0
     ways: dict[str, None] = field(default_factory=dict)  # in order
     not_varied: set[str] = field(default_factory=set)
+
+
+UNENDED = "the program did not run to its end; this is what was found until then"
 
 
 @dataclass
@@ -101,6 +109,7 @@ class Findings:
     report: Report = field(default_factory=Report)
     elsewhere: list[tuple[str, Group]] = field(default_factory=list)
     dependences: list[Dependence] = field(default_factory=list)
+    ended: bool = True  # whether the program did
     tallies: dict[Key, Tally] = field(default_factory=dict)
     constexprs: dict[str, None] = field(default_factory=dict)  # of all launches made in other ways
 
@@ -113,6 +122,9 @@ class Findings:
         """For JSON."""
         return {
             "wrong": bool(self),
+            "verdict": self.verdict,
+            "status": self.status,
+            "note": "" if self.ended else UNENDED,
             "launched": [
                 {
                     "kernel": kernel,
@@ -125,8 +137,31 @@ class Findings:
             ],
             "report": self.report.as_dict(),
             "elsewhere": [{"way": way, **group.as_dict()} for way, group in self.elsewhere],
-            "dependences": [dependence.as_dict() for dependence in self.dependences],
+            "dependences": [one.as_dict() for one in sorted(self.dependences, key=_harmless)],
         }
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 where something is wrong or was not checked."""
+        return int(bool(self) or self.report.coverage.unchecked)
+
+    @property
+    def verdict(self) -> str:
+        """The last line of what is said."""
+        coverage = self.report.coverage
+        if not self.tallies and not coverage.counts:
+            return "no kernel was launched"
+        if not self:
+            return coverage.verdict() if coverage.unchecked else "all is well"
+        faults = sum(group.executions for group in self.groups)
+        wrong = sum(not one.harmless for one in self.dependences)
+        words = [
+            f"{count} {noun}{'s' * (count != 1)}"
+            for count, noun in ((faults, "fault"), (wrong, "result that should not have changed"))
+            if count
+        ]
+        unchecked = ", and not all was checked" * coverage.unchecked
+        return f"wrong: {' and '.join(words)}{unchecked}"
 
     def __bool__(self) -> bool:
         wrong = any(not one.harmless for one in self.dependences)

@@ -60,6 +60,7 @@ class Drawing:
     table: list[tuple[str, int]] = field(default_factory=list)
     unlisted: int = 0
     legend: list[tuple[str, str]] = field(default_factory=list)
+    outline: str = ""  # an SVG path
 
     @property
     def edge(self) -> int:
@@ -144,6 +145,27 @@ def ground(area: Shown, inside: Sequence[str]) -> list[Box]:
 
 
 STYLES = {"#": "cell", "+": "part", "-": "gap", ".": "beyond"}
+
+
+def outline(area: Shown, words: Sequence[str]) -> str:
+    """Return the line around the cells of the words of `ground` that are not outside, as a path."""
+    rows, columns = area.cells
+    edge = edge_of(area.cells)
+
+    def inside(row: int, column: int) -> bool:
+        within = 0 <= row < rows and 0 <= column < columns
+        return within and words[row + area.first][column] not in ". "
+
+    lines = []
+    for row in range(rows + 1):
+        for column in range(columns + 1):
+            x, y = LEFT + column * edge, TOP + row * edge
+            here = inside(row, column)
+            if here != inside(row - 1, column):
+                lines.append(f"M{x} {y}h{edge}")
+            if here != inside(row, column - 1):
+                lines.append(f"M{x} {y}v{edge}")
+    return "".join(lines)
 
 
 def covered(raster: Raster) -> list[str]:

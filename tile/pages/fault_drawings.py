@@ -16,6 +16,7 @@ from tile.pages.drawing import (
     What,
     covered,
     heat,
+    outline,
     raster_of,
     scale,
     shown,
@@ -130,6 +131,7 @@ def _array(key: str, found: Json, keys: Keys) -> Drawing:
     title = f"Array {view['argument']}, {extents}"
     what = of_array(view, raster)
     drawing = heat(key, what, title, caption, area, found, rows, WRONG, keys)
+    drawing.outline = outline(area, rows)
     styles = {box.style for box in drawing.boxes}
     words = (("gap", "not of the view"), ("part", "partly"), ("beyond", "outside"))
     drawing.legend += [(style, word) for style, word in words if style in styles]

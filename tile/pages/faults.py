@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tile.coverage import Coverage
 from tile.errors import line_of
 from tile.pages import array_drawing, fault_drawings
 from tile.pages.drawing import TIMES, Drawing
@@ -69,10 +70,33 @@ class Section:
     sides: list[Side]
     entries: list[Entry]
     unlisted: int
+    way: str  # in which alone `tile check` found it
 
 
-def faults_page(report: Json) -> str:
+@dataclass(frozen=True)
+class Rehearsed:
+    """What `tile check` says beside faults: the launches, results that changed, the verdict."""
+
+    launched: Sequence[Json]
+    dependences: Sequence[str]
+    verdict: str
+    status: int
+    note: str
+
+
+def check_page(found: Json) -> str:
+    """The page of the findings of `tile check`, with all that the terminal is told."""
+    report = found["report"]
+    groups = [*report["groups"], *found["elsewhere"]]
+    every = {**report, "groups": groups, "faults": sum(group["executions"] for group in groups)}
+    told = [dependence["text"] for dependence in found["dependences"]]
+    rehearsed = Rehearsed(found["launched"], told, found["verdict"], found["status"], found["note"])
+    return faults_page(every, rehearsed)
+
+
+def faults_page(report: Json, rehearsed: Rehearsed | None = None) -> str:
     """The page; sources are read from the files that locations name."""
+    coverage = Coverage.of(report.get("coverage", ()))
     groups = report["groups"][:SECTIONS]
     sections = [_section(f"fault-{number}", group) for number, group in enumerate(groups, 1)]
     totals = Counter[str]()
@@ -80,7 +104,9 @@ def faults_page(report: Json) -> str:
         totals[group["check"]] += group["executions"]
     return rendered(
         "faults.html",
-        title=_title(report),
+        title=_title(report, coverage),
+        coverage=[*coverage.lines()],
+        rehearsed=rehearsed,
         kernels=sorted({section.kernel for section in sections}),
         totals=[(check, ABOUT[check], count) for check, count in totals.most_common()],
         listings=listings(_marks(groups, sections)),
@@ -89,10 +115,10 @@ def faults_page(report: Json) -> str:
     )
 
 
-def _title(report: Json) -> str:
+def _title(report: Json, coverage: Coverage) -> str:
     faults, places = report["faults"], len(report["groups"])
     if not faults:
-        return "No faults"
+        return coverage.verdict().capitalize()
     return f"{_some(faults, 'fault')} at {_some(places, 'place')}"
 
 
@@ -139,6 +165,7 @@ def _section(key: str, group: Json) -> Section:
         list(_sides(first)),
         entries,
         group["executions"] - len(faults),
+        group.get("way", ""),
     )
 
 
@@ -159,7 +186,7 @@ def _entry(key: str, number: int, group: Json, fault: Json) -> Entry:
     place = fault["place"]
     return Entry(
         number,
-        _indices(fault["program"]),
+        _programs(fault),
         f"[{', '.join(map(str, fault['element']))}]" if fault["element"] else "",
         "" if place is None else _spelt(place, group["arrays"]),
         fault["count"],
@@ -180,6 +207,12 @@ def _spelt(place: Json, arrays: Sequence[Json] = ()) -> str:
 
 def _indices(program: Sequence[int]) -> str:
     return f"({', '.join(map(str, program))})"
+
+
+def _programs(fault: Json) -> str:
+    """The program of a fault, or both of a race."""
+    own, other = _indices(fault["program"]), fault["other"]
+    return own if other is None else f"{own} and {_indices(other['program'])}"
 
 
 def _sides(fault: Json) -> Iterator[Side]:

@@ -6,16 +6,23 @@ import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tile.checking.rehearsal import Findings, Plan, Rehearsal
+from tile.checking.rehearsal import UNENDED, Findings, Plan, Rehearsal
 from tile.checks import choose
 from tile.errors import ArgumentValueError
-from tile.faults import Report
+from tile.late import late
 from tile.tools.command import Command
 from tile.tools.kernel_arguments import load_kernel, parse_arguments, parse_constant, parse_grid
 from tile.tools.program import run_program
 from tile.tools.table import table
+
+if TYPE_CHECKING:
+    from tile.pages.faults import check_page
+    from tile.pages.page import written
+else:  # pages need a library that nothing else does
+    check_page = late("tile.pages.faults", "check_page")
+    written = late("tile.pages.page", "written")
 
 DESCRIPTION = """\
 Run a program on the interpreter under all checks, and make its launches in other ways too, each on
@@ -63,7 +70,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="what counts as rounding, relative to an array's largest number (by dtype)",
     )
     add("--grid", default="1", help="of one kernel: as in 8, 4,2 or cdiv(n, BLOCK)")
-    add("--html", metavar="FILE", help="write a page with the faults drawn there")
+    add("--html", metavar="FILE", help="write a page there: all of it, with the faults drawn")
     add("--json", metavar="FILE", help="write all that was found there too")
     add("-m", dest="module", action="store_true", help="the program is a module")
     add("program", help="program.py, or kernel.py:function")
@@ -80,10 +87,10 @@ def _run(options: argparse.Namespace) -> int:
         ended = True
     finally:  # of a program that fails is told what it launched
         if ended or rehearsal.findings.report.coverage.counts:
-            _tell(rehearsal.findings, options, ended=ended)
-    findings = rehearsal.findings
-    _refuse_unknown(rehearsal.plan, findings)
-    return int(bool(findings) or findings.report.coverage.unchecked) or status
+            rehearsal.findings.ended = ended
+            _tell(rehearsal.findings, options)
+    _refuse_unknown(rehearsal.plan, rehearsal.findings)
+    return rehearsal.findings.status or status
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -147,11 +154,11 @@ def _program(options: argparse.Namespace) -> Callable[[], int]:
     return launch
 
 
-def _tell(findings: Findings, options: argparse.Namespace, *, ended: bool) -> None:
+def _tell(findings: Findings, options: argparse.Namespace) -> None:
     """Print what was found, and write it to files."""
-    print("\n\n".join(_paragraphs(findings, ended=ended)))
+    print("\n\n".join(_paragraphs(findings)))
     if options.html:
-        Report.of(findings.groups, findings.report.coverage).html(options.html)
+        written(options.html, check_page(json.loads(json.dumps(findings.as_dict()))), "the page")
     if options.json:
         text = json.dumps(findings.as_dict(), indent=2) + "\n"
         try:
@@ -162,10 +169,10 @@ def _tell(findings: Findings, options: argparse.Namespace, *, ended: bool) -> No
             ) from error
 
 
-def _paragraphs(findings: Findings, *, ended: bool) -> Iterator[str]:
+def _paragraphs(findings: Findings) -> Iterator[str]:
     coverage = findings.report.coverage
     if not findings.tallies and not coverage.counts:
-        yield "no kernel was launched"
+        yield findings.verdict
         return
     if findings.tallies:
         yield _launches(findings)
@@ -182,10 +189,10 @@ def _paragraphs(findings: Findings, *, ended: bool) -> Iterator[str]:
                 f"note: `{kernel}` with {constants} was not varied in {', '.join(tally.not_varied)}"
                 ": its grid is no function of them"
             )
-    if not ended:
-        yield "note: the program did not run to its end; this is what was found until then"
-    if ended or findings:
-        yield _verdict(findings)
+    if not findings.ended:
+        yield f"note: {UNENDED}"
+    if findings.ended or findings:
+        yield findings.verdict
 
 
 def _launches(findings: Findings) -> str:
@@ -194,21 +201,6 @@ def _launches(findings: Findings) -> str:
         for (kernel, constants), tally in findings.tallies.items()
     ]
     return table(("kernel", "constants", "launches", "other ways"), rows, left=(0, 1))
-
-
-def _verdict(findings: Findings) -> str:
-    faults = sum(group.executions for group in findings.groups)
-    wrong = sum(not one.harmless for one in findings.dependences)
-    coverage = findings.report.coverage
-    if not findings:
-        return coverage.verdict() if coverage.unchecked else "all is well"
-    words = [
-        f"{count} {noun}{'s' * (count != 1)}"
-        for count, noun in ((faults, "fault"), (wrong, "result that should not have changed"))
-        if count
-    ]
-    unchecked = ", and not all was checked" * coverage.unchecked
-    return f"wrong: {' and '.join(words)}{unchecked}"
 
 
 COMMAND = Command("check", "run a program under all checks", DESCRIPTION, _configure, _run)
