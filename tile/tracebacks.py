@@ -72,6 +72,14 @@ def trim(error: Exception) -> None:
             _skip_own_context(one)
 
 
+def users_frame(frame: FrameType) -> FrameType:
+    """Return the user's frame that called this package; the given one where there is none."""
+    caller: FrameType | None = frame
+    while caller is not None and (_is_own(caller) or _is_library(caller)):
+        caller = caller.f_back
+    return caller or frame
+
+
 def _skip_own_context(error: BaseException) -> None:
     """Let an error of this package follow what the user was handling, if that was anything.
 

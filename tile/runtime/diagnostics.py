@@ -7,7 +7,6 @@ the environment hold for a whole program, with launches of any kind, and are war
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +16,7 @@ from tile.config import Config, Origin, config
 from tile.coverage import Launched
 from tile.errors import ExecutionError, UnsupportedError
 from tile.in_force import collecting, cover, covering, tracing
+from tile.warn import warn
 
 # Settings that only the interpreter follows, by attribute of `config`.
 ON_TILES = ("interp_level", "interp_order", "chunk_bytes")
@@ -96,20 +96,16 @@ def _refusal(
 
 @functools.cache
 def _warn_unchecked(target: Target, missing: Checks) -> None:
-    warnings.warn(
+    warn(
         f"TILE_SANITIZE asks for checks that {target} does not do: {spelled(missing)}. Launches "
-        "there are not checked for these; TILE_BACKEND=interp does all of them, on tiles",
-        RuntimeWarning,
-        stacklevel=2,
+        "there are not checked for these; TILE_BACKEND=interp does all of them, on tiles"
     )
 
 
 @functools.cache
 def _warn_ignored(name: str, target: Target) -> None:
     variable = Config.variables()[name].name
-    warnings.warn(
+    warn(
         f"{variable} has no effect on launches on {target}: it is a setting of the interpreter"
-        f"{'' if name in ON_TILES else ' at TILE_INTERP_LEVEL=thread'}",
-        RuntimeWarning,
-        stacklevel=2,
+        f"{'' if name in ON_TILES else ' at TILE_INTERP_LEVEL=thread'}"
     )

@@ -11,7 +11,6 @@ import inspect
 import json
 import math
 import platform
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from tile import store
 from tile.store.files import read_regular, write_whole
+from tile.warn import warn
 
 
 def default_folder() -> Path:
@@ -96,11 +96,7 @@ class TuningStore:
         try:
             write_whole(self.path(key), text.encode())
         except OSError as error:
-            warnings.warn(
-                f"the tuning result of {self.name} is not kept: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn(f"the tuning result of {self.name} is not kept: {error}")
 
 
 def _is_times(times: object) -> bool:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tile.store.entries import DamagedEntryError, Entry, digest, pack, title, unpack
 from tile.store.files import SUFFIX, exposure, read_regular, write_whole
+from tile.warn import warn
 
 _ENDING = ".entry"
 _NAME = 40  # digits of a key's digest that make a file's name
@@ -161,7 +161,7 @@ class Store:
     def _warn(self, message: str) -> None:
         if message not in self._told:
             self._told.add(message)
-            warnings.warn(message, RuntimeWarning, stacklevel=4)
+            warn(message)
 
 
 def _remove(path: Path) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 from tile.config import config
 from tile.ir.core import Module, Operation
 from tile.ir.ops.debug import breakpoint_, step
 from tile.ir.passes import module_pass
+from tile.warn import warn
 
 FOR_DEBUGGERS = (breakpoint_, step)
 
@@ -33,9 +32,8 @@ def drop_steps(module: Module) -> None:
 
 
 def _say(stop: Operation) -> None:
-    warnings.warn(
+    warn(
         f"`breakpoint()` at {stop.loc} is passed over: the debugger opens where the interpreter "
         "runs the kernel (TILE_BACKEND=interp) at a terminal, or by `tile debug`",
-        RuntimeWarning,
-        stacklevel=2,
+        stop.loc,
     )

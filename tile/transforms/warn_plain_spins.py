@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 from tile.analysis.spins import plain_spins
 from tile.ir.core import Module
 from tile.ir.passes import module_pass
+from tile.warn import warn
 
 
 @module_pass("warn-plain-spins")
@@ -25,11 +24,10 @@ def warn_plain_spins(module: Module) -> None:
         }
     """
     for loop, load in plain_spins(module):
-        warnings.warn(
-            f"a GPU need never see the change that the loop at {loop.loc} waits for: it reads by a "
-            f"plain load, at {load.loc}, which may be done once for all iterations; read by "
+        warn(
+            f"a GPU need never see the change that this loop waits for: it reads by a plain load, "
+            f"at {load.loc}, which may be done once for all iterations; read by "
             "tl.load(..., volatile=True), or by an atomic operation such as tl.atomic_add(ptr, 0), "
             "which also orders the accesses after it",
-            RuntimeWarning,
-            stacklevel=2,
+            loop.loc,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-import warnings
 from collections.abc import Iterator, Sequence
 
 from tile.backends.base import Artifact, ExportedParameter
@@ -15,6 +14,7 @@ from tile.backends.nvptx.names import has_clusters
 from tile.backends.nvptx.target import architecture
 from tile.errors import BackendError
 from tile.ir.types import Kind, Pointer, Scalar
+from tile.warn import warn
 
 _ROW = 4  # words of the image in a line
 
@@ -71,11 +71,7 @@ def files(
             cubin, found["ptxas"] = ptxas.assemble(ptx, artifact.target.arch, program)
             found["cubin"] = cubin
         except BackendError as error:  # such as a ptxas that has dropped old architectures
-            warnings.warn(
-                f"the header has PTX alone, which the driver compiles: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn(f"the header has PTX alone, which the driver compiles: {error}")
     found["h"] = header(artifact, name, parameters, cubin, ptx)
     return found
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import warnings
 
 from tile.backends.nvptx.driver import Device
+from tile.warn import warn
 
 PORTABLE = 8  # programs in a cluster on all devices that have them; some have more
 
@@ -47,11 +47,9 @@ class Clusters:
             return self.size
         if not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"`{self.kernel}` is launched without clusters: {extent} programs along axis 0 of "
-                f"the grid are no multiple of num_ctas={self.size}",
-                RuntimeWarning,
-                stacklevel=2,
+                f"the grid are no multiple of num_ctas={self.size}"
             )
         return 1
 

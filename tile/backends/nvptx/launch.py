@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from tile.backends.nvptx.streams import current_stream, stream_reader
 from tile.backends.nvptx.tensor_maps import MapMaker, UnmappableError
 from tile.errors import ArgumentValueError, BackendError, OutOfResourcesError
 from tile.late import late
+from tile.warn import warn
 
 if TYPE_CHECKING:
     from tile.backends.nvptx.faults import FaultRecord
@@ -189,11 +189,7 @@ class LoadedKernel:
         """The same kernel with ordinary copies; a warning says once that it is used."""
         if not self._warned:
             self._warned = True
-            warnings.warn(
-                f"`{self.name}` copies boxes of an array the slow way: {reason}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn(f"`{self.name}` copies boxes of an array the slow way: {reason}")
         return self._plain()
 
     def _start(self, here: _OnDevice, grid: Grid, arguments: Sequence[Any], stream: int) -> None:

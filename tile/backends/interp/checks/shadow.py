@@ -15,7 +15,6 @@ that is only written has one. Arrays that share bytes share their records.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,6 +41,7 @@ from tile.backends.interp.values import Array
 from tile.checks import Check
 from tile.faults import Fault, Side
 from tile.ir.core import Operation
+from tile.warn import warn
 
 if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
@@ -227,11 +227,9 @@ class Shadow:
             region.other(1)[cells[reads]] |= MORE
         elif not self.forgetful:
             self.forgetful = True
-            warnings.warn(
+            warn(
                 f"`{launch.name}` has more readers at once of what it writes than are remembered; "
-                "races of some of them with a later write may be missed",
-                RuntimeWarning,
-                stacklevel=2,
+                "races of some of them with a later write may be missed"
             )
 
     def meet_displaced(
