@@ -123,6 +123,14 @@ def test_a_report_has_all_faults_and_the_run_ends() -> None:
     np.testing.assert_array_equal(out, 1)
 
 
+def test_a_store_that_raises_writes_nothing() -> None:
+    x, out = np.ones(30, np.float32), np.zeros(28, np.float32)
+    with tile.sanitize(), pytest.raises(OutOfBoundsError) as caught:
+        copy[(1,)](x, out, 30, B=32)
+    assert [note for note in caught.value.notes if note.startswith("also undef: ")]
+    np.testing.assert_array_equal(out, 0)
+
+
 @tile.jit
 def promised(n_ptr, o_ptr, m):
     pid = tl.program_id(0)

@@ -133,6 +133,16 @@ def test_a_view_that_says_it_is_larger_than_memory(strides: Any, settings: Any) 
                 copy_every[1,](array, out, strides[0] // abs(strides[0]), strides[0], B=16)
 
 
+def test_the_lanes_of_a_mask_read_nothing_of_such_a_view() -> None:
+    """Nor do elements that are out of bounds, where a report is made."""
+    whole, out = np.arange(100, dtype=np.int8), np.zeros(16, np.int8)
+    array = as_strided(whole[50:], (1 << 38,), (-3,))
+    with tile.sanitize(collect=True) as report:
+        copy_every[1,](array, out, 3, -3, B=16)
+    assert [group.elements for group in report.groups] == [1]
+    np.testing.assert_array_equal(out[1:], 50 - np.arange(15) * 3)
+
+
 def test_arrays_larger_than_a_window_are_refused() -> None:
     array = as_strided(np.zeros(1, np.int8), (1 << 45,), (1,))
     with pytest.raises(ArgumentValueError, match="'x_ptr' spans 35184372088832 bytes"):

@@ -399,8 +399,8 @@ class Memory:
             if (odd if lanes is None else odd[lanes]).any():
                 self.fault(addresses, lanes, dtype, shape)
             index //= size
-        if lanes is not None:
-            index = np.where(lanes, index, 0)
+        if lanes is not None:  # inactive lanes are read where an active one is
+            index = np.where(lanes, index, (low - buffer.start) // size)
         if buffer.gaps is not None:
             held = buffer.gaps.contain(index * size, size)
             if not (held if lanes is None else held[lanes]).all():

@@ -98,6 +98,11 @@ class CheckedLaunch(Launch):
         if len(rest):
             self.found(replace(of(rest), executions=len(rest)))
 
+    @property
+    def raising(self) -> bool:
+        """Whether the operation has a fault that ends the run, so that it writes nothing."""
+        return self.report is None and bool(self.together.faults)
+
     def settle(self, faults: Sequence[Fault]) -> None:
         """Take the faults of an operation into the report, or raise the first one.
 

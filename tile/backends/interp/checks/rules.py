@@ -106,9 +106,11 @@ def store(op: Operation, plain: Run, checks: Checks) -> Run:
         reached = reach(wave, site, address, lanes.possible, stored)
         operand(wave, site, address, value, lanes, "writes a value")
         accessed = sound_part(wave, site, lanes, reached, stored)
-        accessed.store(launch.memory, site, stored)
+        written = accessed is reached and not launch.raising
+        if not launch.raising:
+            accessed.store(launch.memory, site, stored)
         if launch.shadow is not None:
-            launch.shadow.store(wave, site, reached, stored, accessed is reached)
+            launch.shadow.store(wave, site, reached, stored, written)
         if launch.uninitialised:
             note_written(launch, site, accessed)
 
