@@ -57,6 +57,10 @@ waits for the other never ends, and Oclgrind runs one after the other: with them
 | `opencl:amd`, `opencl:intel`, `opencl:nvidia`, `opencl:arm`, `opencl:apple` | a class of \
 devices, to see its text |
 
+An `@` before a name makes it a device's: `opencl:@intel` is Intel's runtime, and `opencl:intel` text
+for Intel's GPUs, with sub-groups of 16. A CPU refuses that text: in a kernel that it does not
+vectorize, Intel's CPU runtime has sub-groups of one work-item, whatever the kernel requires.
+
 What a device lacks is made of what it has: half precision by `vload_half` and `vstore_half`, or by
 bits on CPUs; bfloat16 and 8-bit floats by bits; atomic sums of floats by compare-and-swap; shuffles
 through local memory. What cannot be so made is refused with the line that asks for it.

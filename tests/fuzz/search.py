@@ -1,13 +1,13 @@
 """Searches random kernels for one that a backend gets wrong; a program.
 
-    python -m tests.fuzz.search interp:matrix opencl:intel --first 1000 --kernels 500
+    python -m tests.fuzz.search interp:matrix opencl:@intel --first 1000 --kernels 500
     python -m tests.fuzz.search nvptx --minutes 10 --jobs 4
 
 A kernel is known by its number and by `small` or `large`, the sizes of its tiles: it is the same one
 on each machine. What was found is told at once, and counted in the end; the search goes on after a
 fault, also after one that a process or a device does not survive. It fails if there was any.
 
-    python -m tests.fuzz.search opencl:intel --first 1234 --kernels 1 --sizes large --show
+    python -m tests.fuzz.search opencl:@intel --first 1234 --kernels 1 --sizes large --show
 """
 
 from __future__ import annotations

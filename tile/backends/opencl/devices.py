@@ -256,7 +256,8 @@ def _has_feature(device: Any, name: str) -> bool:
 def _subgroup(device: Any, extensions: frozenset[str]) -> int:
     """The size of sub-groups on GPUs with shuffles, where programs can ask for one; else 0.
 
-    On CPUs local memory is as fast, and Intel's runtime takes seconds to build such programs.
+    On CPUs local memory is as fast, and Intel's runtime takes seconds to build such programs. Where
+    it does not vectorize a kernel, a sub-group is one work-item, whatever size the kernel requires.
     """
     needed = {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"}
     return 16 if needed <= extensions and device.type & cl.device_type.GPU else 0

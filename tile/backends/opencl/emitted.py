@@ -24,6 +24,7 @@ class Emitted:
     device: str  # what it was compiled for
     extensions: frozenset[str]  # that the device must have
     assembly: int = 0  # the compute capability that its inline assembly needs
+    subgroup: int = 0  # the size of sub-groups that it is written for; 0 for none
 
     @property
     def threads(self) -> int:

@@ -122,6 +122,11 @@ class LoadedKernel:
                 f"`{self.name}` was compiled for {emitted.device}, and needs {', '.join(lacking)}, "
                 f"which device {can.name} has not"
             )
+        if emitted.subgroup and (emitted.subgroup, True) != (can.warp, can.subgroups):
+            raise UnsupportedError(
+                f"`{self.name}` was compiled for {emitted.device}, and needs sub-groups of "
+                f"{emitted.subgroup} work-items, which device {can.name} is not certain to have"
+            )
         if emitted.assembly > can.assembly:
             raise UnsupportedError(
                 f"`{self.name}` was compiled for {emitted.device}, and needs PTX of compute "

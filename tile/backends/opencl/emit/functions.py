@@ -46,6 +46,7 @@ def emit_module(module: Module, device: Capabilities, options: Options) -> tuple
         device=device.name,
         extensions=frozenset(source.extensions),
         assembly=source.assembly,
+        subgroup=device.warp if device.subgroups else 0,
     )
     return "\n".join(_commented(lines)) + "\n", emitted
 
