@@ -11,6 +11,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.faults.table import CASES
+from tile.checks import Check
 from tile.config import config
 from tile.faults import KEPT
 
@@ -18,9 +19,14 @@ CHUNKS = (1, 1 << 7, 1 << 9, 1 << 11, 1 << 13, 1 << 21)
 
 
 def counted(launch: Callable[[], Any]) -> list[Any]:
-    """All numbers of a report, in an order that is not that of its groups."""
+    """All numbers of a report, in an order that is not that of its groups.
+
+    A wait for a value that races ends on some schedules alone, so its deadlock is left out.
+    """
     with tile.sanitize(collect=True) as report:
         launch()
+    raced = any(group.check is Check.RACE for group in report.groups)
+    counted_groups = [g for g in report.groups if not (raced and g.check is Check.DEADLOCK)]
     groups = (
         (
             group.check.value,
@@ -29,9 +35,9 @@ def counted(launch: Callable[[], Any]) -> list[Any]:
             group.elements,
             len(group.faults),
         )
-        for group in report.groups
+        for group in counted_groups
     )
-    return [len(report), *sorted(groups)]
+    return [sum(group.executions for group in counted_groups), *sorted(groups)]
 
 
 def same_for_all_chunks(launch: Callable[[], Any]) -> list[Any]:
