@@ -57,8 +57,8 @@ waits for the other never ends, and Oclgrind runs one after the other: with them
 | `opencl:amd`, `opencl:intel`, `opencl:nvidia`, `opencl:arm`, `opencl:apple` | a class of \
 devices, to see its text |
 
-An `@` before a name makes it a device's: `opencl:@intel` is Intel's runtime, and `opencl:intel` text
-for Intel's GPUs, with sub-groups of 16. A CPU refuses that text: in a kernel that it does not
+An `@` before a name makes it a device's: `opencl:@intel` is Intel's runtime, and `opencl:intel`
+text for Intel's GPUs, with sub-groups of 16. A CPU refuses that text: in a kernel that it does not
 vectorize, Intel's CPU runtime has sub-groups of one work-item, whatever the kernel requires.
 
 What a device lacks is made of what it has: half precision by `vload_half` and `vstore_half`, or by
