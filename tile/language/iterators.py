@@ -8,6 +8,7 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.language.known import (
+    MOST_ITEMS,
     compile_time,
     compile_time_bool,
     compile_time_int,
@@ -94,6 +95,12 @@ class static_range:  # noqa: N801 - the language's own spelling
         if self.step == 0:
             raise CompilationError(
                 "the step of tl.static_range is 0; it must lead from start to stop"
+            )
+        count = max(0, -((self.start - self.stop) // self.step))
+        if count > MOST_ITEMS:
+            raise CompilationError(
+                f"tl.static_range would unroll {count:,} iterations, and {MOST_ITEMS:,} are the "
+                "most; count them in the kernel, with range"
             )
 
     @property
