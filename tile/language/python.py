@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tile.language.math as math
+from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.language.builtin import builtin
@@ -14,6 +15,7 @@ from tile.language.debug import breakpoint_, device_print
 from tile.language.iterators import range
 from tile.language.known import (
     compile_time,
+    failed,
 )
 from tile.language.promote import as_number, describe
 from tile.language.selection import maximum, minimum
@@ -37,7 +39,10 @@ def _extremum(
 ) -> Any:
     values = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
     if not any(isinstance(v, Tensor) for v in values):
-        return python(values)
+        try:
+            return python(values)
+        except Exception as error:
+            raise failed(f"{python.__name__} of {brief(tuple(values))}", error) from error
     if len(values) == 1:
         raise CompilationError(
             f"{python.__name__} of one value; along the axes of a tile write "
