@@ -92,10 +92,11 @@ def write_every(x_ptr, step, B: tl.constexpr):
     tl.store(x_ptr + tl.arange(0, B).to(tl.int64) * step, 1)
 
 
-@pytest.mark.parametrize("settings", [{}, {"sanitize": ALL}, {"interp_level": "thread"}])
-def test_a_launch_costs_what_it_touches(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "settings", [{}, {"sanitize": ALL}, {"interp_level": "thread", "interp_races": True}]
+)
+def test_a_launch_costs_what_it_touches(settings: Any) -> None:
     """A table of the elements of this view took 2.3 GiB, and 7 s."""
-    monkeypatch.setenv("TILE_INTERP_RACES", "1")
     whole = np.zeros(1 << 28, np.int8)
     out = np.zeros(16, np.int8)
     with config.scope(**settings):
