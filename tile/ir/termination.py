@@ -4,7 +4,8 @@ A loop that is not proven to end may run forever, and then nothing after it runs
 it, merge it with another, or run it where the program would not have (LLVM: it is not
 `willreturn`). The proof is simple and needs nothing but the loop itself:
 
-- A `for` ends if its step is a constant other than 0.
+- A `for` ends if its step is a constant other than 0, or the extent of the grid, which is at least 1
+  where a program runs.
 - A `while` ends if it goes on only while a carried integer has not reached a bound that the loop
   does not change, and every iteration moves that integer by a constant toward the bound, without
   wrapping past it.
@@ -17,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tile.ir.core import Block, Operation, Value
-from tile.ir.ops import arith, control
+from tile.ir.ops import arith, control, program
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import Scalar
+from tile.ir.types import I32, Scalar
 
 LOOPS = frozenset({control.for_, control.while_})
 
@@ -27,7 +28,8 @@ LOOPS = frozenset({control.for_, control.while_})
 def ends(loop: Operation) -> bool:
     """Return True if the `for` or `while` is proven to end, loops inside it left aside."""
     if loop.defn is control.for_:
-        return _number(loop.inputs[2]) not in (None, 0)
+        step = loop.inputs[2]
+        return _is_extent(step) or _number(step) not in (None, 0)
     test = loop.regions[0]
     assert test.last is not None
     return any(_reaches_bound(loop, needed) for needed in _conjuncts(test.last.inputs[0]))
@@ -110,6 +112,14 @@ def _is_outside(loop: Operation, value: Value) -> bool:
 def _yielded(region: Block) -> list[Value]:
     assert region.last is not None
     return region.last.inputs
+
+
+def _is_extent(value: Value) -> bool:
+    """Return True if the value is `num_programs`, at its own or a wider integer type."""
+    op = value.op
+    if op is not None and op.defn is arith.cast and value.type.element.bits > I32.bits:
+        op = op.inputs[0].op
+    return op is not None and op.defn is program.num_programs
 
 
 def _number(value: Value) -> bool | int | float | None:
