@@ -16,7 +16,7 @@ from tile.errors import OutOfResourcesError
 @tile.jit
 def grid_barrier(arrived_ptr, goal, HOW: tl.constexpr):
     tl.debug_barrier()
-    tl.atomic_add(arrived_ptr, 1, sem="relaxed" if HOW == "relaxed" else "release")
+    tl.atomic_add(arrived_ptr, 1, sem="release")
     if HOW == "cas":
         while tl.atomic_cas(arrived_ptr, 0, 0, sem="acquire") < goal:
             pass
@@ -26,6 +26,7 @@ def grid_barrier(arrived_ptr, goal, HOW: tl.constexpr):
     elif HOW == "relaxed":
         while tl.atomic_add(arrived_ptr, 0, sem="relaxed") < goal:
             pass
+        tl.atomic_add(arrived_ptr, 0, sem="acquire")
     tl.debug_barrier()
 
 

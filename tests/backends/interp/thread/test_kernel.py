@@ -69,7 +69,9 @@ def test_settings_choose_the_level_and_the_machine(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TILE_INTERP_TARGET", "wide")
     found.append(softmax[(5,)](x, o, 100, BLOCK=128))
     monkeypatch.setenv("TILE_INTERP_LEVEL", "tile")
-    with pytest.warns(RuntimeWarning, match="TILE_INTERP_TARGET has no effect on launches on interp"):
+    with pytest.warns(
+        RuntimeWarning, match="TILE_INTERP_TARGET has no effect on launches on interp"
+    ):
         found.append(softmax[(5,)](x, o, 100, BLOCK=128))
     assert [str(k.target) for k in found] == ["interp", "interp:generic", "interp:wide", "interp"]
     assert found[0] is found[3]

@@ -111,10 +111,13 @@ def neg(body: Body, op: Operation) -> None:
 
 
 def absolute(body: Body, op: Operation) -> None:
-    """The magnitude."""
+    """The magnitude; of the least integer, that integer.
+
+    `abs` of OpenCL C has that one, too, but PoCL 3.0 takes it for undefined.
+    """
     ty = element_of(op)
     if is_signed(ty):
-        each(body, op, lambda x: f"abs({natural(ty, x)})")
+        each(body, op, lambda x: f"({unsigned(ty.bits)})({natural(ty, x)} < 0 ? 0 - {x} : {x})")
     elif is_integer(ty):
         hint(body, op)
     elif is_bits(ty, body.source.device.fp16):
