@@ -4,7 +4,7 @@ A loop that is not proven to end may run forever, and then nothing after it runs
 it, merge it with another, or run it where the program would not have (LLVM: it is not
 `willreturn`). The proof is simple and needs nothing but the loop itself:
 
-- A `for` ends if its step is a constant other than 0, or the extent of the grid, which is at least 1
+- A `for` ends if its step is a constant other than 0, or the extent of the grid: that is at least 1
   where a program runs.
 - A `while` ends if it goes on only while a carried integer has not reached a bound that the loop
   does not change, and every iteration moves that integer by a constant toward the bound, without

@@ -76,7 +76,8 @@ class Capabilities:
     # Whether a kernel becomes part of each function that the runtime makes to call it, and is
     # compiled so often.
     copied: bool = False
-    # Emit a loop or branch that contains a barrier as a loop with a barrier before its exit test.
+    # Emit a loop or branch that contains a barrier as a loop with a barrier before its exit test,
+    # and build a program that has such a branch without optimization.
     header_barriers: bool = False
 
     @property

@@ -25,7 +25,8 @@ INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
 # while`. Each such barrier doubles the copies: nine never finish, and some loops overflow its
 # stack. Copies with branches are wrong: stores are made whose condition is false. On some nested
 # loops its pass ImplicitConditionalBarriers never ends. A barrier in the header of a loop keeps
-# LLVM from rotating it, and dominates what follows.
+# LLVM from rotating it, and dominates what follows. Optimized programs with a barrier in a branch
+# are wrong all the same (8 of 5,440 random kernels; unoptimized, none), so they are not optimized.
 _POCL_CPU: dict[str, Any] = {
     "unrolled": 64,
     "variables": 3500,

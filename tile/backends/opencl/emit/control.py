@@ -144,6 +144,7 @@ def if_(body: Body, op: Operation) -> None:
     condition = body.scalar(op.inputs[0])
     has_else = bool(names) or ending(orelse).prev is not None
     if _separates(body, op):
+        body.source.branch_barriers = True
         _branch(body, condition, then, op.results, names)
         if has_else:
             _branch(body, f"!{condition}", orelse, op.results, names)

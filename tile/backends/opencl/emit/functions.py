@@ -42,7 +42,7 @@ def emit_module(module: Module, device: Capabilities, options: Options) -> tuple
         shared_bytes=source.shared_bytes,
         reports=reports,
         assertions=tuple(source.assertions),
-        build_options=device.build_options,
+        build_options=source.build_options,
         device=device.name,
         extensions=frozenset(source.extensions),
         assembly=source.assembly,

@@ -41,6 +41,7 @@ class Source:
     assertions: list[Assertion] = field(default_factory=list)
     extensions: set[str] = field(default_factory=set)
     assembly: int = 0  # the compute capability that its inline assembly needs
+    branch_barriers: bool = False  # a branch has a barrier, on a device with `header_barriers`
     _names: Names = field(default_factory=Names)
     _symbols: dict[str, str] = field(default_factory=dict)
     _library: dict[str, str] = field(default_factory=dict)
@@ -90,6 +91,12 @@ class Source:
                 self.check(F64)
             self._library[name] = found.text
         return name
+
+    @property
+    def build_options(self) -> tuple[str, ...]:
+        """Return the options that the program is built with."""
+        flags = ("-cl-opt-disable",) if self.branch_barriers else ()
+        return (*self.device.build_options, *flags)
 
     def symbol(self, name: str) -> str:
         """What a function of the module is called."""

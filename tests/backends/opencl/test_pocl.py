@@ -1,0 +1,49 @@
+"""Random kernels that PoCL 3.0 got wrong, and how their programs are built."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyopencl")
+
+from tests.fuzz.by_dice import Drawn, Verdict, exact
+from tile.backends import registry
+from tile.backends.base import Target
+from tile.backends.opencl import devices
+from tile.backends.opencl.runtimes import POCL
+from tile.errors import BackendError
+
+# By number and sizes. Optimized, programs with barriers in branches were wrong; those of the large
+# kernels were where LLVM vectorized the loops over work-items. The last has `abs` of the least
+# integer.
+BRANCHES = [41204, 41284, 41327, 41763, 42518]
+VECTORIZED = [40181, 41996, 42706]
+MAGNITUDE = 40795
+WRONG = [
+    *((number, "small") for number in [*BRANCHES, MAGNITUDE]),
+    *((number, "large") for number in VECTORIZED),
+]
+
+
+@pytest.fixture
+def pocl(runtime: None) -> None:
+    try:
+        devices.index_of("pocl")
+    except BackendError as error:
+        pytest.skip(error.message)
+
+
+@pytest.mark.parametrize("number, sizes", WRONG)
+def test_results_are_the_interpreters(pocl: None, number: int, sizes: str) -> None:
+    verdict, message = Drawn.of(number, sizes).judge("opencl:pocl")
+    assert verdict is Verdict.SAME, message
+
+
+@pytest.mark.parametrize("number, sizes", WRONG)
+def test_barriers_in_branches_are_not_optimized(pocl: None, number: int, sizes: str) -> None:
+    drawn = Drawn.of(number, sizes)
+    target = registry.get("opencl").resolve(Target("opencl", "pocl"))
+    artifact = registry.get("opencl").compile(exact(drawn.case.module), target, drawn.options)
+    assert devices.all_devices()[devices.index_of("pocl")].platform.name == POCL
+    options = artifact.facts["build_options"]
+    assert ("-cl-opt-disable" in options) == (number in BRANCHES)
