@@ -23,7 +23,7 @@ def waits(flag_ptr, out_ptr):
 
 def test_a_place_in_a_kernel_is_where_a_warning_is_shown() -> None:
     with pytest.warns(RuntimeWarning, match="read by tl.load") as caught:
-        tile.compile(waits, {"flag_ptr": "*i32", "out_ptr": "*i32"}, target="nvptx:sm_80")
+        tile.compile(waits, {"flag_ptr": "*i32", "out_ptr": "*i32"}, target="interp")
     (one,) = caught
     lines, first = inspect.getsourcelines(waits.fn)
     loop = next(at for at, line in enumerate(lines) if "while" in line)

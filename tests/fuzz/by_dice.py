@@ -76,9 +76,10 @@ class Drawn:
 def resolved(target: str) -> Target:
     """A target with its device. Raises what the backend does if there is none, or none such."""
     parsed = Target.parse(target)
+    backend = registry.get(parsed.backend)
     if parsed.backend == "opencl":
         pocl.name_cpus()
-    return registry.get(parsed.backend).resolve(parsed)
+    return backend.resolve(parsed)
 
 
 def exact(module: Module) -> Module:

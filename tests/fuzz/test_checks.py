@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 
 from tests.fuzz.generate import Case, modules
@@ -17,6 +18,9 @@ from tile.ir.builder import Builder
 from tile.ir.core import Module
 from tile.ir.ops import arith, memory
 from tile.ir.types import Scalar
+
+# Loops that wait by a plain load are among random ones.
+pytestmark = pytest.mark.filterwarnings("ignore:a GPU need never see the change")
 
 # Faults at which an access, or a part of it, is left out.
 SUPPRESSING = {Check.BOUNDS, Check.UNDEF, Check.OVERFLOW}

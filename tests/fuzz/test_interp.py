@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,9 @@ from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES, assert_same, expected, interpret
 from tile.backends import registry
 from tile.backends.base import Options, Target
+
+# Loops that wait by a plain load are among random ones.
+pytestmark = pytest.mark.filterwarnings("ignore:a GPU need never see the change")
 
 
 @EXAMPLES

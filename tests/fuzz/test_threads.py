@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,9 @@ from tile.backends import registry
 from tile.backends.base import Options, Target
 from tile.config import config
 from tile.errors import OutOfResourcesError
+
+# Loops that wait by a plain load are among random ones.
+pytestmark = pytest.mark.filterwarnings("ignore:a GPU need never see the change")
 
 EXAMPLES = settings(
     max_examples=16,

@@ -15,6 +15,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests import needs
 from tile.config import config
 from tile.errors import CompilationError
 
@@ -123,7 +124,9 @@ def test_at_the_common_type(op: str) -> None:
             np.testing.assert_array_equal(launch(x, y, op, wanted.dtype), wanted, f"{a} {op} {b}")
 
 
-@pytest.mark.parametrize("backend", ["interp", "interp:thread", "opencl"])
+@pytest.mark.parametrize(
+    "backend", ["interp", "interp:thread", pytest.param("opencl", marks=needs.pyopencl)]
+)
 @pytest.mark.parametrize("op", [">>", ">>="])
 def test_the_left_operand_says_how_it_is_shifted(op: str, backend: str) -> None:
     name, _, level = backend.partition(":")

@@ -9,6 +9,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests import needs
 from tests.runtime.fake_torch import Tensor, aligned
 from tests.runtime.test_repeat import Noting, noting  # noqa: F401 - a fixture
 from tile.config import config
@@ -120,7 +121,7 @@ def test_types_that_do_not_exist(text: str, words: str) -> None:
     assert "parameter 'x' of kernel() " + words in str(caught.value)
 
 
-@pytest.mark.parametrize("backend", ["interp", "opencl"])
+@pytest.mark.parametrize("backend", ["interp", pytest.param("opencl", marks=needs.pyopencl)])
 def test_numbers_become_what_their_parameter_is(backend: str) -> None:
     out = np.zeros(1, np.float64)
     with config.scope(backend=backend):

@@ -9,6 +9,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests import needs
 from tests.runtime.kernels import (
     add,
     copy_pair,
@@ -112,8 +113,8 @@ def test_arrays_without_axes_and_without_elements() -> None:
         ("interp", {}),
         ("interp", {"launch_cooperative_grid": True}),
         ("interp", {"sanitize": "all"}),
-        ("opencl", {}),
-        ("opencl", {"launch_cooperative_grid": True}),
+        pytest.param("opencl", {}, marks=needs.pyopencl),
+        pytest.param("opencl", {"launch_cooperative_grid": True}, marks=needs.pyopencl),
     ],
 )
 def test_a_grid_without_programs_launches_nothing(backend: str, grid: Any, options: Any) -> None:

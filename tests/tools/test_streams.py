@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -141,19 +142,24 @@ def test_an_interrupted_command_says_what_was_found_until_then(
     tmp_path: Path, command: str
 ) -> None:
     (tmp_path / "program.py").write_text(PROGRAM.replace("WAIT", "60"))
-    started = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", MAIN, command, "program.py"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path.cwd()), "TILE_CACHE": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert started.stdout is not None
-    assert started.stdout.readline() == "waiting\n"
-    time.sleep(0.1)
-    started.send_signal(signal.SIGINT)
-    out, said = started.communicate(timeout=60)
+        # A shell starts what runs in its background with this signal ignored, and so its children.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    ) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "waiting\n"
+        time.sleep(0.1)
+        started.send_signal(signal.SIGINT)
+        try:
+            out, said = started.communicate(timeout=60)
+        finally:
+            started.kill()
     assert started.returncode == 130
     assert "twice" in out
     if command == "check":

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyopencl")
+
 import tile
 from tests.backends.interp.test_spins import FOREVER, dead_loops, parameter, volatile_flag
 
