@@ -297,3 +297,29 @@ def test_a_loop_with_a_barrier_has_one_before_its_test(wanted: bool, step: str) 
     assert len(re.findall(HEADER.replace("INCREMENT", "k .*"), text)) == wanted, text
     assert len(re.findall(r"  while \(true\) {\n    barrier\(.*\);\n", text)) == wanted, text
     assert len(re.findall(r"for \(uint i\d* = .*; .*; .*\) {\n", text)) == 1, text
+
+
+CALLS = """
+func noinline @one(%x: i32) -> (i32, f32) {
+  %y = cast %x {to = f32} : f32
+  return %x, %y
+}
+func noinline @two(%x: i32) -> (f32, i32) {
+  %a, %b = call %x {callee = @one} : i32, f32
+  %c, %d = call %a {callee = @one} : i32, f32
+  return %d, %c
+}
+kernel @calls(%p: ptr<f32>, %x: i32) {
+  %a, %b = call %x {callee = @two} : f32, i32
+  store %p, %a
+  return
+}
+"""
+
+
+def test_no_variable_hides_the_type_of_a_structure() -> None:
+    text, emitted = emit_module(parse_module(CALLS), NAMED["generic"], Options())
+    structures = set(re.findall(r"typedef struct {.*} (\w+);", text))
+    variables = set(re.findall(r"\b(?:results\w*) (results\w*) = ", text))
+    assert len(structures) == 2 and len(variables) >= 2
+    assert structures.isdisjoint(variables)

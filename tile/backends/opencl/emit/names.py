@@ -30,7 +30,7 @@ _RESERVED = frozenset((_KEYWORDS + _BUILTINS).split())
 _PATTERNS = re.compile(
     r"(u?(char|short|int|long)|float|double|half|bool)\d+|(as|convert|atomic|atom|vload|vstore|"
     r"native|half|sub_group|work_group|intel|memory|cl|CL|CLK|get|async|__)_?.*|lane_.*|.*_(f16|f32|f64|"
-    r"bf16|f8e4m3|f8e5m2|tf32|i\d+|u\d+|rtz|odd)|report|results\d+|_.*|[A-Z]+_(MAX|MIN)"
+    r"bf16|f8e4m3|f8e5m2|tf32|i\d+|u\d+|rtz|odd)|report|results\d+_t|_.*|[A-Z]+_(MAX|MIN)"
 )
 
 

@@ -113,10 +113,10 @@ class Source:
         return frozenset(self._symbols.values())
 
     def structure(self, types: list[str]) -> str:
-        """A structure of several registers, as functions return it."""
+        """A structure of several registers, as functions return it; no variable has its name."""
         key = tuple(types)
         if key not in self.structures:
-            self.structures[key] = f"results{len(self.structures)}"
+            self.structures[key] = f"results{len(self.structures)}_t"
         return self.structures[key]
 
     def lines(self) -> list[Line]:
