@@ -44,10 +44,10 @@ Buffers are arrays of bytes to a kernel. Arrays of NumPy are accessed in place o
 buffers without copies where device and host share memory, and are copied elsewhere; such a launch
 returns when it is over.
 
-PoCL 3.0 gets some kernels wrong that have a barrier in a branch, such as a reduction inside an `if`.
-Their programs are built without optimization there, which is right and slow (a matrix product takes
-80 times as long so); other kernels are not affected. LLVM 14 vectorizes PoCL's loops over work-items
-wrongly, if rarely: this backend sets `POCL_WORK_GROUP_METHOD=loops` unless it is set.
+PoCL 3.0 gets some kernels wrong that have a barrier in a branch, such as a reduction in an `if`.
+Their programs are built without optimization there, which is right and slow (a matrix product
+takes 80 times as long so); other kernels are not affected. LLVM 14 vectorizes PoCL's loops over
+work-items wrongly, if rarely: this backend sets `POCL_WORK_GROUP_METHOD=loops` unless it is set.
 
 `launch_cooperative_grid=True` refuses a grid of more programs than are certain to run at the same
 time: on a GPU and on PoCL one for each compute unit, which supposes that nothing else runs there.

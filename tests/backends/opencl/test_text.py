@@ -318,7 +318,7 @@ kernel @calls(%p: ptr<f32>, %x: i32) {
 
 
 def test_no_variable_hides_the_type_of_a_structure() -> None:
-    text, emitted = emit_module(parse_module(CALLS), NAMED["generic"], Options())
+    text, _ = emit_module(parse_module(CALLS), NAMED["generic"], Options())
     structures = set(re.findall(r"typedef struct {.*} (\w+);", text))
     variables = set(re.findall(r"\b(?:results\w*) (results\w*) = ", text))
     assert len(structures) == 2 and len(variables) >= 2
