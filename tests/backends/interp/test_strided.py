@@ -65,6 +65,16 @@ def addressed(memory: Memory, array: np.ndarray, affine: Affine) -> Affine:
     return Affine(origin + affine.base * 4, steps, affine.shape, affine.dtype)
 
 
+def check_fault(
+    fault: FaultError, origin: int, offsets: np.ndarray, active: np.ndarray, wrong: np.ndarray
+) -> None:
+    """Check that a fault names the first wrong element and counts those of its program."""
+    place = (fault.row, *fault.lane)
+    assert place == tuple(np.argwhere(wrong)[0])
+    assert fault.address == origin + 4 * offsets[place]
+    assert (fault.count, fault.active) == (wrong[fault.row].sum(), active[fault.row].sum())
+
+
 @settings(max_examples=600, deadline=None)
 @given(accesses(), st.booleans())
 def test_load(access, with_other: bool) -> None:
@@ -81,9 +91,7 @@ def test_load(access, with_other: bool) -> None:
         try:
             memory.load(address, mask, other, I32, shape)
         except FaultError as fault:
-            assert wrong[(fault.row, *fault.lane)]
-            assert (fault.address - address.base.flat[0]) % 4 == 0
-            assert fault.count == wrong.sum()
+            check_fault(fault, memory.buffers[0].origin, offsets, active, wrong)
         else:
             raise AssertionError("a fault went unseen")
         return
@@ -112,7 +120,7 @@ def test_store(access, uniform: bool, watched: bool) -> None:
         try:
             memory.store(address, value, mask, I32, shape)
         except FaultError as fault:
-            assert wrong[(fault.row, *fault.lane)]
+            check_fault(fault, memory.buffers[0].origin, offsets, active, wrong)
         else:
             raise AssertionError("a fault went unseen")
         assert not array.any()
