@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests.processes import all_running
 from tile.config import config
 from tile.errors import ArgumentValueError
 from tile.tools.cli import main
@@ -116,11 +116,8 @@ def test_processes_that_compile_at_once_do_not_meet(tmp_path: Path) -> None:
     )
     dumped = tmp_path / "dumped"
     settings = {"TILE_DUMP": str(dumped), "PYTHONPATH": str(ROOT), "PATH": ""}
-    running = [
-        subprocess.Popen([sys.executable, "program.py"], cwd=tmp_path, env=settings)
-        for _ in range(3)
-    ]
-    assert [process.wait() for process in running] == [0, 0, 0]
+    with all_running([sys.executable, "program.py"], 3, cwd=tmp_path, env=settings) as running:
+        assert [process.wait() for process in running] == [0, 0, 0]
     every = folders(dumped)
     name = every[0].name
     assert [folder.name for folder in every] == [name, f"{name}.2", f"{name}.3"]

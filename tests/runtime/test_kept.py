@@ -20,6 +20,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests.processes import all_running
 from tile import store
 from tile.config import config
 from tile.frontend.fingerprint import exact_digest
@@ -226,15 +227,12 @@ def children(folder: Path, count: int, start: float = 0.0) -> list[Any]:
         **os.environ, "TILE_CACHE": "1", "TILE_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT)
     }  # fmt: skip
     command = [sys.executable, "-c", CHILD, str(folder), str(start)]
-    running = [
-        subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True)
-        for _ in range(count)
-    ]
     found = []
-    for process in running:
-        out, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-        found.append(json.loads(out))
+    with all_running(command, count, env=environment, stdout=-1, stderr=-1) as running:
+        for process in running:
+            out, errors = process.communicate(timeout=120)
+            assert process.returncode == 0, errors
+            found.append(json.loads(out))
     return found
 
 

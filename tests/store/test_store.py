@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import all_running
 from tile.config import config
 from tile.errors import ArgumentValueError
 from tile.store import Entry, Store, current, folder
@@ -137,10 +138,10 @@ for turn in range(60):
 
 def test_many_processes_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", WRITER, str(tmp_path)]
-    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-    for process in running:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+    with all_running(command, 4, stderr=subprocess.PIPE) as running:
+        for process in running:
+            _, errors = process.communicate(timeout=120)
+            assert process.returncode == 0, errors
     store = Store(tmp_path, 1 << 14)
     assert sum(one.size for one in store.kept()) <= 1 << 14
     assert not list(tmp_path.glob("*.tmp"))

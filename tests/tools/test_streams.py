@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import running
 from tile.tools.cli import main
 
 PROGRAM = """
@@ -142,13 +143,12 @@ def test_an_interrupted_command_says_what_was_found_until_then(
     tmp_path: Path, command: str
 ) -> None:
     (tmp_path / "program.py").write_text(PROGRAM.replace("WAIT", "60"))
-    with subprocess.Popen(
+    with running(
         [sys.executable, "-c", MAIN, command, "program.py"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path.cwd()), "TILE_CACHE": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
         # A shell starts what runs in its background with this signal ignored, and so its children.
         preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     ) as started:
@@ -156,10 +156,7 @@ def test_an_interrupted_command_says_what_was_found_until_then(
         assert started.stdout.readline() == "waiting\n"
         time.sleep(0.1)
         started.send_signal(signal.SIGINT)
-        try:
-            out, said = started.communicate(timeout=60)
-        finally:
-            started.kill()
+        out, said = started.communicate(timeout=60)
     assert started.returncode == 130
     assert "twice" in out
     if command == "check":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests.processes import all_running
 from tests.simt.kernels import KERNELS, Kernel
 from tile.backends.nvptx import compiler, driver, ptxas
 from tile.config import config
@@ -385,11 +385,8 @@ def in_new_processes(code: str, folder: Path, count: int = 1) -> list[str]:
     environment["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, sys.path)])
     (folder / "program.py").write_text(PROGRAM + code)
     command = [sys.executable, str(folder / "program.py")]
-    running = [
-        subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True)
-        for _ in range(count)
-    ]
-    ended = [(*process.communicate(timeout=300), process.returncode) for process in running]
+    with all_running(command, count, env=environment, stdout=-1, stderr=-1) as running:
+        ended = [(*process.communicate(timeout=300), process.returncode) for process in running]
     assert all(status == 0 for _, _, status in ended), ended[0][1]
     return [out for out, _, _ in ended]
 
