@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import gc
 import json
 import os
 import re
@@ -296,6 +297,18 @@ def test_constants_that_differ_have_other_digests() -> None:
     digests = [digest(value) for value in values]
     assert None not in digests and len(set(digests)) == len(values)
     assert digests == [digest(value) for value in values]
+
+
+def test_digests_do_not_depend_on_when_garbage_is_collected() -> None:
+    threshold = gc.get_threshold()
+    wanted = [digest(Pair), digest(Colour)]
+    gc.set_threshold(1)
+    try:
+        digests = [[digest(Pair), digest(Colour)] for _ in range(50)]
+    finally:
+        gc.set_threshold(*threshold)
+    assert None not in wanted
+    assert digests == [wanted] * 50
 
 
 def test_objects_of_which_nothing_is_known_have_none(made: list[str]) -> None:

@@ -249,10 +249,10 @@ class _Walk:
         self.seen[value] = len(self.seen)
         if issubclass(value, enum.Enum):
             words = [f"{one.name} = {self.spell(one.value)}" for one in value]
-            plain = vars(enum.Enum("plain", {"A": 1}))
+            plain = vars(_PlainEnum)
         elif issubclass(value, tuple) and hasattr(value, "_fields"):
             words = [self.spell(getattr(value, of)) for of in ("_fields", "_field_defaults")]
-            plain = vars(collections.namedtuple("plain", []))
+            plain = vars(_PlainTuple)
         else:
             self.inexact = True
             return f"class {name}"
@@ -263,6 +263,11 @@ class _Walk:
 
 _EXACT = (Builtin, Type, str, bool, int, complex, bytes, types.NoneType, np.dtype)
 _DEEP = 20  # collections inside each other; what is deeper may be inside itself
+
+# Classes with the functions that every one of their kind has. They are kept, since a class that is
+# garbage-collected empties the dictionary that `vars` returned for it.
+_PlainEnum = enum.Enum("_PlainEnum", {"A": 1})
+_PlainTuple = collections.namedtuple("_PlainTuple", [])
 
 # Packages whose functions and classes are taken to mean always the same: the versions of those that
 # matter are in every key, or with the interpreter's.
