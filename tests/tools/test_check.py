@@ -122,9 +122,10 @@ beyond[(2,)](np.zeros(1, np.int32), np.zeros(1, np.int32))
 def test_a_module_is_a_program_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program(tmp_path, SOUND)
+    # A name that no other test imports: modules stay in this process.
+    Path(program(tmp_path, SOUND)).rename(tmp_path / "program_as_module.py")
     monkeypatch.chdir(tmp_path)
-    assert main(["check", "-m", "program", "word"]) == 0
+    assert main(["check", "-m", "program_as_module", "word"]) == 0
     assert "sum 40.0 ['word']" in capsys.readouterr().out
 
 
