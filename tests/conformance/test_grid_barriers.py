@@ -26,7 +26,8 @@ def grid_barrier(arrived_ptr, goal, HOW: tl.constexpr):
     elif HOW == "relaxed":
         while tl.atomic_add(arrived_ptr, 0, sem="relaxed") < goal:
             pass
-        tl.atomic_add(arrived_ptr, 0, sem="acquire")
+        while tl.atomic_add(arrived_ptr, 0, sem="acquire") < goal:  # which ends at once
+            pass
     tl.debug_barrier()
 
 
