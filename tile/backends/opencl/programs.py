@@ -10,6 +10,7 @@ from typing import Any, cast
 import pyopencl as cl
 
 from tile import store
+from tile.backends.opencl import runtimes
 from tile.backends.opencl.devices import Device, versions_of
 from tile.backends.opencl.emitted import Emitted
 from tile.errors import BackendError
@@ -46,7 +47,8 @@ def _build(device: Device, emitted: Emitted) -> Any:
     if kept is None:
         return _from_text(device, emitted)
     raw = device.raw
-    key = "\n".join([_BINARY, *versions_of(raw), *emitted.build_options, emitted.numbered])
+    made_by = [*versions_of(raw), *runtimes.settings(), *emitted.build_options]
+    key = "\n".join([_BINARY, *made_by, emitted.numbered])
     found = kept.get(key)
     if found is not None and _BINARY in found.parts:
         try:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import mmap
 import os
 import shutil
 import sys
@@ -38,6 +39,18 @@ TOOLS = "COMPILER_PATH"
 # makes of them in vectors is wrong for 3 of 5,440 random kernels, and for none where they are left
 # loops; a matrix product is as fast.
 WORK_ITEMS = ("POCL_WORK_GROUP_METHOD", "loops")
+# Two passes of Intel's compiler 2026.2 are skipped. `x86-scalar-to-vector` makes a bitwise not of
+# a scalar wrong where the CPU has AVX-512: it gives VPCMPEQD, which sets all bits of a vector
+# register, the opcode whose result is a mask. `sycl-kernel-reduce-cross-barrier-values` crashes
+# on some kernels. Matrix products are as fast without the two.
+_OPTIONS = {
+    "opt-disable": "x86-scalar-to-vector,sycl-kernel-reduce-cross-barrier-values",
+    "opt-bisect-verbose": "false",  # `opt-disable` else prints every pass
+}
+PASSES = (
+    "CL_CONFIG_LLVM_OPTIONS",
+    " ".join(f"-{option}={value}" for option, value in _OPTIONS.items()),
+)
 
 
 @contextmanager
@@ -47,15 +60,48 @@ def visible() -> Iterator[None]:
     if TOOLS not in os.environ and not _has_linker():  # noqa: TID251 - PoCL's variable, not ours
         os.environ[TOOLS] = _own_linker()  # noqa: TID251
     if VARIABLE in os.environ:  # noqa: TID251 - the loader's variable, not ours
+        _skip_passes(Path(os.environ[VARIABLE]))  # noqa: TID251
         yield
         return
     with tempfile.TemporaryDirectory(prefix="tile-opencl-") as folder:
         _fill(Path(folder))
+        _skip_passes(Path(folder))
         os.environ[VARIABLE] = folder  # noqa: TID251
         try:
             yield
         finally:
             del os.environ[VARIABLE]  # noqa: TID251
+
+
+def settings() -> list[str]:
+    """The environment variables that change the machine code of runtimes, with their values."""
+    names = (WORK_ITEMS[0], PASSES[0])
+    return [f"{name}={os.environ.get(name, '')}" for name in names]  # noqa: TID251
+
+
+def _skip_passes(folder: Path) -> None:
+    """Let Intel's compiler skip faulty passes; a user's own options are kept.
+
+    It ends the process if it does not know an option, so each library must contain all of them.
+    """
+    libraries = _intel_libraries(folder)
+    if libraries and all(map(_knows_options, libraries)):
+        os.environ.setdefault(*PASSES)  # noqa: TID251 - Intel's variable, not ours
+
+
+def _intel_libraries(folder: Path) -> list[Path]:
+    """The libraries of Intel's runtime that the files of a folder name."""
+    lines = [line.strip() for file in folder.glob("*.icd") for line in file.read_text().split("\n")]
+    return [Path(line) for line in lines if Path(line).name.startswith(INTEL[1])]
+
+
+def _knows_options(library: Path) -> bool:
+    """Return True if the names of all options are among the strings of a library."""
+    try:
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as m:
+            return all(m.find(b"\0%s\0" % option.encode()) >= 0 for option in _OPTIONS)
+    except OSError:
+        return False
 
 
 def _has_linker() -> bool:

@@ -1,0 +1,89 @@
+"""Kernels that Intel's CPU runtime 2026.2 got wrong or did not survive."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyopencl")
+
+import pyopencl as cl
+
+from tests.fuzz.by_dice import Drawn, Verdict
+from tile.backends.opencl import devices, runtimes
+from tile.errors import BackendError
+
+NOT_OF_MAX = """
+__kernel __attribute__((reqd_work_group_size(16, 1, 1))) void k(__global int *out) {
+  __local int shared[2];
+  uint lane = get_local_id(0);
+  if (lane < 2) shared[lane] = lane;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  int most = max(shared[0], shared[1]);
+  if (lane == 0) out[0] = ~most;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (lane == 0) out[1] = most;
+}
+"""
+
+
+@pytest.fixture
+def intel(runtime: None) -> devices.Device:
+    try:
+        device = devices.opened(devices.index_of("intel"))
+    except BackendError as error:
+        pytest.skip(error.message)
+    if not device.raw.type & cl.device_type.CPU:
+        pytest.skip("not the CPU runtime")
+    return device
+
+
+@pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
+def test_a_bitwise_not_is_right(intel: devices.Device) -> None:
+    program = cl.Program(intel.context, NOT_OF_MAX).build(cache_dir=False)
+    out = np.zeros(2, np.int32)
+    buffer = cl.Buffer(intel.context, cl.mem_flags.WRITE_ONLY, out.nbytes)
+    cl.Kernel(program, "k")(intel.queue, (16,), (16,), buffer)
+    cl.enqueue_copy(intel.queue, out, buffer)
+    assert out.tolist() == [-2, 1]
+
+
+# In the first two, a bitwise not was wrong; the third ended the process.
+@pytest.mark.parametrize("number", [60626, 60778, 60430])
+def test_results_are_the_interpreters(intel: devices.Device, number: int) -> None:
+    verdict, message = Drawn.of(number, "large").judge("opencl:@intel")
+    assert verdict is Verdict.SAME, message
+
+
+STRINGS = b"\0opt-bisect-verbose\0opt-disable\0"
+
+
+@pytest.mark.parametrize("libraries", [[STRINGS], [b"\0opt-disable\0"], [STRINGS, b"\0"], []])
+def test_options_are_set_only_where_they_are_known(
+    libraries: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, strings in enumerate(libraries):
+        library = tmp_path / str(number) / "libintelocl.so"
+        library.parent.mkdir()
+        library.write_bytes(strings)
+        (tmp_path / f"{number}.icd").write_text(f"{library}\n")
+    # The devices of this process, if there are any, were listed when `conftest.py` was imported.
+    name, value = runtimes.PASSES
+    monkeypatch.setenv(runtimes.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(name, "")
+    monkeypatch.delenv(name)
+    with runtimes.visible():
+        assert os.environ.get(name) == (value if libraries == [STRINGS] else None)
+
+
+def test_options_of_the_user_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "libintelocl.so"
+    library.write_bytes(STRINGS)
+    (tmp_path / "intel.icd").write_text(str(library))
+    monkeypatch.setenv(runtimes.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(runtimes.PASSES[0], "-some-option")
+    with runtimes.visible():
+        assert os.environ[runtimes.PASSES[0]] == "-some-option"
