@@ -49,6 +49,10 @@ Their programs are built without optimization there, which is right and slow (a 
 takes 80 times as long so); other kernels are not affected. LLVM 14 vectorizes PoCL's loops over
 work-items wrongly, if rarely: this backend sets `POCL_WORK_GROUP_METHOD=loops` unless it is set.
 
+Of Intel's CPU runtime 2026.2, this backend skips two compiler passes by `CL_CONFIG_LLVM_OPTIONS`,
+unless you set that variable: `x86-scalar-to-vector` makes some `~x` wrong on CPUs with AVX-512, and
+`sycl-kernel-reduce-cross-barrier-values` crashes on some kernels. Nothing becomes slower.
+
 `launch_cooperative_grid=True` refuses a grid of more programs than are certain to run at the same
 time: on a GPU and on PoCL one for each compute unit, which supposes that nothing else runs there.
 Intel's CPU runtime may run two work-groups in turn while other threads idle, so that one that
