@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import resource
+import sys
 import time
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 import tile
 import tile.language as tl
 from tile.backends.host_memory import footprint
+from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.view_bytes import Axis, ViewBytes, _search
 from tile.checks import ALL
 from tile.config import config
@@ -119,10 +121,11 @@ def test_a_launch_costs_what_it_touches(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("strides", [(0,), (1,), (2,), (-3,)])
-@pytest.mark.parametrize("settings", [{}, {"sanitize": ALL}])
-def test_a_view_that_says_it_is_larger_than_memory(strides: Any, settings: Any) -> None:
+@pytest.mark.parametrize(("settings", "size"), [({}, 1 << 40), ({"sanitize": ALL}, 1 << 36)])
+def test_a_view_that_says_it_is_larger_than_memory(strides: Any, settings: Any, size: int) -> None:
+    """Records of checks take address space, though no memory: 24 bytes for each byte of the view."""
     whole, out = np.arange(100, dtype=np.int8), np.zeros(16, np.int8)
-    array = as_strided(whole[50:], (1 << 40,), strides)
+    array = as_strided(whole[50:], (size,), strides)
     with config.scope(**settings):
         copy_every[1,](array, out, 0, strides[0], B=16)
         write_every[1,](array, strides[0], B=1)
@@ -171,3 +174,9 @@ def test_a_float_of_eight_bits() -> None:
     copy_every[1,](whole[::3], out, 0, 3, B=16)
     with pytest.raises(OutOfBoundsError):
         copy_every[1,](whole[::3], out, 1, 3, B=16)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere NumPy allocates them")
+def test_records_without_address_space_are_an_error_that_says_so() -> None:
+    with pytest.raises(ArgumentValueError, match="no address space for them"):
+        lazy_zeros(1 << 58, np.int64)
