@@ -34,7 +34,7 @@ class ByName:
         raise pickle.PicklingError(_unnamed(self))
 
     def by_value(self) -> tuple[bool, Reduction] | None:
-        """How to make an equal object, if there is a way; plain pickle can take it if True."""
+        """Return a way to make an equal object, if any; plain pickle can take it if True."""
         return None
 
     def __copy__(self) -> Any:

@@ -77,7 +77,7 @@ def _bytes(text: str) -> int:
 
 
 class Origin(Enum):
-    """Where the value of a setting comes from."""
+    """The origin of the value of a setting."""
 
     SCOPE = "a `with` block"
     ENVIRONMENT = "the environment"

@@ -129,7 +129,7 @@ class _Slice:
         return deciding + [_yielded(body)[index] for body in bodies]
 
     def operation(self, op: Operation) -> list[Value]:
-        """What an operation needs to run as it does."""
+        """Return the values that an operation needs to run as it does."""
         if op in self.ops:
             return []
         together = {op}
@@ -150,7 +150,7 @@ class _Slice:
         return ops
 
     def around(self, op: Operation) -> list[Value]:
-        """What decides whether, and how often, an operation runs in an iteration."""
+        """Return the values that decide if, and how often, an operation runs in an iteration."""
         outer = op.parent
         values: list[Value] = []
         while outer is not None and outer is not self.loop:

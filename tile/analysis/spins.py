@@ -41,7 +41,7 @@ def plain_spins(module: Module) -> Iterator[tuple[Operation, Operation]]:
 
 
 class _Waiting:
-    """What the exits of one loop depend on."""
+    """The values and memory that the exits of one loop depend on."""
 
     def __init__(self, loop: Operation, alias: Alias) -> None:
         self.loop = loop
@@ -127,7 +127,7 @@ class _Waiting:
         return not any(read.meets(self.alias.named(written)) for written in self.written)
 
     def following(self, value: Value) -> Value | None:
-        """What the loop carries on for an argument of one of its regions."""
+        """Return the value that the loop carries on for an argument of one of its regions."""
         if value.owner is self.loop.regions[0] or value.owner is self.loop.regions[1]:
             assert self.loop.regions[1].last is not None
             return self.loop.regions[1].last.inputs[value.index]

@@ -75,7 +75,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """What `tile check` says beside faults: the launches, results that changed, the verdict."""
+    """Findings of `tile check` beside faults: launches, results that changed, the verdict."""
 
     launched: Sequence[Json]
     dependences: Sequence[str]

@@ -24,7 +24,7 @@ ADDRESS_BITS = 64
 
 @dataclass(frozen=True)
 class Interface:
-    """What such a dictionary says. `strides` are in bytes, None where elements follow each other.
+    """The contents of such a dictionary. `strides` are in bytes, None if it is contiguous.
 
     `address` is None where memory is given in another way: by a buffer, or by the object as one.
     """

@@ -232,7 +232,7 @@ ARRAY_PROTOCOLS = ("data_ptr", "__array_interface__", "__cuda_array_interface__"
 
 
 def _is_array(value: object) -> bool:
-    """Whether an object follows a protocol of arrays, by attributes that may raise anything."""
+    """Return True if an object follows a protocol of arrays, by attributes that may raise."""
     try:
         return any(hasattr(value, name) for name in ARRAY_PROTOCOLS)
     except Exception:  # noqa: BLE001 - whatever the user's properties raise

@@ -1,4 +1,4 @@
-"""What `pytest --tile-sanitize` checked, as lines at the end of the run."""
+"""Summary of `pytest --tile-sanitize`: what was checked, as lines at the end of the run."""
 
 from __future__ import annotations
 

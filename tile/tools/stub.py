@@ -326,7 +326,7 @@ def _spelled(default: object) -> str:
 
 
 def _takes_tensor(signature: Signature, receiver: str) -> bool:
-    """Whether an overload may be that of a method: whether its first argument may be a tensor."""
+    """Return True if an overload may be that of a method: its first argument may be a tensor."""
     first = signature.parameters[0]
     return first.name == receiver and first.annotation != "float"
 

@@ -319,7 +319,7 @@ class Machine:
     def repeats(
         self, wave: Wave, loop: Loop, exits: ExitSlice, following: list[Held]
     ) -> Wait | None:
-        """What a loop waits for that came back to an earlier state, or None.
+        """Return what a loop waits for that came back to an earlier state, or None.
 
         Each iteration of a loop that reads memory is compared with the one before it, as most waits
         change nothing at all. Longer cycles are looked for from time to time, by comparing with
@@ -360,7 +360,7 @@ class Machine:
 
 
 def _is_at(state: Mapping[int, Held] | None, carried: Sequence[Held]) -> bool:
-    """Whether a loop is where it was, in all that its end depends on."""
+    """Return True if a loop is where it was, in all that its end depends on."""
     return state is not None and all(same(value, carried[i]) for i, value in state.items())
 
 

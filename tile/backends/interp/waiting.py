@@ -87,7 +87,7 @@ class Observed:
             self.accesses.append(access)
 
     def reads(self, ops: Iterable[Operation]) -> list[Access]:
-        """What these operations read."""
+        """Return the memory that these operations read."""
         return [access for access in self.accesses if access.op in ops]
 
     def stores_meet(self, reads: Iterable[Access], memory: Memory) -> bool:
@@ -102,7 +102,7 @@ class Observed:
 
 @dataclass(frozen=True, eq=False)
 class Wait:
-    """What a wave waits for: memory to have another version, and not to hold what it read.
+    """The end of a wait: memory has another version, and does not hold what was read.
 
     Without a version nothing in memory can end the wait.
     """

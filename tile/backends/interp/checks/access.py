@@ -1,4 +1,4 @@
-"""What every access passes: no wrong mask or address, and no address outside its array.
+"""Checks of every access: no wrong mask or address, and no address outside its array.
 
 All kinds of faults of an access are looked for, and reported in this order: a mask or an address
 that is wrong, which may be why the rest is; elements out of bounds; undefined values; races.

@@ -100,7 +100,7 @@ class CheckedLaunch(Launch):
 
     @property
     def raising(self) -> bool:
-        """Whether the operation has a fault that ends the run, so that it writes nothing."""
+        """Return True if the operation has a fault that ends the run, so that it writes nothing."""
         return self.report is None and bool(self.together.faults)
 
     def settle(self, faults: Sequence[Fault]) -> None:

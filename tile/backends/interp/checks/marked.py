@@ -32,7 +32,7 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True)
 class Cause:
-    """Where a mark comes from: a place, what happened there, and what to do about it."""
+    """The origin of a mark: a place, what happened there, and what to do about it."""
 
     loc: Loc | None
     text: str
