@@ -51,7 +51,9 @@ work-items wrongly, if rarely: this backend sets `POCL_WORK_GROUP_METHOD=loops` 
 
 Of Intel's CPU runtime 2026.2, this backend skips two compiler passes by `CL_CONFIG_LLVM_OPTIONS`,
 unless you set that variable: `x86-scalar-to-vector` makes some `~x` wrong on CPUs with AVX-512, and
-`sycl-kernel-reduce-cross-barrier-values` crashes on some kernels. Nothing becomes slower.
+`sycl-kernel-reduce-cross-barrier-values` crashes on some kernels. Nothing becomes slower. It stores
+some vectors of 2-bit integers wrongly that are live across a barrier in a branch, so programs with
+such a barrier are built without optimization there, too.
 
 `launch_cooperative_grid=True` refuses a grid of more programs than are certain to run at the same
 time: on a GPU and on PoCL one for each compute unit, which supposes that nothing else runs there.

@@ -76,9 +76,10 @@ class Capabilities:
     # Whether a kernel becomes part of each function that the runtime makes to call it, and is
     # compiled so often.
     copied: bool = False
-    # Emit a loop or branch that contains a barrier as a loop with a barrier before its exit test,
-    # and build a program that has such a branch without optimization.
+    # Emit a loop or branch that contains a barrier as a loop with a barrier before its exit test.
     header_barriers: bool = False
+    # Build a program that has a barrier in a branch without optimization.
+    branch_barriers_unoptimized: bool = False
 
     @property
     def standard(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pyopencl as cl
 
 from tile.backends.opencl.capabilities import ABREAST, NAMED, WARP, Capabilities
-from tile.backends.opencl.runtimes import OCLGRIND, POCL, visible
+from tile.backends.opencl.runtimes import INTEL_OPENCL, OCLGRIND, POCL, visible
 from tile.config import config
 from tile.errors import BackendError
 
@@ -33,7 +33,13 @@ _POCL_CPU: dict[str, Any] = {
     "half_bits": True,
     "copied": True,
     "header_barriers": True,
+    "branch_barriers_unoptimized": True,
 }
+# Intel's CPU runtime 2026.2 stores a vector of 2-bit integers that is live across barriers in bits
+# and loads it in bytes (1 of 2,760 random kernels; unoptimized, none). LLVM narrows integers so in
+# programs with a barrier in a branch.
+_INTEL_CPU = ABREAST | {"branch_barriers_unoptimized": True}
+_CPU = {POCL: _POCL_CPU, INTEL_OPENCL: _INTEL_CPU}
 # Oclgrind's optimiser makes instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}
 # Platforms that are known by another name than the one they give, and are chosen by either.
@@ -239,7 +245,7 @@ def _on_cpu(device: Any) -> dict[str, Any]:
     """What programs are made like for a CPU; nothing for another device."""
     if not device.type & cl.device_type.CPU:
         return {}
-    return _POCL_CPU if device.platform.name == POCL else ABREAST
+    return _CPU.get(device.platform.name, ABREAST)
 
 
 def _version(text: str) -> tuple[int, int]:

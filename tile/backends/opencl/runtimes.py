@@ -32,6 +32,7 @@ SYSTEM = Path("/etc/OpenCL/vendors")
 INTEL = ("intel-opencl-rt", "libintelocl.so")
 NVIDIA = "libnvidia-opencl.so.1"
 POCL = "Portable Computing Language"  # by the names of their platforms
+INTEL_OPENCL = "Intel(R) OpenCL"
 OCLGRIND = "Oclgrind"
 # Where PoCL looks for `ld` first.
 TOOLS = "COMPILER_PATH"

