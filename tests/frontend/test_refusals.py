@@ -100,7 +100,7 @@ SYNTAX = [
     ("x, *y = (1, 2, 3)", "*y", "`*` among the targets", "name each"),
     ("x, y = (1, 2, 3)", "x, y", "2 names for 3 values (1, 2, 3)", ""),
     ("x, y = a", "x, y", "only a tuple can be unpacked, not i32", ""),
-    ("for x, y in range(3):\n    pass", "x, y", "a loop over a range counts one name", ""),
+    ("for x, y in range(3):\n    pass", "x, y", "a loop over a range assigns one name", ""),
     (
         "for x in a:\n    pass",
         "a",
@@ -121,7 +121,7 @@ SYNTAX = [
         "4xi32",
     ),
     ("while True:\n    a += 1", "True", "this loop never ends", "`break`"),
-    ("x = max(*a)", "*a", "only a tuple can be spread", "i32"),
+    ("x = max(*a)", "*a", "only a tuple can be unpacked", "i32"),
     ("x = max(**a)", "a", "`**` in a call", "keyword"),
     ("return a", "return a", "a kernel returns nothing, and this returns i32", "tl.store"),
 ]
@@ -145,7 +145,7 @@ NAMES = [
         "tl.store(out, PLAIN_NUMBER)\nPLAIN_NUMBER = a",
         "PLAIN_NUMBER",
         "`PLAIN_NUMBER` has no value",
-        "its own",
+        "local to it",
     ),
     (
         "if a > 0:\n    x = 1\ntl.store(out, x)",
@@ -369,7 +369,7 @@ EXPRESSIONS = [
     (
         "x = MATH.sqrt(a)",
         "MATH.sqrt(a)",
-        "what `sqrt` takes must be known when the kernel is compiled",
+        "an argument of `sqrt` must be known when the kernel is compiled",
     ),
     ("x = a in (1, 2)", "a in (1, 2)", "`in` is for values known when the kernel is compiled"),
     ("x = 1 in N", "1 in N", "1 in 4: argument of type"),
@@ -377,7 +377,7 @@ EXPRESSIONS = [
     (
         "tl.static_print(f'a is {a}')",
         "a",
-        "an f-string is made while the kernel is compiled, and this is i32",
+        "an f-string is evaluated when the kernel is compiled, and this is i32",
     ),
     ("x: tl.constexpr = a", "a", "`x` is annotated tl.constexpr, so its value must be known"),
     (
@@ -525,7 +525,7 @@ CONSTANTS = [
     ("x = tl.zeros((N,), tl.int32)", "Hostile object whose repr raises KeyError"),
     ("x = N.nothing", "Hostile object whose repr raises KeyError"),
     ("x = N()", "Hostile object whose repr raises KeyError"),
-    ("x = FAILS(a)", "what `FAILS` takes must be known"),
+    ("x = FAILS(a)", "an argument of `FAILS` must be known"),
     ("x = FAILS(3)", "`FAILS` failed: StopIteration: 3"),
     ("x = 1 << 100000", HUGE),
     ("x = 10 ** 10 ** 10", HUGE),

@@ -1,4 +1,4 @@
-"""Giving values to names."""
+"""Assignments: plain, unpacking, augmented and annotated."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tile.language.tensor import Tensor
 
 
 def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False) -> None:
-    """Let a target stand for a value.
+    """Bind a target to a value.
 
-    A number becomes a runtime constant of the first type that holds it, or if `weak` stays a
-    number.
+    A Python number becomes a runtime constant of the first type that can represent it. If `weak`,
+    it stays a Python number.
     """
     if isinstance(target, ast.Name):
         if is_number(value) and not weak:
@@ -39,7 +39,7 @@ def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False
 
 
 def unpack(low: Lowering, target: ast.Tuple | ast.List, value: object, weak: bool) -> None:
-    """Give the items of a tuple to as many targets."""
+    """Assign the items of a tuple to the same number of targets."""
     for item in target.elts:
         if isinstance(item, ast.Starred):
             low.fail(
@@ -54,7 +54,7 @@ def unpack(low: Lowering, target: ast.Tuple | ast.List, value: object, weak: boo
 
 
 def augmented(low: Lowering, node: ast.AugAssign) -> None:
-    """`x += value`."""
+    """Compile `x += value`."""
     target = node.target
     if not isinstance(target, ast.Name):
         assign(low, target, None)
@@ -65,7 +65,11 @@ def augmented(low: Lowering, node: ast.AugAssign) -> None:
 
 
 def annotated(low: Lowering, node: ast.AnnAssign) -> None:
-    """`x: tl.constexpr = 3` keeps a value known now; no other annotation changes a value."""
+    """Compile an annotated assignment.
+
+    `x: tl.constexpr = 3` keeps the value a compile-time constant. No other annotation changes a
+    value.
+    """
     if node.value is None:
         return
     value = low.expression(node.value)
@@ -74,16 +78,16 @@ def annotated(low: Lowering, node: ast.AnnAssign) -> None:
     if not isinstance(target, ast.Name):
         assign(low, target, value)
     elif names_constexpr(node.annotation):
-        what = f"`{target.id}` is annotated tl.constexpr, so its value"
+        subject = f"`{target.id}` is annotated tl.constexpr, so its value"
         with stamp(loc):
-            low.bind(target.id, compile_time_only(value, what), low.loc(target))
+            low.bind(target.id, compile_time_only(value, subject), low.loc(target))
     else:
         assign(low, target, value)
         check_annotation(low, node, target.id)
 
 
 def names_constexpr(annotation: ast.expr) -> bool:
-    """Whether an annotation is `tl.constexpr`."""
+    """Return True if an annotation is `tl.constexpr`."""
     if isinstance(annotation, ast.Constant):
         return is_constexpr_annotation(annotation.value)
     name = annotation.attr if isinstance(annotation, ast.Attribute) else None
@@ -91,20 +95,19 @@ def names_constexpr(annotation: ast.expr) -> bool:
 
 
 def check_annotation(low: Lowering, node: ast.AnnAssign, name: str) -> None:
-    """Refuse an annotation with a dtype that the value does not have: it would not be converted."""
+    """Raise `CompilationError` if an annotation names another dtype than the value has.
+
+    An annotation does not convert the value.
+    """
     try:
-        wanted = low.expression(node.annotation)
+        dtype = low.expression(node.annotation)
     except CompilationError:  # Python does not evaluate the annotations of local names either
         return
     bound = low.scope[name]
     assert isinstance(bound, Binding)
-    if (
-        isinstance(wanted, Scalar)
-        and isinstance(bound.value, Tensor)
-        and bound.value.dtype != wanted
-    ):
+    if isinstance(dtype, Scalar) and isinstance(bound.value, Tensor) and bound.value.dtype != dtype:
         low.fail(
             node.annotation,
-            f"`{name}` is annotated {spelled(wanted)} and its value is {describe(bound.value)}; "
-            f"an annotation does not convert, so write tl.cast(..., {spelled(wanted)})",
+            f"`{name}` is annotated {spelled(dtype)} and its value is {describe(bound.value)}; "
+            f"an annotation does not convert, so write tl.cast(..., {spelled(dtype)})",
         )

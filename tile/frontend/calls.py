@@ -1,4 +1,4 @@
-"""Calls: of functions of the language, of jitted functions, and of Python's own while compiling."""
+"""Calls of builtins of the language, of jitted functions, and of compile-time Python functions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ ITERATORS = (iterators.range, iterators.static_range, iterators.condition)
 
 
 def call(low: Lowering, node: ast.Call) -> object:
-    """Any call: of what, with what, and then by the kind of function."""
+    """Compile a call: evaluate callee and arguments, then dispatch on the kind of callee."""
     function: Any = low.expression(node.func)
-    args = list(spread(low, node.args))
+    args = list(unpack_starred(low, node.args))
     kwargs: dict[str, object] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
@@ -45,13 +45,13 @@ def call(low: Lowering, node: ast.Call) -> object:
     if isinstance(function, DeviceFunction):
         return call_device(low, node, function, args, kwargs)
     if isinstance(function, Builtin | Bound):
-        args = [passed(low, node, arg) for arg in args]
-        kwargs = {name: passed(low, node, arg) for name, arg in kwargs.items()}
+        args = [builtin_argument(low, node, arg) for arg in args]
+        kwargs = {name: builtin_argument(low, node, arg) for name, arg in kwargs.items()}
     return apply(low, function, args, kwargs)
 
 
-class Passed(Callback):
-    """A jitted function given to a function of the language."""
+class JittedCallback(Callback):
+    """A jitted function passed as an argument to a builtin, such as the combiner of `tl.reduce`."""
 
     def __init__(self, low: Lowering, node: ast.Call, function: DeviceFunction) -> None:
         self.low = low
@@ -61,69 +61,72 @@ class Passed(Callback):
         self.functions = low.session.module.functions
 
     def emit(self, build: Builder, *args: object) -> object:
-        """Call it where `build` stands, which is where the frontend builds."""
+        """Emit a call at the insertion point of `build`, which is the frontend's own builder."""
         assert build is self.low.build
-        with self.low.session.unmarked():
+        with self.low.session.without_steps():
             return call_device(self.low, self.node, self.function, args, {})
 
     def __repr__(self) -> str:
         return repr(self.function)
 
 
-def passed(low: Lowering, node: ast.Call, argument: object) -> object:
-    """An argument of a function of the language, which may call a jitted one."""
-    return Passed(low, node, argument) if isinstance(argument, DeviceFunction) else argument
+def builtin_argument(low: Lowering, node: ast.Call, argument: object) -> object:
+    """Return an argument of a builtin, with a jitted function wrapped as a callback."""
+    return JittedCallback(low, node, argument) if isinstance(argument, DeviceFunction) else argument
 
 
-def spread(low: Lowering, nodes: Sequence[ast.expr]) -> Iterator[object]:
-    """The values of a list of expressions, those with a star spread out."""
+def unpack_starred(low: Lowering, nodes: Sequence[ast.expr]) -> Iterator[object]:
+    """Yield the values of a list of expressions, with the items of starred ones in their place."""
     for node in nodes:
         if isinstance(node, ast.Starred):
             value = low.expression(node.value)
             if not isinstance(value, tuple):
-                low.fail(node, f"only a tuple can be spread out with `*`, not {describe(value)}")
+                low.fail(node, f"only a tuple can be unpacked with `*`, not {describe(value)}")
             yield from value
         else:
             yield low.expression(node)
 
 
 def apply(low: Lowering, function: Any, args: list[Any], kwargs: dict[str, Any]) -> object:
-    """Call what is no jitted function."""
-    meaning = function
+    """Call a function that is not jitted."""
+    callee = function
     if is_callable_now(function):
-        meaning = PYTHON_BUILTINS.get(function)
-        if meaning is None:
-            known = function not in STATIC_BUILTINS  # those take tuples of anything
-            return evaluate(STATIC_BUILTINS.get(function, function), args, kwargs, known=known)
-    if isinstance(meaning, Builtin | Bound):
-        return meaning.emit(low.build, *args, **kwargs)
-    if isinstance(meaning, StaticFunction):
-        return evaluate(meaning, args, kwargs, known=True)
-    if meaning is constexpr:
-        return evaluate(constexpr, args, kwargs, known=True)
-    if meaning in ITERATORS or (isinstance(meaning, type) and hasattr(meaning, "_fields")):
-        return evaluate(meaning, args, kwargs, known=False)  # the latter are named tuples
+        callee = PYTHON_BUILTINS.get(function)
+        if callee is None:
+            static = function not in STATIC_BUILTINS  # those also take tuples of runtime values
+            return evaluate(STATIC_BUILTINS.get(function, function), args, kwargs, static=static)
+    if isinstance(callee, Builtin | Bound):
+        return callee.emit(low.build, *args, **kwargs)
+    if isinstance(callee, StaticFunction):
+        return evaluate(callee, args, kwargs, static=True)
+    if callee is constexpr:
+        return evaluate(constexpr, args, kwargs, static=True)
+    if callee in ITERATORS or (isinstance(callee, type) and hasattr(callee, "_fields")):
+        return evaluate(callee, args, kwargs, static=False)  # the latter are named tuples
     raise not_callable(function)
 
 
-def evaluate(function: Any, args: list[Any], kwargs: dict[str, Any], *, known: bool) -> object:
-    """Call a Python function while the kernel is compiled; if `known`, of values known then."""
+def evaluate(function: Any, args: list[Any], kwargs: dict[str, Any], *, static: bool) -> object:
+    """Call a Python function at compile time.
+
+    If `static`, all arguments must be compile-time constants.
+    """
     name = getattr(function, "__name__", str(function))
-    if known:
-        what = f"what `{name}` takes"
-        args = [compile_time_only(arg, what) for arg in args]
-        kwargs = {key: compile_time_only(value, what) for key, value in kwargs.items()}
+    if static:
+        subject = f"an argument of `{name}`"
+        args = [compile_time_only(arg, subject) for arg in args]
+        kwargs = {key: compile_time_only(value, subject) for key, value in kwargs.items()}
     try:
         return plain(function(*args, **kwargs))
     except TileError:
         raise
     except Exception as error:  # whatever the user's function raises
-        said = brief(error, show=str)
-        raise CompilationError(f"`{name}` failed: {type(error).__name__}: {said}") from error
+        message = brief(error, show=str)
+        raise CompilationError(f"`{name}` failed: {type(error).__name__}: {message}") from error
 
 
 def plain(value: Any) -> Any:
-    """A Python value without the wrappers that code outside kernels puts around constants."""
+    """Return a Python value without `tl.constexpr` and NumPy scalar wrappers."""
     if isinstance(value, tuple):
         return transform(value, plain)
     if isinstance(value, constexpr):
@@ -132,7 +135,7 @@ def plain(value: Any) -> Any:
 
 
 def not_callable(function: object) -> CompilationError:
-    """The error for a call of what is no function."""
+    """Return the error for a call of an object that is not a function."""
     if isinstance(function, Tensor):
         return CompilationError(f"this is {describe(function)}, a value and not a function")
     if isinstance(function, Scalar):
@@ -153,49 +156,54 @@ def call_device(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> object:
-    """Compile a jitted function for these arguments, if that was not done before, and call it."""
+    """Call a jitted function, specialized for these arguments (compiled once per module)."""
     arguments = bind(function, args, kwargs)
-    known = low.session.specialise(function, arguments, low.loc(node))
-    if not known.name:
-        return known.result
+    called = low.session.specialize(function, arguments, low.loc(node))
+    if not called.name:
+        return called.result
     operands = [leaf for value in arguments.values() for leaf in leaves(value)]
-    types = tuple(leaf.type for leaf in leaves(known.result))
-    op = low.build.op(control.call, *operands, callee=Symbol(known.name), results=types)
-    return rebuild(known.result, op.results)
+    types = tuple(leaf.type for leaf in leaves(called.result))
+    op = low.build.op(control.call, *operands, callee=Symbol(called.name), results=types)
+    return rebuild(called.result, op.results)
 
 
 def bind(
     function: DeviceFunction, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> dict[str, object]:
-    """A value for every parameter, in order. Raises `CompilationError` for a misfit."""
+    """Return a value for every parameter, in order.
+
+    Raises `CompilationError` if the arguments do not match the parameters.
+    """
     parameters = function.parameters
     by_position = [p for p in parameters if p.kind is not p.kind.KEYWORD_ONLY]
     if len(args) > len(by_position):
-        raise misfit(function, f"takes {len(by_position)} arguments by position, not {len(args)}")
-    given = dict(zip((p.name for p in by_position), args, strict=False))
+        raise argument_error(
+            function, f"takes {len(by_position)} arguments by position, not {len(args)}"
+        )
+    values = dict(zip((p.name for p in by_position), args, strict=False))
     for name, value in kwargs.items():
-        if name in given:
-            raise misfit(function, f"got two values for `{name}`")
+        if name in values:
+            raise argument_error(function, f"got two values for `{name}`")
         if name not in {p.name for p in parameters if p.kind is not p.kind.POSITIONAL_ONLY}:
             near = suggestion(name, [p.name for p in parameters])
-            raise misfit(function, f"has no parameter `{name}`{near}")
-        given[name] = value
-    return {p.name: argument(function, p, given.get(p.name, p.default)) for p in parameters}
+            raise argument_error(function, f"has no parameter `{name}`{near}")
+        values[name] = value
+    return {p.name: argument(function, p, values.get(p.name, p.default)) for p in parameters}
 
 
 def argument(function: DeviceFunction, parameter: Parameter, value: object) -> object:
-    """The value of one parameter; of a constexpr one, a value known now."""
+    """Return the value of one parameter; that of a constexpr parameter is a compile-time one."""
     if value is REQUIRED:
-        raise misfit(function, f"is missing an argument for `{parameter.name}`")
+        raise argument_error(function, f"is missing an argument for `{parameter.name}`")
     value = plain(value)
     if not parameter.is_constexpr:
         return value
-    what = f"`{parameter.name}` of `{function.name}` is tl.constexpr, so it"
-    return compile_time_only(value, what)
+    subject = f"`{parameter.name}` of `{function.name}` is tl.constexpr, so it"
+    return compile_time_only(value, subject)
 
 
-def misfit(function: DeviceFunction, problem: str) -> CompilationError:
-    """The error for arguments that do not fit the parameters of a jitted function."""
+def argument_error(function: DeviceFunction, problem: str) -> CompilationError:
+    """Return the error for arguments that do not match the parameters of a jitted function."""
     return CompilationError(
         f"`{function.name}` {problem}",
         notes=[f"it is {function.name}({spell(function.parameters)})"],
@@ -203,7 +211,7 @@ def misfit(function: DeviceFunction, problem: str) -> CompilationError:
 
 
 def spell(parameters: Sequence[Parameter]) -> str:
-    """Parameters as their author would write them."""
+    """Return the text of a parameter list, as in the function's definition."""
     words = []
     for parameter in parameters:
         word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")

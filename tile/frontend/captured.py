@@ -1,9 +1,9 @@
-"""What a kernel sees of the module around it.
+"""Look up the globals and closure variables that a kernel reads.
 
-A kernel is compiled once for many launches, so of globals and closures it sees only what does not
-change: `tl.constexpr` values, types, modules, functions of the language, jitted functions,
-enumerations, named tuples, and a few of Python's own functions. Anything else is refused, with the
-way to mend it.
+A kernel is compiled once for many launches, so it can read only globals and closure variables that
+do not change: `tl.constexpr` values, types, modules, functions of the language, jitted functions,
+enumerations, named tuples, and a few Python builtins. Anything else is an error, whose message says
+how to fix it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ TEXTUAL = (str, bool, int, float)
 
 
 def lookup(function: DeviceFunction, name: str) -> tuple[bool, object]:
-    """Whether a name exists around a function, and what it stands for in a kernel.
+    """Return whether a name exists outside a function, and its value in a kernel.
 
-    Raises `CompilationError` for a value that a kernel may not see.
+    Raises `CompilationError` for a value that a kernel may not read.
     """
-    found, value = function.outside(name)
-    if not found:
+    exists, value = function.outside(name)
+    if not exists:
         return False, None
     if isinstance(value, TEXTUAL) and is_constexpr_annotation(_annotation(function, name)):
         return True, value
@@ -44,12 +44,12 @@ def lookup(function: DeviceFunction, name: str) -> tuple[bool, object]:
 
 
 def _annotation(function: DeviceFunction, name: str) -> Any:
-    """The annotation of a global, as in `N: tl.constexpr = 4`."""
+    """Return the annotation of a global, as in `N: tl.constexpr = 4`."""
     return function.fn.__globals__.get("__annotations__", {}).get(name)
 
 
 def admit(value: Any, name: str) -> Any:
-    """A captured value as the kernel sees it. Raises `CompilationError` if it may not."""
+    """Return a captured value as the kernel sees it, or raise `CompilationError` if it may not."""
     if isinstance(value, constexpr):
         return bounded(value.value)
     if isinstance(value, OBJECTS) or is_callable_now(value):
@@ -64,7 +64,7 @@ def admit(value: Any, name: str) -> Any:
 
 
 def is_callable_now(value: Any) -> bool:
-    """Whether a kernel may call this Python function while it is compiled."""
+    """Return True if a kernel may call this Python function at compile time."""
     if not callable(value):
         return False
     try:
@@ -81,10 +81,10 @@ def is_callable_now(value: Any) -> bool:
 
 
 def member(owner: Any, name: str) -> Any:
-    """`owner.name` of a value known at compile time, as the kernel sees it.
+    """Return `owner.name` of a compile-time value, as the kernel sees it.
 
-    Raises `AttributeError` where there is none and `CompilationError` where the kernel may not see
-    it.
+    Raises `AttributeError` if there is no such attribute and `CompilationError` if the kernel may
+    not read it.
     """
     value = getattr(owner, name)
     if isinstance(owner, types.ModuleType):

@@ -1,9 +1,9 @@
-"""The names that a loop carries from one turn to the next.
+"""Loop-carried names.
 
-A loop's body is compiled once, with an argument for every value of every name that it assigns and
-that is defined before (`LoopNames`). Its end tells what of that was needed (`Ends`): a value that
-comes back as it went in is not carried, and a name that is overwritten before it is read may even
-change its type.
+A loop's body is compiled once, with a region argument for every IR value of every name that it
+assigns and that is defined before the loop (`LoopNames`). The end of the body decides which of them
+are loop-carried (`Ends`): a value that the body yields unchanged is not carried, and a name that is
+overwritten before it is read may even change its type.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tile.errors import CompilationError
-from tile.frontend.scope import Binding, Conflict, Entry, Loop, Partial, place
+from tile.frontend.scope import Binding, Conflict, Entry, Loop, Partial, note_at
 from tile.frontend.state import Lowering, Path
-from tile.frontend.steps import forget
+from tile.frontend.steps import drop_variable
 from tile.frontend.values import (
     POISON,
-    Filling,
+    Incoming,
     MismatchError,
     describe,
     leaves,
     match,
-    materialise,
+    materialize,
     name_leaves,
     rebuild,
     same,
@@ -35,14 +35,14 @@ from tile.ir.types import Descriptor
 from tile.language.dtypes import spelled
 from tile.language.tensor import Tensor
 
-INSIDE_LOOP = "only inside a loop, which may run no turn"
+INSIDE_LOOP = "only inside a loop, which may run zero iterations"
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """One name: its binding before the loop, and the same with numbers made constants.
+    """One name: its binding before the loop, and that value with numbers made runtime constants.
 
-    `span` tells where the IR values of that stand among all that the loop carries.
+    `span` is the range of its IR values among all loop-carried values.
     """
 
     name: str
@@ -54,8 +54,8 @@ class Carried:
 class LoopNames:
     """The names that a loop assigns and that have values before it.
 
-    `inits` are their IR values; `arguments` holds, for each region entered, those that stand for
-    them, and `entered` what each name stood for there.
+    `inits` are their IR values before the loop. `arguments` holds the region arguments that replace
+    them, by region, and `entered` the binding of each name at the entry of each region.
     """
 
     def __init__(self, low: Lowering, node: ast.For | ast.While) -> None:
@@ -75,7 +75,7 @@ class LoopNames:
         self.loop = Loop(frozenset(c.name for c in self.carried), low.loop)
 
     def region(self, block: Block, work: Callable[[], None]) -> Path:
-        """Compile a region of the loop, the names standing for its arguments."""
+        """Compile a region of the loop, with the names bound to its arguments."""
         arguments = self.arguments[block] = [block.add_arg(init.type) for init in self.inits]
 
         def inside() -> None:
@@ -95,23 +95,22 @@ class LoopNames:
 
 
 class Ends:
-    """What the body of a loop made of the names.
+    """The values of the names at the end of a loop's body.
 
-    `fillings` are the values that they take into the next turn. Those that are the arguments
-    themselves are taken out again by `prune`, once every use of an argument is an operand of some
-    operation.
+    `incoming_values` are the values of the next iteration. `prune` removes those that are the
+    region arguments themselves, once every use of an argument is an operand of some operation.
     """
 
     def __init__(self, names: LoopNames, body: Path) -> None:
         self.names = names
         self.body = body
         self.conflicts: dict[str, Entry] = {}
-        self.fillings: list[Filling] = []
-        self.kept: list[int] = []
+        self.incoming_values: list[Incoming] = []
+        self.carried_indices: list[int] = []  # positions in `inits` of loop-carried values
         for c in names.carried:
-            self.fillings += self.ending(c)
+            self.incoming_values += self.incoming(c)
 
-    def ending(self, c: Carried) -> list[Filling]:
+    def incoming(self, c: Carried) -> list[Incoming]:
         arguments = self.names.arguments[self.body.block][c.span]
         end = self.body.scope.get(c.name)
         if end is None:  # the end of the body is never reached
@@ -127,93 +126,98 @@ class Ends:
         return list(arguments)
 
     def values(self) -> list[Value]:
-        """The fillings as IR values, made where the builder stands."""
+        """Return the incoming values as IR values, created at the builder's insertion point."""
         build = self.names.low.build
-        pairs = zip(self.fillings, self.names.inits, strict=True)
-        return [materialise(build, filling, init.type) for filling, init in pairs]
+        pairs = zip(self.incoming_values, self.names.inits, strict=True)
+        return [materialize(build, value, init.type) for value, init in pairs]
 
     def prune(self, end: Operation, offset: int) -> list[Value]:
-        """Take out what is not carried; `end` yields the values from operand `offset` on.
+        """Remove the values that are not loop-carried and return the initial values of the others.
 
-        The initial values of the rest. Raises `CompilationError` for a name that changes its type
-        although it is read in the next turn.
+        `end` is the terminator of the body; it yields the values from operand `offset` on. Raises
+        `CompilationError` for a name that changes its type although the next iteration reads it.
         """
         arguments = self.names.arguments
         own = arguments[self.body.block]
         for c in self.names.carried:
             if c.name in self.conflicts:
                 self.check_unread(c, end, offset)
-        gone: set[Value] = set()
+        removed: set[Value] = set()
         for k, init in enumerate(self.names.inits):
             if end.operands[offset + k] is own[k]:
                 for values in arguments.values():
                     values[k].replace_by(init)
-                    gone.add(values[k])
+                    removed.add(values[k])
             else:
-                self.kept.append(k)
-        if gone:
-            stays = [*range(offset), *(offset + k for k in self.kept)]
-            stays += range(offset + len(own), len(end.operands))
-            end.set_operands([end.operands[position] for position in stays])
+                self.carried_indices.append(k)
+        if removed:
+            retained = [*range(offset), *(offset + k for k in self.carried_indices)]
+            retained += range(offset + len(own), len(end.operands))
+            end.set_operands([end.operands[position] for position in retained])
             for block in arguments:
-                remove_arguments(block, gone)
-        return [self.names.inits[k] for k in self.kept]
+                remove_arguments(block, removed)
+        return [self.names.inits[k] for k in self.carried_indices]
 
     def check_unread(self, c: Carried, end: Operation, offset: int) -> None:
-        """A name whose type changes in the body may not be read before it is assigned."""
+        """Raise `CompilationError` if a name that changes its type is read before it is assigned.
+
+        The `debug_step` operations that read it are told that it has no value instead.
+        """
         for block, values in self.names.arguments.items():
             for k in range(c.span.start, c.span.stop):
                 own = {(end, offset + k)} if block is self.body.block else set()
                 if any(use not in own and use[0].defn is not step for use in values[k].uses):
                     raise changed_type(c, self.conflicts[c.name])
-        if self.looked_at(c):
+        if self.was_read(c):
             raise changed_type(c, self.conflicts[c.name])
         for values in self.names.arguments.values():
             for op in [user for value in values[c.span] for user in value.users]:
                 if op.defn is step:
-                    forget(op, c.name, "it changes its type in this loop")
+                    drop_variable(op, c.name, "it changes its type in this loop")
 
-    def looked_at(self, c: Carried) -> bool:
-        return not self.names.low.looked_at.isdisjoint(self.names.entered[c.name])
+    def was_read(self, c: Carried) -> bool:
+        return not self.names.low.read_bindings.isdisjoint(self.names.entered[c.name])
 
     def leave(self, results: Sequence[Value]) -> None:
-        """Let the names stand for what the loop gives, the `results` for what it still carries."""
+        """Bind the names to their values after the loop; `results` are the loop's results."""
         low = self.names.low
         final = list(self.names.inits)
-        for k, result in zip(self.kept, results, strict=True):
+        for k, result in zip(self.carried_indices, results, strict=True):
             final[k] = result
-        kept = set(self.kept)
+        carried_indices = set(self.carried_indices)
         for c in self.names.carried:
             end = self.body.scope.get(c.name)
-            if self.looked_at(c):
-                low.looked_at.add(c.before)
+            if self.was_read(c):
+                low.read_bindings.add(c.before)
             if c.name in self.conflicts:
                 end = self.conflicts[c.name]
                 low.scope[c.name] = Conflict(c.before, end) if isinstance(end, Binding) else end
-            elif isinstance(end, Binding) and kept.intersection(range(c.span.start, c.span.stop)):
+            elif isinstance(end, Binding) and carried_indices.intersection(
+                range(c.span.start, c.span.stop)
+            ):
                 value = rebuild(c.init, final[c.span])
                 name_leaves(value, c.name)
-                low.looked_at.add(c.before)
+                low.read_bindings.add(c.before)
                 low.scope[c.name] = Binding(value, end.loc, end.doubtful or c.before.doubtful)
         self.forget()
 
     def forget(self) -> None:
-        """Names that had no value before the loop have none for sure after it."""
+        """Bind names that had no value before the loop as only partially assigned after it."""
         low = self.names.low
         for name, node in self.names.assigned.items():
             if name not in low.scope:
                 low.scope[name] = Partial(INSIDE_LOOP, low.loc(node))
 
 
-def remove_arguments(block: Block, gone: set[Value]) -> None:
+def remove_arguments(block: Block, removed: set[Value]) -> None:
     """Remove arguments that have no uses."""
-    block.args = [value for value in block.args if value not in gone]
+    block.args = [value for value in block.args if value not in removed]
     for index, value in enumerate(block.args):
         value.index = index
 
 
 def changed_type(c: Carried, end: Entry) -> CompilationError:
-    """The error for a name that the body of a loop gives another type than it has before."""
+    """Return the error for a name whose type at the end of a loop's body differs from before."""
     if isinstance(end, Conflict):
         end = end.second if same_types(end.first.value, c.init) else end.first
     if isinstance(end, Partial):
@@ -221,28 +225,26 @@ def changed_type(c: Carried, end: Entry) -> CompilationError:
     before, after = describe(c.init), describe(end.value)
     return CompilationError(
         f"`{c.name}` is {before} before the loop and {after} at the end of its body; a name that "
-        "goes from one turn to the next must keep its type and shape",
+        "the loop carries from one iteration to the next must keep its type and shape",
         loc=end.loc,
         notes=[
-            place(f"before the loop it is {before}", c.before.loc),
+            note_at(f"before the loop it is {before}", c.before.loc),
             remedy(c.name, c.init, end.value),
         ],
     )
 
 
 def same_types(a: object, b: object) -> bool:
-    """Whether two values read alike in a message."""
+    """Return True if messages describe two values alike."""
     return describe(a) == describe(b)
 
 
 def remedy(name: str, before: object, after: object) -> str:
-    """What to write so that a carried name keeps its type."""
+    """Return a note that says what to write so that a loop-carried name keeps its type."""
     if not isinstance(before, Tensor) or not isinstance(after, Tensor):
-        return (
-            "what is known only at compile time changes in tl.static_range, not in a loop that runs"
-        )
+        return "a compile-time value can change in tl.static_range, but not in a loop at run time"
     if isinstance(before.type, Descriptor) or isinstance(after.type, Descriptor):
-        return "descriptors with one dtype, block_shape and padding are of one type"
+        return "descriptors have the same type if their dtype, block_shape and padding are equal"
     if before.shape != after.shape:
         if after.dtype.is_ptr():
             return f"give `{name}` the shape {list(after.shape)} before the loop"

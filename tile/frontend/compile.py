@@ -1,4 +1,4 @@
-"""From jitted functions to a module of the IR."""
+"""Compile jitted functions to an IR module."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tile.brief import brief
 from tile.errors import ArgumentTypeError, CompilationError, Loc, TileError
 from tile.frontend.calls import plain
 from tile.frontend.const import refuse_writes
-from tile.frontend.scope import Binding, Scope, place
+from tile.frontend.scope import Binding, Scope, note_at
 from tile.frontend.source import DeviceFunction
-from tile.frontend.state import Lowering, Specialisation
-from tile.frontend.steps import mark, returning
+from tile.frontend.state import Lowering, Specialization
+from tile.frontend.steps import emit_return_step, emit_step
 from tile.frontend.values import (
     Runtime,
     describe,
@@ -50,17 +50,18 @@ def compile_function(
     divisible: Mapping[str, int] | None = None,
     steps: Steps = Steps.NEVER,
 ) -> Module:
-    """Compile a kernel for argument types, to a module with it and the functions it calls.
+    """Compile a kernel for argument types to a module with it and the functions it calls.
 
-    `arg_types` gives the scalar or pointer type of each runtime parameter, or a tuple of such for a
-    parameter that takes a tuple; anything else in such a tuple is a value known now. Items of
-    tuples become parameters `name.0`, `name.1`, those of named tuples `name.field`. `constexprs`
-    gives the values of parameters that are known now; a parameter in neither has its default.
-    `divisible` says, by the name of a parameter of the IR, of what its value is a multiple. `steps`
-    says which kernels get marks for the debugger.
+    arg_types: the scalar or pointer type of each runtime parameter. A parameter that takes a tuple
+        has a tuple of types, in which any other object is a compile-time value. Items of tuples
+        become IR parameters `name.0`, `name.1`, and those of named tuples `name.field`.
+    constexprs: the values of compile-time parameters. A parameter in neither mapping has its
+        default.
+    divisible: a known divisor of the value of IR parameters, by name.
+    steps: which kernels get debug steps.
 
-    Raises `CompilationError`, located, for a program that is not valid, and `ArgumentTypeError` for
-    arguments that do not fit the parameters.
+    Raises `CompilationError` with a location for an invalid program, and `ArgumentTypeError` for
+    arguments that do not match the parameters.
     """
     arguments = kernel_arguments(function, arg_types, constexprs)
     session = ModuleSession(steps=steps is Steps.ALWAYS)
@@ -78,19 +79,19 @@ def compile_function(
 
 
 def has_breakpoint(module: Module) -> bool:
-    """Whether a function of the module calls `breakpoint()`."""
+    """Return True if a function of the module calls `breakpoint()`."""
     return any(op.defn is breakpoint_ for op in module.walk())
 
 
 def kernel_arguments(
     function: DeviceFunction, arg_types: Mapping[str, Any], constexprs: Mapping[str, Any]
 ) -> dict[str, object]:
-    """A value for each parameter, a runtime one by its type."""
-    known = [parameter.name for parameter in function.parameters]
+    """Return a value for each parameter; a runtime value is represented by its type."""
+    names = [parameter.name for parameter in function.parameters]
     for name in (*arg_types, *constexprs):
-        if name not in known:
+        if name not in names:
             raise ArgumentTypeError(
-                f"`{function.name}` has no parameter `{name}`{suggestion(name, known)}",
+                f"`{function.name}` has no parameter `{name}`{suggestion(name, names)}",
                 loc=function.loc,
             )
     arguments: dict[str, object] = {}
@@ -126,64 +127,64 @@ def _runtime(name: str, leaf: object) -> object:
 
 
 class ModuleSession:
-    """The functions of one module while they are compiled."""
+    """The compilation of the functions of one module."""
 
     def __init__(self, *, steps: bool) -> None:
         self.steps = steps
         self.module = Module()
-        self.done: dict[Hashable, Specialisation] = {}
+        self.done: dict[Hashable, Specialization] = {}
         self.active: list[DeviceFunction] = []
         self.constant: dict[str, frozenset[int]] = {}  # `tl.const` arguments, by function
 
     @contextmanager
-    def unmarked(self) -> Iterator[None]:
-        """Compile functions without marks inside the `with` block."""
+    def without_steps(self) -> Iterator[None]:
+        """Compile functions without debug steps inside the `with` block."""
         outer, self.steps = self.steps, False
         try:
             yield
         finally:
             self.steps = outer
 
-    def specialise(
+    def specialize(
         self, function: DeviceFunction, arguments: Mapping[str, object], call: Loc
-    ) -> Specialisation:
-        """The function compiled for these arguments, now or before."""
+    ) -> Specialization:
+        """Return the specialization of a function for these arguments; compile it if it is new."""
         if function in self.active:
             raise recursion([*self.active[self.active.index(function) :], function], call)
         key = (function, self.steps, *map(key_of, arguments.values()))
-        known = self.done.get(key)
-        if known is None:
+        done = self.done.get(key)
+        if done is None:
             patterns = {name: transform(value, by_type) for name, value in arguments.items()}
             try:
-                known = self.compile_called(function, patterns)
+                done = self.compile_called(function, patterns)
             except TileError as error:
                 if error.loc is not None:
                     error.loc = error.loc.called_from(call)
                 raise
-            self.done[key] = known
-        return known
+            self.done[key] = done
+        return done
 
     def compile_called(
         self, function: DeviceFunction, arguments: Mapping[str, object]
-    ) -> Specialisation:
+    ) -> Specialization:
         name = self.free_name(f"{ir_name(function.name)}__{mangle(arguments)}")
         ir, result = self.compile(function, name, arguments, kernel=False)
         if ir.body.first is ir.body.last and not ir.result_types:
-            del self.module.functions[name]  # it does nothing when the kernel runs
+            del self.module.functions[name]  # it does nothing at run time
             name = ""
-        return Specialisation(name, result)
+        return Specialization(name, result)
 
-    def free_name(self, wanted: str) -> str:
-        name, number = wanted, 1
+    def free_name(self, prefix: str) -> str:
+        name, number = prefix, 1
         while name in self.module.functions:
             number += 1
-            name = f"{wanted}_{number}"
+            name = f"{prefix}_{number}"
         return name
 
     def compile(
         self, function: DeviceFunction, name: str, arguments: Mapping[str, object], *, kernel: bool
     ) -> tuple[Function, object]:
-        """Add a function to the module, compiled for these arguments; it and its result."""
+        """Compile a function for these arguments into the module; return it and its result."""
         owners = [n for n, value in arguments.items() for _ in runtime_types(value)]
         types = [ty for value in arguments.values() for ty in runtime_types(value)]
         constant = {parameter.name for parameter in function.parameters if parameter.is_const}
@@ -202,11 +203,11 @@ class ModuleSession:
         for name, binding in list(scope.items()):
             if isinstance(binding, Binding):
                 low.build.loc = binding.loc
-                low.bind(name, described(low.build, binding.value), binding.loc)
-        mark(low, function.loc, StepKind.CALL)
+                low.bind(name, with_descriptors(low.build, binding.value), binding.loc)
+        emit_step(low, function.loc, StepKind.CALL)
         self.active.append(function)
         try:
-            low.body(low.source.node.body, low.wanted(frozenset()))
+            low.body(low.source.node.body, low.live_names(frozenset()))
         finally:
             self.active.pop()
         for flag in low.flags:
@@ -216,40 +217,40 @@ class ModuleSession:
         values = leaves(result)
         ir.result_types = tuple(value.type for value in values)
         low.build.loc = function.loc
-        returning(low, result)
+        emit_return_step(low, result)
         low.build.op(control.return_, *values)
         return ir, result
 
 
 def parameters(function: DeviceFunction, arguments: Mapping[str, object], ir: Function) -> Scope:
-    """The names of the parameters; those of runtime values stand for the function's arguments."""
+    """Return the scope with the parameters; runtime ones are bound to the IR arguments."""
     source = function.source
     nodes = source.node.args
-    places = {arg.arg: arg for arg in (*nodes.posonlyargs, *nodes.args, *nodes.kwonlyargs)}
+    nodes_by_name = {arg.arg: arg for arg in (*nodes.posonlyargs, *nodes.args, *nodes.kwonlyargs)}
     values = iter(ir.args)
 
-    def given(leaf: object) -> object:
+    def argument_value(leaf: object) -> object:
         return Tensor(next(values)) if isinstance(leaf, Runtime) else leaf
 
     scope: Scope = {}
     for name, argument in arguments.items():
-        value = transform(argument, given)
+        value = transform(argument, argument_value)
         name_leaves(value, name)
-        scope[name] = Binding(value, source.loc(places[name], function.name))
+        scope[name] = Binding(value, source.loc(nodes_by_name[name], function.name))
     return scope
 
 
-def described(build: Builder, value: object) -> object:
-    """A parameter's value with descriptors made of the parts that a kernel is given for them."""
+def with_descriptors(build: Builder, value: object) -> object:
+    """Return a parameter's value with `make_descriptor` applied to the parts of descriptors."""
     if isinstance(value, DescriptorParts):
         return make_descriptor(build, value)
     if isinstance(value, tuple):
-        return like(value, [described(build, item) for item in value])
+        return like(value, [with_descriptors(build, item) for item in value])
     return value
 
 
 def returned(low: Lowering) -> object:
-    """What a function returns, all its paths considered."""
+    """Return the result of a function, or raise if only some of its paths return a value."""
     flow = low.flow
     if flow.returned is False or flow.result is None:
         return None
@@ -259,18 +260,18 @@ def returned(low: Lowering) -> object:
             f"`{low.function.name}` returns {describe(value)} here, but other paths reach its end "
             "without a `return`; all paths must return one type",
             loc=flow.result.loc,
-            notes=[place("the function is", low.function.loc)],
+            notes=[note_at("the function is", low.function.loc)],
         )
     return value
 
 
 def by_type(leaf: object) -> object:
-    """A value as a function is specialised on it."""
+    """Return the specialization key of a value: a runtime value is replaced by its type."""
     return Runtime(leaf.type) if isinstance(leaf, Tensor) else leaf
 
 
 def mangle(arguments: Mapping[str, object]) -> str:
-    """The part of a specialised function's name that tells its arguments."""
+    """Return the part of a specialized function's name that encodes its arguments."""
     words: list[str] = []
 
     def spell(leaf: object) -> object:
@@ -282,7 +283,7 @@ def mangle(arguments: Mapping[str, object]) -> str:
 
 
 def recursion(cycle: list[DeviceFunction], call: Loc) -> CompilationError:
-    """The error for a function that calls itself, through these others."""
+    """Return the error for a function that calls itself, directly or through others."""
     names = " -> ".join(f.name for f in cycle)
     return CompilationError(
         f"`{cycle[0].name}` calls itself ({names}); recursion is not supported, write a loop",

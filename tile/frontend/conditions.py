@@ -1,4 +1,4 @@
-"""Conditions: known now, or an i1 value."""
+"""Conditions: compile-time booleans or i1 values."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tile.frontend.unread import warn_unread
 from tile.ir.ops import arith
 from tile.ir.types import I1, Descriptor, Pointer
 from tile.language import iterators
-from tile.language.known import compile_time_bool, constant_value, known_truth
+from tile.language.known import compile_time_bool, constant_value, static_truth
 from tile.language.tensor import Tensor
 
 
 def truth(low: Lowering, node: ast.expr, statement: str) -> Flag:
-    """The condition of an `if` or `while`.
+    """Return the condition of an `if` or `while`.
 
-    What is known now decides now, a scalar that is a constant as well. Raises `CompilationError`
-    for a tile and for a pointer.
+    A compile-time value, or a scalar that is a constant in the IR, becomes a Python bool. Raises
+    `CompilationError` for a tile, a descriptor and a pointer.
     """
     value = low.expression(node)
     if isinstance(value, iterators.condition):
@@ -30,8 +30,8 @@ def truth(low: Lowering, node: ast.expr, statement: str) -> Flag:
         if number is None:
             return _runtime(low, node, value, statement)
         value = number
-    with low.placing(node):
-        return known_truth(value, f"the condition of `{statement}`")
+    with low.errors_at(node):
+        return static_truth(value, f"the condition of `{statement}`")
 
 
 def _runtime(low: Lowering, node: ast.expr, value: Tensor, statement: str) -> Flag:

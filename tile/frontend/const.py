@@ -13,8 +13,8 @@ from tile.ir.ops import control
 def refuse_writes(module: Module, constant: Mapping[str, Collection[int]]) -> None:
     """Raise `CompilationError` for an operation that may write through a constant parameter.
 
-    `constant` holds the positions of such parameters, by function. Pointers are followed through
-    arithmetic, casts, selections, loops, calls and descriptors.
+    `constant` holds the positions of such parameters, by function. Alias analysis follows pointers
+    through arithmetic, casts, selections, loops, calls and descriptors.
     """
     if not any(constant.values()):
         return
@@ -33,7 +33,7 @@ def refuse_writes(module: Module, constant: Mapping[str, Collection[int]]) -> No
 
 
 def _writes(alias: Alias, positions: Collection[int]) -> Iterator[tuple[Operation, int]]:
-    """The operations of a function that may write through parameters, and the first of these."""
+    """Yield the operations that may write through one of the parameters, each with the first."""
     constant = PointsTo(frozenset(positions))
     function: Function = alias.function
     for op in function.walk():

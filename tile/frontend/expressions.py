@@ -1,4 +1,4 @@
-"""One rule for each kind of expression."""
+"""Compilation rules of expressions, one per kind of AST node."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from tile.errors import CompilationError, TileError
-from tile.frontend.calls import call, spread
+from tile.frontend.calls import call, unpack_starred
 from tile.frontend.captured import lookup, member
 from tile.frontend.conditions import truth
 from tile.frontend.exits import emit_if
 from tile.frontend.scope import Binding, assigned_later, undefined
 from tile.frontend.source import DeviceFunction
 from tile.frontend.state import Expression, Lowering, Path
-from tile.frontend.values import MismatchError, Slots, describe, leaves, resolve, same
+from tile.frontend.values import MismatchError, Phis, describe, leaves, resolve, same
 from tile.language import operators
 from tile.language.attributes import tensor_attribute
 from tile.language.builtin import suggestion
-from tile.language.known import failed, known_truth
+from tile.language.known import failed, static_truth
 from tile.language.tensor import Tensor
 
 BINARY: Mapping[type[ast.operator], str] = {
@@ -55,10 +55,10 @@ COMPARE: Mapping[type[ast.cmpop], str] = {
 
 
 def name(low: Lowering, node: ast.Name) -> object:
-    """What a name stands for: one of the function, or of what surrounds it."""
+    """Return the value of a name: a local of the function, or a captured global or closure name."""
     entry = low.scope.get(node.id)
     if isinstance(entry, Binding):
-        low.looked_at.add(entry)
+        low.read_bindings.add(entry)
         return entry.value
     loc = low.loc(node)
     if entry is not None:
@@ -66,49 +66,49 @@ def name(low: Lowering, node: ast.Name) -> object:
     local = low.source.assigned_in(low.source.node).get(node.id)
     if local is not None:
         raise assigned_later(node.id, low.loc(local), loc)
-    found, value = lookup(low.function, node.id)
-    if not found:
+    exists, value = lookup(low.function, node.id)
+    if not exists:
         raise undefined(node.id, [*low.scope, *low.function.fn.__globals__, *dir(builtins)], loc)
     return value
 
 
 def constant(low: Lowering, node: ast.Constant) -> object:
-    """A number, text, `None` or `...` as it is written."""
+    """Return the Python value of a literal: a number, a string, `None` or `...`."""
     if isinstance(node.value, bytes | complex):
         low.fail(node, f"{type(node.value).__name__} constants are not supported in a kernel")
     return node.value
 
 
 def binary(low: Lowering, node: ast.BinOp) -> object:
-    """`a + b` and its like; of a chain `a + b + c + ...` from its innermost operator outwards."""
+    """Compile a binary operator; a chain `a + b + c + ...` iteratively, innermost first."""
     chain = [node]
     while isinstance(inner := chain[-1].left, ast.BinOp):
         chain.append(inner)
     result = low.expression(chain[-1].left)
     while chain:
-        one = chain.pop()
-        with low.placing(one):
-            result = operate(low, one, one.op, result, low.expression(one.right))
+        operation = chain.pop()
+        with low.errors_at(operation):
+            result = operate(low, operation, operation.op, result, low.expression(operation.right))
     return result
 
 
 def operate(
     low: Lowering, node: ast.expr | ast.stmt, op: ast.operator, a: object, b: object
 ) -> object:
-    """`a op b`, at the place of `node`."""
+    """Emit `a op b` at the location of `node`."""
     low.at(node)
     return operators.binary(low.build, BINARY[type(op)], a, b)
 
 
 def unary(low: Lowering, node: ast.UnaryOp) -> object:
-    """`-a` and its like."""
+    """Compile a unary operator."""
     operand = low.expression(node.operand)
     low.at(node)
     return operators.unary(low.build, UNARY[type(node.op)], operand)
 
 
 def compare(low: Lowering, node: ast.Compare) -> object:
-    """A comparison or a chain of them, `a < b < c`: what stands in the middle is evaluated once."""
+    """Compile a comparison or a chain `a < b < c`, whose middle operand is evaluated once."""
     left = low.expression(node.left)
     result: object = True
     for op, operand in zip(node.ops, node.comparators, strict=True):
@@ -116,14 +116,14 @@ def compare(low: Lowering, node: ast.Compare) -> object:
         low.at(node)
         holds = compare_two(low, op, left, right)
         result = operators.logical(low.build, "and", result, holds)
-        if not isinstance(result, Tensor) and not known_truth(result, "a comparison"):
+        if not isinstance(result, Tensor) and not static_truth(result, "a comparison"):
             break
         left = right
     return result
 
 
 def compare_two(low: Lowering, op: ast.cmpop, a: object, b: object) -> object:
-    """One link of a chain of comparisons."""
+    """Emit one comparison of a chain."""
     if isinstance(op, ast.Is | ast.IsNot):
         return same(a, b) is isinstance(op, ast.Is)
     if isinstance(op, ast.In | ast.NotIn):
@@ -132,7 +132,7 @@ def compare_two(low: Lowering, op: ast.cmpop, a: object, b: object) -> object:
 
 
 def contains(item: object, container: Any) -> bool:
-    """`item in container`, of values known at compile time."""
+    """Return `item in container` for compile-time values."""
     if leaves((item, container)):
         raise CompilationError(
             "`in` is for values known when the kernel is compiled; compare with `==`"
@@ -144,13 +144,13 @@ def contains(item: object, container: Any) -> bool:
 
 
 def logical(low: Lowering, node: ast.BoolOp) -> object:
-    """`and` and `or`; an operand known at compile time decides whether the next is looked at."""
+    """Compile `and` and `or`; a compile-time operand decides whether the next is compiled."""
     op, stops = ("and", False) if isinstance(node.op, ast.And) else ("or", True)
     first, *others = node.values
     result = low.expression(first)
     for operand in others:
         if not isinstance(result, Tensor):
-            if known_truth(result, f"an operand of `{op}`") is stops:
+            if static_truth(result, f"an operand of `{op}`") is stops:
                 return result
             result = low.expression(operand)
         else:
@@ -161,7 +161,7 @@ def logical(low: Lowering, node: ast.BoolOp) -> object:
 
 
 def choice(low: Lowering, node: ast.IfExp) -> object:
-    """`a if condition else b`; of a condition that is known, only the chosen side is looked at."""
+    """Compile `a if condition else b`; under a compile-time condition only the chosen side."""
     condition = truth(low, node.test, "if")
     if isinstance(condition, bool):
         return low.expression(node.body if condition else node.orelse)
@@ -171,20 +171,20 @@ def choice(low: Lowering, node: ast.IfExp) -> object:
         return low.branch(lambda: sides.append(low.expression(expression)))
 
     first, second = side(node.body), side(node.orelse)
-    slots = Slots()
+    phis = Phis()
     try:
-        value = slots.unify(*sides)
+        value = phis.unify(*sides)
     except MismatchError:
         a, b = map(describe, sides)
         low.fail(
             node, f"this is {a} if the condition holds and {b} if not; both must be of one type"
         )
-    values = emit_if(low, condition, first.block, second.block, slots, low.loc(node))
+    values = emit_if(low, condition, first.block, second.block, phis, low.loc(node))
     return resolve(value, values)
 
 
 def attribute(low: Lowering, node: ast.Attribute) -> object:
-    """`a.b`, of a runtime value or of an object known now."""
+    """Compile `a.b` of a runtime value or a compile-time object."""
     owner = low.expression(node.value)
     if isinstance(owner, Tensor):
         low.at(node)
@@ -194,15 +194,15 @@ def attribute(low: Lowering, node: ast.Attribute) -> object:
     except TileError:
         raise
     except AttributeError:
-        what = f"module `{owner.__name__}`" if isinstance(owner, ModuleType) else describe(owner)
+        subject = f"module `{owner.__name__}`" if isinstance(owner, ModuleType) else describe(owner)
         hint = suggestion(node.attr, dir(owner))
-        low.fail(node, f"{what} has no attribute `{node.attr}`{hint}")
+        low.fail(node, f"{subject} has no attribute `{node.attr}`{hint}")
     except Exception as error:
         raise failed(f"attribute `{node.attr}` of {describe(owner)}", error) from error
 
 
 def subscript(low: Lowering, node: ast.Subscript) -> object:
-    """`a[b]`."""
+    """Compile `a[b]`."""
     owner = low.expression(node.value)
     if isinstance(owner, DeviceFunction):
         low.fail(node, f"a kernel launches no kernels; to call `{owner.name}`, leave the grid out")
@@ -212,18 +212,18 @@ def subscript(low: Lowering, node: ast.Subscript) -> object:
 
 
 def slice_(low: Lowering, node: ast.Slice) -> object:
-    """`a:b:c` in a subscript."""
+    """Compile `a:b:c` in a subscript."""
     parts = (node.lower, node.upper, node.step)
     return slice(*(None if part is None else low.expression(part) for part in parts))
 
 
 def sequence(low: Lowering, node: ast.Tuple | ast.List) -> object:
-    """A tuple; a list is one too, since nothing in a kernel changes in place."""
-    return tuple(spread(low, node.elts))
+    """Compile a tuple or list display; a list becomes a tuple, since kernels mutate nothing."""
+    return tuple(unpack_starred(low, node.elts))
 
 
 def text(low: Lowering, node: ast.JoinedStr) -> object:
-    """An f-string, for messages, of values that are known now."""
+    """Evaluate an f-string of compile-time values, as used in messages."""
     parts = []
     for part in node.values:
         if isinstance(part, ast.FormattedValue):
@@ -234,12 +234,12 @@ def text(low: Lowering, node: ast.JoinedStr) -> object:
 
 
 def formatted(low: Lowering, node: ast.FormattedValue) -> str:
-    """One `{value!r:format}` of an f-string."""
+    """Evaluate one `{value!r:format}` of an f-string."""
     value = low.expression(node.value)
     if leaves(value):
         low.fail(
             node.value,
-            f"an f-string is made while the kernel is compiled, and this is {describe(value)}, "
+            f"an f-string is evaluated when the kernel is compiled, and this is {describe(value)}, "
             f"known only when it runs; pass it to tl.device_print as an argument",
         )
     form = "" if node.format_spec is None else str(low.expression(node.format_spec))
@@ -247,12 +247,12 @@ def formatted(low: Lowering, node: ast.FormattedValue) -> str:
         shown = CONVERSIONS[node.conversion](value) if node.conversion in CONVERSIONS else value
         return format(shown, form)
     except Exception as error:
-        with low.placing(node.value):
+        with low.errors_at(node.value):
             raise failed(f"{describe(value)} cannot be formatted as `{form}`", error) from error
 
 
 def refused(message: str) -> Expression:
-    """The rule for an expression that is not part of the language."""
+    """Return the rule for an expression that is not part of the language."""
 
     def rule(low: Lowering, node: ast.expr) -> NoReturn:
         low.fail(node, message)

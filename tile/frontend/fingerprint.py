@@ -1,4 +1,4 @@
-"""What a compiled function depends on: its text, all it calls, all it captures."""
+"""Fingerprints of jitted functions: a hash of the source, the callees and the captured values."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tile.late import is_given_on
 
 
 def fingerprint(function: DeviceFunction) -> str:
-    """A hash that changes when the function, what it calls or a captured value does.
+    """Return a hash that changes when the function, a callee or a captured value changes.
 
-    The place of the text counts too, since compiled kernels name it in reports. Raises
+    The hash includes file and line, since compiled kernels name them in reports. Raises
     `CompilationError` if a source cannot be read.
     """
     return snapshot(function).digest
 
 
 def snapshot(function: DeviceFunction) -> Snapshot:
-    """The fingerprint, with what to look at to see whether it still holds."""
+    """Return the fingerprint with the variables to compare to see if it still holds."""
     walk = _Walk()
     walk.function(function)
     text = "\n".join(walk.lines)
@@ -43,11 +43,10 @@ def snapshot(function: DeviceFunction) -> Snapshot:
 
 
 def exact_digest(function: DeviceFunction, constants: object) -> str | None:
-    """A hash of a function and the constants it is compiled for, for use by other processes.
+    """Return a hash of a function and its compile-time constants that is valid across processes.
 
-    It differs where anything differs that decides what is compiled, but for `tile` itself. None
-    where that cannot be told: a captured value or constant is an object of a class of which nothing
-    is known.
+    It covers everything that decides what is compiled, except `tile` itself. Return None if that
+    cannot be guaranteed, because a captured value or constant is of a class that has no exact text.
     """
     walk = _Walk()
     walk.function(function)
@@ -59,18 +58,18 @@ def exact_digest(function: DeviceFunction, constants: object) -> str | None:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A fingerprint, and the variables behind it: where they live, their names and values."""
+    """A fingerprint with the variables it covers: their owners, names and values."""
 
     digest: str
     watched: tuple[tuple[dict[str, Any] | types.CellType, str, object], ...]
 
     def holds(self) -> bool:
-        """Whether every captured variable still is what it was. Costs one look-up for each."""
+        """Return True if every captured variable is unchanged; costs one lookup per variable."""
         return all(_current(owner, name) is value for owner, name, value in self.watched)
 
 
 def spell(value: object) -> str:
-    """A value known at compile time as text that differs where the value does."""
+    """Return text for a compile-time value that differs if the value differs."""
     walk = _Walk()
     walk.lines.append(walk.spell(value))
     return "\n".join(walk.lines)
@@ -92,22 +91,21 @@ def _current(owner: dict[str, Any] | types.CellType, name: str) -> object:
 class _Walk:
     """Collects text about functions, each function once.
 
-    `inexact` becomes true at a value whose text may be the same for another one.
+    `inexact` becomes True at a value whose text another value may share.
     """
 
     inexact: bool = False
     lines: list[str] = field(default_factory=list)
     watched: list[tuple[dict[str, Any] | types.CellType, str, object]] = field(default_factory=list)
     seen: dict[object, int] = field(default_factory=dict)
-    open: list[object] = field(default_factory=list)  # the collections around what is spelt
+    open: list[object] = field(default_factory=list)  # the enclosing collections
 
     def function(self, function: DeviceFunction) -> int:
-        """Add a function and what it depends on; its number."""
-        known = self.seen.get(function)
-        if known is not None:
-            return known
+        """Add a function and its dependences, and return its number."""
+        if (seen := self.seen.get(function)) is not None:
+            return seen
         number = self.seen[function] = len(self.seen)
-        if str(function.fn.__module__).startswith("tile."):  # which does not change under a process
+        if str(function.fn.__module__).startswith("tile."):  # constant within a process
             self.lines.append(f"function {number} {function.fn.__module__}.{function.name}")
             return number
         source = function.source
@@ -120,10 +118,9 @@ class _Walk:
         return number
 
     def python(self, fn: types.FunctionType) -> int:
-        """Add a plain Python function that runs while kernels are compiled; its number."""
-        known = self.seen.get(fn)
-        if known is not None:
-            return known
+        """Add a plain Python function that runs at compile time, and return its number."""
+        if (seen := self.seen.get(fn)) is not None:
+            return seen
         number = self.seen[fn] = len(self.seen)
         try:
             text = inspect.getsource(fn)
@@ -133,42 +130,42 @@ class _Walk:
         defaults = (fn.__defaults__, fn.__kwdefaults__)
         self.lines.append(f"defaults = {self.spell(defaults)}")
         used = sorted(set(_names(fn.__code__)))
-        places: list[tuple[dict[str, Any] | types.CellType, str]] = [
+        variables: list[tuple[dict[str, Any] | types.CellType, str]] = [
             *zip(fn.__closure__ or (), fn.__code__.co_freevars, strict=True),
             *((fn.__globals__, name) for name in used),
         ]
-        for owner, name in places:
+        for owner, name in variables:
             value = _current(owner, name)
             if value is not _MISSING:
                 self.watched.append((owner, name, value))
                 self.lines.append(f"{name} = {self.spell(value)}")
-                self.through(name, value, used)
+                self.module_attributes(name, value, used)
         return number
 
-    def through(self, name: str, value: object, used: list[str]) -> None:
-        """Add what a Python function may take of a user's module."""
-        if not isinstance(value, types.ModuleType) or _is_known(value.__name__):
+    def module_attributes(self, name: str, value: object, used: list[str]) -> None:
+        """Add the attributes of a user's module that a Python function may read."""
+        if not isinstance(value, types.ModuleType) or _is_versioned(value.__name__):
             return
         for attribute in used:
-            held = vars(value).get(attribute, _MISSING)
-            if held is not _MISSING and not isinstance(held, types.ModuleType):
-                self.watched.append((vars(value), attribute, held))
-                self.lines.append(f"{name}.{attribute} = {self.spell(held)}")
-            elif held is not _MISSING and not _is_known(str(getattr(held, "__name__", ""))):
-                self.inexact = True  # a module in a module: seldom, and not followed
+            member = vars(value).get(attribute, _MISSING)
+            if member is not _MISSING and not isinstance(member, types.ModuleType):
+                self.watched.append((vars(value), attribute, member))
+                self.lines.append(f"{name}.{attribute} = {self.spell(member)}")
+            elif member is not _MISSING and not _is_versioned(str(getattr(member, "__name__", ""))):
+                self.inexact = True  # a module in a module: rare, and not followed
 
     def captured(self, function: DeviceFunction) -> Iterator[str]:
-        """The variables around a function that its text names, those of modules too, in order.
+        """Yield the captured variables that a function names, including attributes of modules.
 
-        What this package gives on is known by its name, and is not imported for this.
+        A lazily imported name of this package is identified by its name, and is not imported here.
         """
         own = {
             *function.source.assigned_in(function.source.node),
             *(p.name for p in function.parameters),
         }
-        for chain in chains(function.source.node, own):
-            found, value = self.watch(function, chain[0])
-            if not found:
+        for chain in name_chains(function.source.node, own):
+            exists, value = self.watch(function, chain[0])
+            if not exists:
                 continue
             name, spelt = chain[0], ""
             for attribute in chain[1:]:
@@ -184,7 +181,7 @@ class _Walk:
             yield f"{name} = {spelt or self.spell(value)}"
 
     def watch(self, function: DeviceFunction, name: str) -> tuple[bool, object]:
-        found, value = function.outside(name)
+        exists, value = function.outside(name)
         fn = function.fn
         free = fn.__code__.co_freevars
         if name in free and fn.__closure__ is not None:
@@ -192,7 +189,7 @@ class _Walk:
             self.watched.append((cell, name, _current(cell, name)))
         else:
             self.watched.append((fn.__globals__, name, fn.__globals__.get(name, _MISSING)))
-        return found, value
+        return exists, value
 
     def spell(self, value: object) -> str:
         if isinstance(value, constexpr):
@@ -206,7 +203,7 @@ class _Walk:
         if isinstance(value, StaticFunction):
             return self.spell(value.fn)
         if isinstance(value, types.FunctionType):
-            if _is_known_function(value):
+            if _is_versioned_function(value):
                 return f"python {value.__module__}.{value.__qualname__}"
             return f"python {self.python(value)}"
         if isinstance(value, types.ModuleType):
@@ -230,21 +227,21 @@ class _Walk:
         return f"{type(value).__qualname__} {getattr(value, '__qualname__', '')}"
 
     def collection(self, value: Any) -> str:
-        """A tuple, list, set or dictionary with all that is in it."""
+        """Return the text of a tuple, list, set or dictionary with its items."""
         self.open.append(value)
         items = value.items() if isinstance(value, dict) else value
         words = [self.spell(item) for item in items]
         self.open.pop()
-        if isinstance(value, set | frozenset):  # in an order of their own, in each process another
+        if isinstance(value, set | frozenset):  # their order differs between processes
             words.sort()
         kind = type(value)
         name = kind.__qualname__ if kind.__module__ == "builtins" else self.type(kind)
         return f"{name}({', '.join(words)})"
 
     def type(self, value: type) -> str:
-        """A class: by its name where its meaning cannot change, else with what it holds."""
+        """Return the text of a class: its name, and its members if its definition may change."""
         name = f"{value.__module__}.{value.__qualname__}"
-        if value in self.seen or _is_known(value.__module__):
+        if value in self.seen or _is_versioned(value.__module__):
             return f"class {name}"
         self.seen[value] = len(self.seen)
         if issubclass(value, enum.Enum):
@@ -256,59 +253,59 @@ class _Walk:
         else:
             self.inexact = True
             return f"class {name}"
-        own = {name for name, held in vars(value).items() if _is_code(held)}
+        own = {name for name, member in vars(value).items() if _is_code(member)}
         self.inexact |= not own <= plain.keys()
         return f"class {name}: {', '.join(words)}"
 
 
 _EXACT = (Builtin, Type, str, bool, int, complex, bytes, types.NoneType, np.dtype)
-_DEEP = 20  # collections inside each other; what is deeper may be inside itself
+_DEEP = 20  # nested collections; a deeper one may contain itself
 
-# Classes with the functions that every one of their kind has. They are kept, since a class that is
-# garbage-collected empties the dictionary that `vars` returned for it.
+# Classes with the methods that every class of their kind has. Module-level references keep them
+# alive, since garbage collection of a class empties the dictionary that `vars` returned for it.
 _PlainEnum = enum.Enum("_PlainEnum", {"A": 1})
 _PlainTuple = collections.namedtuple("_PlainTuple", [])
 
-# Packages whose functions and classes are taken to mean always the same: the versions of those that
-# matter are in every key, or with the interpreter's.
-_KNOWN = frozenset(sys.stdlib_module_names) | {"builtins", "tile", "numpy", "ml_dtypes", "torch"}
+# Packages whose functions and classes are identified by name alone: the versions of those that
+# matter are part of every cache key, or follow from the version of Python.
+_VERSIONED = {*sys.stdlib_module_names, "builtins", "tile", "numpy", "ml_dtypes", "torch"}
 
 
-def _is_known(module: str) -> bool:
-    return module.partition(".")[0] in _KNOWN and module != "__main__"
+def _is_versioned(module: str) -> bool:
+    return module.partition(".")[0] in _VERSIONED and module != "__main__"
 
 
-def _is_known_function(value: types.FunctionType) -> bool:
-    """Whether it is what such a package has by its name."""
-    home = sys.modules.get(value.__module__)
-    return _is_known(value.__module__) and getattr(home, value.__qualname__, None) is value
+def _is_versioned_function(value: types.FunctionType) -> bool:
+    """Return True if a function is the one that a versioned package exports under its name."""
+    module = sys.modules.get(value.__module__)
+    return _is_versioned(value.__module__) and getattr(module, value.__qualname__, None) is value
 
 
-def _is_code(held: object) -> bool:
-    return callable(held) or isinstance(held, property | classmethod | staticmethod)
+def _is_code(member: object) -> bool:
+    return callable(member) or isinstance(member, property | classmethod | staticmethod)
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    """The names that Python code takes from outside, of inner functions too, and of attributes."""
+    """Yield the global and attribute names that Python code reads, inner functions included."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
 
 
-def chains(node: ast.AST, own: set[str]) -> list[tuple[str, ...]]:
-    """The names that a function reads and does not assign, each with attributes taken of it."""
-    found: dict[tuple[str, ...], None] = {}
+def name_chains(node: ast.AST, own: set[str]) -> list[tuple[str, ...]]:
+    """Return the free names that a function reads, each with the attributes read of it."""
+    names: dict[tuple[str, ...], None] = {}
 
     def visit(inner: ast.AST, after: tuple[str, ...] = ()) -> None:
         if isinstance(inner, ast.Attribute):
             visit(inner.value, (inner.attr, *after))
         elif isinstance(inner, ast.Name):
             if isinstance(inner.ctx, ast.Load) and inner.id not in own:
-                found[inner.id, *after] = None
+                names[inner.id, *after] = None
         else:
             for child in ast.iter_child_nodes(inner):
                 visit(child)
 
     visit(node)
-    return list(found)
+    return list(names)

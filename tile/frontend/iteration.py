@@ -1,4 +1,4 @@
-"""What `for` runs over: integers that the kernel counts, or values known while it is compiled."""
+"""`for` statements: counted loops over integers, and unrolled loops over compile-time values."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from tile.frontend.assignment import assign
 from tile.frontend.exits import guard
-from tile.frontend.loops import Bounds, counted
+from tile.frontend.loops import Bounds, counted_loop
 from tile.frontend.scope import Binding, Loop, Partial
 from tile.frontend.state import Flow, Lowering
-from tile.frontend.steps import mark
+from tile.frontend.steps import emit_step
 from tile.frontend.values import describe
 from tile.ir.builder import Builder
 from tile.ir.core import Value
@@ -22,49 +22,49 @@ from tile.language.tensor import Tensor
 
 
 def for_(low: Lowering, node: ast.For) -> None:
-    """A `for`, by what it runs over."""
+    """Compile a `for`, depending on what it iterates over."""
     if node.orelse:
         low.fail(node.orelse[0], "`else` of a `for` is not supported; set a flag before `break`")
-    over = low.expression(node.iter)
-    if isinstance(over, iterators.static_range):
-        unroll(low, node, over.values)
-    elif isinstance(over, tuple):
-        unroll(low, node, over)
-    elif not isinstance(over, iterators.range):
+    iterable = low.expression(node.iter)
+    if isinstance(iterable, iterators.static_range):
+        unroll(low, node, iterable.values)
+    elif isinstance(iterable, tuple):
+        unroll(low, node, iterable)
+    elif not isinstance(iterable, iterators.range):
         low.fail(
             node.iter,
             "`for` runs over range, tl.range, tl.static_range or a tuple, not over "
-            f"{describe(over)}",
+            f"{describe(iterable)}",
         )
     elif not isinstance(node.target, ast.Name):
-        low.fail(node.target, "a loop over a range counts one name")
+        low.fail(node.target, "a loop over a range assigns one name")
     else:
-        counted(low, node, node.target, bounds(low, node.iter, over))
+        counted_loop(low, node, node.target, bounds(low, node.iter, iterable))
 
 
-# -- counted by the kernel
+# -- counted loops
 
 
-def bounds(low: Lowering, node: ast.expr, over: iterators.range) -> Bounds:
-    """Start, stop and step as values of one integer type."""
+def bounds(low: Lowering, node: ast.expr, iterable: iterators.range) -> Bounds:
+    """Return start, stop and step as values of one integer type."""
     low.at(node)
-    limits = [limit(low, node, value) for value in (over.start, over.stop, over.step)]
+    limits = [limit(low, node, value) for value in (iterable.start, iterable.stop, iterable.step)]
     ty = count_type(limits)
     build = low.build
 
-    lower, upper, step = (counted_in(build, x, ty) for x in limits)
-    return Bounds(lower, upper, step, over.attributes())
+    lower, upper, step = (bound_value(build, x, ty) for x in limits)
+    return Bounds(lower, upper, step, iterable.attributes())
 
 
-def counted_in(build: Builder, x: Tensor | int, ty: Scalar) -> Value:
-    """A bound of a loop as a value of the type in which it counts."""
+def bound_value(build: Builder, x: Tensor | int, ty: Scalar) -> Value:
+    """Return a bound of a loop as a value of the induction variable's type."""
     if isinstance(x, Tensor):
         return promote.convert(build, x, ty).value
     return promote.constant(build, x, ty).value
 
 
 def limit(low: Lowering, node: ast.expr, value: Any) -> Tensor | int:
-    """A bound of a loop, which must be a scalar integer."""
+    """Return a bound of a loop, which must be a scalar integer."""
     if isinstance(value, Tensor) and not value.shape and value.dtype.is_int():
         return value
     if isinstance(value, bool | int):
@@ -73,7 +73,10 @@ def limit(low: Lowering, node: ast.expr, value: Any) -> Tensor | int:
 
 
 def count_type(limits: Sequence[Tensor | int]) -> Scalar:
-    """The integer type a loop counts in: that of its limits, or one that holds the numbers too."""
+    """Return the type of the induction variable: the common type of the bounds.
+
+    It is i64 if a Python number among the bounds does not fit that type.
+    """
     ty: Scalar | None = None
     for x in limits:
         if isinstance(x, Tensor):
@@ -86,47 +89,47 @@ def count_type(limits: Sequence[Tensor | int]) -> Scalar:
     return ty if fits else I64
 
 
-# -- known while compiling
+# -- unrolled loops
 
 
 def unroll(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
-    """Compile the body once for each value, one after the other."""
+    """Compile the body once for each value."""
     outer, low.loop = low.loop, Loop(None, low.loop)
     try:
-        turns(low, node, values)
+        unroll_iterations(low, node, values)
         returned = low.flow.returned
         if low.flow.exited is not False:
-            clear_doubt(low)
+            clear_doubtful(low)
             low.flow = Flow(returned, returned, returned, low.flow.result)
     finally:
         low.loop = outer
 
 
-def turns(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
-    """The turns of an unrolled loop, until one leaves it."""
+def unroll_iterations(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
+    """Compile the iterations of an unrolled loop, up to one that always leaves it."""
     for position, value in enumerate(values):
         assign(low, node.target, value, weak=True)
         low.body(node.body, None)
         flow = low.flow
         if flow.exited is not flow.left:  # a `continue` ends here
-            clear_doubt(low)
+            clear_doubtful(low)
         low.flow = Flow(flow.left, flow.left, flow.returned, flow.result)
         rest = values[position + 1 :]
         if flow.left is not False:
             if flow.left is not True and (rest or low.session.steps):
-                guard(low, partial(round_again, low, node, rest), None, low.loc(node))
+                guard(low, partial(next_iteration, low, node, rest), None, low.loc(node))
             return
-        mark(low, low.loc(node))
+        emit_step(low, low.loc(node))
 
 
-def round_again(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
-    """Come back to the head of the loop, and go on with the turns that are left."""
-    mark(low, low.loc(node))
-    turns(low, node, values)
+def next_iteration(low: Lowering, node: ast.For, values: Sequence[object]) -> None:
+    """Emit the debug step of the loop's head, then the remaining iterations."""
+    emit_step(low, low.loc(node))
+    unroll_iterations(low, node, values)
 
 
-def clear_doubt(low: Lowering) -> None:
-    """Where paths that left meet the others again, a name they did not assign has no sure value."""
+def clear_doubtful(low: Lowering) -> None:
+    """Make doubtful names of the loop partial: paths that left it did not assign them."""
     for name, entry in low.scope.items():
         if isinstance(entry, Binding) and entry.doubtful is low.loop:
             low.scope[name] = Partial("only on paths without `break` and `continue`", entry.loc)

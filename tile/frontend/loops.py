@@ -1,7 +1,7 @@
-"""`for` and `while` as operations.
+"""`for` and `while` loops as operations.
 
-Where the body may `break` or `return`, a flag is carried as well, and a `for` becomes a `while`
-that looks at the flag:
+If the body may `break` or `return`, the loop also carries a flag, and a `for` becomes a `while`
+that tests the flag:
 
     for i in range(n):         %r.. = while iter(%i = %c0, %x = %x0, %stop = %f) : i32, f32, i1 {
         x = f(x)                 %in = cmp %i, %n {predicate = lt} : i1
@@ -12,7 +12,7 @@ that looks at the flag:
                                  yield (%i + 1), %x1, %stop1
                                }
 
-The body is compiled before it is known which of the two it will be the body of.
+The body is compiled first; whether it leaves the loop decides which of the two it becomes part of.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tile.frontend.carried import Ends, LoopNames
 from tile.frontend.conditions import truth
 from tile.frontend.scope import Binding
 from tile.frontend.state import FLOWING, Flag, Flow, Lowering
-from tile.frontend.steps import again, mark
+from tile.frontend.steps import emit_backedge_step, emit_step
 from tile.frontend.unread import warn_unread
-from tile.frontend.values import POISON, leaves, materialise, rebuild
+from tile.frontend.values import POISON, leaves, materialize, rebuild
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Value
 from tile.ir.effects import constant_of, is_pure
@@ -38,51 +38,53 @@ from tile.ir.ops.arith import Predicate
 from tile.ir.types import I1
 from tile.language.tensor import Tensor
 
-# Options of `tl.range`, by attribute of the loop: those that no pass reads, and the value without
-# effect of all, of which a loop that may be left early has none.
+# Options of `tl.range`, by the loop's attribute: those that no pass reads, and the neutral value of
+# each. A loop that may be left early becomes a `while`, which has none of them.
 NEVER_READ = ("flatten", "warp_specialize", "disallow_acc_multi_buffer")
-WISHES: dict[str, object] = {
+LOOP_OPTIONS: dict[str, object] = {
     "num_stages": 0,
     "unroll": 1,
     "disable_licm": False,
     **dict.fromkeys(NEVER_READ, False),
 }
-OPTIONS = {"unroll": "loop_unroll_factor"}
+OPTION_NAMES = {"unroll": "loop_unroll_factor"}
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a counting loop runs over, of one integer type, and what it wishes of the compiler."""
+    """The bounds of a counted loop, of one integer type, and its compiler options."""
 
     lower: Value
     upper: Value
     step: Value
-    wishes: dict[str, Any]
+    options: dict[str, Any]
 
 
-def counted(low: Lowering, node: ast.For, target: ast.Name, bounds: Bounds) -> None:
+def counted_loop(low: Lowering, node: ast.For, target: ast.Name, bounds: Bounds) -> None:
     """Compile a `for` over integers."""
     loc = low.at(node.iter)
     names = LoopNames(low, node)
     body = Block([bounds.lower.type])
     index = body.args[0]
 
-    def turn() -> None:
+    def iteration() -> None:
         low.bind(target.id, Tensor(index), low.loc(target))
-        low.body(node.body, low.wanted(names.loop.names))
-        again(low, node)
+        low.body(node.body, low.live_names(names.loop.names))
+        emit_backedge_step(low, node)
 
-    path = names.region(body, turn)
+    path = names.region(body, iteration)
     low.build.loc = loc
     ends = Ends(names, path)
-    unread = {name for name in NEVER_READ if bounds.wishes[name]}
+    unread = {name for name in NEVER_READ if bounds.options[name]}
     if path.flow.left is not False:
-        unread |= {name for name, default in WISHES.items() if bounds.wishes[name] != default}
+        unread |= {
+            name for name, default in LOOP_OPTIONS.items() if bounds.options[name] != default
+        }
     if unread:
         of = (
             "tl.range" if unread <= set(NEVER_READ) else "tl.range of a loop that may be left early"
         )
-        warn_unread(loc, tuple(sorted(OPTIONS.get(name, name) for name in unread)), of)
+        warn_unread(loc, tuple(sorted(OPTION_NAMES.get(name, name) for name in unread)), of)
     if path.flow.left is not False:
         _counted_while(low, ends, bounds, loc)
         return
@@ -90,12 +92,12 @@ def counted(low: Lowering, node: ast.For, target: ast.Name, bounds: Bounds) -> N
         end = low.build.op(control.yield_, *ends.values())
     inits = ends.prune(end, 0)
     operands = (bounds.lower, bounds.upper, bounds.step, *inits)
-    op = low.build.op(control.for_, *operands, regions=(body,), **bounds.wishes)
+    op = low.build.op(control.for_, *operands, regions=(body,), **bounds.options)
     ends.leave(op.results)
 
 
 def _counted_while(low: Lowering, ends: Ends, bounds: Bounds, loc: Loc) -> None:
-    """A `for` that may be left early, as a `while` that counts."""
+    """Emit a `for` that may be left early, as a `while` that counts."""
     build = low.build
     names, body = ends.names, ends.body.block
     test = Block([bounds.lower.type], [body.args[0].name])
@@ -103,12 +105,12 @@ def _counted_while(low: Lowering, ends: Ends, bounds: Bounds, loc: Loc) -> None:
     with build.into(test):
         inside = in_range(build, test.args[0], bounds)
     with build.into(body):
-        following = build(arith.add, body.args[0], bounds.step)
-    _emit_while(low, ends, test, inside, [(bounds.lower, following)], loc)
+        next_index = build(arith.add, body.args[0], bounds.step)
+    _emit_while(low, ends, test, inside, [(bounds.lower, next_index)], loc)
 
 
 def in_range(build: Builder, index: Value, bounds: Bounds) -> Value:
-    """Whether a counting loop takes a turn at `index`, by the sign of its step."""
+    """Return the i1 value that a counted loop executes `index`, depending on its step's sign."""
     step = constant_of(bounds.step)
     if step is not None:
         predicate = Predicate.LT if step > 0 else Predicate.GT
@@ -120,21 +122,21 @@ def in_range(build: Builder, index: Value, bounds: Bounds) -> Value:
     return build(arith.select, up, below, above)
 
 
-def repeated(low: Lowering, node: ast.While) -> None:
+def while_loop(low: Lowering, node: ast.While) -> None:
     """Compile a `while`."""
     loc = low.loc(node.test)
     names = LoopNames(low, node)
     test, body = Block(), Block()
     condition: list[Flag] = []
 
-    def tested() -> None:
-        mark(low, low.loc(node))
+    def compile_test() -> None:
+        emit_step(low, low.loc(node))
         condition.append(truth(low, node.test, "while"))
 
-    names.region(test, tested)
+    names.region(test, compile_test)
     if condition[0] is False:
         return
-    path = names.region(body, lambda: low.body(node.body, low.wanted(names.loop.names)))
+    path = names.region(body, lambda: low.body(node.body, low.live_names(names.loop.names)))
     if condition[0] is True and path.flow.left is False:
         low.fail(
             node.test,
@@ -152,9 +154,10 @@ def _emit_while(
     counts: Sequence[tuple[Value, Value]],
     loc: Loc,
 ) -> None:
-    """The `while` of a compiled test and body, which leaves the loop by the flags of its flow.
+    """Emit the `while` of a compiled test and body; flags of the body's flow leave the loop.
 
-    It carries, in this order: what it counts (first value and next one), the names, then the exits.
+    It carries, in this order: `counts` (initial and next value of induction variables), the names,
+    and the exits.
     """
     build = low.build
     body = ends.body.block
@@ -163,7 +166,7 @@ def _emit_while(
     stop = exits.add_arguments(test)
     with build.into(body):
         values = [*ends.values(), *exits.values(build)]
-        end = build.op(control.yield_, *(following for _, following in counts), *values)
+        end = build.op(control.yield_, *(next_index for _, next_index in counts), *values)
     with build.into(test):
         finish_test(build, test, condition, stop)
     names = ends.prune(end, len(counts))
@@ -174,9 +177,10 @@ def _emit_while(
 
 
 class Exits:
-    """What a loop carries because its body may leave it.
+    """The values that a loop carries because its body may leave it.
 
-    That is: whether it did, whether by `return`, and with what result of the function.
+    They are a flag that it was left, a flag that it was left by `return`, and the function's
+    result.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -188,7 +192,7 @@ class Exits:
         self.leaves = [] if self.result is None else leaves(self.result.value)
 
     def add_arguments(self, block: Block) -> Value | None:
-        """Give a region arguments for all of it; the one that says that the loop is left."""
+        """Add the arguments to a region, and return the flag that the loop was left, if any."""
         names = ("left", "returned")
         values = [block.add_arg(I1, name) for name, _ in zip(names, self.flags, strict=False)]
         for leaf in self.leaves:
@@ -196,14 +200,14 @@ class Exits:
         return values[0] if values else None
 
     def values(self, build: Builder) -> list[Value]:
-        return [*(materialise(build, flag, I1) for flag in self.flags), *self.leaves]
+        return [*(materialize(build, flag, I1) for flag in self.flags), *self.leaves]
 
     def inits(self, build: Builder) -> list[Value]:
         flags = [build.constant(False, I1) for _ in self.flags]
-        return [*flags, *(materialise(build, POISON, leaf.type) for leaf in self.leaves)]
+        return [*flags, *(materialize(build, POISON, leaf.type) for leaf in self.leaves)]
 
     def after(self, results: Sequence[Value], *, endless: bool) -> Flow:
-        """The flow after the loop; an `endless` one is left by an exit only."""
+        """Return the flow after the loop; an `endless` loop ends only by an exit."""
         if self.result is None:
             return FLOWING
         returned: Flag = results[len(self.flags) - 1]
@@ -214,26 +218,26 @@ class Exits:
 
 
 def finish_test(build: Builder, test: Block, condition: Flag, stop: Value | None) -> None:
-    """End the test of a `while`: another turn if the condition holds and the loop was not left.
+    """End the test of a `while`: iterate if the condition holds and the loop was not left.
 
-    What the condition reads from memory may be there no longer after an exit, so it is not
-    evaluated then.
+    A condition with side effects or loads is not evaluated after an exit: the memory that it reads
+    may no longer be valid.
     """
     if stop is None:
-        build.op(control.condition, materialise(build, condition, I1))
+        build.op(control.condition, materialize(build, condition, I1))
     elif condition is True and all(map(is_pure, test.ops)):
         build.op(control.condition, build(arith.not_, stop))
     elif all(map(is_pure, test.ops)):
-        stays = build(arith.not_, stop)
-        build.op(control.condition, build(arith.and_, stays, materialise(build, condition, I1)))
+        not_left = build(arith.not_, stop)
+        build.op(control.condition, build(arith.and_, not_left, materialize(build, condition, I1)))
     else:
-        left, goes = Block(), Block()
+        left, continues = Block(), Block()
         for op in test.ops:
             op.unlink()
-            goes.append(op)
+            continues.append(op)
         with build.into(left):
             build.op(control.yield_, build.constant(False, I1))
-        with build.into(goes):
-            build.op(control.yield_, materialise(build, condition, I1))
-        both = build.op(control.if_, stop, regions=(left, goes))
+        with build.into(continues):
+            build.op(control.yield_, materialize(build, condition, I1))
+        both = build.op(control.if_, stop, regions=(left, continues))
         build.op(control.condition, both.result)

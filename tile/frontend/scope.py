@@ -1,4 +1,4 @@
-"""Names and what they stand for, and why a name cannot be used where paths disagree about it."""
+"""Scopes: the bindings of names, and the errors for names on which paths disagree."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tile.frontend.values import describe
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Loop:
-    """A loop being compiled, and the one around it.
+    """A loop being compiled, and the loop around it.
 
-    `names` are those that go on into its next turn; None for all of them, in a loop that is
-    unrolled.
+    `names` are the names that it carries into the next iteration. None stands for all names, in a
+    loop that is unrolled.
     """
 
     names: frozenset[str] | None
@@ -26,17 +26,17 @@ class Loop:
         return self.names is None or name in self.names
 
     def tested(self, name: str) -> bool:
-        """Whether the condition of a loop around may see the name even after the loop is left."""
+        """Return True if the test of an enclosing loop may read the name after the loop is left."""
         own = self.names is not None and name in self.names
         return own or (self.outer is not None and self.outer.tested(name))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Binding:
-    """What a name stands for, and where it was assigned.
+    """The value of a name, and the location of its assignment.
 
-    A path that left the rest of an iteration of the `doubtful` loop did not assign it: the name may
-    be used as long as only paths that stayed can come here.
+    If `doubtful` is a loop, a path that left an iteration of that loop early did not assign the
+    name. The name may be read as long as only the other paths reach this point.
     """
 
     value: object
@@ -46,7 +46,7 @@ class Binding:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Partial:
-    """A name that is assigned on some paths to here and not on others."""
+    """A name that is assigned only on some of the paths to this point."""
 
     where: str
     loc: Loc
@@ -56,7 +56,7 @@ class Partial:
             f"`{name}` may have no value here: it is assigned {self.where}",
             loc=loc,
             notes=[
-                place(f"`{name}` is assigned", self.loc),
+                note_at(f"`{name}` is assigned", self.loc),
                 f"assign `{name}` before that too, so that it has a value on every path",
             ],
         )
@@ -64,7 +64,7 @@ class Partial:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Conflict:
-    """A name for which two paths to here have values that nothing can stand for both of."""
+    """A name for which two paths to this point have values that cannot be merged."""
 
     first: Binding
     second: Binding
@@ -75,7 +75,7 @@ class Conflict:
             f"`{name}` is {describe(a.value)} on one path to here and {describe(b.value)} on "
             "another; it must be of one type on all paths",
             loc=loc,
-            notes=[place(describe(x.value), x.loc) for x in (a, b)],
+            notes=[note_at(describe(x.value), x.loc) for x in (a, b)],
         )
         if a.loc == b.loc:
             error.notes.pop()
@@ -86,26 +86,26 @@ Entry = Binding | Partial | Conflict
 Scope = dict[str, Entry]
 
 
-def place(what: str, loc: Loc) -> str:
-    """A note that names another place, with its source line."""
-    text = linecache.getline(loc.file, loc.line).strip()
-    return f"{what} at {loc}: {text}" if text else f"{what} at {loc}"
+def note_at(text: str, loc: Loc) -> str:
+    """Return a note that names another location, with its source line."""
+    line = linecache.getline(loc.file, loc.line).strip()
+    return f"{text} at {loc}: {line}" if line else f"{text} at {loc}"
 
 
-def undefined(name: str, known: Iterable[str], loc: Loc) -> CompilationError:
-    """The error for a name that nothing assigns."""
-    near = difflib.get_close_matches(name, [k for k in known if k != name], n=3)
+def undefined(name: str, candidates: Iterable[str], loc: Loc) -> CompilationError:
+    """Return the error for a name that nothing assigns."""
+    near = difflib.get_close_matches(name, [other for other in candidates if other != name], n=3)
     hint = f"; did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""
     return CompilationError(f"`{name}` is not defined{hint}", loc=loc)
 
 
 def assigned_later(name: str, first: Loc, loc: Loc) -> CompilationError:
-    """The error for a local name that is read before anything assigned it."""
+    """Return the error for a local name that is read before it is assigned."""
     return CompilationError(
         f"`{name}` has no value yet: it is assigned only later",
         loc=loc,
         notes=[
-            place(f"`{name}` is assigned", first),
-            f"a name that a function assigns is its own; no global `{name}` is looked up",
+            note_at(f"`{name}` is assigned", first),
+            f"a name that a function assigns is local to it; no global `{name}` is looked up",
         ],
     )

@@ -1,4 +1,4 @@
-"""What the frontend knows of a jitted Python function: its parameters, its text, its AST."""
+"""Jitted Python functions: their parameters, source text and AST."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a jitted function; `default` is `REQUIRED` where it has none."""
+    """One parameter of a jitted function; `default` is `REQUIRED` if it has none."""
 
     name: str
     annotation: Any
@@ -42,8 +42,8 @@ class Parameter:
 class Source:
     """The text of a function with its AST.
 
-    `shift` is what to add to a line number of the AST for one of the file; `lines` are the file's,
-    from line 1 + `shift` on.
+    `shift` is the file's line number minus that of the AST. `lines` are lines of the file, from
+    line 1 + `shift` on.
     """
 
     file: str
@@ -58,7 +58,7 @@ class Source:
         return self.node.lineno + self.shift
 
     def loc(self, node: ast.stmt | ast.expr | ast.keyword | ast.arg, function: str) -> Loc:
-        """The place of a node; of one that spans lines, its first line."""
+        """Return the location of a node; for one that spans lines, that of its first line."""
         line = self.lines[node.lineno - 1]
         column, end = node.col_offset, node.end_col_offset or 0
         if not line.isascii():  # the AST counts bytes
@@ -69,7 +69,7 @@ class Source:
         return Loc(self.file, node.lineno + self.shift, column, end, function)
 
     def assigned_in(self, node: ast.For | ast.While | ast.FunctionDef) -> dict[str, ast.Name]:
-        """The names that a loop or function assigns anywhere inside, each with its first place."""
+        """Return the names assigned inside a loop or function, each with its first assignment."""
         names = self.assigned.get(node)
         if names is None:
             names = self.assigned[node] = {}
@@ -82,10 +82,10 @@ class Source:
 
 
 class DeviceFunction(ByName):
-    """A Python function to be compiled; a kernel, or what a kernel calls.
+    """A Python function to compile: a kernel, or a function that kernels call.
 
-    `noinline` asks that calls of it stay calls. Raises `ArgumentTypeError` for what is no plain
-    function; its source is read when it is first asked for, and refused then if it cannot be.
+    `noinline` keeps calls of it from being inlined. Raises `ArgumentTypeError` if `fn` is not a
+    plain function. The source is read, and checked, on first access.
     """
 
     def __init__(self, fn: Callable[..., Any], *, noinline: bool = False) -> None:
@@ -99,10 +99,10 @@ class DeviceFunction(ByName):
         self.__module__ = fn.__module__
         self.__doc__ = fn.__doc__
 
-    if not TYPE_CHECKING:  # which would take any attribute for one
+    if not TYPE_CHECKING:  # a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """`__signature__`, made when a tool first asks."""
+            """Return `__signature__`, computed on first access."""
             if name != "__signature__":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             self.__signature__ = inspect.signature(self.fn)
@@ -119,7 +119,7 @@ class DeviceFunction(ByName):
             raise CompilationError(
                 f"`{stars}{parameter.name}` is not supported: a compiled function has a fixed "
                 "number of parameters; pass a tuple as one argument",
-                loc=self._place_of(parameter.name),
+                loc=self._parameter_loc(parameter.name),
                 notes=_wrapped(self.fn),
             )
         return Parameter(
@@ -131,7 +131,7 @@ class DeviceFunction(ByName):
             is_const_annotation(parameter.annotation),
         )
 
-    def _place_of(self, parameter: str) -> Loc:
+    def _parameter_loc(self, parameter: str) -> Loc:
         arguments = self.source.node.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         every += [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
@@ -139,12 +139,12 @@ class DeviceFunction(ByName):
 
     @cached_property
     def source(self) -> Source:
-        """The function's text and AST. Raises `CompilationError` if there is none to compile."""
+        """The function's text and AST. Raises `CompilationError` if there is no usable source."""
         return read_source(self.fn)
 
     @cached_property
     def loc(self) -> Loc:
-        """The place of the function's name in its definition."""
+        """The location of the function's name in its definition."""
         node = self.source.node
         line = self.source.lines[node.lineno - 1]
         column = line.find(node.name, line.find("def") + 3)
@@ -153,7 +153,10 @@ class DeviceFunction(ByName):
         )
 
     def outside(self, name: str) -> tuple[bool, Any]:
-        """Whether a name exists around the function, and its value whatever that is."""
+        """Return whether a name exists outside the function, and its value.
+
+        Closure variables come before globals, and globals before Python's builtins.
+        """
         fn = self.fn
         free = fn.__code__.co_freevars
         if name in free and fn.__closure__ is not None:
@@ -172,7 +175,7 @@ class DeviceFunction(ByName):
 
 
 def is_constexpr_annotation(annotation: Any) -> bool:
-    """Whether a parameter's annotation is `tl.constexpr`, the class or its name as text."""
+    """Return True if an annotation is `tl.constexpr`, the class or its name as text."""
     if isinstance(annotation, str):
         return annotation.strip("\"' ").rpartition(".")[2] == "constexpr"
     return isinstance(annotation, type) and annotation.__name__ == "constexpr"
@@ -187,7 +190,7 @@ def is_const_annotation(annotation: Any) -> bool:
 
 
 def read_source(fn: types.FunctionType) -> Source:
-    """The source of a function, with its AST. Raises `CompilationError` where it cannot be used."""
+    """Return the source of a function with its AST, or raise `CompilationError`."""
     _refuse_kind(fn)
     try:
         lines, first = _source_lines(fn)
@@ -210,17 +213,18 @@ def read_source(fn: types.FunctionType) -> Source:
     if not isinstance(node, ast.FunctionDef) or not _matches(node, fn.__code__):
         raise _unreadable(fn, "the file has changed since it was imported")
     file = fn.__code__.co_filename
-    shown = ("if 1:\n",) * added + tuple(lines)
-    return Source(file, textwrap.dedent(text), node, first - 1 - added, shown)
+    shown_lines = ("if 1:\n",) * added + tuple(lines)
+    return Source(file, textwrap.dedent(text), node, first - 1 - added, shown_lines)
 
 
 def _source_lines(fn: types.FunctionType) -> tuple[list[str], int]:
-    """The lines of a definition and the number of the first, as `inspect.getsourcelines` has them.
+    """Return the lines of a definition and the number of the first, as `inspect.getsourcelines`.
 
-    That one first looks for the function's module among all that are loaded, by their files' real
-    paths: with PyTorch they are thousands, and it takes longer than finding a kernel on disk. The
-    function itself knows its module's globals, by which lines of archives and notebooks are found.
-    Raises `OSError` where there are none.
+    `inspect.getsourcelines` searches all loaded modules for the function's module, comparing the
+    real paths of their files. With PyTorch there are thousands of modules, and the search takes
+    longer than loading a kernel from disk. Instead, pass the function's globals to `linecache`,
+    which finds lines of archives and notebooks through them. Raises `OSError` if there is no
+    source.
     """
     code = fn.__code__
     linecache.checkcache(code.co_filename)
@@ -231,10 +235,10 @@ def _source_lines(fn: types.FunctionType) -> tuple[list[str], int]:
 
 
 def _parse(text: str) -> tuple[ast.Module, int]:
-    """The AST of a definition, and how many lines were put in front of it.
+    """Return the AST of a definition, and the number of lines added in front of it.
 
-    An indented definition gets a header rather than losing its indentation: so columns stay those
-    of the file, and text in multi-line strings is kept.
+    An indented definition gets a header line instead of being dedented, which preserves the columns
+    of the file and the text of multi-line strings.
     """
     if text[:1] in " \t":
         return ast.parse("if 1:\n" + text), 1
@@ -279,10 +283,10 @@ def _unreadable(fn: types.FunctionType, why: str) -> CompilationError:
 
 
 def _signature(fn: types.FunctionType) -> inspect.Signature:
-    """The parameters that the source of a function declares.
+    """Return the parameters that the source of a function declares.
 
-    `inspect.signature` would believe the attributes `__signature__` and `__wrapped__`, by which
-    decorators claim the parameters of another function.
+    `inspect.signature` alone follows the attributes `__signature__` and `__wrapped__`, with which
+    decorators present the parameters of another function.
     """
     if not vars(fn):
         return inspect.signature(fn)
@@ -331,7 +335,7 @@ def _not_a_function(fn: object) -> str:
 
 
 def _wrapped(fn: types.FunctionType) -> list[str]:
-    """A note for a function that another decorator made: the text compiled is the wrapper's."""
+    """Return a note if `fn` is another decorator's wrapper: the wrapper's text is compiled."""
     if not hasattr(fn, "__wrapped__"):
         return []
     return [

@@ -1,7 +1,7 @@
-"""What is known at one point of the compilation of one function.
+"""The state of the compilation of one function.
 
-`Lowering` holds the insertion point, the names, and how control got here. The rules for each kind
-of expression and statement are functions of a `Lowering` and a node, found in two tables.
+`Lowering` holds the insertion point, the scope, and the early exits taken so far. The rules for
+each kind of expression and statement are functions of a `Lowering` and a node, in two tables.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tile.ir.nesting import too_deep
 from tile.language.known import bounded
 
 Flag = bool | Value
-Tail = frozenset[str] | None
+LiveOut = frozenset[str] | None
 Expression = Callable[["Lowering", Any], object]
 Statement = Callable[["Lowering", Any], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Which exits the path to here may have taken, each known now or an i1 value.
+    """The early exits that the path to this point may have taken: compile-time bools or i1 values.
 
-    `exited` is the widest: the rest of the statements is not to run. `left` says that the innermost
-    loop is over too (`break` or `return`) and `returned` that the function is; then `result` is its
-    result.
+    exited: any exit was taken, so the remaining statements of the block do not run.
+    left: the innermost loop was left too, by `break` or `return`.
+    returned: the function has returned, with `result`.
     """
 
     exited: Flag = False
@@ -42,8 +42,8 @@ class Flow:
     result: Binding | None = None
 
     @property
-    def gone(self) -> bool:
-        """Whether nothing after this point runs."""
+    def unreachable(self) -> bool:
+        """True if nothing after this point runs."""
         return self.exited is True
 
 
@@ -52,7 +52,7 @@ FLOWING = Flow()
 
 @dataclass(slots=True)
 class Path:
-    """What one branch came to: its operations, and names and flow at its end."""
+    """One compiled branch: its operations, and the scope and flow at its end."""
 
     block: Block
     scope: Scope
@@ -60,10 +60,11 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Specialisation:
+class Specialization:
     """A device function compiled for some arguments: its name in the module, and its result.
 
-    The runtime values in `result` show only their types. A function that does nothing has no name.
+    Runtime values in `result` are patterns: only their types matter. A function that does nothing
+    at run time is not in the module, and its name is empty.
     """
 
     name: str
@@ -71,27 +72,27 @@ class Specialisation:
 
 
 class Session(Protocol):
-    """What the functions of one module share while they are compiled."""
+    """The state that the functions of one module share while they are compiled."""
 
     module: Module
-    steps: bool  # whether functions get marks for the debugger
+    steps: bool  # True if functions get debug steps
 
-    def specialise(
+    def specialize(
         self, function: DeviceFunction, arguments: Mapping[str, object], call: Loc
-    ) -> Specialisation:
-        """The function compiled for these arguments, now or before."""
+    ) -> Specialization:
+        """Return the specialization of a function for these arguments; compile it if it is new."""
 
-    def unmarked(self) -> AbstractContextManager[None]:
-        """Compile functions without marks, for who runs them on elements of tiles."""
+    def without_steps(self) -> AbstractContextManager[None]:
+        """Compile functions without debug steps, for callbacks that run on elements of tiles."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How each kind of node is compiled."""
+    """The compilation rules, by kind of AST node."""
 
     expressions: Mapping[type[ast.expr], Expression]
     statements: Mapping[type[ast.stmt], Statement]
-    body: Callable[[Lowering, Sequence[ast.stmt], Tail], None]
+    body: Callable[[Lowering, Sequence[ast.stmt], LiveOut], None]
 
 
 class Lowering:
@@ -116,77 +117,76 @@ class Lowering:
         self.kernel = kernel
         self.flow = FLOWING
         self.loop: Loop | None = None
-        self.looked_at: set[Binding] = set()
-        self.flags: list[Value] = []  # made in case that something must be guarded by them
+        self.read_bindings: set[Binding] = set()
+        self.flags: list[Value] = []  # negated conditions, erased at the end if unused
 
     def loc(self, node: ast.stmt | ast.expr | ast.keyword) -> Loc:
         return self.source.loc(node, self.function.name)
 
     def at(self, node: ast.stmt | ast.expr) -> Loc:
-        """Give the place of `node` to the operations that follow."""
+        """Set the location of the operations that follow to that of `node`."""
         self.build.loc = loc = self.loc(node)
         return loc
 
     @contextmanager
-    def placing(self, node: ast.stmt | ast.expr) -> Iterator[None]:
-        """Give errors raised inside that have no place yet that of `node`.
+    def errors_at(self, node: ast.stmt | ast.expr) -> Iterator[None]:
+        """Give errors raised inside without a location the location of `node`.
 
-        Where Python's stack was full and there is no room even to say so, `RecursionError` is
-        raised again, and the node around is asked: so the innermost one is named for which there
-        is.
+        On stack overflow, creating the located error may overflow again. That `RecursionError`
+        propagates to the enclosing node, so the error names the innermost node with enough stack.
         """
         try:
             yield
         except TileError as error:
-            raise self.placed(error, node) from error.__cause__
+            raise self.with_location(error, node) from error.__cause__
         except RecursionError:
             raise too_deep(self.loc(node)) from None
 
     def expression(self, node: ast.expr) -> object:
-        """Compile an expression. Errors without a place get that of the innermost expression."""
-        with self.placing(node):
+        """Compile an expression; errors without a location get that of the innermost expression."""
+        with self.errors_at(node):
             rule = self.rules.expressions.get(type(node))
             if rule is None:
                 raise CompilationError(f"{type(node).__name__} is not supported in a kernel")
             return bounded(rule(self, node))
 
     def statement(self, node: ast.stmt) -> None:
-        """Compile any statement but `if`, with errors as `expression` has them."""
-        with self.placing(node):
+        """Compile any statement except `if`; errors get a location as in `expression`."""
+        with self.errors_at(node):
             rule = self.rules.statements.get(type(node))
             if rule is None:
                 raise CompilationError(f"{type(node).__name__} is not supported in a kernel")
             rule(self, node)
 
-    def placed(self, error: TileError, node: ast.stmt | ast.expr) -> TileError:
-        """The error with a place; a type rule's as an error of the kernel."""
+    def with_location(self, error: TileError, node: ast.stmt | ast.expr) -> TileError:
+        """Return the error with a location; a `TypeRuleError` becomes a `CompilationError`."""
         loc = error.loc or self.loc(node)
         if isinstance(error, TypeRuleError):
             return CompilationError(error.message, loc=loc, notes=error.notes)
         error.loc = loc
         return error
 
-    def body(self, statements: Sequence[ast.stmt], tail: Tail) -> None:
-        """Compile statements; `tail` names what is of use after the last (None: everything)."""
-        self.rules.body(self, statements, tail)
+    def body(self, statements: Sequence[ast.stmt], live_out: LiveOut) -> None:
+        """Compile statements; `live_out` are the names live after the last one (None: all)."""
+        self.rules.body(self, statements, live_out)
 
-    def wanted(self, names: Tail) -> Tail:
-        """The names that are of use behind a body, these and all that a debugger looks at."""
+    def live_names(self, names: LiveOut) -> LiveOut:
+        """Return the names live after a body: `names`, or all of them for a debugger."""
         return None if self.session.steps else names
 
     def bind(self, name: str, value: object, loc: Loc) -> None:
-        """Let a name stand for a value from here on."""
+        """Bind a name to a value from this point on."""
         name_leaves(value, name)
         self.scope[name] = Binding(value, loc)
 
     def branch(self, work: Callable[[], None], block: Block | None = None) -> Path:
-        """Do `work` in a block, by default a new one, with names and flow of its own."""
+        """Run `work` in a block, by default a new one, with its own scope and flow."""
         path = Path(block or Block(), dict(self.scope), FLOWING)
         self.extend(path, work)
         return path
 
     def extend(self, path: Path, work: Callable[[], None]) -> None:
-        """Go on with `work` at the end of a path."""
+        """Run `work` at the end of a path."""
         outer = self.scope, self.flow
         self.scope, self.flow = path.scope, path.flow
         try:

@@ -1,4 +1,4 @@
-"""One rule for each kind of statement."""
+"""Compilation rules of statements, one per kind of AST node."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from tile.frontend.assignment import annotated, assign, augmented
 from tile.frontend.conditions import truth
 from tile.frontend.exits import guard, if_else
 from tile.frontend.iteration import for_
-from tile.frontend.loops import repeated
+from tile.frontend.loops import while_loop
 from tile.frontend.scope import Binding
-from tile.frontend.state import Flow, Lowering, Statement, Tail
-from tile.frontend.steps import statement as mark_statement
+from tile.frontend.state import Flow, LiveOut, Lowering, Statement
+from tile.frontend.steps import emit_statement_step
 from tile.frontend.values import compile_time_only, describe
 from tile.language import debug
-from tile.language.known import constant_value, known_truth
+from tile.language.known import constant_value, static_truth
 from tile.language.tensor import Tensor
 
 
-def body(low: Lowering, statements: Sequence[ast.stmt], tail: Tail) -> None:
-    """Compile statements in order; `tail` names what is of use after the last of them."""
+def body(low: Lowering, statements: Sequence[ast.stmt], live_out: LiveOut) -> None:
+    """Compile statements in order; `live_out` are the names live after the last of them."""
     pending = list(reversed(statements))
-    while pending and not low.flow.gone:
+    while pending and not low.flow.unreachable:
         if low.flow.exited is not False:
-            guard(low, partial(body, low, pending[::-1], tail), tail, low.loc(pending[-1]))
+            guard(low, partial(body, low, pending[::-1], live_out), live_out, low.loc(pending[-1]))
             return
         statement = pending.pop()
         if low.session.steps:
-            mark_statement(low, statement)
+            emit_statement_step(low, statement)
         if not isinstance(statement, ast.If):
             low.statement(statement)
             continue
         condition = truth(low, statement.test, "if")
         if isinstance(condition, bool):
             pending.extend(reversed(statement.body if condition else statement.orelse))
-        elif if_else(low, statement, condition, pending[::-1], tail):
+        elif if_else(low, statement, condition, pending[::-1], live_out):
             return
 
 
 def assignment(low: Lowering, node: ast.Assign) -> None:
-    """`a = b = value`."""
+    """Compile `a = b = value`."""
     value = low.expression(node.value)
     low.at(node.value)
     for target in node.targets:
@@ -51,24 +51,24 @@ def assignment(low: Lowering, node: ast.Assign) -> None:
 
 
 def expression(low: Lowering, node: ast.Expr) -> None:
-    """An expression for its effect, or a docstring."""
+    """Compile an expression statement; a docstring has no effect."""
     if not isinstance(node.value, ast.Constant):  # a docstring, or `...`
         low.expression(node.value)
 
 
-def nothing(low: Lowering, node: ast.Pass) -> None:
-    """`pass`."""
+def pass_(low: Lowering, node: ast.Pass) -> None:
+    """Compile `pass`, which does nothing."""
 
 
 def while_(low: Lowering, node: ast.While) -> None:
-    """A `while`."""
+    """Compile a `while`."""
     if node.orelse:
         low.fail(node.orelse[0], "`else` of a `while` is not supported; set a flag before `break`")
-    repeated(low, node)
+    while_loop(low, node)
 
 
 def return_(low: Lowering, node: ast.Return) -> None:
-    """`return`, from a kernel without a value."""
+    """Compile `return`; a kernel returns no value."""
     value = None if node.value is None else low.expression(node.value)
     if low.kernel and value is not None:
         low.fail(
@@ -80,31 +80,31 @@ def return_(low: Lowering, node: ast.Return) -> None:
 
 
 def break_(low: Lowering, node: ast.Break) -> None:
-    """`break`."""
+    """Compile `break`."""
     low.flow = Flow(exited=True, left=True)
 
 
 def continue_(low: Lowering, node: ast.Continue) -> None:
-    """`continue`."""
+    """Compile `continue`."""
     low.flow = Flow(exited=True)
 
 
 def assert_(low: Lowering, node: ast.Assert) -> None:
-    """Checked now if the condition is known, else when the kernel runs."""
+    """Compile `assert`: check a compile-time condition now, and others when the kernel runs."""
     condition = low.expression(node.test)
-    known = constant_value(condition)
-    if isinstance(condition, Tensor) and known is None:
+    value = constant_value(condition)
+    if isinstance(condition, Tensor) and value is None:
         message = "" if node.msg is None else low.expression(node.msg)
         low.at(node.test)
         debug.device_assert.emit(low.build, condition, message)
-    elif not known_truth(known, "the condition of `assert`"):
+    elif not static_truth(value, "the condition of `assert`"):
         message = None if node.msg is None else low.expression(node.msg)
-        said = "" if message is None else f": {compile_time_only(message, 'a message')}"
-        raise CompilationError(f"assertion failed{said}", loc=low.loc(node.test))
+        text = "" if message is None else f": {compile_time_only(message, 'a message')}"
+        raise CompilationError(f"assertion failed{text}", loc=low.loc(node.test))
 
 
 def refused(message: str) -> Statement:
-    """The rule for a statement that is not part of the language."""
+    """Return the rule for a statement that is not part of the language."""
 
     def rule(low: Lowering, node: ast.stmt) -> NoReturn:
         low.fail(node, message)
@@ -125,7 +125,7 @@ STATEMENTS: Mapping[type[ast.stmt], Statement] = {
     ast.Continue: continue_,
     ast.Expr: expression,
     ast.For: for_,
-    ast.Pass: nothing,
+    ast.Pass: pass_,
     ast.Return: return_,
     ast.While: while_,
     ast.AsyncFor: refused(ASYNC),

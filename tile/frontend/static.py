@@ -1,4 +1,4 @@
-"""Python functions of the user that kernels call while they are compiled."""
+"""`constexpr_function`: Python functions of the user that kernels call at compile time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ R = TypeVar("R")
 
 
 class StaticFunction(ByName, Generic[P, R]):
-    """A Python function of values that are known when a kernel is compiled.
+    """A Python function of compile-time values.
 
-    A kernel that calls it gets what it returns, as a value known at compile time; outside kernels
-    it is the function that it was. `tl.constexpr` wrappers are taken off its arguments.
+    A call in a kernel evaluates it when the kernel is compiled and gives a compile-time value.
+    Outside kernels it behaves like the plain function. `tl.constexpr` wrappers are removed from its
+    arguments.
     """
 
     def __init__(self, fn: Callable[P, R]) -> None:
@@ -33,7 +34,7 @@ class StaticFunction(ByName, Generic[P, R]):
             return self.fn(*map(_plain, args), **plain)
 
     def by_value(self) -> tuple[bool, Reduction]:
-        """The function decorated anew, which plain pickle cannot take."""
+        """Return the recipe to decorate the function again, which plain pickle cannot store."""
         return False, (StaticFunction, (self.fn,))
 
     def __repr__(self) -> str:
@@ -41,7 +42,7 @@ class StaticFunction(ByName, Generic[P, R]):
 
 
 def constexpr_function(fn: Callable[P, R]) -> StaticFunction[P, R]:
-    """Decorator: let kernels call a Python function while they are compiled."""
+    """Let kernels call a Python function at compile time. Use it as a decorator."""
     return StaticFunction(fn)
 
 

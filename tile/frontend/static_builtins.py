@@ -1,4 +1,4 @@
-"""Functions of Python and of the language that kernels call while they are compiled."""
+"""Python builtins and functions of the language that kernels call at compile time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tile.language.tensor import Tensor
 
 
 def _isinstance(value: object, classes: Any) -> bool:
-    """`isinstance`, where every value known at compile time counts as a `tl.constexpr` too."""
+    """Return `isinstance`, where every compile-time value is also an instance of `tl.constexpr`."""
     kinds = classes if isinstance(classes, tuple) else (classes,)
     if constexpr in kinds and not isinstance(value, Tensor):
         return True
@@ -27,19 +27,19 @@ def _enumerate(values: Iterable[object], start: int = 0) -> tuple[object, ...]:
     return tuple(enumerate(values, start))
 
 
-def _known(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of values that must all be known."""
+def _static(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function whose arguments must all be compile-time values."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        what = f"what `{function.__name__}` takes"
-        plain = [compile_time_only(arg, what) for arg in args]
-        return function(*plain, **{k: compile_time_only(v, what) for k, v in kwargs.items()})
+        subject = f"an argument of `{function.__name__}`"
+        plain = [compile_time_only(arg, subject) for arg in args]
+        return function(*plain, **{k: compile_time_only(v, subject) for k, v in kwargs.items()})
 
     return call
 
 
 def _bounded(function: Callable[..., int], bits: Callable[..., int]) -> Callable[..., Any]:
-    """A function of integers whose result has about `bits` bits, refused where it is huge."""
+    """Wrap a function of integers whose result has about `bits` bits; reject huge results."""
 
     def call(*args: Any) -> int:
         plain = [compile_time_int(arg, f"an argument of math.{function.__name__}") for arg in args]
@@ -51,24 +51,24 @@ def _bounded(function: Callable[..., int], bits: Callable[..., int]) -> Callable
     return call
 
 
-# Functions of Python and of the language that are called while a kernel is compiled, and what they
-# do there. Sequences become tuples, of any values.
+# Python builtins and functions of the language that a kernel calls at compile time, with their
+# implementation in a kernel. Sequences become tuples, whose items may be runtime values.
 STATIC_BUILTINS: dict[Any, Callable[..., object]] = {
-    builtins.all: _known(all),
-    builtins.any: _known(any),
-    builtins.divmod: _known(divmod),
+    builtins.all: _static(all),
+    builtins.any: _static(any),
+    builtins.divmod: _static(divmod),
     builtins.enumerate: _enumerate,
     builtins.isinstance: _isinstance,
     builtins.list: lambda values=(): tuple(values),
     builtins.repr: repr,
     builtins.reversed: lambda values: tuple(reversed(values)),
-    builtins.round: _known(round),
+    builtins.round: _static(round),
     builtins.str: str,
-    builtins.sum: _known(sum),
+    builtins.sum: _static(sum),
     builtins.tuple: lambda values=(): tuple(values),
     builtins.zip: lambda *values, strict=False: tuple(zip(*values, strict=strict)),
     math.comb: _bounded(math.comb, lambda n, k: min(k, abs(n - k)) * n.bit_length()),
     math.factorial: _bounded(math.factorial, lambda n: n * n.bit_length()),
     math.perm: _bounded(math.perm, lambda n, k=None: (n if k is None else k) * n.bit_length()),
-    pointer_type: _known(pointer_type),
+    pointer_type: _static(pointer_type),
 }

@@ -1,7 +1,6 @@
-"""Marks in the IR of where statements begin and what names stand for there, for the debugger.
+"""Debug steps: IR operations that record the start of a statement and the variables there.
 
-They are made only where a debugger shall see the kernel (`Steps` in `tile/ir/steps.py`); the IR of
-all others is without.
+They are emitted only for kernels that a debugger inspects (`Steps` in `tile/ir/steps.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from tile.language.tensor import Tensor
 TEXTUAL = (bool, int, float, str, type(None))
 
 
-def mark(low: Lowering, loc: Loc, kind: StepKind = StepKind.LINE) -> None:
-    """Mark a place with what the names stand for, if the function is compiled with marks."""
+def emit_step(low: Lowering, loc: Loc, kind: StepKind = StepKind.LINE) -> None:
+    """Emit a debug step with all variables, if the function is compiled with debug steps."""
     if not low.session.steps:
         return
     variables: list[str] = []
@@ -39,45 +38,45 @@ def mark(low: Lowering, loc: Loc, kind: StepKind = StepKind.LINE) -> None:
     low.build.loc = outer
 
 
-def forget(op: Operation, name: str, why: str) -> None:
-    """Let a step say of a variable, or of all items of a tuple, that it has no value there."""
+def drop_variable(op: Operation, name: str, why: str) -> None:
+    """Record in a debug step that a variable, or all items of a tuple, has no value there."""
     variables: list[str] = []
     values: list[Value] = []
     types = [value.type for value in op.inputs]
     for variable, own in shared_out(op["variables"], types, op.inputs):
-        gone = variable.name == name or variable.name.startswith(f"{name}.")
-        variables.append(str(Variable(variable.name, missing=why) if gone else variable))
-        values += [] if gone else own
+        dropped = variable.name == name or variable.name.startswith(f"{name}.")
+        variables.append(str(Variable(variable.name, missing=why) if dropped else variable))
+        values += [] if dropped else own
     op.attributes["variables"] = tuple(variables)
     op.set_operands(values)
 
 
-def statement(low: Lowering, node: ast.stmt) -> None:
-    """Mark the beginning of a statement. Those of a `while`'s turns are in its test."""
+def emit_statement_step(low: Lowering, node: ast.stmt) -> None:
+    """Emit the debug step of a statement. The steps of a `while` are in its test."""
     text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     if not text and not isinstance(node, ast.While):
-        mark(low, low.loc(node))
+        emit_step(low, low.loc(node))
 
 
-def again(low: Lowering, node: ast.For) -> None:
-    """Mark where the body of a loop comes back to its head, for who has not left the loop."""
+def emit_backedge_step(low: Lowering, node: ast.For) -> None:
+    """Emit a debug step at the back edge of a loop, for programs that have not left the loop."""
     left = low.flow.left
     if not low.session.steps or left is True:
         return
     if left is False:
-        mark(low, low.loc(node))
+        emit_step(low, low.loc(node))
         return
-    gone, stays = Block(), Block()
-    with low.build.into(stays):
-        mark(low, low.loc(node))
-    for block in (gone, stays):
+    exited, staying = Block(), Block()
+    with low.build.into(staying):
+        emit_step(low, low.loc(node))
+    for block in (exited, staying):
         with low.build.into(block):
             low.build.op(control.yield_)
-    low.build.op(control.if_, left, regions=(gone, stays))
+    low.build.op(control.if_, left, regions=(exited, staying))
 
 
-def returning(low: Lowering, result: object) -> None:
-    """Mark the end of the function; its result is a variable of that name that none can have."""
+def emit_return_step(low: Lowering, result: object) -> None:
+    """Emit the debug step of the function's end, with the result as the variable `RESULT`."""
     if not low.session.steps:
         return
     flow = low.flow.result
@@ -86,7 +85,7 @@ def returning(low: Lowering, result: object) -> None:
     last = Loc(low.source.file, end + low.source.shift, function=low.function.name)
     loc = last if flow is None else flow.loc
     low.scope = {**low.scope, RESULT: Binding(result, loc)}
-    mark(low, loc, StepKind.RETURN)
+    emit_step(low, loc, StepKind.RETURN)
 
 
 def _spelled(name: str, entry: Entry) -> Iterator[tuple[Variable, Value | None]]:

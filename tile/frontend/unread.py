@@ -1,4 +1,4 @@
-"""Options that a kernel gives and nothing reads."""
+"""Warnings about loop options that have no effect."""
 
 from __future__ import annotations
 

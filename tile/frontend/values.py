@@ -1,12 +1,12 @@
-"""What a Python name can stand for while a kernel is compiled, and how two such things become one.
+"""Value trees: the values of Python names while a kernel is compiled, and how paths merge them.
 
-A value is a `Tensor` (known when the kernel runs), a tuple of values, or any other Python object
-(known now). Regions, calls and loops carry IR values only, so a value is taken apart into the IR
-values in it (`leaves`) and put together again around others (`rebuild`).
+A value is a `Tensor` (a runtime value), a tuple of values, or any other Python object (a
+compile-time value). Regions, calls and loops carry IR values only, so a value is flattened to its
+IR values (`leaves`) and rebuilt around others (`rebuild`).
 
-Where two paths meet, `unify` finds the value that stands for both: what differs becomes a *slot*,
-which each path fills in its own way: with an IR value, with a number still to become a constant,
-or, where nobody will look, with poison.
+Where two paths merge, `unify` computes the merged value. Parts that differ become *phis*. Each path
+has an incoming value for a phi: an IR value, a number that becomes a constant of the phi's type,
+or poison if nothing reads the phi after that path.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from tile.ir.core import Value
 from tile.ir.ops import arith
 from tile.ir.types import Descriptor, Kind, Scalar, Type
 from tile.language import promote
-from tile.language.known import (
-    constant_value,
-)
+from tile.language.known import constant_value
 from tile.language.promote import Number
 from tile.language.tensor import Tensor
 
@@ -34,13 +32,13 @@ POISON = None
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A runtime value that does not exist yet, by its type."""
+    """The placeholder of a runtime value that does not exist yet, with its type."""
 
     type: Type
 
 
 def leaves(value: object) -> list[Value]:
-    """The IR values inside a value, from left to right."""
+    """Return the IR values inside a value, from left to right."""
     if isinstance(value, Tensor):
         return [value.value]
     if isinstance(value, tuple):
@@ -49,7 +47,7 @@ def leaves(value: object) -> list[Value]:
 
 
 def runtime_types(value: object) -> list[Type]:
-    """The types of the runtime values inside a value, where they do not exist yet."""
+    """Return the types of the `Runtime` placeholders inside a value, from left to right."""
     if isinstance(value, Runtime):
         return [value.type]
     if isinstance(value, tuple):
@@ -58,20 +56,20 @@ def runtime_types(value: object) -> list[Type]:
 
 
 def rebuild(value: object, replacements: Sequence[Value]) -> object:
-    """`value` with the IR values inside it exchanged for others, of which there are as many."""
+    """Return `value` with its IR values replaced, in order, by `replacements` (of equal number)."""
     rest = iter(replacements)
     return transform(value, lambda leaf: Tensor(next(rest)) if isinstance(leaf, Tensor) else leaf)
 
 
 def transform(value: object, change: Callable[[object], object]) -> object:
-    """`value` with everything in it that is no tuple changed by a function."""
+    """Return `value` with a function applied to every leaf (everything that is not a tuple)."""
     if isinstance(value, tuple):
         return like(value, [transform(item, change) for item in value])
     return change(value)
 
 
 def like(pattern: tuple[Any, ...], items: Sequence[object]) -> object:
-    """A tuple of the same class, which may be a named one, with other items."""
+    """Return a tuple of the same class as `pattern`, possibly a named tuple, with other items."""
     if type(pattern) is tuple:
         return tuple(items)
     make: Callable[..., object] = type(pattern)
@@ -79,7 +77,7 @@ def like(pattern: tuple[Any, ...], items: Sequence[object]) -> object:
 
 
 def name_leaves(value: object, name: str) -> None:
-    """Let IR values that have no name yet be called after the Python variable."""
+    """Name IR values that have no name yet after the Python variable."""
     if isinstance(value, Tensor):
         if not value.value.name:
             value.value.name = ir_name(name)
@@ -89,18 +87,18 @@ def name_leaves(value: object, name: str) -> None:
 
 
 def item_names(value: tuple[Any, ...]) -> Sequence[str]:
-    """What the items of a tuple are called: by their fields in a named one, else by number."""
+    """Return the names of a tuple's items: the fields of a named tuple, else their indices."""
     names: Sequence[str] = getattr(value, "_fields", None) or [str(i) for i in range(len(value))]
     return names
 
 
 def ir_name(name: str) -> str:
-    """A Python name as the IR spells it, where names begin with an ASCII letter or underscore."""
+    """Return a Python name as an IR name, which begins with an ASCII letter or underscore."""
     return name if name[0].isascii() else f"_{name}"
 
 
 def key_of(value: object) -> Hashable:
-    """What a function is specialised on: types of runtime values; class and value of all others."""
+    """Return the specialization key of a value: a runtime value's type, else class and value."""
     if isinstance(value, Tensor):
         return value.type
     if isinstance(value, tuple):
@@ -115,7 +113,7 @@ def key_of(value: object) -> Hashable:
 
 
 def same(a: object, b: object) -> bool:
-    """Whether two compile-time values are the same, or two runtime values one IR value."""
+    """Return True if two compile-time values are equal, or two runtime values are one IR value."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return isinstance(a, Tensor) and isinstance(b, Tensor) and a.value is b.value
     if isinstance(a, tuple) and isinstance(b, tuple):
@@ -124,26 +122,26 @@ def same(a: object, b: object) -> bool:
 
 
 def describe(value: object) -> str:
-    """A value as a message names it: a runtime value by its type, others by themselves."""
+    """Return the text of a value in a message: the type of a runtime value, else the value."""
     if isinstance(value, tuple):
         return f"({listed(value, describe)}{',' if len(value) == 1 else ''})"
     return promote.describe(value)
 
 
 def is_number(value: object) -> TypeGuard[Number]:
-    """Whether a value is a Python number."""
+    """Return True if a value is a Python number."""
     return isinstance(value, bool | int | float)
 
 
 def strong(build: Builder, value: object) -> object:
-    """`value` with every number in it made a runtime constant of the first type that holds it."""
+    """Return `value` with every number made a runtime constant of the first type that holds it."""
     return transform(
         value, lambda leaf: promote.to_tensor(build, leaf) if is_number(leaf) else leaf
     )
 
 
 def holds(ty: Type, number: Number) -> bool:
-    """Whether a number that meets a runtime value of type `ty` becomes a constant of that type."""
+    """Return True if a number that merges with a runtime value of type `ty` takes that type."""
     if isinstance(ty, Descriptor):
         return False
     element = ty.element
@@ -153,17 +151,17 @@ def holds(ty: Type, number: Number) -> bool:
 
 
 class MismatchError(Exception):
-    """Two values have nothing in common that could stand for both."""
+    """Two values cannot be merged."""
 
 
-Filling = Value | Number | None
+Incoming = Value | Number | None  # None is POISON
 
 
-def match(pattern: object, value: object) -> list[Filling]:
-    """What to put for the IR values inside `pattern`, so that it stands for `value`.
+def match(pattern: object, value: object) -> list[Incoming]:
+    """Return the incoming values for the IR values inside `pattern` that make it equal `value`.
 
-    A number takes the type of the runtime value it stands in for. Raises `MismatchError` where
-    types or compile-time values differ.
+    A number takes the type of the runtime value that it replaces. Raises `MismatchError` if types
+    or compile-time values differ.
     """
     if isinstance(pattern, Tensor):
         if isinstance(value, Tensor) and value.type == pattern.type:
@@ -175,44 +173,47 @@ def match(pattern: object, value: object) -> list[Filling]:
         if type(pattern) is not type(value) or len(pattern) != len(value):
             raise MismatchError
         pairs = zip(pattern, value, strict=True)
-        return [filling for item, given in pairs for filling in match(item, given)]
+        return [incoming for item, actual in pairs for incoming in match(item, actual)]
     if not same(pattern, value):
         raise MismatchError
     return []
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """The place of an IR value that does not exist yet."""
+class Phi:
+    """The placeholder of an IR value that merges two paths, by its index in `Phis`."""
 
     index: int
 
 
-class Slots:
-    """What each of two paths puts into the slots; `POISON` where a path's value does not matter."""
+class Phis:
+    """The phis of two paths: their types, and the incoming values of the first and second path.
+
+    An incoming value is `POISON` if nothing reads the phi after that path.
+    """
 
     def __init__(self) -> None:
         self.types: list[Type] = []
-        self.first: list[Filling] = []
-        self.second: list[Filling] = []
-        self.known: dict[tuple[Value | None, Value | None], Slot] = {}
+        self.first: list[Incoming] = []
+        self.second: list[Incoming] = []
+        self.by_incoming: dict[tuple[Value | None, Value | None], Phi] = {}
 
-    def add(self, ty: Type, first: Filling, second: Filling) -> Slot:
+    def add(self, ty: Type, first: Incoming, second: Incoming) -> Phi:
         key = None
         if isinstance(first, Value | None) and isinstance(second, Value | None):
             key = (first, second)
-            if key in self.known:
-                return self.known[key]
-        slot = Slot(len(self.types))
+            if key in self.by_incoming:
+                return self.by_incoming[key]
+        phi = Phi(len(self.types))
         self.types.append(ty)
         self.first.append(first)
         self.second.append(second)
         if key is not None:
-            self.known[key] = slot
-        return slot
+            self.by_incoming[key] = phi
+        return phi
 
     def one_sided(self, value: object, *, first: bool) -> object:
-        """A value that exists on one path only, while on the other it does not matter."""
+        """Return the phis of a value that matters on one path only."""
 
         def split(leaf: object) -> object:
             if not isinstance(leaf, Tensor):
@@ -223,10 +224,11 @@ class Slots:
         return transform(value, split)
 
     def unify(self, a: object, b: object) -> object:
-        """What stands for `a` after the first path and for `b` after the second.
+        """Return the merge of `a` on the first path and `b` on the second.
 
-        A number takes the type of the runtime value it meets; two different numbers meet as runtime
-        values. Raises `MismatchError` where types, or other values known at compile time, differ.
+        A number takes the type of the runtime value that it merges with. Two different numbers
+        merge as runtime values. Raises `MismatchError` if types, or other compile-time values,
+        differ.
         """
         if same(a, b):
             return a
@@ -240,7 +242,7 @@ class Slots:
             return like(a, [self.unify(x, y) for x, y in zip(a, b, strict=True)])
         return self.with_number(a, b)
 
-    def with_number(self, a: Any, b: Any) -> Slot:
+    def with_number(self, a: Any, b: Any) -> Phi:
         if isinstance(a, Tensor) and is_number(b) and holds(a.type, b):
             return self.add(a.type, a.value, b)
         if isinstance(b, Tensor) and is_number(a) and holds(b.type, a):
@@ -251,45 +253,45 @@ class Slots:
                 return self.add(ty, a, b)
         raise MismatchError
 
-    def fill(self, build: Builder, fillings: Sequence[Filling]) -> list[Value]:
-        """The IR values of one path, constants and poison made where `build` stands."""
+    def materialize(self, build: Builder, incoming_values: Sequence[Incoming]) -> list[Value]:
+        """Return the IR values of one path; emit constants and poison at the insertion point."""
         return [
-            materialise(build, filling, ty)
-            for filling, ty in zip(fillings, self.types, strict=True)
+            materialize(build, incoming, ty)
+            for incoming, ty in zip(incoming_values, self.types, strict=True)
         ]
 
 
-def materialise(build: Builder, filling: Filling, ty: Type) -> Value:
-    """An IR value of type `ty` for what a path puts into a slot."""
-    if isinstance(filling, Value):
-        return filling
-    if filling is POISON:
+def materialize(build: Builder, incoming: Incoming, ty: Type) -> Value:
+    """Return the IR value, of type `ty`, of an incoming value."""
+    if isinstance(incoming, Value):
+        return incoming
+    if incoming is POISON:
         return build(arith.poison, result=ty)
-    return promote.constant(build, filling, ty).value
+    return promote.constant(build, incoming, ty).value
 
 
 def resolve(template: object, values: Sequence[Value]) -> object:
-    """A value made of slots, once the IR values that fill them exist."""
+    """Return a value with its phis replaced by the results of the `if`."""
     return transform(
-        template, lambda leaf: Tensor(values[leaf.index]) if isinstance(leaf, Slot) else leaf
+        template, lambda leaf: Tensor(values[leaf.index]) if isinstance(leaf, Phi) else leaf
     )
 
 
-def known(leaf: object) -> object:
-    """A scalar that is a constant as its number; anything else as it is."""
+def fold_constant(leaf: object) -> object:
+    """Return the number of a scalar that is a constant, and any other leaf unchanged."""
     number = constant_value(leaf)
     return leaf if number is None else number
 
 
-def compile_time_only(value: object, what: str) -> object:
-    """`value` with constants as numbers; nothing else in it may be a runtime value.
+def compile_time_only(value: object, subject: str) -> object:
+    """Return `value` with scalar constants as numbers.
 
-    Raises `CompilationError` naming `what`.
+    Raises `CompilationError` if another runtime value is in it; `subject` begins the message.
     """
-    value = transform(value, known)
+    value = transform(value, fold_constant)
     if leaves(value):
         raise CompilationError(
-            f"{what} must be known when the kernel is compiled, and this is {describe(value)}, "
+            f"{subject} must be known when the kernel is compiled, and this is {describe(value)}, "
             "known only when it runs"
         )
     return value

@@ -1,4 +1,4 @@
-"""The rules of all expressions and statements together."""
+"""The table of the rules of all expressions and statements."""
 
 from __future__ import annotations
 

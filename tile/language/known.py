@@ -45,7 +45,7 @@ def too_large(what: str, unit: str) -> CompilationError:
     )
 
 
-def known_truth(x: Any, what: str) -> bool:
+def static_truth(x: Any, what: str) -> bool:
     """The truth of a value known at compile time, whose class may define it in any way."""
     try:
         return bool(x)
@@ -84,7 +84,7 @@ def compile_time_int(x: Any, what: str) -> int:
 
 def compile_time_bool(x: Any, what: str) -> bool:
     """A truth value that must be known at compile time."""
-    return known_truth(compile_time(x, what), what)
+    return static_truth(compile_time(x, what), what)
 
 
 def compile_time_shape(shape: Any, what: str) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from tile.language.known import (
     compile_time_int,
     constant_value,
     failed,
-    known_truth,
+    static_truth,
     too_large,
 )
 from tile.language.promote import (
@@ -171,7 +171,7 @@ def logical(build: Builder, op: str, a: Any, b: Any) -> Any:
     stops = {"and": False, "or": True}[op]
     for x, other in ((a, b), (b, a)):
         if not isinstance(x, Tensor):
-            return x if known_truth(x, f"an operand of `{op}`") is stops else other
+            return x if static_truth(x, f"an operand of `{op}`") is stops else other
     x, y = broadcast_together(build, truth(build, a, f"`{op}`"), truth(build, b, f"`{op}`"))
     return Tensor(build(arith.and_ if op == "and" else arith.or_, x.value, y.value))
 
