@@ -2,28 +2,100 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
-import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import tile.simt
+import tile
+from tile.simt.target import TARGETS
 
-FILES = sorted(Path(tile.simt.__file__).parent.glob("**/*.py"))
-VENDORS = re.compile(r"nvidia|cuda|ptx|\bamd\b|rocm|hip|intel|opencl|\bw?g?mma\b|ldmatrix", re.I)
+ROOT = Path(tile.__file__).parent
+PASSES = [
+    path
+    for folder in ("simt", "transforms")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if "hopper" not in path.parts and path != ROOT / "simt" / "target.py"
+]
+EXAMPLES = [path for path in sorted((ROOT / "simt").rglob("*.py")) if ">>> " in path.read_text()]
+MACHINES = {name.upper() for name in TARGETS}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_no_vendor_is_named(path: Path) -> None:
-    assert VENDORS.findall(path.read_text()) == []
+def decisions_by_name(source: str) -> Iterator[str]:
+    """The places where code decides by the name of a target; messages may have it.
+
+    A pass asks for what a machine can do (`target.shuffles`): a new target is its description alone.
+    """
+    module = ast.parse(source)
+    shown = {
+        part
+        for text in ast.walk(module)
+        if isinstance(text, ast.JoinedStr)
+        for part in ast.walk(text)
+    }
+    for node in ast.walk(module):
+        match node:
+            case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr="name"):
+                found = owner == "target" and node not in shown
+            case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id="target")]):
+                found = node not in shown
+            case ast.Compare(left=left, comparators=others):
+                found = any(map(_is_a_name, (left, *others)))
+            case ast.MatchValue(value=value):
+                found = _is_a_name(value)
+            case _:
+                found = False
+        if found:
+            yield f"{node.lineno}: {ast.unparse(node)}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def _is_a_name(node: ast.expr) -> bool:
+    """Return True for a described machine (`GENERIC`), a text such as `sm_90`, or several."""
+    match node:
+        case ast.Name(id=name):
+            return name in MACHINES
+        case ast.Constant(value=str(text)):
+            return text.startswith("sm_")
+        case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
+            return any(map(_is_a_name, elements))
+    return False
+
+
+def test_no_pass_decides_by_the_name_of_a_target() -> None:
+    decisions = {
+        str(path.relative_to(ROOT)): list(decisions_by_name(path.read_text())) for path in PASSES
+    }
+    assert {path: places for path, places in decisions.items() if places} == {}
+    assert len(decisions) > 40
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "wide = target is WIDE",
+        "if self.target.name.startswith('s'): pass",
+        "if target in (PLAIN, GENERIC): pass",
+        "if str(target) in names: pass",
+        "hopper = arch == 'sm_90a'",
+        "x = arch in {'sm_90', 'sm_90a'}",
+        "match arch:\n    case 'sm_90a': pass",
+    ],
+)
+def test_decisions_by_name_are_seen(code: str) -> None:
+    assert list(decisions_by_name(code))
+
+
+def test_messages_may_name_a_target() -> None:
+    code = "raise ValueError(f'{target.name} has {target.registers} registers on {str(target)}')"
+    assert list(decisions_by_name(code)) == []
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_are_true(path: Path) -> None:
-    root = Path(tile.simt.__file__).parents[2]
-    name = ".".join(path.relative_to(root).with_suffix("").parts)
+    name = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
     module = importlib.import_module(name.removesuffix(".__init__"))
     assert doctest.testmod(module, report=True).failed == 0
 
