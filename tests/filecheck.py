@@ -10,6 +10,9 @@ line, `-NOT` nowhere between the matches around it. A `-LABEL` is looked for fir
 it do not look beyond the next one. Runs of blanks are one blank. `{{...}}` is a regular expression,
 `[[x:...]]` one whose match is kept, `[[x]]` what was kept.
 
+n successive `-NEXT-DAG` are the next n lines, in any order: each line fits one of them. They are for
+operations without effects, of which it matters what they take, and that there are no others.
+
 A file with `// ERROR: text` lines is one that is refused: each part between `// -----` lines must fail
 with an error at its marked line whose message has that text, and a part without mark must not fail.
 """
@@ -17,6 +20,7 @@ with an error at its marked line whose message has that text, and a part without
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -31,9 +35,10 @@ from tile.errors import TileError
 from tile.tools import cli, opt
 
 RUN = re.compile(r"//\s*RUN:\s*tile\s+(.*)")
-CHECK = re.compile(r"//\s*CHECK(?:-(LABEL|NEXT|SAME|NOT))?:\s*(.*)")
+CHECK = re.compile(r"//\s*CHECK(?:-(LABEL|NEXT-DAG|NEXT|SAME|NOT))?:\s*(.*)")
 MISSPELT = re.compile(r"//\s*(CHECK|ERROR|RUN)\b(?!:)[^:\s]*")
 ERROR = re.compile(r"//\s*ERROR:\s*(.*?)\s*$")
+MOST_TRIES = 10_000  # of lines for the directives of a block in any order
 PART = re.compile(r"\{\{(?P<regex>.+?)\}\}|\[\[(?P<name>\w+)(?::(?P<kept>.+?))?\]\](?!\])")
 
 
@@ -121,14 +126,54 @@ def _find(item: Directive, text: str, start: int, end: int, kept: dict[str, str]
 def _check_section(checks: list[Directive], text: str, kept: dict[str, str]) -> None:
     position = 0
     absent: list[Directive] = []
-    for item in checks:
-        if item.kind == "NOT":
-            absent.append(item)
-            continue
-        match = _find(item, text, *_window(item, text, position), kept)
-        _refuse(absent, text, position, match.start(), kept)
-        absent, position = [], match.end()
+    for kind, group in itertools.groupby(checks, lambda item: item.kind):
+        items = list(group)
+        if kind == "NOT":
+            absent = items
+        elif kind == "NEXT-DAG":
+            start = min(_line_end(text, position) + 1, len(text))
+            end = _in_any_order(items, text, start, kept)
+            _refuse(absent, text, position, start, kept)
+            absent, position = [], end
+        else:
+            for item in items:
+                match = _find(item, text, *_window(item, text, position), kept)
+                _refuse(absent, text, position, match.start(), kept)
+                absent, position = [], match.end()
     _refuse(absent, text, position, len(text), kept)
+
+
+def _in_any_order(items: list[Directive], text: str, start: int, kept: dict[str, str]) -> int:
+    """Match each of the next lines with one of as many directives; return the end of the last.
+
+    Of lines that fit several directives any is tried, until the names that they keep fit the rest.
+    """
+    lines = text[start:].split("\n")[: len(items)]
+    tries, farthest = 0, 0
+
+    def fits(number: int, free: list[int], names: dict[str, str]) -> dict[str, str] | None:
+        nonlocal tries, farthest
+        if number == len(items):
+            return names
+        farthest = max(farthest, number)
+        pattern = items[number].compile(names)
+        for line in free:
+            tries += 1
+            match = pattern.search(lines[line])
+            if match is not None and tries <= MOST_TRIES:
+                more = {
+                    name: found for name, found in match.groupdict().items() if found is not None
+                }
+                rest = fits(number + 1, [other for other in free if other != line], names | more)
+                if rest is not None:
+                    return rest
+        return None
+
+    names = fits(0, list(range(len(lines))), kept)
+    if names is None:
+        raise CheckError("\n    ".join([f"{items[farthest]}\n  not among these lines:", *lines]))
+    kept.update(names)
+    return start + len("\n".join(lines))
 
 
 def _window(item: Directive, text: str, position: int) -> tuple[int, int]:

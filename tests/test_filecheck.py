@@ -23,6 +23,11 @@ OUTPUT = "func @f\n  a = 1\n  b =  2\n  a = 3\nfunc @g\n  c = 4\n"
         "// CHECK: a = {{[0-9]}}",
         "// CHECK-LABEL: @f\n// CHECK: b\n// CHECK-NOT: c =\n// CHECK-LABEL: @g\n// CHECK: c",
         "// CHECK-NOT: zzz\n// CHECK-LABEL: func @f\n// CHECK-NEXT: a = 1",
+        "// CHECK-LABEL: @f\n// CHECK-NEXT-DAG: a = 3\n// CHECK-NEXT-DAG: b\n// CHECK-NEXT-DAG: a = 1",
+        "// CHECK-LABEL: @f\n// CHECK-NEXT-DAG: b\n// CHECK-NEXT-DAG: a = 1\n// CHECK-NEXT: a = 3",
+        # The first line that fits `[[x:\\w+]]` is not the one whose name fits the rest.
+        "// CHECK: func\n// CHECK-NEXT-DAG: [[x:\\w]] =\n// CHECK-NEXT-DAG: a =\n// CHECK: a\n"
+        "// CHECK-NOT: [[x]]",
     ],
 )
 def test_output_that_fits(source: str) -> None:
@@ -46,6 +51,9 @@ def test_output_that_fits(source: str) -> None:
         ("// CHECK: a.= 1", "CHECK: a.= 1"),
         ("// CHECK-LABEL: @f\n// CHECK: c = 4\n// CHECK-LABEL: @g", "CHECK: c = 4"),
         ("// CHECK-LABEL: @h", "CHECK-LABEL: @h"),
+        ("// CHECK-LABEL: @f\n// CHECK-NEXT-DAG: b\n// CHECK-NEXT: a = 1", "CHECK-NEXT-DAG: b"),
+        ("// CHECK: a = 1\n// CHECK-NEXT-DAG: a = 3\n// CHECK-NEXT-DAG: a = 3", "not among"),
+        ("// CHECK: b\n// CHECK-NEXT-DAG: a = 3\n// CHECK-NEXT-DAG: d", "CHECK-NEXT-DAG: d"),
         ("// CHECK-NXT: a", "CHECK-NXT is no directive"),
         ("// CHECK a", "CHECK is no directive"),
     ],
