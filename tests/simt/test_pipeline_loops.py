@@ -35,7 +35,7 @@ from tile.simt.ops import group, shared
 from tile.simt.pipeline import lower, lowering
 from tile.simt.pipeline_loops import pipeline_loops
 from tile.simt.pipeline_loops.buffers import copy_layout
-from tile.simt.pipeline_loops.rounds import Rounds
+from tile.simt.pipeline_loops.rounds import TripCount
 from tile.simt.plan_shared import plan_shared
 from tile.simt.target import ASYNC, GENERIC, GROUP, MATRIX, PLAIN, SimtTarget
 
@@ -300,10 +300,10 @@ def exists(ty: Scalar, step: int | None, distance: int) -> Any:
     )
     function = module["f"]
     loop = next(op for op in module.walk() if op.defn is control.for_)
-    if not Rounds.can_tell(loop, distance):
+    if not TripCount.is_computable(loop, distance):
         return None
     build = Builder.before(loop)
-    found = Rounds(loop).exists(build, function.args[3], distance)
+    found = TripCount(loop).exists(build, function.args[3], distance)
     assert found is not None
     loop.erase()
     last = function.body.last

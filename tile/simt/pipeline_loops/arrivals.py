@@ -1,7 +1,7 @@
-"""Boxes that are copied in bulk, rounds ahead, and the barriers on which they arrive.
+"""TMA loads of descriptor blocks, some iterations ahead, and the mbarriers that they complete on.
 
-barrier_expect %b, %turn, %there {size = 16384, shift = 2}
-bulk_copy %later, %b, %turn, %there, %base, ... {shift = 2}
+barrier_expect %b, %iteration, %exists {size = 16384, shift = 2}
+bulk_copy %later, %b, %iteration, %exists, %base, ... {shift = 2}
 """
 
 from __future__ import annotations
@@ -15,60 +15,88 @@ from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.layouts.dims import OFFSET, axis_name
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops import bulk, shared
-from tile.simt.pipeline_loops.rings import Buffered, Ring
-from tile.simt.pipeline_loops.room import aligned
-from tile.simt.pipeline_loops.slices import Round
+from tile.simt.pipeline_loops.rings import BufferedLoad, MultiBuffer
+from tile.simt.pipeline_loops.room import align_up
+from tile.simt.pipeline_loops.slices import IterationView
 
 _ONE = LinearLayout(((OFFSET, ()),), ((axis_name(0), 0),))
 
 
-def box_of(load: Operation) -> Operation | None:
-    """The `box_pointers` of a load, if it reads a box."""
-    made = load["ptr"].op
-    return made if made is not None and made.defn is descriptor.box_pointers else None
+def descriptor_pointers_of(load: Operation) -> Operation | None:
+    """Return the `box_pointers` operation of a load; None unless it reads a descriptor block."""
+    pointers = load["ptr"].op
+    is_block = pointers is not None and pointers.defn is descriptor.box_pointers
+    return pointers if is_block else None
 
 
-def barrier_bytes(copied: Sequence[Buffered], stages: int) -> int:
-    """The shared memory that the barriers for some copies take."""
-    return aligned(_ring(stages).bytes) if any(each.bulk for each in copied) else 0
+def mbarrier_bytes(async_loads: Sequence[BufferedLoad], stages: int) -> int:
+    """Return the bytes of shared memory that the mbarriers of asynchronous loads take."""
+    uses_tma = any(load.tma for load in async_loads)
+    return align_up(_mbarriers_type(stages).bytes) if uses_tma else 0
 
 
-def _ring(stages: int) -> Shared:
+def _mbarriers_type(stages: int) -> Shared:
     return Shared((1,), I64, _ONE, stages)
 
 
-class Arrivals:
-    """The bulk copies of a loop: all of a round arrive on one barrier."""
+class TmaLoads:
+    """The TMA loads of a loop. All loads of one iteration complete on one mbarrier."""
 
-    def __init__(self, build: LayoutBuilder, rings: Sequence[Ring], stages: int) -> None:
-        self.rings = rings
-        self.size = sum(ring.tile.numel * ring.tile.of.itemsize for ring in rings)
-        self.bars = build(shared.alloc, result=_ring(stages))
-        self.bars.name = "arrivals"
-        build.op(bulk.barrier_init, self.bars)
+    def __init__(self, build: LayoutBuilder, buffers: Sequence[MultiBuffer], stages: int) -> None:
+        self.buffers = buffers
+        self.bytes = sum(buffer.tile.numel * buffer.tile.of.itemsize for buffer in buffers)
+        self.mbarriers = build(shared.alloc, result=_mbarriers_type(stages))
+        self.mbarriers.name = "mbarriers"
+        build.op(bulk.barrier_init, self.mbarriers)
 
-    def begin(self, round_: Round, turn: Value, shift: int) -> None:
-        """Begin those for a round."""
-        build, exists = round_.build, round_.exists
+    def begin(self, view: IterationView, iteration: Value, stage_offset: int) -> None:
+        """Issue the loads of an iteration."""
+        build, exists = view.build, view.exists
         if exists is None:
             exists = build.constant(True, I1)
-        build.op(bulk.barrier_expect, self.bars, turn, exists, size=self.size, shift=shift)
-        for ring in self.rings:
-            self._copy(ring, round_, turn, exists, shift)
+        build.op(
+            bulk.barrier_expect,
+            self.mbarriers,
+            iteration,
+            exists,
+            size=self.bytes,
+            shift=stage_offset,
+        )
+        for buffer in self.buffers:
+            self._load(buffer, view, iteration, exists, stage_offset)
 
-    def _copy(self, ring: Ring, round_: Round, turn: Value, exists: Value, shift: int) -> None:
-        build, box = round_.build, box_of(ring.load)
-        assert box is not None
-        with build.at(ring.load.loc):
-            stage = ring.stage(build, turn, shift)
-            numbers = [round_.of(value) for value in box.inputs[2:]]
-            base = round_.of(box.inputs[1])
-            build.op(bulk.bulk_copy, stage, self.bars, turn, exists, base, *numbers, shift=shift)
+    def _load(
+        self,
+        buffer: MultiBuffer,
+        view: IterationView,
+        iteration: Value,
+        exists: Value,
+        stage_offset: int,
+    ) -> None:
+        build, pointers = view.build, descriptor_pointers_of(buffer.load)
+        assert pointers is not None
+        with build.at(buffer.load.loc):
+            stage = buffer.stage(build, iteration, stage_offset)
+            coordinates = [view.value(operand) for operand in pointers.inputs[2:]]
+            base = view.value(pointers.inputs[1])
+            build.op(
+                bulk.bulk_copy,
+                stage,
+                self.mbarriers,
+                iteration,
+                exists,
+                base,
+                *coordinates,
+                shift=stage_offset,
+            )
 
-    def wait(self, build: LayoutBuilder, turn: Value) -> None:
-        """Wait for those of the round at hand."""
-        build.op(bulk.barrier_wait, self.bars, turn)
+    def wait(self, build: LayoutBuilder, iteration: Value) -> None:
+        """Wait for the loads of the current iteration."""
+        build.op(bulk.barrier_wait, self.mbarriers, iteration)
 
     def end(self, build: LayoutBuilder) -> None:
-        """Nothing is under way: rounds that are not there have begun nothing."""
-        build.op(bulk.barrier_free, self.bars)
+        """Invalidate the mbarriers.
+
+        No load is in flight, since none is issued for iterations that do not exist.
+        """
+        build.op(bulk.barrier_free, self.mbarriers)

@@ -1,4 +1,4 @@
-"""Copies to shared memory, several rounds ahead, in rings of buffers."""
+"""Asynchronous copies to multi-buffers in shared memory, several iterations ahead."""
 
 from __future__ import annotations
 
@@ -9,109 +9,115 @@ from tile.ir.ops import arith
 from tile.ir.types import I32
 from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.ops import group, shared
-from tile.simt.pipeline_loops.arrivals import Arrivals
-from tile.simt.pipeline_loops.doubled import store_in_turns
-from tile.simt.pipeline_loops.loads import mask_in
-from tile.simt.pipeline_loops.rings import Buffered, Ring
-from tile.simt.pipeline_loops.room import Factor, Room
-from tile.simt.pipeline_loops.running import keep_running, running
-from tile.simt.pipeline_loops.slices import Ahead, Round, Slice
+from tile.simt.pipeline_loops.arrivals import TmaLoads
+from tile.simt.pipeline_loops.doubled import store_alternating
+from tile.simt.pipeline_loops.loads import iteration_mask
+from tile.simt.pipeline_loops.rings import BufferedLoad, MultiBuffer
+from tile.simt.pipeline_loops.room import OperandUse, SharedBudget
+from tile.simt.pipeline_loops.running import find_in_flight, keep_in_flight
+from tile.simt.pipeline_loops.slices import BackwardSlice, IterationView, PrefetchPoint
 
 
-def copy_ahead(
-    copied: Sequence[Buffered],
-    sources: Slice,
+def prefetch_async(
+    async_loads: Sequence[BufferedLoad],
+    sources: BackwardSlice,
     stages: int,
     top: Operation,
-    room: Room,
-    doubled: Collection[Factor] = (),
+    budget: SharedBudget,
+    double_buffered: Collection[OperandUse] = (),
 ) -> None:
-    """Make loads of a loop into copies that are begun `stages` - 1 rounds ahead, before `top`.
+    """Replace loads of a loop by async copies issued `stages` - 1 iterations ahead, before `top`.
 
-    In each round the loop first waits for its own copies. The barrier that this takes also
-    separates the last round's reads of a stage from the copies to it that are begun then. Products
-    that go on into the next round (`running`) are done when its own have begun, and then the copies
-    to what they read begin; of theirs, the factors `doubled` get two places. Bulk copies arrive on
-    barriers, and others in groups; if there are no others, they begin behind the first product of a
-    round.
+    Each iteration first waits for its own copies. The barrier that this takes also separates the
+    reads of a stage in the iteration before from the copies to that stage that are issued then.
+    wgmmas that stay in flight into the next iteration (`keep_in_flight`) are complete once the
+    next iteration has issued its first wgmmas; only then are the copies to the buffers that they
+    read issued. Their operands `double_buffered` get two buffers each.
+
+    TMA loads complete on mbarriers, other copies in commit groups. If all copies are TMA loads,
+    they are issued after the first wgmma of an iteration.
     """
     loop = sources.loop
-    products = running(loop, copied, room, doubled)
-    behind = None if products is None else keep_running(products)
-    ahead = Ahead(sources, stages - 1, behind or _behind_a_product(top, copied))
+    in_flight = find_in_flight(loop, async_loads, budget, double_buffered)
+    completed = None if in_flight is None else keep_in_flight(in_flight)
+    prefetch = PrefetchPoint(sources, stages - 1, completed or _after_first_wgmma(top, async_loads))
     build = LayoutBuilder.before(loop)
-    rings = [Ring(build, each, stages) for each in copied]
-    by_machine = [ring for ring in rings if ring.bulk]
-    by_threads = [ring for ring in rings if not ring.bulk]
-    copies: list[Arrivals | Groups] = [Arrivals(build, by_machine, stages)] if by_machine else []
-    if by_threads:
-        copies.append(Groups(by_threads, stages))
+    buffers = [MultiBuffer(build, load, stages) for load in async_loads]
+    tma = [buffer for buffer in buffers if buffer.tma]
+    cp_async = [buffer for buffer in buffers if not buffer.tma]
+    copies: list[TmaLoads | CommitGroups] = [TmaLoads(build, tma, stages)] if tma else []
+    if cp_async:
+        copies.append(CommitGroups(cp_async, stages))
     start = build.constant(0, I32)
-    for number, early in enumerate(ahead.before_loop()):
+    for distance, view in enumerate(prefetch.prologue()):
         for each in copies:
-            each.begin(early, start, number)
+            each.begin(view, start, distance)
 
-    def begin(later: Round, args: list[Value]) -> list[Value]:
-        (turn,) = args
-        turn.name = "turn"
+    def begin(view: IterationView, args: list[Value]) -> list[Value]:
+        (iteration,) = args
+        iteration.name = "iteration"
         for each in copies:
-            each.begin(later, turn, stages - 1)
-        return [later.build(arith.add, turn, later.build.constant(1, I32))]
+            each.begin(view, iteration, stages - 1)
+        return [view.build(arith.add, iteration, view.build.constant(1, I32))]
 
     (body,) = loop.regions
     earlier = top.prev
-    (turn,) = ahead.in_loop([start], begin)
+    (iteration,) = prefetch.steady_state([start], begin)
     at_top = LayoutBuilder(body, body.first if earlier is None else earlier.next, loop.loc)
     for each in copies:
-        each.wait(at_top, turn)
-    for ring in rings:
-        ring.serve(turn)
-    store_in_turns(loop, doubled, turn)
+        each.wait(at_top, iteration)
+    for buffer in buffers:
+        buffer.replace_load(iteration)
+    store_alternating(loop, double_buffered, iteration)
     after = LayoutBuilder(build.block, loop.next, loop.loc)
     for each in copies:
         each.end(after)
 
 
-def _behind_a_product(top: Operation, copied: Sequence[Buffered]) -> Operation:
-    """Where bulk copies begin: when the first product has, which need not wait for that then."""
-    op: Operation | None = top if all(each.bulk for each in copied) else None
+def _after_first_wgmma(top: Operation, async_loads: Sequence[BufferedLoad]) -> Operation:
+    """Return the insertion point of the copies.
+
+    If all are TMA loads, that is after the first wgmma, which then need not wait until they are
+    issued; else it is `top`.
+    """
+    op: Operation | None = top if all(load.tma for load in async_loads) else None
     while op is not None and op.defn is not group.group_dot:
         op = op.next
     return top if op is None or op.next is None else op.next
 
 
-class Groups:
-    """Copies that threads begin, in groups: one for each round."""
+class CommitGroups:
+    """The cp.async copies of a loop, one commit group for each iteration."""
 
-    def __init__(self, rings: Sequence[Ring], stages: int) -> None:
-        self.rings = rings
+    def __init__(self, buffers: Sequence[MultiBuffer], stages: int) -> None:
+        self.buffers = buffers
         self.stages = stages
 
-    def begin(self, round_: Round, turn: Value, shift: int) -> None:
-        """Begin those for a round."""
-        for ring in self.rings:
-            _copy(ring, round_, turn, shift)
-        round_.build.op(shared.copy_commit)
+    def begin(self, view: IterationView, iteration: Value, stage_offset: int) -> None:
+        """Issue and commit the copies of an iteration."""
+        for buffer in self.buffers:
+            _copy(buffer, view, iteration, stage_offset)
+        view.build.op(shared.copy_commit)
 
-    def wait(self, build: LayoutBuilder, turn: Value) -> None:
-        """Wait for those of the round at hand."""
+    def wait(self, build: LayoutBuilder, iteration: Value) -> None:
+        """Wait for the copies of the current iteration."""
         build.op(shared.copy_wait, pending=self.stages - 2)
 
     def end(self, build: LayoutBuilder) -> None:
-        """Wait for all."""
+        """Wait for all copies."""
         build.op(shared.copy_wait, pending=0)
 
 
-def _copy(ring: Ring, round_: Round, turn: Value, shift: int) -> None:
-    """Begin the copy for a round."""
-    build, load = round_.build, ring.load
+def _copy(buffer: MultiBuffer, view: IterationView, iteration: Value, stage_offset: int) -> None:
+    """Issue the copy of one load for an iteration."""
+    build, load = view.build, buffer.load
     with build.at(load.loc):
-        stage = ring.stage(build, turn, shift)
+        stage = buffer.stage(build, iteration, stage_offset)
         build.op(
             shared.local_copy,
             stage,
-            round_.of(load["ptr"]),
-            mask_in(round_, load),
+            view.value(load["ptr"]),
+            iteration_mask(view, load),
             cache=load["cache"],
             eviction=load["eviction"],
         )

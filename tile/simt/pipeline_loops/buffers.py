@@ -1,7 +1,7 @@
-"""The layouts of buffers in shared memory that tiles are stored or copied to.
+"""Layouts of the buffers in shared memory that tiles are stored or copied to.
 
-A copy moves a vector that lies in one piece in global memory to one piece in the buffer. So the low
-bits of the buffer's offset count along the axis along which a thread's pointers are neighbours.
+A copy moves a vector that is contiguous in global memory to contiguous offsets of the buffer. So
+the low bits of the offset run along the axis along which a thread's pointers are contiguous.
 """
 
 from __future__ import annotations
@@ -29,37 +29,38 @@ def copy_vector(
     itemsize: int,
     copy_bytes: Sequence[int],
 ) -> tuple[int, int] | None:
-    """The axis along which a thread can copy vectors, and how many elements each has.
+    """Return the axis along which a thread can copy vectors, and their length in elements.
 
-    None if all vectors are shorter than the least of `copy_bytes`, what a lane can copy at once.
+    copy_bytes: the sizes that a lane can copy at once. None if all vectors are shorter than the
+        least of them.
     """
-    found: tuple[int, int] | None = None
+    best: tuple[int, int] | None = None
     for axis in range(pointers.rank):
         run = pointers.vector(axis, itemsize)
         if mask is not None:
             run = min(run, mask.constant[axis])
-        held = vector_width(layout, axis, run) * itemsize
-        sizes = [size for size in copy_bytes if itemsize <= size <= held]
-        if sizes and (found is None or max(sizes) // itemsize > found[1]):
-            found = axis, max(sizes) // itemsize
-    return found
+        vector_bytes = vector_width(layout, axis, run) * itemsize
+        sizes = [size for size in copy_bytes if itemsize <= size <= vector_bytes]
+        if sizes and (best is None or max(sizes) // itemsize > best[1]):
+            best = axis, max(sizes) // itemsize
+    return best
 
 
 @lru_cache(maxsize=1024)
 def store_layout(
     source: LinearLayout,
-    wanted: LinearLayout,
+    target: LinearLayout,
     element_bits: int,
     shuffles: bool,
     banks: Banks,
     matrix_loads: bool = False,
 ) -> LinearLayout | None:
-    """The layout of a buffer through which a tile goes from `source` to `wanted`.
+    """Return the layout of a buffer through which a tile goes from `source` to `target`.
 
-    None if it needs no shared memory for that.
+    None if that conversion needs no shared memory.
     """
     plan = plan_conversion(
-        source, wanted, element_bits, shuffles=shuffles, matrix_loads=matrix_loads, banks=banks
+        source, target, element_bits, shuffles=shuffles, matrix_loads=matrix_loads, banks=banks
     )
     return plan.layout if isinstance(plan, Shared) else None
 
@@ -67,43 +68,47 @@ def store_layout(
 @lru_cache(maxsize=1024)
 def copy_layout(
     source: LinearLayout,
-    wanted: tuple[LinearLayout, ...],
+    targets: tuple[LinearLayout, ...],
     element_bits: int,
     vectors: tuple[int, int],
     banks: Banks,
     matrix_loads: bool = False,
 ) -> LinearLayout:
-    """The layout of a buffer that `source` is copied to, and from which `wanted` are loaded.
+    """Return the layout of a buffer that `source` is copied to, and from which `targets` are read.
 
-    `vectors` are the axis and the length of the copies' vectors, which are in one piece in it. As
-    far as such vectors allow, it has no bank conflicts. With `matrix_loads`, warps load the first
-    as matrices, if that takes fewer instructions. If that can be, neighbouring vectors of the axis
-    are in one line of the banks, too: lanes that copy a piece of memory to different lines ask the
-    cache for it once a line.
+    vectors: the axis of the copies' vectors and their length in elements. Vectors are contiguous
+        in the buffer; as far as that allows, it has no bank conflicts.
+    matrix_loads: True if warps may read the first target by ldmatrix. They do if that takes fewer
+        instructions.
+
+    Where it costs nothing, consecutive vectors along the axis share a line of the banks, too:
+    lanes that copy contiguous memory to different lines request it from the cache once per line.
     """
     axis, vector = vectors
     at = places(source.outs)[axis_name(axis)]
     units = tuple([1 << at + bit for bit in range(vector.bit_length() - 1)])
     if matrix_loads:
-        matrices = by_matrices(source, wanted[0], element_bits, banks, units, exact=True)
-        plain = conflict_free(source, wanted[0], element_bits, banks, units)
-        alone = shared_access(wanted[0], plain, element_bits, banks)
-        if matrices is not None and len(matrices.load.registers) < len(alone.registers):
+        matrices = by_matrices(source, targets[0], element_bits, banks, units, exact=True)
+        plain = conflict_free(source, targets[0], element_bits, banks, units)
+        plain_load = shared_access(targets[0], plain, element_bits, banks)
+        if matrices is not None and len(matrices.load.registers) < len(plain_load.registers):
             return matrices.layout
-    found = shared_layout(source, wanted, element_bits, banks, units, exact=True)
-    if _in_lines(found, axis, element_bits, banks):
-        return found
-    lined = _lined(source.shape, element_bits, axis, banks)
+    best = shared_layout(source, targets, element_bits, banks, units, exact=True)
+    if _in_lines(best, axis, element_bits, banks):
+        return best
+    candidates = _line_layouts(source.shape, element_bits, axis, banks)
     copies = (source, banks.up_to(element_bits * vector))
-    sides = (copies, *((load, banks) for load in wanted))
+    sides = (copies, *((load, banks) for load in targets))
 
     def cost(layout: LinearLayout) -> list[tuple[int, int]]:
-        """The instructions of each side, and its bank conflicts."""
-        accesses = [shared_access(side, layout, element_bits, own) for side, own in sides]
+        """Return the number of instructions of each side, and its bank conflicts."""
+        accesses = [
+            shared_access(side, layout, element_bits, side_banks) for side, side_banks in sides
+        ]
         return [(len(x.registers), x.conflicts(element_bits, banks)) for x in accesses]
 
-    least = cost(found)
-    return next((layout for layout in lined if _no_more(cost(layout), least)), found)
+    best_cost = cost(best)
+    return next((layout for layout in candidates if _no_more(cost(layout), best_cost)), best)
 
 
 def _no_more(costs: Sequence[tuple[int, int]], than: Sequence[tuple[int, int]]) -> bool:
@@ -111,17 +116,17 @@ def _no_more(costs: Sequence[tuple[int, int]], than: Sequence[tuple[int, int]]) 
 
 
 def _in_lines(layout: LinearLayout, axis: int, element_bits: int, banks: Banks) -> bool:
-    """Whether what fills a line of the banks lies along an axis, as far as that goes."""
+    """Return True if a line of the banks holds elements along an axis, as many as that has."""
     at = places(layout.outs)[axis_name(axis)]
     line = min(banks.line_bits // element_bits, layout.shape[axis])
     columns = layout.images(OFFSET)[: line.bit_length() - 1]
     return set(columns) == {1 << at + bit for bit in range(line.bit_length() - 1)}
 
 
-def _lined(
+def _line_layouts(
     shape: Sequence[int], element_bits: int, axis: int, banks: Banks
 ) -> Iterator[LinearLayout]:
-    """Layouts whose lines lie along an axis, with vectors in orders that change every few rows."""
+    """Yield layouts whose lines lie along an axis, with vectors swizzled every few rows."""
     row = banks.line_bits // 8
     if len(shape) != 2 or shape[axis] * element_bits < banks.line_bits:
         return

@@ -1,11 +1,12 @@
-"""Two places in shared memory for what a round computes and stores for its products.
+"""Double-buffer the wgmma operands that an iteration computes and stores to shared memory.
 
-The next round would store over it while products that go on into that one (`running`) still read.
-So rounds take two places in turns, if there is room:
+A wgmma that stays in flight into the next iteration (`keep_in_flight`) still reads its operand
+there, and the next iteration would overwrite it. If shared memory allows, iterations alternate
+between two buffers:
 
-    %y = exp2 %x                              %place = slot %m, %turn
-    %r = group_dot %a, %y, %acc               local_store %place, %y
-    %s = group_wait %r {pending = 0}          %r = group_dot %a, %place, %acc
+    %y = exp2 %x                              %stage = slot %m, %iteration
+    %r = group_dot %a, %y, %acc               local_store %stage, %y
+    %s = group_wait %r {pending = 0}          %r = group_dot %a, %stage, %acc
                                               %s = group_wait %r {pending = 1}
 """
 
@@ -19,51 +20,59 @@ from tile.simt.expose_factors import stored_factors, stored_layout
 from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops import group, shared
-from tile.simt.pipeline_loops.factors import factors
-from tile.simt.pipeline_loops.room import Factor
-from tile.simt.pipeline_loops.running import only_carried
+from tile.simt.pipeline_loops.factors import dot_operands
+from tile.simt.pipeline_loops.room import OperandUse
+from tile.simt.pipeline_loops.running import all_loop_carried
 
 
-def to_double(
-    loop: Operation, copied: Collection[Operation], stored: Collection[Operation]
-) -> list[Factor]:
-    """The factors that need two places for a loop's products to go on; none where that is no use.
+def double_buffered(
+    loop: Operation, async_loads: Collection[Operation], shared_loads: Collection[Operation]
+) -> list[OperandUse]:
+    """Return the operands to double-buffer so that a loop's wgmmas can stay in flight.
 
-    `copied` are the loads that become rings of buffers, and `stored` those that threads store to
-    buffers of their own, which may be written again in a round: products of these do not go on.
+    The list is empty if that would not let them stay in flight.
+
+    async_loads: loads that become multi-buffers.
+    shared_loads: loads that threads store to buffers of their own, which an iteration may write
+        again. wgmmas that read these do not stay in flight.
     """
     body = loop.regions[0]
-    served = {(f.product, f.index) for load in copied for f in factors(load.result)}
-    taken = {(f.product, f.index) for load in stored for f in factors(load.result)}
-    found = [
-        (product, index)
-        for product in body
-        if product.defn is group.group_dot
-        for index in stored_factors(product)
-        if product.inputs[index].block is body and (product, index) not in served | taken
+    in_multi_buffers = _operand_uses(async_loads)
+    in_shared_loads = _operand_uses(shared_loads)
+    computed = [
+        (dot, index)
+        for dot in body
+        if dot.defn is group.group_dot
+        for index in stored_factors(dot)
+        if dot.inputs[index].block is body
+        and (dot, index) not in in_multi_buffers | in_shared_loads
     ]
-    return found if only_carried(loop, served | {*found}) else []
+    return computed if all_loop_carried(loop, in_multi_buffers | {*computed}) else []
 
 
-def store_in_turns(loop: Operation, doubled: Collection[Factor], turn: Value) -> None:
-    """Store factors where they are made, to the place whose turn it is."""
+def _operand_uses(loads: Collection[Operation]) -> set[OperandUse]:
+    return {(use.dot, use.index) for load in loads for use in dot_operands(load.result)}
+
+
+def store_alternating(loop: Operation, operands: Collection[OperandUse], iteration: Value) -> None:
+    """Store operands where they are computed, to the buffer that an iteration's parity selects."""
     outside = LayoutBuilder.before(loop)
-    places: dict[tuple[Value, LinearLayout], Value] = {}
-    for product, index in doubled:
-        value, layout = product.inputs[index], stored_layout(product, index)
-        if (value, layout) not in places:
-            places[value, layout] = _stored(outside, value, layout, turn)
-        product.set_operand(index, places[value, layout])
+    stages: dict[tuple[Value, LinearLayout], Value] = {}
+    for dot, index in operands:
+        value, layout = dot.inputs[index], stored_layout(dot, index)
+        if (value, layout) not in stages:
+            stages[value, layout] = _stored(outside, value, layout, iteration)
+        dot.set_operand(index, stages[value, layout])
 
 
-def _stored(outside: LayoutBuilder, value: Value, layout: LinearLayout, turn: Value) -> Value:
-    ty, made, block = value.type, value.op, value.block
-    buffer = Shared(tuple(ty.shape), ty.element, layout, 2)
-    loc = outside.loc if made is None else made.loc
+def _stored(outside: LayoutBuilder, value: Value, layout: LinearLayout, iteration: Value) -> Value:
+    ty, producer, block = value.type, value.op, value.block
+    buffer_type = Shared(tuple(ty.shape), ty.element, layout, 2)
+    loc = outside.loc if producer is None else producer.loc
     with outside.at(loc):
-        ring = outside(shared.alloc, result=buffer)
-    ring.name = value.name
-    build = LayoutBuilder(block, block.first if made is None else made.next, loc)
-    place = build(shared.slot, ring, turn, shift=0)
-    build.op(shared.local_store, place, value)
-    return place
+        buffer = outside(shared.alloc, result=buffer_type)
+    buffer.name = value.name
+    build = LayoutBuilder(block, block.first if producer is None else producer.next, loc)
+    stage = build(shared.slot, buffer, iteration, shift=0)
+    build.op(shared.local_store, stage, value)
+    return stage

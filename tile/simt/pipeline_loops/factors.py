@@ -1,8 +1,8 @@
-"""Loads that are factors of products of groups, which read them where copies have put them.
+"""Loads whose tiles are wgmma operands, which wgmma reads from the buffers that copies fill.
 
-A factor may be the transposed tile: then the product reads the buffer with its axes exchanged.
+If the operand is the transposed tile, wgmma reads the transposed view of the buffer.
 
-    %x = load %p : tile<..>               %s = slot %m, %turn
+    %x = load %p : tile<..>               %s = slot %m, %iteration
     %y = trans %x {order = (1, 0)}        %t = local_trans %s {order = (1, 0)}
     %r = group_dot %a, %y, %acc           %r = group_dot %a, %t, %acc
 """
@@ -25,33 +25,36 @@ _TRANSPOSED = (1, 0)
 
 
 @dataclass(frozen=True)
-class Factor:
-    """The operand number `index` of a product, and the transposition before it, if there is one."""
+class DotOperand:
+    """Operand number `index` of a wgmma, and the transposition before it, if there is one."""
 
-    product: Operation
+    dot: Operation
     index: int
     transposition: Operation | None
 
-    def layout(self, along: int) -> LinearLayout | None:
-        """The layout of a buffer for the tile, with neighbours along an axis of that."""
-        flipped = self.transposition is not None
-        ty = self.product.inputs[self.index].type
+    def layout(self, major: int) -> LinearLayout | None:
+        """Return the layout of a buffer for the tile whose elements are contiguous along an axis.
+
+        major: that axis, of the tile before the transposition.
+        """
+        transposed = self.transposition is not None
+        ty = self.dot.inputs[self.index].type
         assert isinstance(ty, Tile)
         operand = (Operand.LEFT, Operand.RIGHT)[self.index]
-        found = factor_along(self.product, operand, ty, 1 - along if flipped else along)
-        return permute_axes(found, _TRANSPOSED) if found is not None and flipped else found
+        layout = factor_along(self.dot, operand, ty, 1 - major if transposed else major)
+        return permute_axes(layout, _TRANSPOSED) if layout is not None and transposed else layout
 
 
-def factors(value: Value) -> list[Factor]:
-    """The factors that a tile is in its block."""
-    found = [Factor(product, index, None) for product, index in _products(value)]
+def dot_operands(value: Value) -> list[DotOperand]:
+    """Return the wgmma operands in its block that a tile, or its transpose, is used as."""
+    operands = [DotOperand(dot, index, None) for dot, index in _wgmma_uses(value)]
     for user in value.users:
         if user.defn is shape.trans and user.block is value.block and user["order"] == _TRANSPOSED:
-            found += [Factor(product, index, user) for product, index in _products(user.result)]
-    return found
+            operands += [DotOperand(dot, index, user) for dot, index in _wgmma_uses(user.result)]
+    return operands
 
 
-def _products(value: Value) -> list[tuple[Operation, int]]:
+def _wgmma_uses(value: Value) -> list[tuple[Operation, int]]:
     return [
         (user, index)
         for user, index in value.uses
@@ -59,26 +62,33 @@ def _products(value: Value) -> list[tuple[Operation, int]]:
     ]
 
 
-def wanted_layout(value: Value, along: int) -> LinearLayout | None:
-    """The layout of a buffer from which the first product can read a tile; None if none can."""
-    layouts = (factor.layout(along) for factor in factors(value))
+def operand_buffer_layout(value: Value, major: int) -> LinearLayout | None:
+    """Return the layout of a buffer from which the first possible wgmma can read a tile.
+
+    None if no wgmma can. major: the axis along which the buffer's elements are contiguous.
+    """
+    layouts = (operand.layout(major) for operand in dot_operands(value))
     return next((layout for layout in layouts if layout is not None), None)
 
 
-def factors_in(value: Value, layout: LinearLayout) -> list[Factor]:
-    """The factors that products can read from a buffer of the tile in a layout."""
-    return [factor for factor in factors(value) if layout in (factor.layout(0), factor.layout(1))]
+def operands_readable_from(value: Value, layout: LinearLayout) -> list[DotOperand]:
+    """Return the operands that wgmmas can read from a buffer of the tile in a layout."""
+    return [
+        operand
+        for operand in dot_operands(value)
+        if layout in (operand.layout(0), operand.layout(1))
+    ]
 
 
-def read_from(value: Value, stage: Value) -> None:
-    """Let products read a stage of the tile's buffer instead of the tile, where they can."""
-    held = stage.type
-    assert isinstance(held, Shared) and isinstance(held.layout, LinearLayout)
-    for factor in factors_in(value, held.layout):
+def read_from_buffer(value: Value, stage: Value) -> None:
+    """Let wgmmas read a stage of the tile's buffer instead of the tile, where they can."""
+    ty = stage.type
+    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    for operand in operands_readable_from(value, ty.layout):
         mem = stage
-        if factor.transposition is not None:
-            build = LayoutBuilder.before(factor.transposition)
+        if operand.transposition is not None:
+            build = LayoutBuilder.before(operand.transposition)
             mem = build(shared.local_trans, stage, order=_TRANSPOSED)
-        factor.product.set_operand(factor.index, mem)
-        if factor.transposition is not None and not factor.transposition.result.uses:
-            factor.transposition.erase()
+        operand.dot.set_operand(operand.index, mem)
+        if operand.transposition is not None and not operand.transposition.result.uses:
+            operand.transposition.erase()

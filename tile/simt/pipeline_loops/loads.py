@@ -1,4 +1,4 @@
-"""Loads that are done for a round which may not be, and what they take."""
+"""Loads for an iteration that may not exist, and the registers that they take."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from tile.ir.ops import arith, memory, shape
 from tile.ir.types import Scalar
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.dims import REGISTER
-from tile.simt.pipeline_loops.slices import Round
+from tile.simt.pipeline_loops.slices import IterationView
 
 
-def mask_in(round_: Round, load: Operation) -> Value | None:
-    """The mask of a load in a round of its loop: false throughout if there is no such round."""
-    mask = round_.of(load["mask"])
-    if round_.exists is None:
+def iteration_mask(view: IterationView, load: Operation) -> Value | None:
+    """Return the mask of a load in an iteration of its loop: all false if there is none such."""
+    mask = view.value(load["mask"])
+    if view.exists is None:
         return mask
-    exists = round_.build(
-        shape.splat, round_.exists, shape=load.result.type.shape, layout=layout_of(load["ptr"])
+    exists = view.build(
+        shape.splat, view.exists, shape=load.result.type.shape, layout=layout_of(load["ptr"])
     )
-    return exists if mask is None else round_.build(arith.and_, mask, exists)
+    return exists if mask is None else view.build(arith.and_, mask, exists)
 
 
-def load_in(round_: Round, load: Operation) -> Value:
-    """What a load reads in a round of its loop; nothing that matters if there is no such round."""
-    build = round_.build
+def load_for_iteration(view: IterationView, load: Operation) -> Value:
+    """Return the tile that a load reads in an iteration of its loop.
+
+    If there is no such iteration, nothing is read, and the tile is not used.
+    """
+    build = view.build
     with build.at(load.loc):
         value = build(
             memory.load,
-            round_.of(load["ptr"]),
-            mask_in(round_, load),
-            round_.of(load["other"]),
+            view.value(load["ptr"]),
+            iteration_mask(view, load),
+            view.value(load["other"]),
             **load.attributes,
         )
     value.name = load.result.name
@@ -37,7 +40,7 @@ def load_in(round_: Round, load: Operation) -> Value:
 
 
 def registers(value: Value) -> int:
-    """How many registers of 32 bits a tile takes in a thread."""
+    """Return the number of 32-bit registers that a tile takes in each thread."""
     element = value.type.element
     count = layout_of(value).in_size(REGISTER)
     bits = element.bits if isinstance(element, Scalar) else 64

@@ -1,13 +1,14 @@
-"""How many programs run beside each other, as far as registers and shared memory tell.
+"""Estimate occupancy: how many programs are co-resident on one multiprocessor.
 
-Products that go on at the same time take registers for all of their results, and for a factor that
-is under way. Where that keeps away programs that would run beside, whose products fill the time
-just as well, it is no gain; and a thread that has not so many would keep values in memory. Where
-shared memory keeps programs away, the registers are there to be used.
+Only registers and shared memory count. Keeping wgmmas in flight across an iteration takes
+registers for every accumulator that is live, and for the operand that is being computed. If that
+lowers occupancy, it does not pay: another resident program would have hidden the same latency. If
+a thread has fewer registers than that, it would spill. If shared memory already limits occupancy,
+the registers are free to use.
 
-Counts of registers are rough. Threads of the backward pass of attention had, with products that
-go on and without, 199 and 162 (here 184 and 160), 140 and 128 (here 152 and 128), and 252 and 242
-(here 248 and 224).
+Estimates are rough. Registers per thread of three variants of attention's backward pass, with
+overlap and without: 199 and 162 allocated (184 and 160 estimated here), 140 and 128 (152 and 128),
+252 and 242 (248 and 224).
 """
 
 from __future__ import annotations
@@ -21,27 +22,31 @@ from tile.simt.layouts.dims import WARP
 from tile.simt.pipeline_loops.loads import registers
 from tile.simt.target import SimtTarget
 
-# What a thread needs besides results and factors: pointers, masks, counts.
-_OTHERS = 32
-# And for what happens while products go on.
-_MEANWHILE = 8
-# With so many programs beside each other there is always one whose products go on.
-_ENOUGH = 6
+# Registers of a thread besides accumulators and operands: pointers, masks, counters.
+_ADDRESS_REGISTERS = 32
+# Further registers of a thread for what it computes while wgmmas are in flight.
+_OVERLAP_REGISTERS = 8
+# With this many co-resident programs, one of them always has a wgmma in flight.
+_ENOUGH_PROGRAMS = 6
 
 
-def keeps_company(products: Sequence[Operation], shared: int, target: SimtTarget) -> bool:
-    """Whether as many programs fit beside each other if the products of a loop go on.
+def overlap_keeps_occupancy(
+    dots: Sequence[Operation], shared_bytes: int, target: SimtTarget
+) -> bool:
+    """Return True if keeping a loop's `dots` in flight across iterations keeps occupancy.
 
-    `shared` are the bytes of shared memory of a program.
+    shared_bytes: shared memory of one program, in bytes.
     """
-    results = sum(registers(product.result) for product in products)
-    held = [op.inputs[0] for op in products if stays_in_registers(op)]
-    made = [registers(value) for value in held if value.block is products[0].block]
-    waiting = results + _OTHERS
-    going_on = waiting + max(made, default=0) + _MEANWHILE
-    if going_on > target.registers:
+    accumulators = sum(registers(dot.result) for dot in dots)
+    in_registers = [dot.inputs[0] for dot in dots if stays_in_registers(dot)]
+    computed = [registers(value) for value in in_registers if value.block is dots[0].block]
+    waiting = accumulators + _ADDRESS_REGISTERS
+    overlapped = waiting + max(computed, default=0) + _OVERLAP_REGISTERS
+    if overlapped > target.registers:
         return False
-    threads = target.warp_size * layout_of(products[0].result).in_size(WARP)
-    most = min(_ENOUGH, target.shared_bytes // max(1, shared))
-    found = [min(most, target.register_file // (threads * count)) for count in (waiting, going_on)]
-    return found[0] == found[1]
+    threads = target.warp_size * layout_of(dots[0].result).in_size(WARP)
+    limit = min(_ENOUGH_PROGRAMS, target.shared_bytes // max(1, shared_bytes))
+    occupancy_waiting, occupancy_overlapped = (
+        min(limit, target.register_file // (threads * count)) for count in (waiting, overlapped)
+    )
+    return occupancy_overlapped == occupancy_waiting

@@ -1,4 +1,4 @@
-"""Loads one round ahead, into registers; from there into shared memory, if that is on their way."""
+"""Loads one iteration ahead, into registers, and from there to shared memory if it is needed."""
 
 from __future__ import annotations
 
@@ -9,51 +9,59 @@ from tile.ir.ops import arith
 from tile.ir.types import I32
 from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.ops import shared
-from tile.simt.pipeline_loops.loads import load_in
-from tile.simt.pipeline_loops.rings import Buffered, Ring
-from tile.simt.pipeline_loops.slices import Ahead, Round, Slice
+from tile.simt.pipeline_loops.loads import load_for_iteration
+from tile.simt.pipeline_loops.rings import BufferedLoad, MultiBuffer
+from tile.simt.pipeline_loops.slices import BackwardSlice, IterationView, PrefetchPoint
 
 
-def carry_ahead(loads: Sequence[Operation], sources: Slice, top: Operation) -> None:
-    """Make a loop carry what its loads read, and load for the next round before `top`."""
-    ahead = Ahead(sources, 1, top)
-    (first,) = ahead.before_loop()
-    tiles = [load_in(first, load) for load in loads]
-    args = ahead.in_loop(tiles, lambda later, _: [load_in(later, load) for load in loads])
+def prefetch_to_registers(
+    loads: Sequence[Operation], sources: BackwardSlice, top: Operation
+) -> None:
+    """Load for the next iteration before `top`, and make the loaded tiles loop-carried."""
+    prefetch = PrefetchPoint(sources, 1, top)
+    (first,) = prefetch.prologue()
+    tiles = [load_for_iteration(first, load) for load in loads]
+    args = prefetch.steady_state(
+        tiles, lambda view, _: [load_for_iteration(view, load) for load in loads]
+    )
     for load, value in zip(loads, args, strict=True):
         load.result.replace_by(value)
 
 
-def store_ahead(stored: Sequence[Buffered], sources: Slice, stages: int, top: Operation) -> None:
-    """Load for the next round before `top`, and store that to shared memory at a round's end.
+def prefetch_to_shared(
+    shared_loads: Sequence[BufferedLoad], sources: BackwardSlice, stages: int, top: Operation
+) -> None:
+    """Load for the next iteration before `top`, and store to shared memory at the body's end.
 
-    In a ring of two stages the next round's tiles do not meet this round's, so that one barrier a
-    round is enough; with one stage it takes two.
+    With two stages, the next iteration's tiles do not overwrite this iteration's, so that one
+    barrier an iteration is enough; one stage takes two barriers.
     """
-    loop, ahead = sources.loop, Ahead(sources, 1, top)
+    loop, prefetch = sources.loop, PrefetchPoint(sources, 1, top)
     (body,) = loop.regions
     assert body.last is not None
     build, end = LayoutBuilder.before(loop), LayoutBuilder.before(body.last)
-    rings = [Ring(build, each, stages) for each in stored]
+    buffers = [MultiBuffer(build, load, stages) for load in shared_loads]
     start = build.constant(0, I32)
-    (first,) = ahead.before_loop()
-    tiles = [load_in(first, ring.load) for ring in rings]
-    for ring, tile in zip(rings, tiles, strict=True):
-        _store(ring, build, start, 0, tile)
+    (first,) = prefetch.prologue()
+    tiles = [load_for_iteration(first, buffer.load) for buffer in buffers]
+    for buffer, tile in zip(buffers, tiles, strict=True):
+        _store(buffer, build, start, 0, tile)
 
-    def later(round_: Round, args: list[Value]) -> list[Value]:
-        (turn,) = args
-        turn.name = "turn"
-        for ring in rings:
-            tile = load_in(round_, ring.load)
-            _store(ring, end, turn, 1, tile)
-        return [end(arith.add, turn, end.constant(1, I32))]
+    def load_and_store(view: IterationView, args: list[Value]) -> list[Value]:
+        (iteration,) = args
+        iteration.name = "iteration"
+        for buffer in buffers:
+            tile = load_for_iteration(view, buffer.load)
+            _store(buffer, end, iteration, 1, tile)
+        return [end(arith.add, iteration, end.constant(1, I32))]
 
-    (turn,) = ahead.in_loop([start], later)
-    for ring in rings:
-        ring.serve(turn)
+    (iteration,) = prefetch.steady_state([start], load_and_store)
+    for buffer in buffers:
+        buffer.replace_load(iteration)
 
 
-def _store(ring: Ring, build: LayoutBuilder, turn: Value, shift: int, tile: Value) -> None:
-    with build.at(ring.load.loc):
-        build.op(shared.local_store, ring.stage(build, turn, shift), tile)
+def _store(
+    buffer: MultiBuffer, build: LayoutBuilder, iteration: Value, stage_offset: int, tile: Value
+) -> None:
+    with build.at(buffer.load.loc):
+        build.op(shared.local_store, buffer.stage(build, iteration, stage_offset), tile)

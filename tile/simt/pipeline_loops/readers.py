@@ -1,7 +1,7 @@
-"""In which layouts a loop wants the tiles that it loads, and giving it them so.
+"""Fold the layout conversions of loaded tiles into loads from shared memory.
 
-A tile in shared memory can be read in any layout, so a conversion of what was loaded goes away, and
-so does one behind operations that are cheap in any layout:
+A tile in shared memory can be read in any layout. So a conversion of the loaded tile goes away,
+and so does a conversion after operations that are cheap in any layout:
 
     %x = load %p : tile<.., #load>          %x = local_load %s : tile<.., #m>
     %y = trans %x : tile<.., #t>            %z = trans %x : tile<.., #dot>
@@ -22,22 +22,23 @@ from tile.simt.ops.layout import convert_layout
 from tile.simt.product_pieces import read_layout
 from tile.simt.target import SimtTarget
 
-# From the layout of the only tile that an operation gives to that of the one it takes.
-Back = Callable[[Operation, LinearLayout], LinearLayout]
+# Return the layout of an operation's only tile operand, given the layout of its result.
+OperandLayout = Callable[[Operation, LinearLayout], LinearLayout]
 
 
-def _untransposed(op: Operation, layout: LinearLayout) -> LinearLayout:
+def _trans_operand(op: Operation, layout: LinearLayout) -> LinearLayout:
     order = op["order"]
     return permute_axes(layout, sorted(range(len(order)), key=order.__getitem__))
 
 
-def _unexpanded(op: Operation, layout: LinearLayout) -> LinearLayout:
+def _expand_dims_operand(op: Operation, layout: LinearLayout) -> LinearLayout:
     return slice_axis(layout, len(layout.outs) + op["axis"])
 
 
-CHEAP: dict[object, Back] = {
-    shape.trans: _untransposed,
-    shape.expand_dims: _unexpanded,
+# Operations that cost the same in any layout.
+CHEAP: dict[object, OperandLayout] = {
+    shape.trans: _trans_operand,
+    shape.expand_dims: _expand_dims_operand,
     arith.cast: lambda op, layout: layout,
     arith.bitcast: lambda op, layout: layout,
     arith.hint: lambda op, layout: layout,
@@ -45,56 +46,59 @@ CHEAP: dict[object, Back] = {
 
 
 @dataclass(frozen=True)
-class Reader:
-    """A conversion of a tile, the cheap operations before it, and the layout it so wants."""
+class LoadUser:
+    """A layout conversion of a tile, and the cheap operations `between` the tile and it.
+
+    layout: the layout of the tile for which the conversion is an identity.
+    """
 
     between: tuple[Operation, ...]
     conversion: Operation
     layout: LinearLayout
 
 
-def readers(value: Value) -> list[Reader]:
-    """The conversions of a tile in its block, in order of use."""
-    found: list[Reader] = []
+def load_users(value: Value) -> list[LoadUser]:
+    """Return the layout conversions of a tile in its block, in order of use."""
+    conversions: list[LoadUser] = []
     for user in dict.fromkeys(value.users):
         if user.block is not value.block:
             continue
         if user.defn is convert_layout:
-            found.append(Reader((), user, layout_of(user.result)))
+            conversions.append(LoadUser((), user, layout_of(user.result)))
         elif user.defn in CHEAP:
-            back = CHEAP[user.defn]
-            for reader in readers(user.result):
-                layout = back(user, reader.layout)
-                found.append(Reader((user, *reader.between), reader.conversion, layout))
-    return found
+            operand_layout = CHEAP[user.defn]
+            for later in load_users(user.result):
+                layout = operand_layout(user, later.layout)
+                conversions.append(LoadUser((user, *later.between), later.conversion, layout))
+    return conversions
 
 
-def in_pieces(reader: Reader, target: SimtTarget) -> LinearLayout | None:
-    """The layout as which the tile is read piece by piece; None if it is read as a whole."""
-    layout = read_layout(reader.conversion, target)
+def sliced_layout(user: LoadUser, target: SimtTarget) -> LinearLayout | None:
+    """Return the layout in which the tile is read slice by slice; None if it is read whole."""
+    layout = read_layout(user.conversion, target)
     if layout is None:
         return None
-    for op in reversed(reader.between):
+    for op in reversed(user.between):
         layout = CHEAP[op.defn](op, layout)
     return layout
 
 
-def hand_over(value: Value, read: Callable[[LinearLayout], Value]) -> None:
-    """Give the users of a tile, instead of it, what `read` gives in the layouts they want."""
-    for reader in readers(value):
-        new = read(reader.layout)
-        for op in reader.between:
-            new = _again(op, new)
-        reader.conversion.replace_by([new])
-        for op in reversed(reader.between):
+def replace_by_local_load(value: Value, read: Callable[[LinearLayout], Value]) -> None:
+    """Replace a tile by what `read` returns for the layouts that its users take."""
+    for user in load_users(value):
+        new = read(user.layout)
+        for op in user.between:
+            new = _clone_on(op, new)
+        user.conversion.replace_by([new])
+        for op in reversed(user.between):
             if not op.result.uses:
                 op.erase()
     if value.uses:
         value.replace_by(read(layout_of(value)))
 
 
-def _again(op: Operation, value: Value) -> Value:
-    """A cheap operation done to another value."""
+def _clone_on(op: Operation, value: Value) -> Value:
+    """Return the result of a cheap operation on another value."""
     new = LayoutBuilder.before(op)(op.defn, value, **op.attributes)
     new.name = op.result.name
     return new

@@ -1,4 +1,4 @@
-"""Buffers in shared memory for tiles that a loop loads: one stage for each round under way."""
+"""Multi-buffers in shared memory for tiles that a loop loads: a stage per iteration in flight."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from tile.ir.types import Shared, Tile, with_layout
 from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.ops import shared
-from tile.simt.pipeline_loops.factors import factors_in, read_from
-from tile.simt.pipeline_loops.readers import hand_over
+from tile.simt.pipeline_loops.factors import operands_readable_from, read_from_buffer
+from tile.simt.pipeline_loops.readers import replace_by_local_load
 from tile.simt.plan_shared import FACTOR_ALIGNMENT, RING_ALIGNMENT
 
 
 @dataclass(frozen=True)
-class Buffered:
+class BufferedLoad:
     """A load whose tiles go through shared memory, and the layout that they have there.
 
-    `bulk` says that they are copied as a whole.
+    tma: True if it becomes a TMA load of a whole descriptor block.
     """
 
     load: Operation
     layout: LinearLayout
-    bulk: bool = False
+    tma: bool = False
 
     @property
     def tile(self) -> Tile:
@@ -32,51 +32,51 @@ class Buffered:
 
     @property
     def bytes(self) -> int:
-        """What one stage takes."""
+        """The size of one stage, in bytes."""
         return self.buffer(1).bytes
 
     @property
     def alignment(self) -> int:
-        """Where it may begin, in bytes."""
-        factors = factors_in(self.load.result, self.layout)
-        return FACTOR_ALIGNMENT if factors else RING_ALIGNMENT
+        """The alignment of the buffer, in bytes."""
+        operands = operands_readable_from(self.load.result, self.layout)
+        return FACTOR_ALIGNMENT if operands else RING_ALIGNMENT
 
     def buffer(self, stages: int) -> Shared:
         return Shared(self.tile.dims, self.tile.of, self.layout, stages)
 
 
-class Ring:
-    """The buffer of a load."""
+class MultiBuffer:
+    """The buffer of a load, of `stages` stages."""
 
-    def __init__(self, build: LayoutBuilder, buffered: Buffered, stages: int) -> None:
+    def __init__(self, build: LayoutBuilder, buffered: BufferedLoad, stages: int) -> None:
         self.load, self.tile, self.stages = buffered.load, buffered.tile, stages
-        self.bulk = buffered.bulk
+        self.tma = buffered.tma
         with build.at(self.load.loc):
             self.buffer = build(shared.alloc, result=buffered.buffer(stages))
         self.buffer.name = self.load.result.name
 
-    def stage(self, build: LayoutBuilder, turn: Value, shift: int = 0) -> Value:
-        """The stage for the round `shift` rounds after that of a turn."""
+    def stage(self, build: LayoutBuilder, iteration: Value, stage_offset: int = 0) -> Value:
+        """Return the stage of the iteration that is `stage_offset` after `iteration`."""
         if self.stages == 1:
             return self.buffer
-        return build(shared.slot, self.buffer, turn, shift=shift)
+        return build(shared.slot, self.buffer, iteration, shift=stage_offset)
 
-    def serve(self, turn: Value) -> None:
-        """Give the users of the load what is in the buffer, once for each layout they want.
+    def replace_load(self, iteration: Value) -> None:
+        """Make the users of the load read the buffer: one local load for each layout they take.
 
-        Products of groups that can read the buffer itself get that.
+        A wgmma that can read the buffer itself gets the buffer.
         """
         build = LayoutBuilder.before(self.load)
-        stage = self.stage(build, turn)
-        known: dict[LinearLayout, Value] = {}
+        stage = self.stage(build, iteration)
+        tiles: dict[LinearLayout, Value] = {}
 
         def read(layout: LinearLayout) -> Value:
-            if layout not in known:
-                known[layout] = build(
+            if layout not in tiles:
+                tiles[layout] = build(
                     shared.local_load, stage, result=with_layout(self.tile, layout)
                 )
-                known[layout].name = self.load.result.name
-            return known[layout]
+                tiles[layout].name = self.load.result.name
+            return tiles[layout]
 
-        read_from(self.load.result, stage)
-        hand_over(self.load.result, read)
+        read_from_buffer(self.load.result, stage)
+        replace_by_local_load(self.load.result, read)

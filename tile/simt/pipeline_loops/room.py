@@ -1,8 +1,8 @@
-"""The shared memory that is left for the buffers of a loop.
+"""The shared-memory budget of the buffers of loops.
 
-Loops inside a loop take theirs while its own buffers are in use, and so do functions called in it.
-So room is given to the innermost loops first, which run most often, and to functions before those
-that call them.
+Inner loops, and functions that a loop calls, use their shared memory while the loop's own buffers
+are live. So the budget is given to the innermost loops first, which run most often, and to
+functions before their callers.
 """
 
 from __future__ import annotations
@@ -23,54 +23,61 @@ from tile.simt.plan_shared import FACTOR_ALIGNMENT
 from tile.simt.product_pieces import is_cut, is_read_in_pieces, stored_bytes
 from tile.simt.target import SimtTarget
 
-ALIGNMENT = 128  # of any buffer but factors of products by groups, at most
+ALIGNMENT = 128  # bytes; an upper bound for buffers other than wgmma operands
 
-Factor = tuple[Operation, int]  # a product, and which of its factors
-Served = Operation | Factor  # a conversion, or a factor
+OperandUse = tuple[Operation, int]  # a wgmma, and the index of its operand
+BufferRead = Operation | OperandUse  # a layout conversion, or a wgmma operand
 
 
-class Room:
-    """The shared memory of a program, and what loops and functions so far take of it, in bytes."""
+class SharedBudget:
+    """The shared memory of a program, and what its loops and functions take so far, in bytes."""
 
     def __init__(self, target: SimtTarget) -> None:
         self.target = target
         self.loops: dict[Operation, int] = {}
         self.functions: dict[str, int] = {}
 
-    def left(self, loop: Operation, served: Collection[Served] = ()) -> int:
-        """What the buffers of a loop can take.
+    def remaining(self, loop: Operation, buffer_reads: Collection[BufferRead] = ()) -> int:
+        """Return the bytes that the buffers of a loop can take.
 
-        The conversions and factors `served` do not count: they come to be reads of those buffers.
+        buffer_reads: conversions and operands that become reads of those buffers, so that they
+            take no shared memory of their own.
         """
-        return self.target.shared_bytes - self._regions(loop.regions, served) - _used_by(loop)
+        return self.target.shared_bytes - self._regions(loop.regions, buffer_reads) - _used_by(loop)
 
-    def take(self, loop: Operation, buffers: int, served: Collection[Served] = ()) -> None:
-        """Give so much to the buffers of a loop."""
-        self.loops[loop] = buffers + self._regions(loop.regions, served)
+    def reserve(
+        self, loop: Operation, size: int, buffer_reads: Collection[BufferRead] = ()
+    ) -> None:
+        """Give `size` bytes to the buffers of a loop."""
+        self.loops[loop] = size + self._regions(loop.regions, buffer_reads)
 
     def finish(self, function: Function) -> None:
-        """All loops of a function have what they get."""
+        """Record what a function takes, once all of its loops have their buffers."""
         self.functions[function.name] = self._regions([function.body], ())
 
-    def _regions(self, regions: Iterable[Block], served: Collection[Served]) -> int:
-        """What operations take: buffers that are there all the time, others one after the other."""
-        most, buffers = 0, 0
+    def _regions(self, regions: Iterable[Block], buffer_reads: Collection[BufferRead]) -> int:
+        """Return the bytes that operations take.
+
+        Buffers of `alloc` and of wgmma operands are live throughout; the scratch memory of other
+        operations is live for one operation at a time.
+        """
+        scratch, buffers = 0, 0
         for region in regions:
             for op in region:
                 if op.defn is alloc:
                     assert isinstance(op.result.type, Shared)
-                    buffers += aligned(op.result.type.bytes)
+                    buffers += align_up(op.result.type.bytes)
                 elif op.defn is group_dot:
-                    buffers += _factors(op, served)
-                elif op not in served:
-                    most = max(most, self._operation(op, served))
-        return most + buffers
+                    buffers += _operand_buffers(op, buffer_reads)
+                elif op not in buffer_reads:
+                    scratch = max(scratch, self._operation(op, buffer_reads))
+        return scratch + buffers
 
-    def _operation(self, op: Operation, served: Collection[Served]) -> int:
+    def _operation(self, op: Operation, buffer_reads: Collection[BufferRead]) -> int:
         if op in self.loops:
             return self.loops[op]
         if is_cut(op, self.target):
-            return aligned(stored_bytes(op, served, self.target))
+            return align_up(stored_bytes(op, buffer_reads, self.target))
         if is_read_in_pieces(op, self.target):
             return 0
         rule = _RULES.get(op.defn)
@@ -80,32 +87,32 @@ class Room:
 
 
 def _used_by(loop: Operation) -> int:
-    """What the buffers take that were made in front of a loop and that it uses."""
+    """Return the bytes of the buffers that a loop uses and that are defined outside of it."""
     inside = set(loop.walk())
     used = {value: value.type for op in inside for value in op.inputs if value.op not in inside}
-    return sum(aligned(ty.bytes) for ty in used.values() if isinstance(ty, Shared))
+    return sum(align_up(ty.bytes) for ty in used.values() if isinstance(ty, Shared))
 
 
-def _factors(op: Operation, served: Collection[Served]) -> int:
-    """What the factors of a product take that are still to be stored."""
-    kept = ((op, index) for index in stored_factors(op))
-    return sum(factor_bytes(factor) for factor in kept if factor not in served)
+def _operand_buffers(op: Operation, buffer_reads: Collection[BufferRead]) -> int:
+    """Return the bytes of the buffers of a wgmma's operands that are still to be stored."""
+    operands = ((op, index) for index in stored_factors(op))
+    return sum(operand_bytes(operand) for operand in operands if operand not in buffer_reads)
 
 
-def factor_bytes(factor: Factor) -> int:
-    """What the buffer of a factor takes."""
-    product, index = factor
-    ty = product.inputs[index].type
-    return aligned(math.prod(ty.shape) * ty.element.itemsize, FACTOR_ALIGNMENT)
+def operand_bytes(operand: OperandUse) -> int:
+    """Return the bytes of the buffer of a wgmma operand."""
+    dot, index = operand
+    ty = dot.inputs[index].type
+    return align_up(math.prod(ty.shape) * ty.element.itemsize, FACTOR_ALIGNMENT)
 
 
-_RULES: dict[OpDef, Callable[[Room, Operation], int]] = {
-    convert_layout: lambda room, op: aligned(conversion_bytes(op, room.target)),
-    exchange: lambda room, op: aligned(exchange_bytes(op, room.target)),
-    control.call: lambda room, op: room.functions.get(op["callee"], 0),
+_RULES: dict[OpDef, Callable[[SharedBudget, Operation], int]] = {
+    convert_layout: lambda budget, op: align_up(conversion_bytes(op, budget.target)),
+    exchange: lambda budget, op: align_up(exchange_bytes(op, budget.target)),
+    control.call: lambda budget, op: budget.functions.get(op["callee"], 0),
 }
 
 
-def aligned(size: int, alignment: int = ALIGNMENT) -> int:
-    """The size with what may have to be left free before it."""
+def align_up(size: int, alignment: int = ALIGNMENT) -> int:
+    """Return `size` rounded up to a multiple of `alignment`, in bytes."""
     return -(-size // alignment) * alignment

@@ -1,4 +1,4 @@
-"""Rounds of a `for` loop that are still to come: their counts, and whether there are such."""
+"""Future iterations of a `for` loop: their induction variables, and whether they exist."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tile.ir.ops.arith import Predicate
 from tile.ir.types import I1, I64, Scalar
 
 
-class Rounds:
-    """The counts of a loop's rounds. What is the same in all rounds is computed before the loop.
+class TripCount:
+    """Induction variables and bounds of a loop's iterations. Invariants are computed outside.
 
-    Counts near the ends of their type do not overflow: with a constant step, the count is compared
-    with a limit that lies as many steps before `upper` (or at the end of the type); with another
-    step, in 64 bits.
+    Values near the ends of the induction variable's type do not overflow. With a constant step,
+    the induction variable is compared with a limit that lies `distance` steps before `upper` (or
+    at the end of the type); with any other step, the comparison is done in 64 bits.
     """
 
     def __init__(self, loop: Operation) -> None:
@@ -29,30 +29,33 @@ class Rounds:
         self.strides: dict[int, Value] = {}
 
     @staticmethod
-    def can_tell(loop: Operation, distance: int) -> bool:
-        """Whether it can be told, of each round of a loop, if there is one so many rounds later."""
+    def is_computable(loop: Operation, distance: int) -> bool:
+        """Return True if every iteration can compute whether one `distance` later exists."""
         ty, step = loop.inputs[2].type, _integer(loop.inputs[2])
         assert isinstance(ty, Scalar)
         if step is None:
             return ty.bits < 64
         return step != 0 and ty.min_value <= distance * step <= ty.max_value
 
-    def count(self, build: Builder, index: Value, distance: int) -> Value:
-        """The count of the round `distance` rounds after that of `index`, should there be one."""
+    def index_after(self, build: Builder, index: Value, distance: int) -> Value:
+        """Return the induction variable `distance` iterations after `index`.
+
+        The iteration need not exist.
+        """
         if distance == 0:
             return index
         start = _integer(index)
         if start is not None and self.constant_step is not None:
-            count = start + distance * self.constant_step
-            if self.type.min_value <= count <= self.type.max_value:
-                return build.constant(count, self.type)
+            later = start + distance * self.constant_step
+            if self.type.min_value <= later <= self.type.max_value:
+                return build.constant(later, self.type)
         return build(arith.add, index, self._stride(distance))
 
     def exists(self, build: Builder, index: Value, distance: int) -> Value | None:
-        """Whether there is a round `distance` rounds after that of `index`, as a scalar i1.
+        """Return, as a scalar i1, whether an iteration `distance` after `index` exists.
 
-        None if there surely is. `index` is a count of the loop, or `lower` where nothing is known
-        of how often the loop goes around.
+        None if it always does. `index` is the loop's induction variable, or `lower` where the trip
+        count may be 0.
         """
         if self.constant_step is None:
             return self._exists_by_step(build, index, distance)
@@ -61,45 +64,45 @@ class Rounds:
         start, end = _integer(index), _integer(limit)
         if start is None or end is None:
             return build(arith.cmp, index, limit, predicate=predicate)
-        known = start < end if self.constant_step > 0 else start > end
-        return None if known else build.constant(False, I1)
+        exists = start < end if self.constant_step > 0 else start > end
+        return None if exists else build.constant(False, I1)
 
     def _limit(self, distance: int) -> Value:
-        """Rounds with a count before this one are followed by `distance` others."""
+        """Return the limit before which an iteration is followed by `distance` others."""
         if distance not in self.limits:
             self.limits[distance] = self._new_limit(distance)
         return self.limits[distance]
 
     def _new_limit(self, distance: int) -> Value:
         assert self.constant_step is not None
-        way = distance * self.constant_step
-        if way == 0:
+        stride = distance * self.constant_step
+        if stride == 0:
             return self.upper
-        up = way > 0
-        nearest = (self.type.min_value if up else self.type.max_value) + way
+        up = stride > 0
+        nearest = (self.type.min_value if up else self.type.max_value) + stride
         bound = _integer(self.upper)
         if bound is not None:
-            kept = max(bound, nearest) if up else min(bound, nearest)
-            return self.before.constant(kept - way, self.type)
+            clamped_bound = max(bound, nearest) if up else min(bound, nearest)
+            return self.before.constant(clamped_bound - stride, self.type)
         clamp = arith.max_ if up else arith.min_
-        kept_at_run_time = self.before(clamp, self.upper, self._constant(nearest))
-        return self.before(arith.sub, kept_at_run_time, self._constant(way))
+        clamped = self.before(clamp, self.upper, self._constant(nearest))
+        return self.before(arith.sub, clamped, self._constant(stride))
 
     def _exists_by_step(self, build: Builder, index: Value, distance: int) -> Value:
-        """A step whose sign is known only when the program runs."""
+        """Compute `exists` for a step whose sign is only known at run time."""
         wide = [build(arith.cast, value, to=I64) for value in (index, self.step)]
         upper = build(arith.cast, self.upper, to=I64)
-        way = build(arith.mul, wide[1], build.constant(distance, I64))
-        count = build(arith.add, wide[0], way)
+        stride = build(arith.mul, wide[1], build.constant(distance, I64))
+        later = build(arith.add, wide[0], stride)
         up = build(arith.cmp, wide[1], build.constant(0, I64), predicate=Predicate.GT)
         below, above = (
-            build(arith.cmp, count, upper, predicate=predicate)
+            build(arith.cmp, later, upper, predicate=predicate)
             for predicate in (Predicate.LT, Predicate.GT)
         )
         return build(arith.select, up, below, above)
 
     def _stride(self, distance: int) -> Value:
-        """How much the count changes in so many rounds."""
+        """Return the change of the induction variable over `distance` iterations."""
         if distance not in self.strides:
             self.strides[distance] = self._new_stride(distance)
         return self.strides[distance]

@@ -1,17 +1,18 @@
-"""Products of groups that go on while threads do something else.
+"""Overlap wgmmas with what threads compute meanwhile, and across iterations.
 
-Three things are done to a loop whose products are all in its own block. Products that need nothing
-of what the round computes begin one after the other. A wait comes just before what has been
-computed is used, and leaves the products that have begun since. And a product whose result the
-round only hands on to the next one, which adds to it, need not be done in it: it is done when the
-next round's first products have begun and a wait has left only these. What it has read may be
-overwritten then.
+The pass changes a loop whose wgmmas are all in its own block in three ways:
+
+- wgmmas that need nothing that the iteration computes are issued first, one after the other.
+- A wait comes just before the result is used, and leaves the wgmmas issued since in flight.
+- A wgmma whose accumulator is only loop-carried stays in flight into the next iteration. It is
+  complete when the next iteration has issued its first wgmmas and a wait has left only these in
+  flight. Then the buffers that it read may be overwritten.
 
     for .. iter(%acc = %z) {                  for .. iter(%acc = %z) {
       %r = group_dot %k, %q, %z                 %r = group_dot %k, %q, %z
       %s = group_wait %r {pending = 0}          %t = group_dot %v, %o, %z
       %p = exp2 %s                              %a = group_wait %acc {pending = 2}
-                                                // copies to where the last round's factors were
+                                                // copies to what the last iteration read
                                                 %s = group_wait %r {pending = 1}
                                                 %p = exp2 %s
       %t = group_dot %v, %o, %z
@@ -22,9 +23,8 @@ overwritten then.
       yield %x                                }
     }                                         %x = group_wait %y {pending = 0}
 
-The accumulators of a product that is under way around a loop can only be added to there: the
-assembler of the one machine that has such products serialises them all if it finds another use
-behind a wait that leaves younger ones.
+A loop may only accumulate into an accumulator that is in flight around it: if ptxas finds another
+use after a wait that leaves younger wgmmas in flight, it serializes all of them.
 """
 
 from __future__ import annotations
@@ -37,176 +37,201 @@ from tile.ir.ops import control
 from tile.simt.expose_factors import stored_factors
 from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.ops import group
-from tile.simt.pipeline_loops.factors import factors_in
-from tile.simt.pipeline_loops.occupancy import keeps_company
-from tile.simt.pipeline_loops.rings import Buffered
-from tile.simt.pipeline_loops.room import Factor, Room
+from tile.simt.pipeline_loops.factors import operands_readable_from
+from tile.simt.pipeline_loops.occupancy import overlap_keeps_occupancy
+from tile.simt.pipeline_loops.rings import BufferedLoad
+from tile.simt.pipeline_loops.room import OperandUse, SharedBudget
 
 _GROUP = frozenset({group.group_dot, group.group_wait})
 
 
 @dataclass(frozen=True)
-class Running:
-    """The products of a loop, in order.
+class InFlightWgmma:
+    """The wgmmas of a loop, in program order.
 
-    `early` are those that need nothing of what a round computes, and begin first; none if all stay
-    where they are. `kept` are those whose factors stay where they are for a round, whatever else
-    uses shared memory in it.
+    leading: wgmmas that need nothing that the iteration computes, and are issued first; none if
+        all stay where they are.
+    stable: wgmmas whose operands nothing overwrites for a whole iteration, whatever else uses
+        shared memory in it.
     """
 
     loop: Operation
-    products: tuple[Operation, ...]
-    early: tuple[Operation, ...]
-    kept: frozenset[Operation]
+    dots: tuple[Operation, ...]
+    leading: tuple[Operation, ...]
+    stable: frozenset[Operation]
 
 
-def running(
-    loop: Operation, copied: Collection[Buffered], room: Room, doubled: Collection[Factor] = ()
-) -> Running | None:
-    """The products of a loop, if some can go on and it is no loss; else None.
+def find_in_flight(
+    loop: Operation,
+    async_loads: Collection[BufferedLoad],
+    budget: SharedBudget,
+    double_buffered: Collection[OperandUse] = (),
+) -> InFlightWgmma | None:
+    """Return the wgmmas of a loop if some can stay in flight and that does not cost occupancy.
 
-    `copied` are the loads that become rings of buffers, and `doubled` factors with two places.
+    async_loads: loads that become multi-buffers.
+    double_buffered: operands that get two buffers.
     """
-    read = (f for each in copied for f in factors_in(each.load.result, each.layout))
-    served = {(factor.product, factor.index) for factor in read}
-    products = _products(loop)
-    if only_carried(loop, served | {*doubled}):
-        return Running(loop, products, (), frozenset(products))
-    kept = frozenset(op for op in products if _stays(op, served))
-    early = tuple(op for op in products if op in kept and _is_early(op, served))
-    if not early or not keeps_company(products, room.loops[loop], room.target):
+    operands = (
+        operand
+        for load in async_loads
+        for operand in operands_readable_from(load.load.result, load.layout)
+    )
+    in_buffers = {(operand.dot, operand.index) for operand in operands}
+    dots = _wgmmas(loop)
+    if all_loop_carried(loop, in_buffers | {*double_buffered}):
+        return InFlightWgmma(loop, dots, (), frozenset(dots))
+    stable = frozenset(op for op in dots if _operands_stay(op, in_buffers))
+    leading = tuple(op for op in dots if op in stable and _is_leading(op, in_buffers))
+    if not leading or not overlap_keeps_occupancy(dots, budget.loops[loop], budget.target):
         return None
-    return Running(loop, products, early, kept)
+    return InFlightWgmma(loop, dots, leading, stable)
 
 
-def only_carried(loop: Operation, served: Collection[Factor]) -> bool:
-    """Whether a round only adds to what it hands on, with factors `served` in buffers that stay."""
-    products = _products(loop)
-    return bool(products) and all(_is_late(op) and _stays(op, served) for op in products)
+def all_loop_carried(loop: Operation, in_buffers: Collection[OperandUse]) -> bool:
+    """Return True if every wgmma of a loop can stay in flight into the next iteration.
+
+    That is: its accumulator is only loop-carried, and its operands are in registers or in buffers
+    that keep them for the whole iteration. in_buffers: the operands in such buffers.
+    """
+    dots = _wgmmas(loop)
+    return bool(dots) and all(
+        _is_loop_carried(op) and _operands_stay(op, in_buffers) for op in dots
+    )
 
 
-def _products(loop: Operation) -> tuple[Operation, ...]:
-    """The products of a loop, each with its wait; none if there are others inside of the body."""
+def _wgmmas(loop: Operation) -> tuple[Operation, ...]:
+    """Return the wgmmas of a loop, each of which has its own wait.
+
+    The result is empty if there are others in nested regions, or if the loop calls a function.
+    """
     (body,) = loop.regions
-    products = tuple(op for op in body if op.defn is group.group_dot)
+    dots = tuple(op for op in body if op.defn is group.group_dot)
     inside = sum(op.defn in _GROUP for op in loop.walk())
     calls = any(op.defn is control.call for op in loop.walk())
-    return () if calls or inside != 2 * len(products) else products
+    return () if calls or inside != 2 * len(dots) else dots
 
 
-def _stays(product: Operation, served: Collection[Factor]) -> bool:
-    """Whether the factors of a product are in registers, or in buffers that stay for a round."""
-    stored = (i for i in stored_factors(product) if product.inputs[i].block is product.block)
-    return all((product, i) in served for i in stored)
+def _operands_stay(dot: Operation, in_buffers: Collection[OperandUse]) -> bool:
+    """Return True if a wgmma's operands are in registers, or in buffers that keep them.
 
-
-def _is_early(product: Operation, served: Collection[Factor]) -> bool:
-    """Whether a product can begin when the loop's copies are there."""
-    body, acc = product.block, product.inputs[2]
-    there = (
-        (product, i) in served or value.block is not body or value.owner is body
-        for i, value in enumerate(product.inputs[:2])
-    )
-    return all(there) and (acc.owner is body or acc.block is not body)
-
-
-def keep_running(found: Running) -> Operation | None:
-    """Let products go on while they can; the operation before which copies can begin.
-
-    All products of the round before are done then. None if they are from the start.
+    in_buffers: the operands in buffers that nothing overwrites for a whole iteration.
     """
-    (body,) = found.loop.regions
-    _gather(found.early)
-    first = found.early or found.products  # that a round begins before it waits for the last one's
-    numbers = {op: number for number, op in enumerate(body)}
-    late = [op for op in found.products if op in found.kept and _is_late(op)]
-    for product in found.products:
-        if product in found.kept and product not in late:
-            _wait_at_use(product, found, numbers)
-    waits = [next(product.result.users) for product in late]
+    stored = (i for i in stored_factors(dot) if dot.inputs[i].block is dot.block)
+    return all((dot, i) in in_buffers for i in stored)
+
+
+def _is_leading(dot: Operation, in_buffers: Collection[OperandUse]) -> bool:
+    """Return True if a wgmma can be issued as soon as the loop's copies have completed."""
+    body, acc = dot.block, dot.inputs[2]
+    ready = (
+        (dot, i) in in_buffers or value.block is not body or value.owner is body
+        for i, value in enumerate(dot.inputs[:2])
+    )
+    return all(ready) and (acc.owner is body or acc.block is not body)
+
+
+def keep_in_flight(loop_dots: InFlightWgmma) -> Operation | None:
+    """Place the waits so that wgmmas stay in flight, and return where copies can be issued.
+
+    Before the returned operation, all wgmmas of the previous iteration have completed. None if
+    they have completed at the start of the body.
+    """
+    (body,) = loop_dots.loop.regions
+    _issue_first(loop_dots.leading)
+    # The wgmmas that an iteration issues before it waits for those of the previous iteration.
+    first = loop_dots.leading or loop_dots.dots
+    positions = {op: number for number, op in enumerate(body)}
+    loop_carried = [op for op in loop_dots.dots if op in loop_dots.stable and _is_loop_carried(op)]
+    for dot in loop_dots.dots:
+        if dot in loop_dots.stable and dot not in loop_carried:
+            _wait_at_use(dot, loop_dots, positions)
+    waits = [next(dot.result.users) for dot in loop_carried]
     following = first[-1].next
     while following in waits:
         following = following.next
     assert following is not None
-    begun = sum(numbers[op] <= numbers[first[-1]] for op in found.products)
-    assert found.loop.block is not None
-    after = LayoutBuilder(found.loop.block, found.loop.next, found.loop.loc)
-    for product, wait in zip(late, waits, strict=True):
+    issued = sum(positions[op] <= positions[first[-1]] for op in loop_dots.dots)
+    assert loop_dots.loop.block is not None
+    after = LayoutBuilder(loop_dots.loop.block, loop_dots.loop.next, loop_dots.loop.loc)
+    for dot, wait in zip(loop_carried, waits, strict=True):
         ((_, index),) = wait.result.uses
-        wait.replace_by([product.result])
-        _wait(found.loop.results[index], 0, after)
-    if not late:
+        wait.replace_by([dot.result])
+        _wait(loop_dots.loop.results[index], 0, after)
+    if not loop_carried:
         return None
-    last = late[-1]
-    has_begun = numbers[last] <= numbers[first[-1]]
-    # An accumulator passes through the wait for the last round's products: that of the last one.
-    passing = last.result if has_begun else last.inputs[2]
-    _wait(passing, begun, LayoutBuilder.before(following))
+    last = loop_carried[-1]
+    is_issued = positions[last] <= positions[first[-1]]
+    # The wait for the previous iteration's wgmmas takes the accumulator of the last one.
+    accumulator = last.result if is_issued else last.inputs[2]
+    _wait(accumulator, issued, LayoutBuilder.before(following))
     return following
 
 
-def _gather(early: Sequence[Operation]) -> None:
-    """Put products behind the first one, with what they are computed from."""
-    if len(early) < 2:
+def _issue_first(leading: Sequence[Operation]) -> None:
+    """Move wgmmas to just after the first one, with what they are computed from."""
+    if len(leading) < 2:
         return
-    first, *others = early
+    first, *others = leading
     body, following = first.block, first.next
     assert body is not None and following is not None
-    behind: set[Operation] = set()
+    movable: set[Operation] = set()
     op: Operation | None = following
     while op is not None:
-        behind.add(op)
+        movable.add(op)
         op = op.next
-    for product in others:
-        _bring(product, behind, body, following)
+    for dot in others:
+        _move_before(dot, movable, body, following)
 
 
-def _bring(op: Operation, behind: set[Operation], body: Block, before: Operation) -> None:
-    """Put an operation in front of another one, and first what it needs of those behind that."""
+def _move_before(op: Operation, movable: set[Operation], body: Block, before: Operation) -> None:
+    """Move an operation in front of `before`, and the `movable` operations that it needs first."""
     for nested in op.walk():
         for value in nested.inputs:
-            if isinstance(value.owner, Operation) and value.owner in behind:
-                _bring(value.owner, behind, body, before)
-    behind.discard(op)
+            if isinstance(value.owner, Operation) and value.owner in movable:
+                _move_before(value.owner, movable, body, before)
+    movable.discard(op)
     op.unlink()
     body.insert(op, before)
 
 
-def _is_late(product: Operation) -> bool:
-    """Whether a round only adds to what the round before handed on, and hands that on."""
-    body, (wait,) = product.block, product.result.users
+def _is_loop_carried(dot: Operation) -> bool:
+    """Return True if a wgmma's accumulator is loop-carried and has no other use in the loop."""
+    body, (wait,) = dot.block, dot.result.users
     assert body is not None
     if len(wait.result.uses) != 1:
         return False
     ((end, index),) = wait.result.uses
     if end.defn is not control.yield_ or end.block is not body:
         return False
-    return list(body.args[index + 1].uses) == [(product, 2)]
+    return list(body.args[index + 1].uses) == [(dot, 2)]
 
 
-def _wait_at_use(product: Operation, found: Running, numbers: Mapping[Operation, int]) -> None:
-    """Wait for a product when the round uses it, and not for those that have begun since."""
-    body, (wait,) = product.block, product.result.users
+def _wait_at_use(
+    dot: Operation, loop_dots: InFlightWgmma, positions: Mapping[Operation, int]
+) -> None:
+    """Wait for a wgmma just before its result is used, but not for those issued since."""
+    body, (wait,) = dot.block, dot.result.users
     assert body is not None
-    users = (_top(user, body) for user in wait.result.users)
-    use = min(users, key=numbers.__getitem__, default=wait)
-    since = range(numbers[product] + 1, numbers[use])
-    pending = sum(numbers[op] in since for op in found.products)
-    done = LayoutBuilder.before(use)(group.group_wait, product.result, pending=pending)
-    wait.replace_by([done])
+    users = (_enclosing_op(user, body) for user in wait.result.users)
+    use = min(users, key=positions.__getitem__, default=wait)
+    since = range(positions[dot] + 1, positions[use])
+    pending = sum(positions[op] in since for op in loop_dots.dots)
+    completed = LayoutBuilder.before(use)(group.group_wait, dot.result, pending=pending)
+    wait.replace_by([completed])
 
 
 def _wait(value: Value, pending: int, build: LayoutBuilder) -> None:
-    """Let a value pass through a wait before anybody uses it."""
+    """Wait for a wgmma, and make all users of `value` use the completed value."""
     uses = list(value.uses)
-    done = build(group.group_wait, value, pending=pending)
-    done.name = value.name
+    completed = build(group.group_wait, value, pending=pending)
+    completed.name = value.name
     for user, index in uses:
-        user.set_operand(index, done)
+        user.set_operand(index, completed)
 
 
-def _top(op: Operation, body: Block) -> Operation:
-    """The operation of a block that is, or has in it, another one."""
+def _enclosing_op(op: Operation, body: Block) -> Operation:
+    """Return the operation of block `body` that is `op` or contains it."""
     while op.block is not body:
         assert op.parent is not None
         op = op.parent

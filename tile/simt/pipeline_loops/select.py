@@ -1,4 +1,4 @@
-"""Which loops are pipelined, which of their loads, and how."""
+"""Select the loops to pipeline, their loads, and the way in which each load is prefetched."""
 
 from __future__ import annotations
 
@@ -18,161 +18,187 @@ from tile.simt.group_layouts import run_axis
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
-from tile.simt.pipeline_loops.arrivals import barrier_bytes, box_of
+from tile.simt.pipeline_loops.arrivals import descriptor_pointers_of, mbarrier_bytes
 from tile.simt.pipeline_loops.buffers import copy_layout, copy_vector, store_layout
-from tile.simt.pipeline_loops.doubled import to_double
-from tile.simt.pipeline_loops.factors import factors, wanted_layout
+from tile.simt.pipeline_loops.doubled import double_buffered
+from tile.simt.pipeline_loops.factors import dot_operands, operand_buffer_layout
 from tile.simt.pipeline_loops.loads import registers
-from tile.simt.pipeline_loops.readers import Reader, in_pieces, readers
-from tile.simt.pipeline_loops.rings import Buffered
-from tile.simt.pipeline_loops.room import Factor, Room, Served, aligned, factor_bytes
-from tile.simt.pipeline_loops.rounds import Rounds
-from tile.simt.pipeline_loops.slices import DOTS, slice_of
+from tile.simt.pipeline_loops.readers import LoadUser, load_users, sliced_layout
+from tile.simt.pipeline_loops.rings import BufferedLoad
+from tile.simt.pipeline_loops.room import (
+    BufferRead,
+    OperandUse,
+    SharedBudget,
+    align_up,
+    operand_bytes,
+)
+from tile.simt.pipeline_loops.rounds import TripCount
+from tile.simt.pipeline_loops.slices import DOTS, backward_slice
 
-# The part of a thread's registers that tiles loaded ahead may take: one in so many.
+# Prefetched tiles may take one in `REGISTER_SHARE` of a thread's registers.
 REGISTER_SHARE = 3
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What becomes of the loads of a loop.
+class LoopPlan:
+    """The loads of a loop that are prefetched, and the number of stages of their buffers.
 
-    Some are copied to shared memory `stages` - 1 rounds ahead; others are loaded one round ahead,
-    and then stored to one of `places` stages there, or carried in registers. The factors `doubled`,
-    which the round makes, are stored to one of two places.
+    async_loads: async copies to shared memory, issued `stages` - 1 iterations ahead.
+    shared_loads: loaded one iteration ahead, then stored to one of `shared_stages` stages there.
+    register_loads: loaded one iteration ahead, and loop-carried in registers.
+    double_buffered: operands that the iteration computes, which are stored to two buffers.
     """
 
     loop: Operation
     stages: int
-    copied: tuple[Buffered, ...]
-    places: int
-    stored: tuple[Buffered, ...]
-    carried: tuple[Operation, ...]
-    doubled: tuple[Factor, ...] = ()
+    async_loads: tuple[BufferedLoad, ...]
+    shared_stages: int
+    shared_loads: tuple[BufferedLoad, ...]
+    register_loads: tuple[Operation, ...]
+    double_buffered: tuple[OperandUse, ...] = ()
 
     @property
     def buffered(self) -> list[Operation]:
         """The loads that go through shared memory."""
-        return [each.load for each in (*self.copied, *self.stored)]
+        return [each.load for each in (*self.async_loads, *self.shared_loads)]
 
     @property
-    def ahead(self) -> list[Operation]:
-        """The loads that are done one round ahead, into registers."""
-        return [*self.carried, *[each.load for each in self.stored]]
+    def prefetched(self) -> list[Operation]:
+        """The loads that are done one iteration ahead, into registers."""
+        return [*self.register_loads, *[each.load for each in self.shared_loads]]
 
     @property
     def bytes(self) -> int:
-        """What that takes of it."""
-        rings = (self.copied, self.stages), (self.stored, self.places)
-        own = 2 * sum(map(factor_bytes, self.doubled)) + barrier_bytes(self.copied, self.stages)
-        return own + sum(
-            aligned(stages * each.bytes, each.alignment) for ring, stages in rings for each in ring
+        """The shared memory that the plan's buffers and mbarriers take, in bytes."""
+        multi_buffers = (self.async_loads, self.stages), (self.shared_loads, self.shared_stages)
+        operands = 2 * sum(map(operand_bytes, self.double_buffered))
+        mbarriers = mbarrier_bytes(self.async_loads, self.stages)
+        return (
+            operands
+            + mbarriers
+            + sum(
+                align_up(stages * each.bytes, each.alignment)
+                for loads, stages in multi_buffers
+                for each in loads
+            )
         )
 
     @property
-    def served(self) -> set[Served]:
-        """The conversions and factors that come to be reads of its buffers."""
-        return {*_served(self.buffered), *self.doubled}
+    def buffer_reads(self) -> set[BufferRead]:
+        """The conversions and operands that become reads of the plan's buffers."""
+        return {*_buffer_reads(self.buffered), *self.double_buffered}
 
 
-class Selection:
-    """The choices in one function. `aliases` are those of its module, found when asked for."""
+class LoopPlanner:
+    """The plans of one function's loops.
+
+    aliases: returns the alias analysis of the function's module, which is computed on first use.
+    """
 
     def __init__(
         self,
         function: Function,
         aliases: Callable[[], Mapping[str, Alias]],
-        room: Room,
+        budget: SharedBudget,
         num_stages: int,
     ) -> None:
         self.function = function
         self.aliases = aliases
-        self.room = room
-        self.target = room.target
+        self.budget = budget
+        self.target = budget.target
         self.num_stages = num_stages
 
     @cached_property
     def axes(self) -> AxisInfoResult:
         return axis_info(self.function)
 
-    def choices(self) -> list[Choice]:
-        """The loops to pipeline, those around others first."""
+    def plans(self) -> list[LoopPlan]:
+        """Return the plans of the loops to pipeline, outer loops first."""
         loops = [op for op in self.function.walk() if op.defn is control.for_]
-        found = []
+        plans = []
         for loop in reversed(loops):
-            choice = self.choice(loop, loop["num_stages"] or self.num_stages)
-            if choice is None:
-                self.room.take(loop, 0)
+            plan = self.plan(loop, loop["num_stages"] or self.num_stages)
+            if plan is None:
+                self.budget.reserve(loop, 0)
             else:
-                found.append(choice)
-                self.room.take(loop, choice.bytes, choice.served)
-        self.room.finish(self.function)
-        return found[::-1]
+                plans.append(plan)
+                self.budget.reserve(loop, plan.bytes, plan.buffer_reads)
+        self.budget.finish(self.function)
+        return plans[::-1]
 
-    def choice(self, loop: Operation, stages: int) -> Choice | None:
-        """What becomes of a loop with so many stages; None if it stays as it is."""
-        if stages < 2 or not Rounds.can_tell(loop, stages - 1):
+    def plan(self, loop: Operation, stages: int) -> LoopPlan | None:
+        """Return the plan of a loop with at most `stages` stages; None if it stays as it is."""
+        if stages < 2 or not TripCount.is_computable(loop, stages - 1):
             return None
-        loads = [op for op in loop.regions[0] if _is_candidate(op)]
-        factors = {load for load in loads if _feeds_dot(load.result)}
-        wanted = loads if loop["num_stages"] else [load for load in loads if load in factors]
-        wanted = self.undisturbed(loop, wanted) if wanted else []
-        wanted = [load for load in wanted if slice_of(loop, load.inputs) is not None]
-        copied = _present(self.copied(load) for load in wanted if load in factors)
-        found = self.filled(loop, stages, wanted, copied, served=wanted)
-        if found is not None and found.bytes > self.room.left(loop, found.served):
-            # What was to go through a buffer of its own does not, and takes room when it is used.
-            copies = [each.load for each in copied]
-            found = self.filled(loop, stages, wanted, copied, served=copies)
-        return found
+        candidates = [op for op in loop.regions[0] if _is_candidate(op)]
+        for_dots = {load for load in candidates if _feeds_dot(load.result)}
+        loads = candidates if loop["num_stages"] else [op for op in candidates if op in for_dots]
+        loads = self.unaliased(loop, loads) if loads else []
+        loads = [load for load in loads if backward_slice(loop, load.inputs) is not None]
+        async_loads = _not_none(self.async_load(load) for load in loads if load in for_dots)
+        plan = self.fit(loop, stages, loads, async_loads, buffered=loads)
+        if plan is not None and plan.bytes > self.budget.remaining(loop, plan.buffer_reads):
+            # A load that was to have a buffer has none, so its conversions take scratch memory.
+            copies = [each.load for each in async_loads]
+            plan = self.fit(loop, stages, loads, async_loads, buffered=copies)
+        return plan
 
-    def filled(
+    def fit(
         self,
         loop: Operation,
         stages: int,
-        wanted: Sequence[Operation],
-        copied: Sequence[Buffered],
-        served: Sequence[Operation],
-    ) -> Choice | None:
-        """What becomes of a loop with the most that there is room for if some loads are `served`.
+        loads: Sequence[Operation],
+        async_loads: Sequence[BufferedLoad],
+        buffered: Sequence[Operation],
+    ) -> LoopPlan | None:
+        """Return the plan with as many buffers and stages as the budget allows.
 
-        Conversions of these come to be reads of buffers.
+        buffered: loads whose conversions are taken to become reads of buffers.
         """
-        room = self.room.left(loop, _served(served)) - barrier_bytes(copied, stages)
-        stages = min(stages, _stages(copied, room))
+        bytes_left = self.budget.remaining(loop, _buffer_reads(buffered))
+        bytes_left -= mbarrier_bytes(async_loads, stages)
+        stages = min(stages, _fitting_stages(async_loads, bytes_left))
         if stages < 2:
-            copied = []
-        done = {each.load for each in copied}
-        early = self.affordable([load for load in wanted if load not in done])
-        stored = _present(self.stored(load) for load in early)
-        room = self.room.left(loop, _served([*served, *early]))
-        room -= stages * sum(each.bytes for each in copied) + barrier_bytes(copied, stages)
-        places = min(2, _stages(stored, room))
-        if places < 1:
-            stored = []
-        done |= {each.load for each in stored}
-        carried = [load for load in early if load not in done]
-        if not done and not carried:
+            async_loads = []
+        done = {each.load for each in async_loads}
+        prefetched = self.affordable([load for load in loads if load not in done])
+        shared_loads = _not_none(self.shared_load(load) for load in prefetched)
+        bytes_left = self.budget.remaining(loop, _buffer_reads([*buffered, *prefetched]))
+        bytes_left -= stages * sum(each.bytes for each in async_loads)
+        bytes_left -= mbarrier_bytes(async_loads, stages)
+        shared_stages = min(2, _fitting_stages(shared_loads, bytes_left))
+        if shared_stages < 1:
+            shared_loads = []
+        done |= {each.load for each in shared_loads}
+        register_loads = [load for load in prefetched if load not in done]
+        if not done and not register_loads:
             return None
-        choice = Choice(loop, stages, tuple(copied), places, tuple(stored), tuple(carried))
-        return replace(choice, doubled=self.doubled(choice))
+        plan = LoopPlan(
+            loop,
+            stages,
+            tuple(async_loads),
+            shared_stages,
+            tuple(shared_loads),
+            tuple(register_loads),
+        )
+        return replace(plan, double_buffered=self.double_buffered(plan))
 
-    def doubled(self, choice: Choice) -> tuple[Factor, ...]:
-        """The factors that have two places, so that products go on into the next round."""
-        if not choice.copied:
+    def double_buffered(self, plan: LoopPlan) -> tuple[OperandUse, ...]:
+        """Return the operands to double-buffer so that wgmmas stay in flight, if they fit."""
+        if not plan.async_loads:
             return ()
-        copied, stored = ([each.load for each in ring] for ring in (choice.copied, choice.stored))
-        found = to_double(choice.loop, copied, stored)
-        wider = replace(choice, doubled=tuple(found))
-        fits = wider.bytes <= self.room.left(choice.loop, wider.served)
-        return wider.doubled if fits else ()
+        async_loads, shared_loads = (
+            [each.load for each in loads] for loads in (plan.async_loads, plan.shared_loads)
+        )
+        operands = double_buffered(plan.loop, async_loads, shared_loads)
+        larger = replace(plan, double_buffered=tuple(operands))
+        fits = larger.bytes <= self.budget.remaining(plan.loop, larger.buffer_reads)
+        return larger.double_buffered if fits else ()
 
-    def undisturbed(
-        self, where: Operation | Function, loads: Sequence[Operation]
-    ) -> list[Operation]:
-        """The loads that read the same if they are done earlier, in a loop or a whole function."""
+    def unaliased(self, scope: Operation | Function, loads: Sequence[Operation]) -> list[Operation]:
+        """Return the loads that no write or ordering operation in a loop or function affects."""
         writers: list[Operation] = []
-        for op in where.walk():
+        for op in scope.walk():
             if _orders_loads(op):
                 return []
             if Effect.WRITE in op.defn.effect:
@@ -182,101 +208,109 @@ class Selection:
         share = self.aliases()[self.function.name].share
         return [load for load in loads if not any(share(load["ptr"], op["ptr"]) for op in writers)]
 
-    def copied(self, load: Operation) -> Buffered | None:
-        """A load as it is done by asynchronous copies; None if it cannot be."""
-        return self.boxed(load) or self.copied_by_threads(load)
+    def async_load(self, load: Operation) -> BufferedLoad | None:
+        """Return the async copy for a load; None if there can be none."""
+        return self.tma_load(load) or self.cp_async_load(load)
 
-    def boxed(self, load: Operation) -> Buffered | None:
-        """A load of a box that products read, as it is done by bulk copies; None if it cannot be.
+    def tma_load(self, load: Operation) -> BufferedLoad | None:
+        """Return the TMA load of a descriptor block that wgmmas read; None if there can be none.
 
-        These do not wait for what threads write to global memory, or see others write, unless they
-        are told; so such kernels do without.
+        TMA loads go through the async proxy. Without a proxy fence they are not ordered with
+        threads' writes to global memory, nor with writes of other programs that threads have
+        observed. So a kernel that may write to the array, or synchronizes, uses no TMA loads.
         """
         tile = load.result.type
-        if not self.target.bulk_copies or box_of(load) is None or not _is_zero(load["other"]):
+        if (
+            not self.target.bulk_copies
+            or descriptor_pointers_of(load) is None
+            or not _is_zero(load["other"])
+        ):
             return None
-        if tile.rank != 2 or not self.undisturbed(self.function, [load]):
+        if tile.rank != 2 or not self.unaliased(self.function, [load]):
             return None
-        layout = wanted_layout(load.result, along=1)
-        return None if layout is None else Buffered(load, layout, bulk=True)
+        layout = operand_buffer_layout(load.result, major=1)
+        return None if layout is None else BufferedLoad(load, layout, tma=True)
 
-    def copied_by_threads(self, load: Operation) -> Buffered | None:
-        """A load as threads begin copies of vectors; None if it cannot be."""
+    def cp_async_load(self, load: Operation) -> BufferedLoad | None:
+        """Return the cp.async copies of vectors for a load; None if there can be none."""
         if not self.target.copy_bytes or not _is_zero(load["other"]):
             return None
         tile, mask, source = load.result.type, load["mask"], layout_of(load.result)
         assert isinstance(tile, Tile)
-        masked = None if mask is None else self.axes.of(mask)
+        mask_info = None if mask is None else self.axes.of(mask)
         pointers = self.axes.of(load["ptr"])
         itemsize = tile.of.itemsize
-        vectors = copy_vector(source, pointers, masked, itemsize, self.target.copy_bytes)
+        vectors = copy_vector(source, pointers, mask_info, itemsize, self.target.copy_bytes)
         if vectors is None:
             return None
-        factor = wanted_layout(load.result, vectors[0])
-        if factor is not None:
-            return Buffered(load, factor)
-        found = readers(load.result)
-        wanted = self.wanted(found) or (source,)
-        loads = self.target.matrix_loads and not self.in_pieces(found[:1])
+        operand = operand_buffer_layout(load.result, vectors[0])
+        if operand is not None:
+            return BufferedLoad(load, operand)
+        users = load_users(load.result)
+        layouts = self.read_layouts(users) or (source,)
+        uses_ldmatrix = self.target.matrix_loads and not self.reads_slices(users[:1])
         banks = self.target.banks
-        layout = copy_layout(source, wanted, itemsize * 8, vectors, banks, loads)
-        return Buffered(load, layout)
+        layout = copy_layout(source, layouts, itemsize * 8, vectors, banks, uses_ldmatrix)
+        return BufferedLoad(load, layout)
 
-    def wanted(self, found: Sequence[Reader]) -> tuple[LinearLayout, ...]:
-        """The layouts as which readers read: whole tiles, or pieces of them."""
-        return tuple([in_pieces(reader, self.target) or reader.layout for reader in found])
+    def read_layouts(self, users: Sequence[LoadUser]) -> tuple[LinearLayout, ...]:
+        """Return the layouts in which users read a tile, or slices of it."""
+        return tuple([sliced_layout(user, self.target) or user.layout for user in users])
 
-    def in_pieces(self, found: Sequence[Reader]) -> bool:
-        """Whether one of the readers reads pieces."""
-        return any(in_pieces(reader, self.target) is not None for reader in found)
+    def reads_slices(self, users: Sequence[LoadUser]) -> bool:
+        """Return True if one of the users reads slices of the tile."""
+        return any(sliced_layout(user, self.target) is not None for user in users)
 
-    def stored(self, load: Operation) -> Buffered | None:
-        """A load whose tile takes its way through shared memory; None if it need not."""
-        source, target, found = layout_of(load.result), self.target, readers(load.result)
-        factor = wanted_layout(load.result, run_axis(source)) if factors(load.result) else None
-        if factor is not None:
-            return Buffered(load, factor)
+    def shared_load(self, load: Operation) -> BufferedLoad | None:
+        """Return the buffer through which a load's tile goes; None if it needs no shared memory."""
+        source, target, users = layout_of(load.result), self.target, load_users(load.result)
+        is_operand = bool(dot_operands(load.result))
+        operand = operand_buffer_layout(load.result, run_axis(source)) if is_operand else None
+        if operand is not None:
+            return BufferedLoad(load, operand)
         bits = load.result.type.element.itemsize * 8
-        how = target.shuffles, target.banks, target.matrix_loads
-        layouts = [store_layout(source, reader.layout, bits, *how) for reader in found]
-        if self.in_pieces(found) or not (target.matrix_loads or layouts == [None] * len(layouts)):
-            layout = shared_layout(source, self.wanted(found), bits, target.banks)
-            return Buffered(load, layout)
-        return next((Buffered(load, layout) for layout in layouts if layout is not None), None)
+        options = target.shuffles, target.banks, target.matrix_loads
+        layouts = [store_layout(source, user.layout, bits, *options) for user in users]
+        if self.reads_slices(users) or not (
+            target.matrix_loads or layouts == [None] * len(layouts)
+        ):
+            layout = shared_layout(source, self.read_layouts(users), bits, target.banks)
+            return BufferedLoad(load, layout)
+        return next((BufferedLoad(load, layout) for layout in layouts if layout is not None), None)
 
     def affordable(self, loads: Sequence[Operation]) -> list[Operation]:
-        """The first of the loads, as many as there are registers for."""
+        """Return the first of the loads, as many as there are registers for."""
         left = self.target.registers // REGISTER_SHARE
-        found = []
+        affordable = []
         for load in loads:
             left -= registers(load.result)
             if left < 0:
                 break
-            found.append(load)
-        return found
+            affordable.append(load)
+        return affordable
 
 
-def _present(found: Iterable[Buffered | None]) -> list[Buffered]:
-    return [each for each in found if each is not None]
+def _not_none(loads: Iterable[BufferedLoad | None]) -> list[BufferedLoad]:
+    return [load for load in loads if load is not None]
 
 
-def _stages(buffered: Sequence[Buffered], room: int) -> int:
-    """How many stages of buffers there is room for; plenty, if there are no buffers."""
-    one = sum(each.bytes for each in buffered)
-    return room // one if one else room
+def _fitting_stages(loads: Sequence[BufferedLoad], size: int) -> int:
+    """Return the number of stages that fit into `size` bytes; `size` if there are no buffers."""
+    stage_bytes = sum(load.bytes for load in loads)
+    return size // stage_bytes if stage_bytes else size
 
 
-def _served(loads: Iterable[Operation]) -> set[Served]:
-    """The conversions and factors that come to be reads of the buffers of loads."""
-    served: set[Served] = set()
+def _buffer_reads(loads: Iterable[Operation]) -> set[BufferRead]:
+    """Return the conversions and operands that become reads of the buffers of loads."""
+    reads: set[BufferRead] = set()
     for load in loads:
-        served.update(reader.conversion for reader in readers(load.result))
-        served.update((factor.product, factor.index) for factor in factors(load.result))
-    return served
+        reads.update(user.conversion for user in load_users(load.result))
+        reads.update((operand.dot, operand.index) for operand in dot_operands(load.result))
+    return reads
 
 
 def _is_candidate(op: Operation) -> bool:
-    """Whether an operation is a load of a tile that may be done early."""
+    """Return True if an operation is a load of a tile that may be done early."""
     return (
         op.defn is memory.load
         and isinstance(op.result.type, Tile)
@@ -286,10 +320,10 @@ def _is_candidate(op: Operation) -> bool:
 
 
 def _feeds_dot(value: Value) -> bool:
-    """Whether a value goes into a product of its block as a factor, by pure operations on it."""
-    waiting, seen = [value], {value}
-    while waiting:
-        value = waiting.pop()
+    """Return True if pure operations make a dot operand of a value, in its block."""
+    worklist, seen = [value], {value}
+    while worklist:
+        value = worklist.pop()
         for user, position in value.uses:
             if user.block is not value.block:
                 continue
@@ -297,14 +331,14 @@ def _feeds_dot(value: Value) -> bool:
                 if position < 2:
                     return True
             elif is_pure(user) and not user.regions:
-                fresh = [result for result in user.results if result not in seen]
-                seen.update(fresh)
-                waiting.extend(fresh)
+                unseen = [result for result in user.results if result not in seen]
+                seen.update(unseen)
+                worklist.extend(unseen)
     return False
 
 
 def _orders_loads(op: Operation) -> bool:
-    """Whether loads behind an operation must not be done before it."""
+    """Return True if loads after an operation must not be done before it."""
     if Effect.SYNC in op.defn.effect or op.attributes.get("volatile"):
         return True
     if op.defn in (memory.atomic_rmw, memory.atomic_cas):
@@ -313,10 +347,10 @@ def _orders_loads(op: Operation) -> bool:
 
 
 def _is_zero(other: Value | None) -> bool:
-    """Whether a load gives all bits zero, or anything, where its mask is false."""
+    """Return True if masked elements of a load are zero (all bits), or unspecified."""
     if other is None:
         return True
-    filled = constant_of(other)
-    if filled is None and other.op is not None and other.op.name == "splat":
-        filled = constant_of(other.op.inputs[0])
-    return filled is not None and repr(filled) in ("0", "0.0", "False")
+    fill = constant_of(other)
+    if fill is None and other.op is not None and other.op.name == "splat":
+        fill = constant_of(other.op.inputs[0])
+    return fill is not None and repr(fill) in ("0", "0.0", "False")

@@ -1,9 +1,9 @@
-"""What a loop computes the addresses of its loads from, and doing that rounds ahead of the loop.
+"""Backward slices of addresses, which run some iterations ahead of their loop.
 
-The *slice* of some values are the pure operations of the loop's body that they are computed from,
-with the carried values that go into them and what computes those for the next round. A copy of it
-runs in front of the loop for the first rounds, and a second one in the loop, `distance` rounds
-ahead, with carried values of its own.
+The *backward slice* of some values are the pure operations of the loop's body that they are
+computed from, the loop-carried values that go into these, and the operations that compute those
+for the next iteration. One clone of it runs in the prologue, for the first iterations. Another one
+runs in the loop, `distance` iterations ahead, with loop-carried values of its own.
 """
 
 from __future__ import annotations
@@ -17,27 +17,31 @@ from tile.ir.opdef import OpDef
 from tile.ir.ops import control, linalg
 from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.ops import group, matrix
-from tile.simt.pipeline_loops.rounds import Rounds
+from tile.simt.pipeline_loops.rounds import TripCount
 
 DOTS = frozenset({linalg.dot, matrix.matrix_dot, group.group_dot})
-# What is not computed twice: products cost too much, and an inner loop might not end.
-_KEPT: frozenset[OpDef] = DOTS | {control.for_, control.while_}
+# Not computed twice: dots cost too much, and an inner loop might not end.
+_NOT_CLONED: frozenset[OpDef] = DOTS | {control.for_, control.while_}
 
 
 @dataclass(frozen=True)
-class Slice:
-    """Operations of a loop's body, in order, and the carried values that go into them."""
+class BackwardSlice:
+    """Operations of a loop's body, in order.
+
+    carried: positions of the loop-carried values that go into them.
+    """
 
     loop: Operation
     ops: tuple[Operation, ...]
     carried: tuple[int, ...]
 
-    def copy(
+    def clone_at(
         self, build: LayoutBuilder, index: Value, carried: Sequence[Value]
     ) -> dict[Value, Value]:
-        """Compute the slice for the round of count `index` that starts with values `carried`.
+        """Clone the slice for the iteration of induction variable `index`.
 
-        Returns what stands for each value of the body there.
+        carried: the values of the slice's loop-carried values in that iteration.
+        Returns the clone of each value of the body.
         """
         (body,) = self.loop.regions
         mapping = {body.args[0]: index}
@@ -47,40 +51,40 @@ class Slice:
             build.block.insert(clone(op, mapping), build.anchor)
         return mapping
 
-    def following(self, mapping: dict[Value, Value]) -> list[Value]:
-        """The carried values with which the round after that of `mapping` starts."""
+    def next_carried(self, mapping: dict[Value, Value]) -> list[Value]:
+        """Return the loop-carried values of the iteration after that of `mapping`."""
         yielded = _yielded(self.loop)
         return [mapping.get(yielded[position], yielded[position]) for position in self.carried]
 
 
-def slice_of(loop: Operation, values: Iterable[Value]) -> Slice | None:
-    """The slice of some values that a loop's body uses.
+def backward_slice(loop: Operation, values: Iterable[Value]) -> BackwardSlice | None:
+    """Return the backward slice of some values that a loop's body uses.
 
-    None if they depend on something that cannot be computed rounds ahead.
+    None if they depend on something that cannot be computed iterations ahead.
     """
     (body,) = loop.regions
     yielded = _yielded(loop)
     ops: set[Operation] = set()
     carried: set[int] = set()
-    waiting = list(values)
-    while waiting:
-        value = waiting.pop()
+    worklist = list(values)
+    while worklist:
+        value = worklist.pop()
         if value.owner is body:
             position = value.index - 1
             if position >= 0 and position not in carried:
                 carried.add(position)
-                waiting.append(yielded[position])
+                worklist.append(yielded[position])
             continue
         op = value.op
         if op is None or op.block is not body or op in ops:
             continue
-        if not is_pure(op) or any(nested.defn in _KEPT for nested in op.walk()):
+        if not is_pure(op) or any(nested.defn in _NOT_CLONED for nested in op.walk()):
             return None
         ops.add(op)
         for nested in op.walk():
-            waiting.extend(nested.inputs)
+            worklist.extend(nested.inputs)
     in_order = tuple(op for op in body if op in ops)
-    return Slice(loop, in_order, tuple(sorted(carried)))
+    return BackwardSlice(loop, in_order, tuple(sorted(carried)))
 
 
 def _yielded(loop: Operation) -> list[Value]:
@@ -89,80 +93,87 @@ def _yielded(loop: Operation) -> list[Value]:
     return last.inputs
 
 
-def carry(
+def add_loop_carried(
     loop: Operation, inits: Sequence[Value], advance: Callable[[list[Value]], Sequence[Value]]
 ) -> list[Value]:
-    """Make a loop carry more values, and `advance` compute the next ones from those of a round."""
+    """Add loop-carried values to a loop, and return them as arguments of its body.
+
+    inits: the values of the first iteration.
+    advance: builds the next iteration's values from those of an iteration.
+    """
     (body,) = loop.regions
     loop.set_operands([*loop.operands, *inits])
     args = [body.add_arg(value.type, value.name) for value in inits]
     for value in inits:
         loop.add_result(value.type)
-    following = advance(args)
+    next_carried = advance(args)
     assert body.last is not None
-    body.last.set_operands([*body.last.inputs, *following])
+    body.last.set_operands([*body.last.inputs, *next_carried])
     return args
 
 
 @dataclass(frozen=True)
-class Round:
-    """A round of the loop that something is done for ahead of time.
+class IterationView:
+    """A future iteration of the loop, for which something is prefetched.
 
-    `mapping` has its values, and `exists` says whether there is this round; None if surely.
+    mapping: its values, by those of the loop's body.
+    exists: a scalar i1 that is true if there is this iteration; None if it always exists.
     """
 
     build: LayoutBuilder
     mapping: dict[Value, Value]
     exists: Value | None
 
-    def of(self, value: Value | None) -> Value | None:
-        """The value as it is in this round."""
+    def value(self, value: Value | None) -> Value | None:
+        """Return a value of the loop's body as it is in this iteration."""
         return None if value is None else self.mapping.get(value, value)
 
 
-# Something done for a round ahead, given values that the loop carries for it; it gives the next.
-Act = Callable[[Round, list[Value]], Sequence[Value]]
+# Build the prefetch for an iteration. Takes the values that the loop carries for the prefetch, and
+# returns those of the next iteration.
+EmitPrefetch = Callable[[IterationView, list[Value]], Sequence[Value]]
 
 
-class Ahead:
-    """A slice that runs `distance` rounds ahead of its loop."""
+class PrefetchPoint:
+    """The point of a loop's body at which a slice runs `distance` iterations ahead of the loop."""
 
-    def __init__(self, sources: Slice, distance: int, top: Operation) -> None:
+    def __init__(self, sources: BackwardSlice, distance: int, top: Operation) -> None:
         self.sources = sources
         self.distance = distance
-        self.top = top  # the operation of the body in front of which it runs
-        self.rounds = Rounds(sources.loop)
+        self.top = top  # the operation of the body in front of which the slice runs
+        self.trip_count = TripCount(sources.loop)
         inits = sources.loop.inputs[3:]
         self.carried = [inits[position] for position in sources.carried]
 
-    def before_loop(self) -> Iterator[Round]:
-        """The first rounds, in front of the loop."""
+    def prologue(self) -> Iterator[IterationView]:
+        """Build the slice for the first `distance` iterations, in front of the loop."""
         build = LayoutBuilder.before(self.sources.loop)
-        rounds = self.rounds
-        for number in range(self.distance):
-            exists = rounds.exists(build, rounds.lower, number)
-            index = rounds.count(build, rounds.lower, number)
-            yield self._round(build, index, exists)
+        trip_count = self.trip_count
+        for distance in range(self.distance):
+            exists = trip_count.exists(build, trip_count.lower, distance)
+            index = trip_count.index_after(build, trip_count.lower, distance)
+            yield self._iteration(build, index, exists)
 
-    def in_loop(self, inits: Sequence[Value], act: Act) -> list[Value]:
-        """`act` in the loop, for the round that far ahead of each.
+    def steady_state(self, inits: Sequence[Value], emit: EmitPrefetch) -> list[Value]:
+        """Build the slice and the prefetch in the loop, for the iteration `distance` ahead.
 
-        The loop comes to carry further values that start with `inits`; `act` takes those of this
-        round and gives those of the next. Returns them as the loop's body knows them.
+        inits: first values of loop-carried values that `emit` takes and advances.
+        Returns these loop-carried values as arguments of the loop's body.
         """
-        loop, rounds, count = self.sources.loop, self.rounds, len(inits)
+        loop, trip_count, count = self.sources.loop, self.trip_count, len(inits)
         build = LayoutBuilder(loop.regions[0], self.top, loop.loc)
-        here = loop.regions[0].args[0]
+        induction = loop.regions[0].args[0]
 
         def advance(args: list[Value]) -> list[Value]:
             self.carried = args[count:]
-            exists = rounds.exists(build, here, self.distance)
-            later = self._round(build, rounds.count(build, here, self.distance), exists)
-            return [*act(later, args[:count]), *self.carried]
+            exists = trip_count.exists(build, induction, self.distance)
+            later = trip_count.index_after(build, induction, self.distance)
+            view = self._iteration(build, later, exists)
+            return [*emit(view, args[:count]), *self.carried]
 
-        return carry(loop, [*inits, *self.carried], advance)[:count]
+        return add_loop_carried(loop, [*inits, *self.carried], advance)[:count]
 
-    def _round(self, build: LayoutBuilder, index: Value, exists: Value | None) -> Round:
-        mapping = self.sources.copy(build, index, self.carried)
-        self.carried = self.sources.following(mapping)
-        return Round(build, mapping, exists)
+    def _iteration(self, build: LayoutBuilder, index: Value, exists: Value | None) -> IterationView:
+        mapping = self.sources.clone_at(build, index, self.carried)
+        self.carried = self.sources.next_carried(mapping)
+        return IterationView(build, mapping, exists)
