@@ -166,7 +166,7 @@ def test_what_was_never_written_stays_so_for_the_other_ways() -> None:
 @pytest.mark.parametrize("order", ["reverse", 0, 1, 2])
 @pytest.mark.parametrize(("programs", "size"), [(1, 4), (7, 100), (1000, 3), (100, 64)])
 def test_an_order_has_every_program_once(order: str | int, programs: int, size: int) -> None:
-    waves = [wave.tolist() for wave in reordered(programs, size, order)]
-    assert all(wave == sorted(wave) and 0 < len(wave) <= size for wave in waves)
-    assert sorted(row for wave in waves for row in wave) == list(range(programs))
-    assert programs == 1 or waves != [list(range(programs))]
+    batches = [batch.tolist() for batch in reordered(programs, size, order)]
+    assert all(batch == sorted(batch) and 0 < len(batch) <= size for batch in batches)
+    assert sorted(row for batch in batches for row in batch) == list(range(programs))
+    assert programs == 1 or batches != [list(range(programs))]

@@ -64,7 +64,7 @@ def _parts(value: RunValue, rank: int) -> tuple[Array, tuple[int, ...]]:
     return value.astype(np.int64, copy=False), (0,) * rank
 
 
-def _narrow(value: RunValue) -> bool:
+def _fits_base(value: RunValue) -> bool:
     """Whether a value varies along so few axes that it may be part of a base."""
     return isinstance(value, Affine) or value.size <= value.shape[0] * 4096
 
@@ -74,7 +74,7 @@ def _integer(op: Operation) -> Scalar | None:
     return element if isinstance(element, Scalar) and element.bits >= 8 else None
 
 
-def _made(
+def _make_affine(
     base: Array, steps: tuple[int, ...], op: Operation, low: int, high: int
 ) -> RunValue | None:
     """An affine integer, if its bounds show that it fits the result's type.
@@ -92,24 +92,24 @@ def _made(
 
 @rule(arith.add)
 def add(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
-    if not (_narrow(x) and _narrow(y)):
+    if not (_fits_base(x) and _fits_base(y)):
         return None
     (a, b), (c, d) = _bounds(x), _bounds(y)
     rank = op.results[0].type.rank
     (base_x, steps_x), (base_y, steps_y) = _parts(x, rank), _parts(y, rank)
     steps = tuple(map(int.__add__, steps_x, steps_y))
-    return _made(base_x + base_y, steps, op, a + c, b + d)
+    return _make_affine(base_x + base_y, steps, op, a + c, b + d)
 
 
 @rule(arith.sub)
 def sub(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
-    if not (_narrow(x) and _narrow(y)):
+    if not (_fits_base(x) and _fits_base(y)):
         return None
     (a, b), (c, d) = _bounds(x), _bounds(y)
     rank = op.results[0].type.rank
     (base_x, steps_x), (base_y, steps_y) = _parts(x, rank), _parts(y, rank)
     steps = tuple(map(int.__sub__, steps_x, steps_y))
-    return _made(base_x - base_y, steps, op, a - d, b - c)
+    return _make_affine(base_x - base_y, steps, op, a - d, b - c)
 
 
 @rule(arith.mul)
@@ -118,11 +118,11 @@ def mul(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
         x, y = y, x
     if not isinstance(x, Affine) or isinstance(y, Affine) or y.size != 1:
         return None
-    factor = int(y.flat[0])
-    if not _fits(factor):
+    scale = int(y.flat[0])
+    if not _fits(scale):
         return None
-    low, high = sorted((x.low * factor, x.high * factor))
-    return _made(x.base * factor, tuple(s * factor for s in x.steps), op, low, high)
+    low, high = sorted((x.low * scale, x.high * scale))
+    return _make_affine(x.base * scale, tuple(s * scale for s in x.steps), op, low, high)
 
 
 @rule(arith.rem)
@@ -137,7 +137,7 @@ def cast(op: Operation, x: Affine) -> RunValue | None:
     to = _integer(op)
     if to is None or not to.is_int():
         return None
-    return _made(x.base, x.steps, op, x.low, x.high)
+    return _make_affine(x.base, x.steps, op, x.low, x.high)
 
 
 @rule(arith.cmp)
@@ -164,7 +164,7 @@ _DECIDED: dict[Predicate, Callable[[int, int, int, int], tuple[bool, bool]]] = {
 
 @rule(memory.addptr)
 def addptr(op: Operation, ptr: RunValue, offset: RunValue) -> RunValue | None:
-    if not (_narrow(ptr) and _narrow(offset)):
+    if not (_fits_base(ptr) and _fits_base(offset)):
         return None
     result = op.results[0].type
     base_p, steps_p = _parts(ptr, result.rank)

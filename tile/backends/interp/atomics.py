@@ -51,11 +51,11 @@ def exchange(flat: Array, index: Array, values: Array, kind: RMWKind) -> Array:
     """The same, giving what was there before each one."""
     combine = COMBINE[kind]
     old = np.empty(index.shape, flat.dtype)
-    for lanes in _rounds(index):
-        place = index[lanes]
-        before = flat[place]
+    for lanes in _conflict_free_groups(index):
+        cell = index[lanes]
+        before = flat[cell]
         old[lanes] = before
-        flat[place] = combine(before, values[lanes])
+        flat[cell] = combine(before, values[lanes])
     return old
 
 
@@ -66,20 +66,20 @@ def compare_and_swap(flat: Array, index: Array, expected: Array, values: Array) 
     same: a round ends with one success at each address, not with one attempt.
     """
     bits = np.dtype(f"u{flat.itemsize}")
-    memory, wanted = flat.view(bits), expected.view(bits)
+    memory, expected_bits = flat.view(bits), expected.view(bits)
     old = np.empty(index.shape, bits)
     pending = np.arange(index.size)
     while pending.size:
-        place = index[pending]
-        seen = memory[place]
-        old[pending] = seen
-        matches = np.flatnonzero(seen == wanted[pending])
+        targets = index[pending]
+        current = memory[targets]
+        old[pending] = current
+        matches = np.flatnonzero(current == expected_bits[pending])
         if not matches.size:
             break
-        cells, cell = np.unique(place, return_inverse=True)
+        cells, cell = np.unique(targets, return_inverse=True)
         _, first = np.unique(cell[matches], return_index=True)
         winners = matches[first]
-        memory[place[winners]] = values.view(bits)[pending[winners]]
+        memory[targets[winners]] = values.view(bits)[pending[winners]]
         # At an address with a winner, those behind it look again.
         winner_of = np.full(len(cells), pending.size, np.intp)
         winner_of[cell[winners]] = winners
@@ -87,16 +87,16 @@ def compare_and_swap(flat: Array, index: Array, expected: Array, values: Array) 
     return old.view(flat.dtype)
 
 
-def _rounds(index: Array) -> list[Array]:
+def _conflict_free_groups(index: Array) -> list[Array]:
     """The positions of `index` in groups without a repeated value, earlier occurrences first."""
     order = np.argsort(index, kind="stable")
-    placed = index[order]
-    fresh = np.empty(index.size, bool)
-    fresh[:1] = True
-    np.not_equal(placed[1:], placed[:-1], out=fresh[1:])
-    if fresh.all():
+    sorted_index = index[order]
+    is_first = np.empty(index.size, bool)
+    is_first[:1] = True
+    np.not_equal(sorted_index[1:], sorted_index[:-1], out=is_first[1:])
+    if is_first.all():
         return [np.arange(index.size)]
-    starts = np.flatnonzero(fresh)
-    group = np.cumsum(fresh) - 1
+    starts = np.flatnonzero(is_first)
+    group = np.cumsum(is_first) - 1
     rank = np.arange(index.size) - starts[group]
     return [order[rank == n] for n in range(int(rank.max()) + 1)]

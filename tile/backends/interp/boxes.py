@@ -32,58 +32,58 @@ def make(op: Operation) -> Run:
     assert isinstance(ty, Descriptor)
     combine = pure(op)
 
-    def run(wave: Wave, *parts: RunValue) -> Array:
-        made: Array = combine(wave, *parts)
-        _check(wave, ty, made)
+    def run(batch: Wave, *parts: RunValue) -> Array:
+        made: Array = combine(batch, *parts)
+        _check(batch, ty, made)
         return made
 
     return run
 
 
-def _check(wave: Wave, ty: Descriptor, made: Array) -> None:
+def _check(batch: Wave, ty: Descriptor, made: Array) -> None:
     """Refuse an address or strides that no descriptor has."""
-    rank, size, wanted = len(ty.dims), ty.of.itemsize, ty.ALIGNMENT
+    rank, size, alignment = len(ty.dims), ty.of.itemsize, ty.ALIGNMENT
     for column, scale in ((0, 1), *((1 + rank + axis, size) for axis in range(rank - 1))):
         numbers = made[:, column] * scale
-        wrong = numbers % wanted != 0
+        wrong = numbers % alignment != 0
         if wrong.any():
             row = int(wrong.argmax())
             what = f"stride along axis {column - rank - 1}" if column else "address"
             raise ExecutionError(
-                f"`{wave.launch.name}` makes a descriptor {ty} whose {what} is {numbers[row]} "
-                f"bytes; it must be a multiple of {wanted}",
-                notes=[wave.launch.element((), int(wave.rows[row]))],
+                f"`{batch.launch.name}` makes a descriptor {ty} whose {what} is {numbers[row]} "
+                f"bytes; it must be a multiple of {alignment}",
+                notes=[batch.launch.element((), int(batch.rows[row]))],
             )
 
 
 @rule(descriptor.descriptor_load)
 def load(op: Operation) -> Run:
-    def run(wave: Wave, desc: Array, *offsets: RunValue) -> Array:
-        return _read(wave, op, desc, _lines(op, offsets))
+    def run(batch: Wave, desc: Array, *offsets: RunValue) -> Array:
+        return _read(batch, op, desc, _axis_offsets(op, offsets))
 
     return run
 
 
 @rule(descriptor.descriptor_gather)
 def gather(op: Operation) -> Run:
-    def run(wave: Wave, desc: Array, rows: RunValue, column: RunValue) -> Array:
-        return _read(wave, op, desc, _rows(op, rows, column))
+    def run(batch: Wave, desc: Array, rows: RunValue, column: RunValue) -> Array:
+        return _read(batch, op, desc, _gather_indices(op, rows, column))
 
     return run
 
 
 @rule(descriptor.descriptor_store)
 def store(op: Operation) -> Run:
-    def run(wave: Wave, desc: Array, value: RunValue, *offsets: RunValue) -> None:
-        _write(wave, op, desc, value, _lines(op, offsets))
+    def run(batch: Wave, desc: Array, value: RunValue, *offsets: RunValue) -> None:
+        _write(batch, op, desc, value, _axis_offsets(op, offsets))
 
     return run
 
 
 @rule(descriptor.descriptor_scatter)
 def scatter(op: Operation) -> Run:
-    def run(wave: Wave, desc: Array, value: RunValue, rows: RunValue, column: RunValue) -> None:
-        _write(wave, op, desc, value, _rows(op, rows, column))
+    def run(batch: Wave, desc: Array, value: RunValue, rows: RunValue, column: RunValue) -> None:
+        _write(batch, op, desc, value, _gather_indices(op, rows, column))
 
     return run
 
@@ -95,12 +95,12 @@ def atomic(op: Operation) -> Run:
     def apply(flat: Array, index: Array, value: Array) -> None:
         atomics.update(flat, index, value, op["kind"])
 
-    def run(wave: Wave, desc: Array, value: RunValue, *offsets: RunValue) -> None:
-        address, mask = _box(ty, desc, _lines(op, offsets), ty.dims)
+    def run(batch: Wave, desc: Array, value: RunValue, *offsets: RunValue) -> None:
+        address, mask = _block_addresses(ty, desc, _axis_offsets(op, offsets), ty.dims)
         try:
-            update(wave, ty.of, ty.dims, apply, address, mask, value)
+            update(batch, ty.of, ty.dims, apply, address, mask, value)
         except OutOfBoundsError as error:
-            raise _claimed(error, ty) from None
+            raise _blame_descriptor(error, ty) from None
 
     return run
 
@@ -113,77 +113,79 @@ def _type(op: Operation) -> Descriptor:
 
 # The indices of a box along one axis: where it starts in each program, and a line of indices from
 # there, which is None for as many as follow each other.
-Line = tuple[Array, Array | None]
+AxisIndices = tuple[Array, Array | None]
 
 
-def _lines(op: Operation, offsets: Sequence[RunValue]) -> list[Line]:
+def _axis_offsets(op: Operation, offsets: Sequence[RunValue]) -> list[AxisIndices]:
     return [(array_of(offset).astype(np.int64), None) for offset in offsets]
 
 
-def _rows(op: Operation, rows: RunValue, column: RunValue) -> list[Line]:
+def _gather_indices(op: Operation, rows: RunValue, column: RunValue) -> list[AxisIndices]:
     indices = full(rows, op["rows"].type.shape).astype(np.int64)
     return [(np.zeros(1, np.int64), indices), (array_of(column).astype(np.int64), None)]
 
 
-def _read(wave: Wave, op: Operation, desc: Array, lines: Sequence[Line]) -> Array:
+def _read(batch: Wave, op: Operation, desc: Array, axes: Sequence[AxisIndices]) -> Array:
     ty, shape = _type(op), op.result.type.shape
     outside = 0 if ty.padding is Padding.ZERO else math.nan
     other = numerics.constant(outside, ty.of).reshape((1,) * (1 + len(shape)))
-    address, mask = _box(ty, desc, lines, shape)
+    address, mask = _block_addresses(ty, desc, axes, shape)
     try:
-        return wave.launch.memory.load(address, mask, other, ty.of, shape)
+        return batch.launch.memory.load(address, mask, other, ty.of, shape)
     except FaultError as fault:
-        raise _claimed(out_of_bounds(wave, "reads", fault, ty.of.itemsize), ty) from None
+        raise _blame_descriptor(out_of_bounds(batch, "reads", fault, ty.of.itemsize), ty) from None
 
 
-def _write(wave: Wave, op: Operation, desc: Array, value: RunValue, lines: Sequence[Line]) -> None:
+def _write(
+    batch: Wave, op: Operation, desc: Array, value: RunValue, axes: Sequence[AxisIndices]
+) -> None:
     ty, shape = _type(op), op["value"].type.shape
-    address, mask = _box(ty, desc, lines, shape)
+    address, mask = _block_addresses(ty, desc, axes, shape)
     try:
-        wave.launch.memory.store(address, array_of(value), mask, ty.of, shape)
+        batch.launch.memory.store(address, array_of(value), mask, ty.of, shape)
     except FaultError as fault:
-        raise _claimed(out_of_bounds(wave, "writes", fault, ty.of.itemsize), ty) from None
+        raise _blame_descriptor(out_of_bounds(batch, "writes", fault, ty.of.itemsize), ty) from None
 
 
-def _claimed(error: ExecutionError, ty: Descriptor) -> ExecutionError:
+def _blame_descriptor(error: ExecutionError, ty: Descriptor) -> ExecutionError:
     """The error for an element that is inside the descriptor's bounds and outside the array."""
     error.notes.append(f"it is inside the bounds of the descriptor {ty}, which are wrong")
     return error
 
 
-def _box(
-    ty: Descriptor, desc: Array, lines: Sequence[Line], dims: tuple[int, ...]
+def _block_addresses(
+    ty: Descriptor, desc: Array, axes: Sequence[AxisIndices], dims: tuple[int, ...]
 ) -> tuple[RunValue, Array | None]:
     """The addresses of a box, and which of its elements are inside; None for all of them."""
     rank, size = len(dims), ty.of.itemsize
     base: Array = desc[:, 0].reshape((-1,) + (1,) * rank)
     steps: list[int] = []
     mask: Array | None = None
-    for axis, (start, line) in enumerate(lines):
+    for axis, (start, offsets) in enumerate(axes):
         extent = desc[:, 1 + axis]
         stride = desc[:, 1 + rank + axis] * size if axis < rank - 1 else np.full(1, size)
         base = base + (start * stride).reshape((-1,) + (1,) * rank)
         uniform = bool((stride == stride[0]).all())
-        if line is None and uniform:
+        if offsets is None and uniform:
             steps.append(int(stride[0]))
         else:
-            indices = np.arange(dims[axis])[None] if line is None else line
+            indices = np.arange(dims[axis])[None] if offsets is None else offsets
             base = base + _along(indices * stride[:, None], axis, rank)
             steps.append(0)
-        inside = _inside(start, line, extent, dims[axis])
+        inside = _inside(start, offsets, extent, dims[axis])
         if inside is not None:
             inside = _along(inside, axis, rank)
             mask = inside if mask is None else mask & inside
     return Affine(base, tuple(steps), dims, ADDRESS), mask
 
 
-def _inside(start: Array, line: Array | None, extent: Array, count: int) -> Array | None:
+def _inside(start: Array, offsets: Array | None, extent: Array, count: int) -> Array | None:
     """Which indices along one axis are inside the array; None for all of them."""
-    if line is None:
+    if offsets is None:
         if ((start >= 0) & (start + count <= extent)).all():
             return None
-        line = np.arange(count)[None]
-    index = start[:, None] + line
+        offsets = np.arange(count)[None]
+    index = start[:, None] + offsets
     inside: Array = (index >= 0) & (index < extent[:, None])
     return None if inside.all() else inside
 

@@ -170,13 +170,13 @@ class Translator:
     def isolated(self, op: Operation) -> Run:
         """Run an operation by its meaning, with its regions as functions of arrays."""
         assert op.defn.meaning is not None
-        meaning = partial(op.defn.meaning, **op.attributes)
+        semantics = partial(op.defn.meaning, **op.attributes)
         shapes = _shapes(op)
         regions = self.regions(op)
 
-        def run(wave: Wave, *values: RunValue) -> Any:
-            functions = {name: partial(run_region, wave, *code) for name, code in regions.items()}
-            return meaning(*_whole(values, shapes), **functions)
+        def run(batch: Wave, *values: RunValue) -> Any:
+            functions = {name: partial(run_region, batch, *code) for name, code in regions.items()}
+            return semantics(*_whole(values, shapes), **functions)
 
         return run
 
@@ -197,37 +197,37 @@ def pure(op: Operation) -> Run:
     """Run an operation by its meaning; index arithmetic by an affine rule where one applies."""
     if op.defn is shape.arange:
         ramp = counting(op)
-        return lambda wave: ramp
+        return lambda batch: ramp
     attributes = dict(op.attributes)
     assert op.defn.meaning is not None
-    meaning = partial(op.defn.meaning, **attributes) if attributes else op.defn.meaning
+    semantics = partial(op.defn.meaning, **attributes) if attributes else op.defn.meaning
     if not op.operands:
-        value = meaning()
-        return lambda wave: value
+        value = semantics()
+        return lambda batch: value
     if op.defn.keeps_units:
         affine = AFFINE.get(op.defn)
         if affine is None:
-            return partial(_by_units, meaning)
-        return partial(_by_affine, meaning, affine, op)
-    return partial(_in_full, meaning, _shapes(op))
+            return partial(_by_units, semantics)
+        return partial(_by_affine, semantics, affine, op)
+    return partial(_in_full, semantics, _shapes(op))
 
 
-def _by_units(meaning: Run, wave: Wave, *values: RunValue) -> Any:
-    return meaning(*[v.array() if type(v) is Affine else v for v in values])
+def _by_units(semantics: Run, batch: Wave, *values: RunValue) -> Any:
+    return semantics(*[v.array() if type(v) is Affine else v for v in values])
 
 
-def _by_affine(meaning: Run, affine: Run, op: Operation, wave: Wave, *values: RunValue) -> Any:
+def _by_affine(semantics: Run, affine: Run, op: Operation, batch: Wave, *values: RunValue) -> Any:
     for value in values:
         if type(value) is Affine:
             result = affine(op, *values)
             if result is not None:
                 return result
-            return meaning(*map(array_of, values))
-    return meaning(*values)
+            return semantics(*map(array_of, values))
+    return semantics(*values)
 
 
-def _in_full(meaning: Run, shapes: list[Shape], wave: Wave, *values: RunValue | None) -> Any:
-    return meaning(*_whole(values, shapes))
+def _in_full(semantics: Run, shapes: list[Shape], batch: Wave, *values: RunValue | None) -> Any:
+    return semantics(*_whole(values, shapes))
 
 
 def _shapes(op: Operation) -> list[Shape]:

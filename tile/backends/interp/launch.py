@@ -10,7 +10,7 @@ import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.code import Code
-from tile.backends.interp.machine import Machine
+from tile.backends.interp.machine import Executor
 from tile.backends.interp.memory import Memory
 from tile.backends.interp.report import error_of
 from tile.backends.interp.scheduler import Scheduler
@@ -29,7 +29,7 @@ MAX_CHUNK = 1 << 16
 
 
 # The most waves that a grid is cut into for the sake of another order.
-MOST_REORDERED = 32
+MAX_REORDERED_BATCHES = 32
 
 
 def reordered(programs: int, size: int, order: str | int) -> Iterator[Rows]:
@@ -39,12 +39,15 @@ def reordered(programs: int, size: int, order: str | int) -> Iterator[Rows]:
     into a random number of waves. Rows of a wave ascend, as those of all waves do.
     """
     if order == "reverse":
-        sequence, waves = np.arange(programs)[::-1], MOST_REORDERED
+        sequence, batches = np.arange(programs)[::-1], MAX_REORDERED_BATCHES
     else:
         random = np.random.default_rng(int(order))
-        sequence, waves = random.permutation(programs), int(random.integers(2, MOST_REORDERED + 1))
-    waves = max(min(waves, programs), -(-programs // size))
-    return map(np.sort, np.array_split(sequence, waves))
+        sequence, batches = (
+            random.permutation(programs),
+            int(random.integers(2, MAX_REORDERED_BATCHES + 1)),
+        )
+    batches = max(min(batches, programs), -(-programs // size))
+    return map(np.sort, np.array_split(sequence, batches))
 
 
 def reordered_runs(programs: int, size: int, order: str | int) -> Iterator[Rows]:
@@ -53,14 +56,16 @@ def reordered_runs(programs: int, size: int, order: str | int) -> Iterator[Rows]
     As `reordered`, for machines whose programs of a wave stand side by side.
     """
     if order == "reverse":
-        cuts = np.linspace(0, programs, min(programs, MOST_REORDERED) + 1).astype(np.int64)[1:-1]
+        cuts = np.linspace(0, programs, min(programs, MAX_REORDERED_BATCHES) + 1).astype(np.int64)[
+            1:-1
+        ]
         runs = np.split(np.arange(programs), cuts)[::-1]
     else:
         random = np.random.default_rng(int(order))
-        count = min(programs, int(random.integers(2, MOST_REORDERED + 1)))
+        count = min(programs, int(random.integers(2, MAX_REORDERED_BATCHES + 1)))
         cuts = np.sort(random.choice(np.arange(1, programs), count - 1, replace=False))
-        pieces = np.split(np.arange(programs), cuts)
-        runs = [pieces[index] for index in random.permutation(count)]
+        parts = np.split(np.arange(programs), cuts)
+        runs = [parts[index] for index in random.permutation(count)]
     for run in runs:
         yield from np.split(run, range(size, len(run), size))
 
@@ -71,7 +76,7 @@ class Launch:
     A row of its waves is a program.
     """
 
-    machine = Machine
+    executor = Executor
     recorder: Recorder | None = None  # whom instrumented code tells what it does
     scheduler = Scheduler
 
@@ -82,9 +87,9 @@ class Launch:
         self.programs = math.prod(grid)
         self.memory = Memory()
         self.memory.watched = code.polls
-        self.arguments = self.place(arguments)
+        self.arguments = self.bind_arguments(arguments)
 
-    def place(self, arguments: Sequence[LaunchArgument]) -> list[RunValue]:
+    def bind_arguments(self, arguments: Sequence[LaunchArgument]) -> list[RunValue]:
         """Put arrays into memory; the values of the kernel's parameters."""
         values: list[RunValue] = []
         for parameter, argument in zip(self.code.kernel.function.args, arguments, strict=True):
@@ -105,7 +110,7 @@ class Launch:
         with numerics.quiet():
             self.scheduler(self, self.chunks()).run()
 
-    def found(self, fault: Fault) -> None:
+    def report_fault(self, fault: Fault) -> None:
         """Raise a fault as its error."""
         raise error_of(fault)
 

@@ -39,8 +39,8 @@ LOWEST = 1 << 62
 MIDDLE = WINDOW >> 1
 ALIGNMENT = 4096
 # Limits of a launch: bytes from an array's first element to its last, and arrays.
-MOST_BYTES = WINDOW >> 2
-MOST_ARRAYS = (1 << 63) - LOWEST >> WINDOW_BITS
+MAX_ARRAY_BYTES = WINDOW >> 2
+MAX_ARRAYS = (1 << 63) - LOWEST >> WINDOW_BITS
 
 
 @dataclass(eq=False)
@@ -112,20 +112,20 @@ class Memory:
         buffer = Buffer(name, array, base, base + low, base + high)
         if array.size:
             buffer.span = _bytes(array, low, high)
-            held = ViewBytes.of(array)
-            buffer.gaps = None if held.dense else held
+            inside = ViewBytes.of(array)
+            buffer.gaps = None if inside.dense else inside
         self.buffers.append(buffer)
         return base
 
     def _check_limits(self, name: str, size: int) -> None:
-        if size > MOST_BYTES:
+        if size > MAX_ARRAY_BYTES:
             raise ArgumentValueError(
                 f"argument {name!r} spans {size} bytes from its first element to its last; "
-                f"the interpreter takes arrays of up to {MOST_BYTES}"
+                f"the interpreter takes arrays of up to {MAX_ARRAY_BYTES}"
             )
-        if len(self.buffers) == MOST_ARRAYS:
+        if len(self.buffers) == MAX_ARRAYS:
             raise ArgumentValueError(
-                f"a launch on the interpreter takes up to {MOST_ARRAYS} arrays, with those that "
+                f"a launch on the interpreter takes up to {MAX_ARRAYS} arrays, with those that "
                 "pointers point to"
             )
 
@@ -279,11 +279,11 @@ class Memory:
     ) -> Array:
         addresses = array_of(address)
         groups = self.groups(addresses, mask, dtype, shape)
-        return self.gathered(groups, addresses, mask, other, dtype)
+        return self.gather_groups(groups, addresses, mask, other, dtype)
 
-    def gathered(
+    def gather_groups(
         self,
-        groups: Sequence[Group],
+        groups: Sequence[BufferLanes],
         addresses: Array,
         mask: Array | None,
         other: Array | None,
@@ -323,9 +323,11 @@ class Memory:
         addresses = array_of(address)
         groups = self.groups(addresses, mask, dtype, shape)
         programs = max(addresses.shape[0], value.shape[0], 1 if mask is None else mask.shape[0])
-        self.scattered(groups, value, (programs, *shape))
+        self.scatter_groups(groups, value, (programs, *shape))
 
-    def scattered(self, groups: Sequence[Group], value: Array, extents: tuple[int, ...]) -> None:
+    def scatter_groups(
+        self, groups: Sequence[BufferLanes], value: Array, extents: tuple[int, ...]
+    ) -> None:
         """Write elements at addresses that were found to lie in these arrays."""
         values = np.broadcast_to(value, extents)
         for group in groups:
@@ -349,7 +351,7 @@ class Memory:
         mask: Array | None,
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
-    ) -> list[Group]:
+    ) -> list[BufferLanes]:
         """The active lanes of an access, by array, with the index of each in the array's flat view.
 
         Raises `FaultError` if any active lane lies outside its array.
@@ -360,7 +362,7 @@ class Memory:
         else:
             if not lanes.any():
                 nowhere = np.zeros((1,) * addresses.ndim, np.intp)
-                return [Group(None, np.zeros(1, dtype), nowhere, lanes)]
+                return [BufferLanes(None, np.zeros(1, dtype), nowhere, lanes)]
             if lanes.shape != addresses.shape:
                 addresses, lanes = np.broadcast_arrays(addresses, lanes)
             active = addresses[lanes]
@@ -388,7 +390,7 @@ class Memory:
         high: int,
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
-    ) -> Group:
+    ) -> BufferLanes:
         buffer = self.buffer_at(low)
         size = dtype.itemsize
         if buffer is None or low < buffer.start or high + size > buffer.end:
@@ -402,10 +404,10 @@ class Memory:
         if lanes is not None:  # inactive lanes are read where an active one is
             index = np.where(lanes, index, (low - buffer.start) // size)
         if buffer.gaps is not None:
-            held = buffer.gaps.contain(index * size, size)
-            if not (held if lanes is None else held[lanes]).all():
+            inside = buffer.gaps.contain(index * size, size)
+            if not (inside if lanes is None else inside[lanes]).all():
                 self.fault(addresses, lanes, dtype, shape)
-        return Group(buffer, buffer.typed(dtype), index, lanes)
+        return BufferLanes(buffer, buffer.typed(dtype), index, lanes)
 
     def fault(
         self,
@@ -422,9 +424,9 @@ class Memory:
         active = np.ones(extents, bool) if lanes is None else np.broadcast_to(lanes, extents)
         wrong = active & ~self.valid(spread, dtype.itemsize)
         row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), extents))
-        place = (row, *lane)
+        position = (row, *lane)
         count, of = int(wrong[row].sum()), int(active[row].sum())
-        raise FaultError(row, tuple(lane), int(spread[place]), count, of)
+        raise FaultError(row, tuple(lane), int(spread[position]), count, of)
 
     def valid(self, addresses: Array, size: int) -> Array:
         """Which addresses have `size` bytes inside an array, aligned to `size`."""
@@ -434,17 +436,17 @@ class Memory:
             buffer = self.buffer_at(int(number) << WINDOW_BITS)
             if buffer is None:
                 continue
-            here = (windows == number) & (addresses >= buffer.start)
-            here &= addresses + size <= buffer.end
-            here &= (addresses - buffer.start) % size == 0
+            valid = (windows == number) & (addresses >= buffer.start)
+            valid &= addresses + size <= buffer.end
+            valid &= (addresses - buffer.start) % size == 0
             if buffer.gaps is not None:
-                here &= buffer.gaps.contain(np.where(here, addresses - buffer.start, 0), size)
-            good |= here
+                valid &= buffer.gaps.contain(np.where(valid, addresses - buffer.start, 0), size)
+            good |= valid
         return good
 
 
 @dataclass
-class Group:
+class BufferLanes:
     """Lanes of one access that fall into one array.
 
     `flat[index]` where `lanes` (None: everywhere). The array is None if no lane is active.
@@ -458,8 +460,8 @@ class Group:
 
 def _distinct(windows: Array) -> Array:
     """The windows that there are among many, of which most often all are one."""
-    alike = windows.size and windows.flat[0] == windows.min() == windows.max()
-    return windows.reshape(-1)[:1] if alike else np.unique(windows)
+    uniform = windows.size and windows.flat[0] == windows.min() == windows.max()
+    return windows.reshape(-1)[:1] if uniform else np.unique(windows)
 
 
 def _bytes(array: Array, low: int, high: int) -> Array:

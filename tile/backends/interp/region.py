@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tile.backends.interp.values import Held, Watched
+from tile.backends.interp.values import CheckedValue, Held
 from tile.ir import numerics
 from tile.ir.ops import control
 
@@ -25,7 +25,7 @@ Select = Callable[[Any, Any, Any], Any]
 
 
 def run_region(
-    wave: Wave,
+    batch: Wave,
     code: BlockCode,
     registers: int,
     *arguments: Held,
@@ -35,11 +35,11 @@ def run_region(
 
     select: chooses between the results of both arms of an `if`, element by element.
     """
-    return _block(wave, code, [None] * registers, arguments, select)
+    return _block(batch, code, [None] * registers, arguments, select)
 
 
 def _block(
-    wave: Wave, code: BlockCode, registers: list[Any], arguments: Sequence[Held], select: Select
+    batch: Wave, code: BlockCode, registers: list[Any], arguments: Sequence[Held], select: Select
 ) -> list[Any]:
     for register, value in zip(code.args, arguments, strict=True):
         registers[register] = value
@@ -47,7 +47,7 @@ def _block(
         operands = [registers[register] for register in instruction.operands]
         if instruction.op.defn.terminator:
             return operands
-        results = _results(wave, instruction, registers, operands, select)
+        results = _results(batch, instruction, registers, operands, select)
         for register, value in zip(instruction.results, results, strict=True):
             registers[register] = value
         for register in instruction.frees:
@@ -56,22 +56,22 @@ def _block(
 
 
 def _results(
-    wave: Wave,
+    batch: Wave,
     instruction: Instruction,
     registers: list[Any],
     operands: list[Any],
     select: Select,
 ) -> Sequence[Any]:
     if instruction.run is not None:
-        return [instruction.run(wave, *operands)]
+        return [instruction.run(batch, *operands)]
     if instruction.op.defn is control.call:
-        callee = wave.launch.code.functions[instruction.op["callee"]]
-        return run_region(wave, callee.body, callee.registers, *operands, select=select)
+        callee = batch.launch.code.functions[instruction.op["callee"]]
+        return run_region(batch, callee.body, callee.registers, *operands, select=select)
     (condition,) = operands
-    if not isinstance(condition, Watched):
+    if not isinstance(condition, CheckedValue):
         if condition.all():
-            return _block(wave, instruction.regions[0], registers, (), select)
+            return _block(batch, instruction.regions[0], registers, (), select)
         if not condition.any():
-            return _block(wave, instruction.regions[1], registers, (), select)
-    then, orelse = (_block(wave, region, registers, (), select) for region in instruction.regions)
+            return _block(batch, instruction.regions[1], registers, (), select)
+    then, orelse = (_block(batch, region, registers, (), select) for region in instruction.regions)
     return [select(condition, x, y) for x, y in zip(then, orelse, strict=True)]

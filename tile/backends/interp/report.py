@@ -41,20 +41,20 @@ def error_of(fault: Fault) -> ExecutionError:
     return error
 
 
-def out_of_bounds(wave: Wave, verb: str, fault: FaultError, itemsize: int) -> ExecutionError:
+def out_of_bounds(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> ExecutionError:
     """The error for an access at a bad address.
 
     `verb` is what the access does: reads, writes, updates.
     """
-    return error_of(bounds_fault(wave, verb, fault, itemsize))
+    return error_of(bounds_fault(batch, verb, fault, itemsize))
 
 
-def bounds_fault(wave: Wave, verb: str, fault: FaultError, itemsize: int) -> Fault:
+def bounds_fault(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> Fault:
     """An access at a bad address, as data."""
-    launch = wave.launch
+    launch = batch.launch
     buffer = launch.memory.buffer_at(fault.address)
     # An access that is the same in all programs was done once, for the first of them.
-    row = int(wave.rows[fault.row if fault.row < len(wave) else 0])
+    row = int(batch.rows[fault.row if fault.row < len(batch) else 0])
     if buffer is None:
         what = f"{verb} address {fault.address:#x}, which belongs to no array of this launch"
         notes = ["tile.pointers([...]) makes arrays known that are reached through memory"]
@@ -64,7 +64,7 @@ def bounds_fault(wave: Wave, verb: str, fault: FaultError, itemsize: int) -> Fau
     where = launch.element(fault.lane, row)
     others = f"; {fault.count} of {fault.active} active elements of this access are out of bounds"
     notes.append(where + (others if fault.active > 1 else ""))
-    instruction = wave.instruction()
+    instruction = batch.instruction()
     return Fault(
         Check.BOUNDS,
         f"`{launch.name}` {what}",

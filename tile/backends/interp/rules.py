@@ -14,9 +14,9 @@ import numpy as np
 
 from tile.backends.interp import atomics
 from tile.backends.interp.code import Rules, Run, pure
-from tile.backends.interp.memory import FaultError, Group, Memory
+from tile.backends.interp.memory import BufferLanes, FaultError, Memory
 from tile.backends.interp.report import first_false, out_of_bounds
-from tile.backends.interp.values import Array, RunValue, array_of, is_true, spread
+from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.backends.interp.wave import Wave
 from tile.errors import DeviceAssertionError
 from tile.ir import numerics
@@ -43,8 +43,8 @@ def rule(defn: OpDef) -> Callable[[Callable[[Operation], Run]], Callable[[Operat
 def program_id(op: Operation) -> Run:
     axis = op["axis"]
 
-    def run(wave: Wave) -> Array:
-        return wave.launch.coordinate(wave.rows, axis)
+    def run(batch: Wave) -> Array:
+        return batch.launch.coordinate(batch.rows, axis)
 
     return run
 
@@ -53,8 +53,8 @@ def program_id(op: Operation) -> Run:
 def num_programs(op: Operation) -> Run:
     axis = op["axis"]
 
-    def run(wave: Wave) -> Array:
-        return np.full(1, wave.launch.grid[axis], np.int32)
+    def run(batch: Wave) -> Array:
+        return np.full(1, batch.launch.grid[axis], np.int32)
 
     return run
 
@@ -64,11 +64,11 @@ def load(op: Operation) -> Run:
     ptr = op.inputs[0].type
     element, shape = pointee("load", ptr), ptr.shape
 
-    def run(wave: Wave, address: RunValue, mask: RunValue | None, other: RunValue | None) -> Array:
+    def run(batch: Wave, address: RunValue, mask: RunValue | None, other: RunValue | None) -> Array:
         try:
-            return wave.launch.memory.load(address, _array(mask), _array(other), element, shape)
+            return batch.launch.memory.load(address, _array(mask), _array(other), element, shape)
         except FaultError as fault:
-            raise out_of_bounds(wave, "reads", fault, element.itemsize) from None
+            raise out_of_bounds(batch, "reads", fault, element.itemsize) from None
 
     return run
 
@@ -78,11 +78,11 @@ def store(op: Operation) -> Run:
     ptr = op.inputs[0].type
     element, shape = pointee("store", ptr), ptr.shape
 
-    def run(wave: Wave, address: RunValue, value: RunValue, mask: RunValue | None) -> None:
+    def run(batch: Wave, address: RunValue, value: RunValue, mask: RunValue | None) -> None:
         try:
-            wave.launch.memory.store(address, array_of(value), _array(mask), element, shape)
+            batch.launch.memory.store(address, array_of(value), _array(mask), element, shape)
         except FaultError as fault:
-            raise out_of_bounds(wave, "writes", fault, element.itemsize) from None
+            raise out_of_bounds(batch, "writes", fault, element.itemsize) from None
 
     return run
 
@@ -95,8 +95,8 @@ def _array(value: RunValue | None) -> Array | None:
 def atomic_rmw(op: Operation) -> Run:
     apply = applied(op)
 
-    def run(wave: Wave, address: RunValue, value: RunValue, mask: RunValue | None) -> Array:
-        return _atomic(wave, op, apply, address, mask, value)
+    def run(batch: Wave, address: RunValue, value: RunValue, mask: RunValue | None) -> Array:
+        return _atomic(batch, op, apply, address, mask, value)
 
     return run
 
@@ -106,13 +106,13 @@ def atomic_cas(op: Operation) -> Run:
     apply = applied(op)
 
     def run(
-        wave: Wave,
+        batch: Wave,
         address: RunValue,
         expected: RunValue,
         value: RunValue,
         mask: RunValue | None,
     ) -> Array:
-        return _atomic(wave, op, apply, address, mask, expected, value)
+        return _atomic(batch, op, apply, address, mask, expected, value)
 
     return run
 
@@ -131,7 +131,7 @@ def applied(op: Operation) -> Apply:
 
 
 def _atomic(
-    wave: Wave,
+    batch: Wave,
     op: Operation,
     apply: Apply,
     address: RunValue,
@@ -142,11 +142,11 @@ def _atomic(
     ptr = op.inputs[0].type
     element = pointee("atomic", ptr)
     assert isinstance(element, Scalar)
-    return update(wave, element, ptr.shape, apply, address, mask, *operands)
+    return update(batch, element, ptr.shape, apply, address, mask, *operands)
 
 
 def update(
-    wave: Wave,
+    batch: Wave,
     element: Scalar,
     shape: tuple[int, ...],
     apply: Callable[..., Array | None],
@@ -159,21 +159,23 @@ def update(
     Gives what was there, where `apply` tells.
     """
     dtype = numerics.numpy_dtype(element)
-    space = wave.launch.memory
-    programs = len(wave)
-    addresses = spread(address, shape, programs)
-    lanes = None if mask is None or is_true(array_of(mask)) else spread(mask, shape, programs)
-    values = [spread(operand, shape, programs) for operand in operands]
+    space = batch.launch.memory
+    programs = len(batch)
+    addresses = broadcast_rows(address, shape, programs)
+    lanes = (
+        None if mask is None or is_true(array_of(mask)) else broadcast_rows(mask, shape, programs)
+    )
+    values = [broadcast_rows(operand, shape, programs) for operand in operands]
     try:
         groups = space.groups(addresses, lanes, dtype, shape)
     except FaultError as fault:
-        raise out_of_bounds(wave, "updates", fault, element.itemsize) from None
+        raise out_of_bounds(batch, "updates", fault, element.itemsize) from None
     return update_groups(space, groups, apply, addresses.shape, dtype, values)
 
 
 def update_groups(
     space: Memory,
-    groups: Sequence[Group],
+    groups: Sequence[BufferLanes],
     apply: Apply,
     extents: tuple[int, ...],
     dtype: np.dtype[Any],
@@ -196,22 +198,22 @@ def update_groups(
 
 @rule(memory.barrier)
 def barrier(op: Operation) -> Run:
-    return lambda wave: None
+    return lambda batch: None
 
 
 @rule(debug.breakpoint_)
 def breakpoint_(op: Operation) -> Run:
-    return lambda wave: None
+    return lambda batch: None
 
 
 @rule(debug.step)
 def step(op: Operation) -> Run:
-    return lambda wave, *values: None
+    return lambda batch, *values: None
 
 
 @rule(debug.assume)
 def assume(op: Operation) -> Run:
-    return lambda wave, condition: None
+    return lambda batch, condition: None
 
 
 @rule(arith.bitcast)
@@ -221,8 +223,8 @@ def bitcast(op: Operation) -> Run:
     if source.is_ptr() or not result.is_ptr():
         return run
 
-    def to_pointer(wave: Wave, value: RunValue) -> Array:
-        return wave.launch.memory.virtual(array_of(run(wave, value)))
+    def to_pointer(batch: Wave, value: RunValue) -> Array:
+        return batch.launch.memory.virtual(array_of(run(batch, value)))
 
     return to_pointer
 
@@ -231,16 +233,16 @@ def bitcast(op: Operation) -> Run:
 def device_assert(op: Operation) -> Run:
     message = op["message"]
 
-    def run(wave: Wave, condition: RunValue, mask: RunValue | None) -> None:
+    def run(batch: Wave, condition: RunValue, mask: RunValue | None) -> None:
         holds = array_of(condition)
         if mask is not None:
             holds = holds | ~array_of(mask)
         if holds.all():
             return
         row, *lane = first_false(holds)
-        place = wave.launch.element(tuple(lane), int(wave.rows[row]))
+        place = batch.launch.element(tuple(lane), int(batch.rows[row]))
         raise DeviceAssertionError(
-            f"device_assert failed in `{wave.launch.name}`" + (f": {message}" if message else ""),
+            f"device_assert failed in `{batch.launch.name}`" + (f": {message}" if message else ""),
             notes=[place],
         )
 
@@ -252,16 +254,16 @@ def device_print(op: Operation) -> Run:
     return partial(_print, op)
 
 
-def _print(op: Operation, wave: Wave, *values: RunValue) -> None:
+def _print(op: Operation, batch: Wave, *values: RunValue) -> None:
     shapes = [value.type.shape for value in op.inputs]
-    arrays = [spread(v, shape, len(wave)) for v, shape in zip(values, shapes, strict=True)]
-    for row, program_index in enumerate(wave.rows):
-        print_line(op, wave, int(program_index), [array[row] for array in arrays])
+    arrays = [broadcast_rows(v, shape, len(batch)) for v, shape in zip(values, shapes, strict=True)]
+    for row, program_index in enumerate(batch.rows):
+        print_line(op, batch, int(program_index), [array[row] for array in arrays])
 
 
-def print_line(op: Operation, wave: Wave, program_index: int, values: Sequence[Any]) -> None:
+def print_line(op: Operation, batch: Wave, program_index: int, values: Sequence[Any]) -> None:
     """Print what one program has to say."""
-    head = f"pid {wave.launch.coordinates(program_index)} {op['prefix']}"
+    head = f"pid {batch.launch.coordinates(program_index)} {op['prefix']}"
     texts = [_text(value, op["hex"]) for value in values]
     sys.stdout.write(" ".join([head, *texts]) + "\n")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tile.backends.interp.machine import Then
+from tile.backends.interp.machine import StepResult
 from tile.backends.interp.wave import Join, Wave
 from tile.checks import Check
 from tile.errors import TileError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Turns that waves give away with nobody else to take them, after which the next chunk starts
 # beside them.
-IDLE_TURNS = 16
+MAX_IDLE_YIELDS = 16
 
 
 class Scheduler:
@@ -41,12 +41,12 @@ class Scheduler:
         self.queue: deque[Wave] = deque()
         self.parked: list[Wave] = []
         self.joins: dict[Join, None] = {}
-        self.machine = launch.machine(self)
+        self.executor = launch.executor(self)
         self.idle = 0
 
-    def ready(self, wave: Wave) -> None:
+    def ready(self, batch: Wave) -> None:
         """A wave can run."""
-        self.queue.append(wave)
+        self.queue.append(batch)
 
     def open(self, join: Join) -> None:
         """Programs begin to wait at a join."""
@@ -59,45 +59,45 @@ class Scheduler:
     def run(self) -> None:
         """Run all programs to their end. Raises `DeadlockError`."""
         while True:
-            wave = self.next()
-            if wave is None:
+            batch = self.next()
+            if batch is None:
                 return
-            then = self.step(wave)
-            if then is Then.PARK:
-                self.parked.append(wave)
-            elif then is Then.YIELD:
-                self.rotate(wave)
+            outcome = self.step(batch)
+            if outcome is StepResult.PARK:
+                self.parked.append(batch)
+            elif outcome is StepResult.YIELD:
+                self.rotate(batch)
             else:
                 self.idle = 0
 
-    def step(self, wave: Wave) -> Then:
+    def step(self, batch: Wave) -> StepResult:
         """Run a wave; give an error that has no place that of the instruction it stands at."""
         try:
-            return self.machine.run(wave)
+            return self.executor.run(batch)
         except TileError as error:
-            instruction = wave.instruction()
+            instruction = batch.instruction()
             if error.loc is None and instruction is not None:
                 error.loc = instruction.op.loc
             raise
 
-    def rotate(self, wave: Wave) -> None:
+    def rotate(self, batch: Wave) -> None:
         """Put a wave that gave its turn away behind all others."""
         others = bool(self.queue)
-        self.queue.append(wave)
+        self.queue.append(batch)
         if others:
             return
         if self.wake():
             return
         self.idle += 1
-        if self.idle >= IDLE_TURNS:
+        if self.idle >= MAX_IDLE_YIELDS:
             self.idle = 0
-            if not self.unjoin():
+            if not self.break_join():
                 self.start()
 
     def next(self) -> Wave | None:
         """The wave to run, or None when all programs have ended."""
         while not self.queue:
-            if self.wake() or self.unjoin() or self.start():
+            if self.wake() or self.break_join() or self.start():
                 continue
             if self.parked:
                 self.deadlock()
@@ -106,48 +106,48 @@ class Scheduler:
 
     def wake(self) -> bool:
         """Make those ready that waited for a change of memory which has come."""
-        awake: list[Wave] = []
-        asleep: list[Wave] = []
-        for wave in self.parked:
-            assert wave.parked is not None
-            (awake if wave.parked.over(self.launch.memory) else asleep).append(wave)
-        self.parked = asleep
-        self.queue.extend(sorted(awake, key=lambda w: int(w.rows[0])))
-        return bool(awake)
+        ready_batches: list[Wave] = []
+        still_parked: list[Wave] = []
+        for batch in self.parked:
+            assert batch.parked is not None
+            (ready_batches if batch.parked.over(self.launch.memory) else still_parked).append(batch)
+        self.parked = still_parked
+        self.queue.extend(sorted(ready_batches, key=lambda w: int(w.rows[0])))
+        return bool(ready_batches)
 
-    def unjoin(self) -> bool:
+    def break_join(self) -> bool:
         """Break the youngest join at which programs wait."""
         for join in reversed(self.joins):
             if join.arrivals:
                 self.close(join)
-                self.machine.release(join)
+                self.executor.release(join)
                 return True
         return False
 
     def start(self) -> bool:
         """Start the next chunk."""
-        wave = next(self.chunks, None)
-        if wave is not None:
-            self.queue.append(wave)
-        return wave is not None
+        batch = next(self.chunks, None)
+        if batch is not None:
+            self.queue.append(batch)
+        return batch is not None
 
     def deadlock(self) -> None:
         """Report that nobody can go on; whoever waits is given up."""
-        wave, *others = self.parked
+        batch, *others = self.parked
         launch = self.launch
-        frame = next(f for f in reversed(wave.frames) if f.loop is not None)
+        frame = next(f for f in reversed(batch.frames) if f.loop is not None)
         assert frame.instruction is not None
         rows = np.concatenate([w.rows for w in self.parked])
         waiting = np.unique(launch.programs_of(rows))
-        first = int(launch.programs_of(wave.rows)[0])
-        notes = [f"the first that waits is {launch.program(int(wave.rows[0]))}"]
+        first = int(launch.programs_of(batch.rows)[0])
+        notes = [f"the first that waits is {launch.program(int(batch.rows[0]))}"]
         for other in others[:3]:
             instruction = other.instruction()
             if instruction is not None:
                 place = launch.program(int(other.rows[0]))
                 notes.append(f"also waiting: {place}, at {instruction.op.loc}")
         self.parked.clear()
-        launch.found(
+        launch.report_fault(
             Fault(
                 Check.DEADLOCK,
                 f"{len(waiting)} of {launch.programs} programs of `{launch.name}` wait in a loop "

@@ -97,7 +97,7 @@ class Affine:
         return Affine(base, tuple(steps), self.shape, self.dtype, self.low, self.high)
 
 
-class Watched:
+class CheckedValue:
     """A value with what checks know of its elements; they alone make any (`checks/marked.py`)."""
 
     __slots__ = ()
@@ -105,7 +105,7 @@ class Watched:
     def array(self) -> Array:
         raise NotImplementedError
 
-    def among(self, rows: Rows) -> Watched:
+    def take_rows(self, rows: Rows) -> CheckedValue:
         """The value in some of the programs."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class Watched:
 
 
 RunValue: TypeAlias = Array | Affine
-Held: TypeAlias = Array | Affine | Watched
+Held: TypeAlias = Array | Affine | CheckedValue
 
 
 def array_of(value: Held) -> Array:
@@ -126,14 +126,14 @@ def array_of(value: Held) -> Array:
 def full(value: Held, shape: tuple[int, ...]) -> Array:
     """The value as an array of the tile's whole shape; the program axis is left as it is."""
     array = array_of(value)
-    wanted = array.shape[:1] + shape
-    return array if array.shape == wanted else np.broadcast_to(array, wanted)
+    target = array.shape[:1] + shape
+    return array if array.shape == target else np.broadcast_to(array, target)
 
 
-def spread(value: Held, shape: tuple[int, ...], programs: int) -> Array:
+def broadcast_rows(value: Held, shape: tuple[int, ...], programs: int) -> Array:
     """The value as an array of the tile's whole shape over all programs (a view)."""
-    array, wanted = array_of(value), (programs, *shape)
-    return array if array.shape == wanted else np.broadcast_to(array, wanted)
+    array, target = array_of(value), (programs, *shape)
+    return array if array.shape == target else np.broadcast_to(array, target)
 
 
 def is_true(mask: Array | None) -> bool:
@@ -145,8 +145,8 @@ def take(value: Held, rows: Rows) -> Held:
     """The value in some of the programs."""
     if isinstance(value, np.ndarray):
         return value if value.shape[0] == 1 else value[rows]
-    if isinstance(value, Watched):
-        return value.among(rows)
+    if isinstance(value, CheckedValue):
+        return value.take_rows(rows)
     if value.base.shape[0] == 1:
         return value
     base = value.base[rows]
@@ -156,7 +156,7 @@ def take(value: Held, rows: Rows) -> Held:
 def merge(parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
     """One value from its parts in disjoint sets of programs that make up all `programs`."""
     for _, value in parts:
-        if isinstance(value, Watched):
+        if isinstance(value, CheckedValue):
             return value.merged(parts, programs)
     first = parts[0][1]
     if all(value is first for _, value in parts) and _uniform(first):

@@ -120,9 +120,9 @@ class Wait:
 def observed(op: Operation, run: Run) -> Run:
     """Let an access tell the loops around it what it did, while they observe an iteration."""
 
-    def access(wave: Wave, *operands: Held | None) -> Any:
-        result = run(wave, *operands)
-        for frame in wave.frames:
+    def access(batch: Wave, *operands: Held | None) -> Any:
+        result = run(batch, *operands)
+        for frame in batch.frames:
             if frame.loop is not None and frame.loop.observed is not None:
                 frame.loop.observed.add(Access(op, operands, result))
         return result
@@ -130,15 +130,15 @@ def observed(op: Operation, run: Run) -> Run:
     return access
 
 
-def repeats(loop: Loop, exits: ExitSlice, following: list[Held], memory: Memory) -> Wait | None:
+def repeats(loop: Loop, exits: ExitSlice, next_values: list[Held], memory: Memory) -> Wait | None:
     """Return the wait of a loop by the second rule, or None where it may get on by itself.
 
     The loop has observed the iteration that yields the `following` values.
     """
     seen = loop.observed
-    if seen is None or seen.full or loop.begun is None:
+    if seen is None or seen.full or loop.entry_state is None:
         return None
-    unchanged = {i for i, value in loop.begun.items() if same(value, following[i])}
+    unchanged = {i for i, value in loop.entry_state.items() if same(value, next_values[i])}
     reads, carried = seen.reads(exits.reads), exits.carried
     if seen.stores_meet(reads, memory):
         reads, carried = seen.reads(exits.stored_reads), exits.stored_carried

@@ -51,13 +51,13 @@ class Activation:
             value = self.registers[register] = take(outer, self.rows)
         return value
 
-    def among(self, rows: Rows) -> Activation:
+    def take_rows(self, rows: Rows) -> Activation:
         """The same registers for some of the programs."""
-        among = Activation(
+        take_rows = Activation(
             self.function, self.parent, None if self.rows is None else self.rows[rows]
         )
-        among.registers = [None if v is None else take(v, rows) for v in self.registers]
-        return among
+        take_rows.registers = [None if v is None else take(v, rows) for v in self.registers]
+        return take_rows
 
 
 @dataclass(eq=False)
@@ -68,16 +68,16 @@ class Loop:
     index: Any = None  # of a `for`: an int, or an array where bounds differ between programs
     upper: Any = None
     step: Any = None
-    turns: int = 0  # iterations since a program left the loop
+    iterations: int = 0  # iterations since a program left the loop
     # Of a `while`: the state of its exit slice when the running iteration began, and memory's
     # version then; the same of an earlier iteration, with which others are compared.
-    begun: dict[int, Held] | None = None
+    entry_state: dict[int, Held] | None = None
     version: int = -1
-    earlier: dict[int, Held] | None = None
-    earlier_version: int = -1
+    checkpoint: dict[int, Held] | None = None
+    checkpoint_version: int = -1
     observed: Observed | None = None  # the accesses of the running iteration, if observed
 
-    def among(self, rows: Rows) -> Loop:
+    def take_rows(self, rows: Rows) -> Loop:
         """The loop for some of its programs."""
         bounds = (self.index, self.upper, self.step)
         if isinstance(self.index, np.ndarray):
@@ -88,12 +88,12 @@ class Loop:
             index=bounds[0],
             upper=bounds[1],
             step=bounds[2],
-            begun=_among(self.begun, rows),
-            earlier=_among(self.earlier, rows),
+            entry_state=_take_rows(self.entry_state, rows),
+            checkpoint=_take_rows(self.checkpoint, rows),
         )
 
 
-def _among(state: dict[int, Held] | None, rows: Rows) -> dict[int, Held] | None:
+def _take_rows(state: dict[int, Held] | None, rows: Rows) -> dict[int, Held] | None:
     return None if state is None else {i: take(value, rows) for i, value in state.items()}
 
 
@@ -108,9 +108,9 @@ class Frame:
     join: Join | None = None
     pc: int = 0
 
-    def among(self, rows: Rows, activation: Activation) -> Frame:
+    def take_rows(self, rows: Rows, activation: Activation) -> Frame:
         """The frame for some of its programs."""
-        loop = None if self.loop is None else self.loop.among(rows)
+        loop = None if self.loop is None else self.loop.take_rows(rows)
         return Frame(activation, self.block, self.instruction, loop, self.join, self.pc)
 
 
@@ -137,20 +137,20 @@ class Wave:
 
         This wave must not run while it lives.
         """
-        return self._among(rows, lambda outer: Activation(outer.function, outer, rows))
+        return self._take_rows(rows, lambda outer: Activation(outer.function, outer, rows))
 
     def split(self, rows: Rows) -> Wave:
         """A wave of some of the programs that shares nothing with this one, which may run on."""
-        return self._among(rows, lambda outer: outer.among(rows))
+        return self._take_rows(rows, lambda outer: outer.take_rows(rows))
 
-    def _among(self, rows: Rows, make: Callable[[Activation], Activation]) -> Wave:
+    def _take_rows(self, rows: Rows, make: Callable[[Activation], Activation]) -> Wave:
         made: dict[int, Activation] = {}
         frames = []
         for frame in self.frames:
             outer = frame.activation
             if id(outer) not in made:
                 made[id(outer)] = make(outer)
-            frames.append(frame.among(rows, made[id(outer)]))
+            frames.append(frame.take_rows(rows, made[id(outer)]))
         return Wave(self.launch, self.rows[rows], frames, self.chunk)
 
     def restrict(self, rows: Rows) -> None:

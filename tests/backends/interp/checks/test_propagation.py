@@ -11,8 +11,8 @@ import pytest
 
 from tests.conformance.running import assert_close
 from tests.conformance.test_pure import CASES, PROGRAMS, Case, inputs
-from tile.backends.interp.checks.marked import Cause, Flag, Mark, Marked, bare, flag_of
-from tile.backends.interp.checks.propagate import BITWISE, carries, rule_of
+from tile.backends.interp.checks.marked import Cause, Mark, Poisoned, PoisonMask, bare, flag_of
+from tile.backends.interp.checks.propagate import BITWISE, propagates_wrapping, rule_of
 from tile.backends.interp.checks.translate import CheckedTranslator
 from tile.backends.interp.rules import RULES
 from tile.backends.interp.values import array_of, full
@@ -75,9 +75,9 @@ def test_what_is_not_marked_does_not_depend_on_what_is_undefined(name: str) -> N
                 changed.append(None)
                 continue
             where = truths(rng, ty)
-            flag = Flag(where, Cause(None, "planted"))
-            flagged.append(Marked(x, {Mark.UNDEFINED: flag}) if rng.random() < 0.7 else x)
-            changed.append(np.where(where, y, x) if type(flagged[-1]) is Marked else x)
+            flag = PoisonMask(where, Cause(None, "planted"))
+            flagged.append(Poisoned(x, {Mark.UNDEFINED: flag}) if rng.random() < 0.7 else x)
+            changed.append(np.where(where, y, x) if type(flagged[-1]) is Poisoned else x)
         found, other = run(op, flagged), run(op, changed)
         for result, again, ty in zip(found, other, (v.type for v in op.results), strict=True):
             flag = flag_of(result, Mark.UNDEFINED)
@@ -131,7 +131,7 @@ def wrapped_first(case: Case) -> list[Any]:
         where = np.zeros((PROGRAMS, *ty.shape), np.bool_)
         where[(slice(None), *(0,) * len(ty.shape))] = True
         cause = Cause(None, "planted")
-        operands.append(Marked(np.ones_like(x), {Mark.WRAPPED: Flag(where, cause)}))
+        operands.append(Poisoned(np.ones_like(x), {Mark.WRAPPED: PoisonMask(where, cause)}))
     return operands
 
 
@@ -145,7 +145,7 @@ def test_wrapped_numbers_go_through_all_but_bits(name: str) -> None:
         results = run(op, wrapped_first(case))
         bits = op.defn in BITWISE or getattr(op.attributes.get("kind"), "bitwise", False)
         starts_afresh = bits and op.results[0].type.element != I1
-        assert carries(op) is not starts_afresh
+        assert propagates_wrapping(op) is not starts_afresh
         carried = any(flag_of(result, Mark.WRAPPED) for result in results)
         assert carried is not starts_afresh, str(case)
 
@@ -159,7 +159,7 @@ def test_regions_hand_on_what_their_operations_do(name: str) -> None:
         op = operation(case)
         results = run(op, wrapped_first(case))
         combining = [inner for region in op.regions for inner in region if inner.results]
-        if all(map(carries, combining)):
+        if all(map(propagates_wrapping, combining)):
             assert any(flag_of(result, Mark.WRAPPED) for result in results), str(case)
             carried += 1
     assert carried

@@ -9,7 +9,7 @@ import tile
 import tile.language as tl
 from tile.backends.interp.checks import launch as launches
 from tile.backends.interp.checks import readers
-from tile.backends.interp.checks.shadow import Shadow
+from tile.backends.interp.checks.shadow import ShadowMemory
 from tile.config import config
 from tile.errors import BrokenAssumptionError, DataRaceError, IntegerOverflowError
 
@@ -31,22 +31,22 @@ def add(x_ptr, y_ptr, o_ptr, n, B: tl.constexpr):
 
 
 @pytest.fixture
-def shadows(monkeypatch) -> list[Shadow]:
+def shadows(monkeypatch) -> list[ShadowMemory]:
     """The records of all launches of a test."""
-    made: list[Shadow] = []
+    made: list[ShadowMemory] = []
 
-    class Remembered(Shadow):
+    class Remembered(ShadowMemory):
         def __init__(self, *args) -> None:
             super().__init__(*args)
             made.append(self)
 
-    monkeypatch.setattr(launches, "Shadow", Remembered)
+    monkeypatch.setattr(launches, "ShadowMemory", Remembered)
     return made
 
 
-def size(shadow: Shadow) -> int:
+def size(shadow: ShadowMemory) -> int:
     regions = {id(region): region for region in shadow.regions.values()}.values()
-    return sum(record.nbytes for region in regions for record in region.existing)
+    return sum(record.nbytes for region in regions for record in region.record_arrays)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float64])
@@ -202,7 +202,7 @@ def test_no_reader_of_many_is_forgotten(skipped: int, chunk: int) -> None:
 
 
 def test_readers_beyond_what_is_kept_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "MOST", 8)
+    monkeypatch.setattr(readers, "MAX_EXTRA_READERS", 8)
     n, block = 7, 4
     x, flags = np.zeros(block, np.int32), np.zeros(n, np.int32)
     with tile.sanitize("race"), pytest.warns(RuntimeWarning, match="`many_readers`.*may be missed"):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tile.backends.interp.checks.marked import Flag, Mark, Marked, flag_of
+from tile.backends.interp.checks.marked import Mark, Poisoned, PoisonMask, flag_of
 from tile.backends.interp.checks.spread import spread_in
-from tile.backends.interp.memory import FaultError, Group, Memory
+from tile.backends.interp.memory import BufferLanes, FaultError, Memory
 from tile.backends.interp.report import bounds_fault, described, place_of
 from tile.backends.interp.strided import Strided
 from tile.backends.interp.values import Array, RunValue, array_of
@@ -44,20 +44,20 @@ class Site:
 
 
 @dataclass
-class Reached:
+class ResolvedAccess:
     """An access inside arrays: as strided elements of one, or by address in some."""
 
     address: RunValue
     mask: Array | None
     strided: Strided | None
-    groups: Sequence[Group]
+    groups: Sequence[BufferLanes]
 
     def load(self, memory: Memory, site: Site, other: Array | None) -> Array:
         """The elements; `other`, or zero, where the mask is false."""
         access = self.strided
         if access is None:
             addresses = array_of(self.address)
-            values = memory.gathered(self.groups, addresses, self.mask, other, site.dtype)
+            values = memory.gather_groups(self.groups, addresses, self.mask, other, site.dtype)
         elif access.part is None:
             values = access.read()
         else:
@@ -72,7 +72,7 @@ class Reached:
             memory.changed(self.strided.write(value, memory.watched))
             return
         programs = max(len(x) for x in (array_of(self.address), value, self.mask) if x is not None)
-        memory.scattered(self.groups, value, (programs, *site.shape))
+        memory.scatter_groups(self.groups, value, (programs, *site.shape))
 
 
 class Lanes:
@@ -86,113 +86,117 @@ class Lanes:
 
     def __init__(self, mask: Array | None) -> None:
         self.possible = mask
-        self.sound = mask
+        self.valid = mask
         self.reported: dict[Mark, Array] = {}
 
-    def wrong(self, mark: Mark, flag: Flag | None) -> Array | None:
+    def wrong(self, kind: Mark, poison: PoisonMask | None) -> Array | None:
         """Return possible elements with a mark that were not reported for it; None for none."""
-        if flag is None or flag.spared_by(self.possible):
+        if poison is None or poison.excluded_by(self.possible):
             return None
-        known = self.reported.get(mark)
-        where = flag.where if self.possible is None else flag.where & self.possible
-        if known is not None:
-            where = where & ~known
+        reported = self.reported.get(kind)
+        where = poison.where if self.possible is None else poison.where & self.possible
+        if reported is not None:
+            where = where & ~reported
         if not where.any():
             return None
-        self.reported[mark] = where if known is None else where | known
-        self.sound = _without(self.sound, where)
+        self.reported[kind] = where if reported is None else where | reported
+        self.valid = _and_not(self.valid, where)
         return where
 
 
-def _without(mask: Array | None, wrong: Array) -> Array:
+def _and_not(mask: Array | None, wrong: Array) -> Array:
     return ~wrong if mask is None else mask & ~wrong
 
 
-def admit(wave: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, Lanes]:
+def check_operands(batch: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, Lanes]:
     """The address of an access without marks, and its elements; marks are reported."""
     lanes = Lanes(None if mask is None else array_of(mask))
-    launch = launch_of(wave)
-    if type(mask) is Marked:
-        undecided = flag_of(mask, Mark.UNDEFINED)
-        if undecided is not None:
-            lanes.possible = undecided.where | lanes.possible
-        for mark, masked in _MASKED.items():
+    launch = launch_of(batch)
+    if type(mask) is Poisoned:
+        undefined_mask = flag_of(mask, Mark.UNDEFINED)
+        if undefined_mask is not None:
+            lanes.possible = undefined_mask.where | lanes.possible
+        for kind, report_masked in _MASKED.items():
             # Whatever the mask says of such an element, it is not what was meant.
-            flag = flag_of(mask, mark)
-            if flag is not None and flag.where.any():
-                lanes.reported[mark] = flag.where
-                lanes.sound = _without(lanes.sound, flag.where)
-                launch.found_in(wave, flag.where, partial(masked, wave, site, flag, address))
-    if type(address) is not Marked:
+            poison = flag_of(mask, kind)
+            if poison is not None and poison.where.any():
+                lanes.reported[kind] = poison.where
+                lanes.valid = _and_not(lanes.valid, poison.where)
+                launch.report_faults(
+                    batch, poison.where, partial(report_masked, batch, site, poison, address)
+                )
+    if type(address) is not Poisoned:
         return address, lanes
-    for mark, report in _REPORTS.items():
-        flag = flag_of(address, mark)
-        wrong = lanes.wrong(mark, flag)
+    for kind, report in _REPORTS.items():
+        poison = flag_of(address, kind)
+        wrong = lanes.wrong(kind, poison)
         if wrong is not None:
-            assert flag is not None
-            launch.found_in(wave, wrong, partial(report, wave, site, flag, address.value))
-            if mark is Mark.STRAYED:  # it is out of bounds, and reported as that
-                lanes.possible = _without(lanes.possible, wrong)
+            assert poison is not None
+            launch.report_faults(batch, wrong, partial(report, batch, site, poison, address.value))
+            if kind is Mark.STRAYED:  # it is out of bounds, and reported as that
+                lanes.possible = _and_not(lanes.possible, wrong)
     return address.value, lanes
 
 
-def spared(
-    wave: Wave, flag: Flag | None, mask: Array | None, report: Callable[[Array], Fault]
+def mask_out(
+    batch: Wave, poison: PoisonMask | None, mask: Array | None, report: Callable[[Array], Fault]
 ) -> None:
     """Report flagged elements that are active."""
-    if flag is None or flag.spared_by(mask):
+    if poison is None or poison.excluded_by(mask):
         return
-    wrong = flag.where if mask is None else flag.where & mask
+    wrong = poison.where if mask is None else poison.where & mask
     if wrong.any():
-        launch_of(wave).found_in(wave, wrong, report)
+        launch_of(batch).report_faults(batch, wrong, report)
 
 
-def reach(
-    wave: Wave, site: Site, address: RunValue, mask: Array | None, value: Array | None = None
-) -> Reached:
+def resolve_access(
+    batch: Wave, site: Site, address: RunValue, mask: Array | None, value: Array | None = None
+) -> ResolvedAccess:
     """Where an access goes. With the `value` of a store, elements are strided if all are apart.
 
     Those outside are reported, and left out.
     """
-    memory = wave.launch.memory
+    memory = batch.launch.memory
     while True:
         try:
             access = memory.strided(address, mask, site.dtype, site.shape)
             if access is not None and (value is None or access.distinct(value)):
-                return Reached(address, mask, access, ())
+                return ResolvedAccess(address, mask, access, ())
             groups = memory.groups(array_of(address), mask, site.dtype, site.shape)
-            return Reached(address, mask, None, groups)
+            return ResolvedAccess(address, mask, None, groups)
         except FaultError:
             addresses = array_of(address)
             whole = np.broadcast_to(addresses, (len(addresses), *site.shape))
             inside = memory.valid(whole, site.dtype.itemsize)
             wrong = ~inside if mask is None else mask & ~inside
-            launch_of(wave).found_in(wave, wrong, partial(_outside, wave, site, whole, mask))
+            launch_of(batch).report_faults(
+                batch, wrong, partial(_bounds_fault, batch, site, whole, mask)
+            )
             mask = inside if mask is None else inside & mask
 
 
-def sound_part(
-    wave: Wave, site: Site, lanes: Lanes, reached: Reached, value: Array | None = None
-) -> Reached:
+def valid_part(
+    batch: Wave, site: Site, lanes: Lanes, resolved: ResolvedAccess, value: Array | None = None
+) -> ResolvedAccess:
     """The part of an access that has no fault, of its possible elements inside arrays."""
-    if lanes.sound is lanes.possible:
-        return reached
-    sound = lanes.sound
-    if reached.mask is not None:
-        sound = reached.mask if sound is None else sound & reached.mask
-    return reach(wave, site, reached.address, sound, value)
+    if lanes.valid is lanes.possible:
+        return resolved
+    valid = lanes.valid
+    if resolved.mask is not None:
+        valid = resolved.mask if valid is None else valid & resolved.mask
+    return resolve_access(batch, site, resolved.address, valid, value)
 
 
-def launch_of(wave: Wave) -> CheckedLaunch:
+def launch_of(batch: Wave) -> CheckedLaunch:
     """The run with checks that a wave is of."""
-    return cast("CheckedLaunch", wave.launch)
+    return cast("CheckedLaunch", batch.launch)
 
 
 # -- reports
 
 
 @dataclass(frozen=True)
-class Seen:
+class ElementLocation:
     """The first of some `wrong` elements: whose it is, and which one."""
 
     row: int
@@ -201,157 +205,167 @@ class Seen:
     wrong: Array
 
 
-def first(wave: Wave, wrong: Array) -> Seen:
+def locate_first(batch: Wave, wrong: Array) -> ElementLocation:
     """The first of the wrong elements; an axis of extent 1 stands for its first index."""
     place = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
-    row = int(wave.rows[place[0]])
-    return Seen(row, place[1:], place, wrong)
+    row = int(batch.rows[place[0]])
+    return ElementLocation(row, place[1:], place, wrong)
 
 
 def fault_at(
-    wave: Wave,
+    batch: Wave,
     check: Check,
     op: Operation,
     message: str,
-    seen: Seen,
+    location: ElementLocation,
     notes: Sequence[str] = (),
     address: RunValue | None = None,
-    **known: Any,
+    **details: Any,
 ) -> Fault:
     """A fault of an operation, seen first in one element; `address` is where it points to."""
-    launch = wave.launch
+    launch = batch.launch
     addresses = None if address is None else array_of(address)
-    spread = spread_in(wave, op.inputs[0].type.shape, seen.wrong, addresses)
+    spread = spread_in(batch, op.inputs[0].type.shape, location.wrong, addresses)
     return Fault(
         check,
         f"`{launch.name}` {message}",
         kernel=launch.name,
         grid=launch.grid,
-        program=launch.coordinates(seen.row),
+        program=launch.coordinates(location.row),
         loc=op.loc,
-        element=seen.element,
+        element=location.element,
         count=spread.count,
-        notes=(*notes, launch.element(seen.element, seen.row)),
+        notes=(*notes, launch.element(location.element, location.row)),
         spread=spread,
-        **known,
+        **details,
     )
 
 
-def undefined(
-    wave: Wave,
+def undefined_fault(
+    batch: Wave,
     op: Operation,
-    flag: Flag,
+    poison: PoisonMask,
     message: str,
     wrong: Array,
     address: RunValue | None = None,
 ) -> Fault:
     """An undefined value that reached what it must not; on its way to an address, if it has one."""
     message = f"{message} that is undefined"
-    seen = first(wave, wrong)
-    place = None if address is None else place_at(wave, address, wrong, seen)
+    location = locate_first(batch, wrong)
+    place = None if address is None else place_of_element(batch, address, wrong, location)
     if place is not None:
         message = f"{message}, to {place}"
-    notes = [f"it is undefined since {flag.cause.text}, {spelt(flag.cause.loc)}"]
+    notes = [f"it is undefined since {poison.cause.text}, {location_text(poison.cause.loc)}"]
     return fault_at(
-        wave,
+        batch,
         Check.UNDEF,
         op,
         message,
-        seen,
+        location,
         notes,
         address,
         place=place,
-        cause=flag.cause.loc,
+        cause=poison.cause.loc,
     )
 
 
-def place_at(wave: Wave, address: RunValue, wrong: Array, seen: Seen) -> Place | None:
+def place_of_element(
+    batch: Wave, address: RunValue, wrong: Array, location: ElementLocation
+) -> Place | None:
     """Where an address of a wrong element points."""
     array = array_of(address)
     extents = np.broadcast_shapes(array.shape, wrong.shape)
-    at = tuple(i if n > 1 else 0 for i, n in zip(seen.place, extents, strict=True))
+    at = tuple(i if n > 1 else 0 for i, n in zip(location.place, extents, strict=True))
     number = int(np.broadcast_to(array, extents)[at])
-    buffer = wave.launch.memory.buffer_at(number)
+    buffer = batch.launch.memory.buffer_at(number)
     return None if buffer is None else place_of(buffer, number)
 
 
-def wrapped(
-    wave: Wave,
+def wrapped_fault(
+    batch: Wave,
     op: Operation,
-    flag: Flag,
+    poison: PoisonMask,
     message: str,
     wrong: Array,
     address: RunValue | None = None,
     place: Place | None = None,
 ) -> Fault:
     """A value that wrapped and decides where memory is accessed."""
-    cause = flag.cause
+    cause = poison.cause
     return fault_at(
-        wave,
+        batch,
         Check.OVERFLOW,
         op,
         f"{message} made of signed arithmetic that wrapped",
-        first(wave, wrong),
-        [f"{cause.text}: it wrapped, {spelt(cause.loc)}", cause.advice],
+        locate_first(batch, wrong),
+        [f"{cause.text}: it wrapped, {location_text(cause.loc)}", cause.advice],
         address,
         cause=cause.loc,
         place=place,
     )
 
 
-def spelt(loc: Any) -> str:
+def location_text(loc: Any) -> str:
     """A place in a note."""
     return "at an unknown place" if loc is None else f"at {loc}"
 
 
-Report = Callable[["Wave", Site, Flag, RunValue, Array], Fault]
+Report = Callable[["Wave", Site, PoisonMask, RunValue, Array], Fault]
 
 
 def _undefined(what: str) -> Report:
-    def report(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
-        return undefined(wave, site.op, flag, f"{site.verb} memory {what}", wrong)
+    def report(
+        batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
+    ) -> Fault:
+        return undefined_fault(batch, site.op, poison, f"{site.verb} memory {what}", wrong)
 
     return report
 
 
 def _wrapped(what: str) -> Report:
-    def report(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
-        place = place_at(wave, address, wrong, first(wave, wrong))
+    def report(
+        batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
+    ) -> Fault:
+        place = place_of_element(batch, address, wrong, locate_first(batch, wrong))
         message = f"{site.verb} memory {what}"
-        return wrapped(wave, site.op, flag, message, wrong, address, place)
+        return wrapped_fault(batch, site.op, poison, message, wrong, address, place)
 
     return report
 
 
-def _outside(wave: Wave, site: Site, addresses: Array, mask: Array | None, wrong: Array) -> Fault:
+def _bounds_fault(
+    batch: Wave, site: Site, addresses: Array, mask: Array | None, wrong: Array
+) -> Fault:
     row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
-    whole = np.broadcast_to(addresses, (len(wave), *site.shape))
+    whole = np.broadcast_to(addresses, (len(batch), *site.shape))
     active = np.ones((), np.bool_) if mask is None else mask
     count = np.broadcast_to(active, whole.shape)[row].sum()
     fault = FaultError(
         row, tuple(lane), int(whole[(row, *lane)]), int(wrong[row].sum()), int(count)
     )
-    found = bounds_fault(wave, site.verb, fault, site.dtype.itemsize)
-    spread = spread_in(wave, site.shape, wrong, whole)
-    return replace(found, count=spread.count, spread=spread)
+    bounds = bounds_fault(batch, site.verb, fault, site.dtype.itemsize)
+    spread = spread_in(batch, site.shape, wrong, whole)
+    return replace(bounds, count=spread.count, spread=spread)
 
 
-def _strayed(wave: Wave, site: Site, flag: Flag, address: RunValue, wrong: Array) -> Fault:
-    seen = first(wave, wrong)
-    at = int(np.broadcast_to(array_of(address), wrong.shape)[seen.place])
-    buffer = wave.launch.memory.buffer_at(at)
+def _strayed_fault(
+    batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
+) -> Fault:
+    location = locate_first(batch, wrong)
+    at = int(np.broadcast_to(array_of(address), wrong.shape)[location.place])
+    buffer = batch.launch.memory.buffer_at(at)
     into = "no array of this launch" if buffer is None else f"`{buffer.name}`"
-    message = f"{site.verb} {into} through a pointer {flag.cause.text}"
+    message = f"{site.verb} {into} through a pointer {poison.cause.text}"
     notes = [] if buffer is None else [described(buffer)]
     place = None if buffer is None else place_of(buffer, at)
-    known = {"place": place, "cause": flag.cause.loc}
-    return fault_at(wave, Check.BOUNDS, site.op, message, seen, notes, address, **known)
+    details = {"place": place, "cause": poison.cause.loc}
+    return fault_at(batch, Check.BOUNDS, site.op, message, location, notes, address, **details)
 
 
 _REPORTS: dict[Mark, Report] = {
     Mark.UNDEFINED: _undefined("at an address"),
     Mark.WRAPPED: _wrapped("at an address"),
-    Mark.STRAYED: _strayed,
+    Mark.STRAYED: _strayed_fault,
 }
 _MASKED: dict[Mark, Report] = {
     Mark.UNDEFINED: _undefined("under a mask"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile.backends.interp.checks.access import fault_at, first, launch_of, undefined
+from tile.backends.interp.checks.access import fault_at, launch_of, locate_first, undefined_fault
 from tile.backends.interp.checks.marked import Mark, flag_of
 from tile.backends.interp.values import Affine, Array, array_of
 from tile.checks import Check
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
 # What the claims of a `hint` are called in programs.
-CALLED = {
+FUNCTIONS = {
     "divisible": "tl.multiple_of",
     "contiguous": "tl.max_contiguous",
     "constant": "tl.max_constancy",
 }
 
 
-def check_assume(wave: Wave, op: Operation, condition: Any) -> None:
+def check_assume(batch: Wave, op: Operation, condition: Any) -> None:
     """Report programs in which an `assume` is false."""
-    flag = flag_of(condition, Mark.UNDEFINED)
+    poison = flag_of(condition, Mark.UNDEFINED)
     holds = array_of(condition)
-    if flag is not None:
-        report = partial(undefined, wave, op, flag, "assumes a condition")
-        launch_of(wave).found_in(wave, flag.where, report)
-        holds = holds | flag.where
+    if poison is not None:
+        report = partial(undefined_fault, batch, op, poison, "assumes a condition")
+        launch_of(batch).report_faults(batch, poison.where, report)
+        holds = holds | poison.where
     if not holds.all():
 
-        def broken(wrong: Array) -> Fault:
-            seen = first(wave, wrong)
-            return fault_at(wave, Check.ASSUME, op, "assumes what is false", seen)
+        def false_assumption(wrong: Array) -> Fault:
+            location = locate_first(batch, wrong)
+            return fault_at(batch, Check.ASSUME, op, "assumes what is false", location)
 
-        launch_of(wave).found_in(wave, ~holds, broken)
+        launch_of(batch).report_faults(batch, ~holds, false_assumption)
 
 
 def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,21 +50,21 @@ def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
     rank = op.results[0].type.rank
     shape = op.results[0].type.shape or (1,)
 
-    def instruction(wave: Wave, value: Any) -> Any:
+    def instruction(batch: Wave, value: Any) -> Any:
         array = array_of(value)
         # In the region of a reduction or scan a scalar stands for many elements.
-        if array.ndim == 1 + rank and not _obvious(op, value):
+        if array.ndim == 1 + rank and not _clearly_holds(op, value):
             whole = np.broadcast_to(array, (len(array), *shape)) if rank else array.reshape(-1, 1)
-            for claim, limit, wrong in _broken(op, whole):
+            for claim, limit, wrong in _violations(op, whole):
                 if wrong.any():
-                    make = partial(_false_claim, wave, op, claim, limit, whole, rank)
-                    launch_of(wave).found_in(wave, wrong, make)
-        return run(wave, value)
+                    make = partial(_false_claim, batch, op, claim, limit, whole, rank)
+                    launch_of(batch).report_faults(batch, wrong, make)
+        return run(batch, value)
 
     return instruction
 
 
-def _obvious(op: Operation, value: Any) -> bool:
+def _clearly_holds(op: Operation, value: Any) -> bool:
     """Whether the steps of an affine value show that the claims hold, of which most are like it."""
     if type(value) is not Affine or len(value.shape) != 1 or value.base.size != len(value.base):
         return False
@@ -79,7 +79,7 @@ def _obvious(op: Operation, value: Any) -> bool:
     return not (value.base % divisor).any() and (run * step) % divisor == 0
 
 
-def _broken(op: Operation, array: Array) -> Iterator[tuple[str, int, Array]]:
+def _violations(op: Operation, array: Array) -> Iterator[tuple[str, int, Array]]:
     """Each claim, its number, and the elements that break it."""
     rank = array.ndim - 1
     for axis in range(rank):
@@ -90,7 +90,7 @@ def _broken(op: Operation, array: Array) -> Iterator[tuple[str, int, Array]]:
             yield "divisible", divisor, (array % divisor != 0) & (place % run == 0)
         behind = (slice(None),) * (axis + 1) + (slice(1, None),)
         before = (slice(None),) * (axis + 1) + (slice(None, -1),)
-        for claim, differs in (("contiguous", _rises_otherwise), ("constant", _is_another)):
+        for claim, differs in (("contiguous", _is_not_successor), ("constant", _differs)):
             extent = op[claim][axis] if op[claim] else 1
             if extent > 1 and array.shape[axis + 1] > 1:
                 wrong = np.zeros(array.shape, np.bool_)
@@ -98,50 +98,52 @@ def _broken(op: Operation, array: Array) -> Iterator[tuple[str, int, Array]]:
                 yield claim, extent, wrong & (place % extent != 0)
 
 
-def _rises_otherwise(before: Array, after: Array) -> Array:
+def _is_not_successor(before: Array, after: Array) -> Array:
     rises: Array = after - before != 1
     return rises
 
 
-def _is_another(before: Array, after: Array) -> Array:
+def _differs(before: Array, after: Array) -> Array:
     """Whether two elements differ; of floats all NaNs are alike."""
     differs: Array = (before != after) & ~((before != before) & (after != after))
     return differs
 
 
 def _false_claim(
-    wave: Wave, op: Operation, claim: str, limit: int, array: Array, rank: int, wrong: Array
+    batch: Wave, op: Operation, claim: str, limit: int, array: Array, rank: int, wrong: Array
 ) -> Fault:
-    seen = first(wave, wrong)
-    array = np.broadcast_to(array, (len(wave), *array.shape[1:]))
-    value = array[seen.place].item()
-    element = seen.element if rank else ()
+    location = locate_first(batch, wrong)
+    array = np.broadcast_to(array, (len(batch), *array.shape[1:]))
+    value = array[location.place].item()
+    element = location.element if rank else ()
     if claim == "divisible":
-        told = f"the value is {value}"
+        note = f"the value is {value}"
     else:
         axis = next(a for a in range(1, array.ndim) if op[claim][a - 1] > 1)
-        before = list(seen.place)
+        before = list(location.place)
         before[axis] -= 1
-        told = f"the value is {value}, after {array[tuple(before)].item()} one element before it"
-    message = f"promises {CALLED[claim]}({limit}), which is false"
-    seen = replace(seen, element=element)
-    return fault_at(wave, Check.ASSUME, op, message, seen, [told])
+        note = f"the value is {value}, after {array[tuple(before)].item()} one element before it"
+    message = f"promises {FUNCTIONS[claim]}({limit}), which is false"
+    location = replace(location, element=element)
+    return fault_at(batch, Check.ASSUME, op, message, location, [note])
 
 
 def check_alignment(launch: CheckedLaunch) -> None:
     """Report arguments that are not multiples of what the kernel was compiled for."""
     function = launch.code.kernel.function
-    for value, argument, given in zip(function.args, function.arguments, launch.given, strict=True):
-        divisor = argument.divisible
+    for value, parameter, argument_value in zip(
+        function.args, function.arguments, launch.original_arguments, strict=True
+    ):
+        divisor = parameter.divisible
         if divisor <= 1:
             continue
         number, what = (
-            (given.ctypes.data, "the address of ")
-            if isinstance(given, np.ndarray)
-            else (int(np.asarray(given)), "")
+            (argument_value.ctypes.data, "the address of ")
+            if isinstance(argument_value, np.ndarray)
+            else (int(np.asarray(argument_value)), "")
         )
         if number % divisor:
-            launch.found(
+            launch.report_fault(
                 Fault(
                     Check.ASSUME,
                     f"`{launch.name}` was compiled for {what}`{value.name}` being a multiple of "

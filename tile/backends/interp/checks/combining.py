@@ -13,36 +13,44 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.checks.marked import Cause, Flag, Flags, Mark, Marked, bare, flag_of
-from tile.backends.interp.checks.marked import marked as with_flags
-from tile.backends.interp.checks.propagate import chosen
+from tile.backends.interp.checks.marked import (
+    Cause,
+    Mark,
+    Poisoned,
+    PoisonMask,
+    PoisonMasks,
+    bare,
+    flag_of,
+    with_poison,
+)
+from tile.backends.interp.checks.propagate import select_poisoned
 from tile.backends.interp.code import BlockCode
 from tile.backends.interp.region import run_region
 from tile.backends.interp.values import Array, Held, full
 from tile.ir.core import Operation
 
 Run = Callable[..., Any]
-MARKS = tuple(Mark)
+KINDS = tuple(Mark)
 
 
 def combining(op: Operation, regions: dict[str, tuple[BlockCode, int]]) -> Run:
     """Return what an isolated operation runs; `regions` are made of instructions with marks."""
     assert op.defn.meaning is not None
-    meaning = partial(op.defn.meaning, **op.attributes)
+    semantics = partial(op.defn.meaning, **op.attributes)
     shapes = [value.type.shape for value in op.inputs]
     ((name, code),) = regions.items()
 
-    def run(wave: Any, *values: Held) -> Any:
-        region = partial(run_region, wave, *code, select=chosen)
+    def run(batch: Any, *values: Held) -> Any:
+        region = partial(run_region, batch, *code, select=select_poisoned)
         elements = [full(bare(v), shape) for v, shape in zip(values, shapes, strict=True)]
-        if not any(type(value) is Marked for value in values):
+        if not any(type(value) is Poisoned for value in values):
             attempt = Attempt(region)
-            results = meaning(*elements, **{name: attempt})
+            results = semantics(*elements, **{name: attempt})
             if attempt.clean:
                 return results
-        tracked = Tracked(region, len(values))
+        tracked = TrackedRegion(region, len(values))
         tiles = tracked.tiles(elements, values)
-        results = tracked.results(meaning(*tiles, **{name: tracked.combine}))
+        results = tracked.results(semantics(*tiles, **{name: tracked.combine}))
         return results[0] if len(results) == 1 else tuple(results)
 
     return run
@@ -57,12 +65,12 @@ class Attempt:
 
     def __call__(self, *group: Array) -> list[Any]:
         results = self.region(*group)
-        if any(type(result) is Marked for result in results):
+        if any(type(result) is Poisoned for result in results):
             self.clean = False
         return [bare(result) for result in results]
 
 
-class Tracked:
+class TrackedRegion:
     """A region that combines elements and their marks.
 
     Tiles are those of the `count` operands, and then for each mark one of truths for each operand.
@@ -75,37 +83,39 @@ class Tracked:
 
     def tiles(self, elements: Sequence[Array], values: Sequence[Held]) -> list[Array]:
         """Return the tiles of the operands."""
-        return [*elements, *self._truths(elements, values)]
+        return [*elements, *self._masks(elements, values)]
 
     def combine(self, *group: Array) -> list[Any]:
         """Combine two groups of tiles."""
         half = len(group) // 2
-        results = self.region(*self._held(group[:half]), *self._held(group[half:]))
+        results = self.region(*self._values(group[:half]), *self._values(group[half:]))
         elements = [np.asarray(bare(result)) for result in results]
-        return [*elements, *self._truths(elements, results)]
+        return [*elements, *self._masks(elements, results)]
 
     def results(self, tiles: Sequence[Array]) -> list[Held]:
         """Return the values that tiles stand for."""
-        return self._held(tiles)
+        return self._values(tiles)
 
-    def _truths(self, elements: Sequence[Array], values: Sequence[Held]) -> list[Array]:
-        truths = []
-        for mark in MARKS:
+    def _masks(self, elements: Sequence[Array], values: Sequence[Held]) -> list[Array]:
+        masks = []
+        for kind in KINDS:
             for array, value in zip(elements, values, strict=True):
-                flag = flag_of(value, mark)
-                if flag is None:
-                    truths.append(np.zeros(array.shape, np.bool_))
+                poison = flag_of(value, kind)
+                if poison is None:
+                    masks.append(np.zeros(array.shape, np.bool_))
                     continue
-                self.causes.setdefault(mark, flag.cause)
-                extents = np.broadcast_shapes(array.shape, flag.where.shape)
-                truths.append(np.broadcast_to(flag.where, extents))
-        return truths
+                self.causes.setdefault(kind, poison.cause)
+                extents = np.broadcast_shapes(array.shape, poison.where.shape)
+                masks.append(np.broadcast_to(poison.where, extents))
+        return masks
 
-    def _held(self, tiles: Sequence[Array]) -> list[Held]:
-        flags: list[dict[Mark, Flag]] = [{} for _ in range(self.count)]
-        for at, where in enumerate(tiles[self.count :]):
+    def _values(self, tiles: Sequence[Array]) -> list[Held]:
+        masks: list[dict[Mark, PoisonMask]] = [{} for _ in range(self.count)]
+        for index, where in enumerate(tiles[self.count :]):
             if where.any():
-                mark = MARKS[at // self.count]
-                flags[at % self.count][mark] = Flag(where, self.causes[mark])
-        known: Sequence[Flags] = flags
-        return [with_flags(x, f) for x, f in zip(tiles[: self.count], known, strict=True)]
+                kind = KINDS[index // self.count]
+                masks[index % self.count][kind] = PoisonMask(where, self.causes[kind])
+        masks_by_operand: Sequence[PoisonMasks] = masks
+        return [
+            with_poison(x, f) for x, f in zip(tiles[: self.count], masks_by_operand, strict=True)
+        ]

@@ -10,11 +10,11 @@ import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.checks.assumptions import check_alignment
-from tile.backends.interp.checks.machine import CheckedMachine
-from tile.backends.interp.checks.order import Order
-from tile.backends.interp.checks.shadow import Shadow
+from tile.backends.interp.checks.machine import CheckedExecutor
+from tile.backends.interp.checks.order import HappensBefore
+from tile.backends.interp.checks.shadow import ShadowMemory
 from tile.backends.interp.checks.translate import CheckedCode
-from tile.backends.interp.checks.uninitialised import accounts
+from tile.backends.interp.checks.uninitialised import written_elements
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.values import Array
 from tile.checks import Check
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
 
-class Together:
+class FaultCollector:
     """A context in which the faults of one operation are gathered, and reported at its end."""
 
     def __init__(self, launch: CheckedLaunch) -> None:
@@ -37,13 +37,13 @@ class Together:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         faults, self.faults = self.faults, None
         if faults and kind is None:
-            self.launch.settle(faults)
+            self.launch.commit_faults(faults)
 
 
 class CheckedLaunch(Launch):
     """A run of a kernel with checks; `report` takes its faults, or the first one is raised."""
 
-    machine = CheckedMachine
+    executor = CheckedExecutor
 
     def __init__(
         self,
@@ -53,57 +53,57 @@ class CheckedLaunch(Launch):
         report: Report | None,
     ) -> None:
         super().__init__(code.code, grid, arguments)
-        self.given = arguments
+        self.original_arguments = arguments
         self.report = report
-        self.together = Together(self)
+        self.fault_collector = FaultCollector(self)
         self.checks = code.checks
-        self.order: Order | None = None
-        self.shadow: Shadow | None = None
+        self.order: HappensBefore | None = None
+        self.shadow: ShadowMemory | None = None
         if Check.RACE in code.checks:
-            self.order = Order(self.programs) if code.acquires else None
-            shadow = Shadow(self.memory, code.written, code.finest)
+            self.order = HappensBefore(self.programs) if code.acquires else None
+            shadow = ShadowMemory(self.memory, code.written, code.min_element_bytes)
             self.shadow = shadow if shadow.regions else None
         undef = Check.UNDEF in code.checks
-        self.uninitialised = accounts(self.memory.buffers) if undef else {}
+        self.uninitialised = written_elements(self.memory.buffers) if undef else {}
 
-    def found(self, fault: Fault) -> None:
+    def report_fault(self, fault: Fault) -> None:
         """Take a fault; inside of `together`, report it with others of the same operation."""
-        if self.together.faults is None:
-            self.settle([fault])
+        if self.fault_collector.faults is None:
+            self.commit_faults([fault])
         else:
-            self.together.faults.append(fault)
+            self.fault_collector.faults.append(fault)
 
-    def found_in(self, wave: Wave, wrong: Array, make: Callable[[Array], Fault]) -> None:
+    def report_faults(self, batch: Wave, wrong: Array, make: Callable[[Array], Fault]) -> None:
         """Take the faults of wrong elements of a wave: one for each program that has some.
 
         `make` gives the fault of some of these elements. How many faults there are does not depend
         on how the grid is cut into waves. Those that a report does not keep are made as one.
         """
-        where = np.broadcast_to(wrong, (len(wave), *wrong.shape[1:]))
-        programs = np.flatnonzero(where.reshape(len(wave), -1).any(axis=1))
+        where = np.broadcast_to(wrong, (len(batch), *wrong.shape[1:]))
+        programs = np.flatnonzero(where.reshape(len(batch), -1).any(axis=1))
 
         def of(some: Array) -> Fault:
-            part = np.zeros(where.shape, np.bool_)
-            part[some] = where[some]
-            return make(part)
+            chosen = np.zeros(where.shape, np.bool_)
+            chosen[some] = where[some]
+            return make(chosen)
 
-        leading = of(programs[:1])
-        self.found(leading)
+        first_fault = of(programs[:1])
+        self.report_fault(first_fault)
         if self.report is None:
             return
-        kept = max(1, self.report.room(leading))
-        for index in range(1, min(kept, len(programs))):
-            self.found(of(programs[index : index + 1]))
-        rest = programs[kept:]
-        if len(rest):
-            self.found(replace(of(rest), executions=len(rest)))
+        separate = max(1, self.report.room(first_fault))
+        for index in range(1, min(separate, len(programs))):
+            self.report_fault(of(programs[index : index + 1]))
+        merged = programs[separate:]
+        if len(merged):
+            self.report_fault(replace(of(merged), executions=len(merged)))
 
     @property
     def raising(self) -> bool:
         """Return True if the operation has a fault that ends the run, so that it writes nothing."""
-        return self.report is None and bool(self.together.faults)
+        return self.report is None and bool(self.fault_collector.faults)
 
-    def settle(self, faults: Sequence[Fault]) -> None:
+    def commit_faults(self, faults: Sequence[Fault]) -> None:
         """Take the faults of an operation into the report, or raise the first one.
 
         Its notes then name the other kinds.
@@ -112,10 +112,12 @@ class CheckedLaunch(Launch):
             for fault in faults:
                 self.report.add(fault)
             return
-        leading = faults[0]
-        others = {fault.check: fault for fault in reversed(faults) if fault.check != leading.check}
+        first_fault = faults[0]
+        others = {
+            fault.check: fault for fault in reversed(faults) if fault.check != first_fault.check
+        }
         notes = (f"also {other.check}: {other.message}" for other in others.values())
-        super().found(replace(leading, notes=(*leading.notes, *notes)))
+        super().report_fault(replace(first_fault, notes=(*first_fault.notes, *notes)))
 
     def run(self) -> None:
         """Run all programs. Raises the first fault, unless a report takes it."""

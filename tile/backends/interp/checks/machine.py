@@ -6,10 +6,17 @@ from functools import partial, reduce
 
 import numpy as np
 
-from tile.backends.interp.checks.access import launch_of, undefined, wrapped
-from tile.backends.interp.checks.marked import Flag, Mark, Marked, bare, flag_of, marked
+from tile.backends.interp.checks.access import launch_of, undefined_fault, wrapped_fault
+from tile.backends.interp.checks.marked import (
+    Mark,
+    Poisoned,
+    PoisonMask,
+    bare,
+    flag_of,
+    with_poison,
+)
 from tile.backends.interp.code import Instruction
-from tile.backends.interp.machine import Machine, Then
+from tile.backends.interp.machine import Executor, StepResult
 from tile.backends.interp.values import Held, array_of
 from tile.backends.interp.wave import Frame, Wave
 from tile.ir.core import Operation
@@ -21,7 +28,7 @@ ACCESSES = Effect.READ | Effect.WRITE
 DECIDING = (Mark.UNDEFINED, Mark.WRAPPED)
 
 
-class CheckedMachine(Machine):
+class CheckedExecutor(Executor):
     """Reports a branch or a loop that is decided by a value that is undefined, or wrapped.
 
     With a report, the number that is there decides: zero, where it is undefined.
@@ -32,40 +39,40 @@ class CheckedMachine(Machine):
     comes to decide where memory is accessed.
     """
 
-    def if_(self, wave: Wave, frame: Frame, instruction: Instruction) -> Then:
-        self.decides(wave, frame, instruction, instruction.op, "branches on a value")
-        return super().if_(wave, frame, instruction)
+    def if_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+        self.check_decision(batch, frame, instruction, instruction.op, "branches on a value")
+        return super().if_(batch, frame, instruction)
 
-    def deliver(self, wave: Wave, instruction: Instruction, values: list[Held]) -> None:
+    def deliver(self, batch: Wave, instruction: Instruction, values: list[Held]) -> None:
         if values and instruction.op.defn is control.if_:
-            values = _selected(instruction.op, wave.frames[-1], instruction, values)
-        super().deliver(wave, instruction, values)
+            values = _poison_selected(instruction.op, batch.frames[-1], instruction, values)
+        super().deliver(batch, instruction, values)
 
-    def condition(self, wave: Wave, frame: Frame, instruction: Instruction) -> Then:
+    def condition(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
         assert frame.instruction is not None
         assert frame.loop is not None
         loop = frame.instruction.op
-        self.decides(wave, frame, instruction, loop, "ends a loop by a value")
-        frame.loop.carried = _selected(loop, frame, instruction, frame.loop.carried)
-        return super().condition(wave, frame, instruction)
+        self.check_decision(batch, frame, instruction, loop, "ends a loop by a value")
+        frame.loop.carried = _poison_selected(loop, frame, instruction, frame.loop.carried)
+        return super().condition(batch, frame, instruction)
 
-    def for_(self, wave: Wave, frame: Frame, instruction: Instruction) -> Then:
+    def for_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
         message = "counts from, to or in steps of a value"
-        self.decides(wave, frame, instruction, None, message, bounds=3)
-        return super().for_(wave, frame, instruction)
+        self.check_decision(batch, frame, instruction, None, message, bounds=3)
+        return super().for_(batch, frame, instruction)
 
     def operands(self, frame: Frame, instruction: Instruction) -> list[Held]:
         values = super().operands(frame, instruction)
         if instruction.op.defn is control.for_:
-            return _counted(values)
+            return _end_poisoned_loops(values)
         return values
 
-    def decides(
+    def check_decision(
         self,
-        wave: Wave,
+        batch: Wave,
         frame: Frame,
         instruction: Instruction,
-        guarding: Operation | None,
+        guarded: Operation | None,
         message: str,
         bounds: int = 1,
     ) -> None:
@@ -73,26 +80,29 @@ class CheckedMachine(Machine):
 
         guarding: an operation in which wrapped values matter only to accesses.
         """
-        launch = launch_of(wave)
+        launch = launch_of(batch)
         for register in instruction.operands[:bounds]:
             value = frame.activation.read(register)
-            if type(value) is not Marked:
+            if type(value) is not Poisoned:
                 continue
-            with launch.together:
-                for mark, report in ((Mark.UNDEFINED, undefined), (Mark.WRAPPED, wrapped)):
-                    flag = flag_of(value, mark)
-                    if flag is None or not flag.where.any():
+            with launch.fault_collector:
+                for kind, report in (
+                    (Mark.UNDEFINED, undefined_fault),
+                    (Mark.WRAPPED, wrapped_fault),
+                ):
+                    poison = flag_of(value, kind)
+                    if poison is None or not poison.where.any():
                         continue
-                    if mark is Mark.UNDEFINED or guarding is None or _accesses(guarding):
-                        make = partial(report, wave, instruction.op, flag, message)
-                        launch.found_in(wave, flag.where, make)
+                    if kind is Mark.UNDEFINED or guarded is None or _accesses(guarded):
+                        make = partial(report, batch, instruction.op, poison, message)
+                        launch.report_faults(batch, poison.where, make)
 
 
-def _counted(values: list[Held]) -> list[Held]:
+def _end_poisoned_loops(values: list[Held]) -> list[Held]:
     """Let a `for` end at once in programs in which one of its bounds is marked."""
     lower, upper, step, *carried = values
-    flags = [flag_of(bound, mark) for bound in (lower, upper, step) for mark in DECIDING]
-    wrong = [flag.where for flag in flags if flag is not None]
+    masks = [flag_of(bound, kind) for bound in (lower, upper, step) for kind in DECIDING]
+    wrong = [poison.where for poison in masks if poison is not None]
     if not wrong:
         return values
     first, last, by = map(array_of, (lower, upper, step))
@@ -104,22 +114,22 @@ def _accesses(op: Operation) -> bool:
     return bool(effects(op) & ACCESSES)
 
 
-def _selected(
+def _poison_selected(
     op: Operation, frame: Frame, instruction: Instruction, values: list[Held]
 ) -> list[Held]:
     """Mark results that a condition selects in the programs in which it wrapped."""
-    flag = flag_of(frame.activation.read(instruction.operands[0]), Mark.WRAPPED)
-    if flag is None or _accesses(op):
+    poison = flag_of(frame.activation.read(instruction.operands[0]), Mark.WRAPPED)
+    if poison is None or _accesses(op):
         return values
     return [
-        _also(value, flag, result.type.rank)
+        _add_wrapped(value, poison, result.type.rank)
         for value, result in zip(values, op.results, strict=True)
     ]
 
 
-def _also(value: Held, flag: Flag, rank: int) -> Held:
-    where = flag.where.reshape(-1, *(1,) * rank)
-    flags = value.flags if isinstance(value, Marked) else {}
-    own = flags.get(Mark.WRAPPED)
-    fresh = Flag(where if own is None else where | own.where, flag.cause)
-    return marked(bare(value), {**flags, Mark.WRAPPED: fresh})
+def _add_wrapped(value: Held, poison: PoisonMask, rank: int) -> Held:
+    where = poison.where.reshape(-1, *(1,) * rank)
+    masks = value.masks if isinstance(value, Poisoned) else {}
+    existing = masks.get(Mark.WRAPPED)
+    combined = PoisonMask(where if existing is None else where | existing.where, poison.cause)
+    return with_poison(bare(value), {**masks, Mark.WRAPPED: combined})

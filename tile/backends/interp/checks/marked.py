@@ -11,10 +11,10 @@ import numpy as np
 
 from tile.backends.interp.values import (
     Array,
+    CheckedValue,
     Held,
     Rows,
     RunValue,
-    Watched,
     array_of,
     merge,
     take,
@@ -39,7 +39,7 @@ class Cause:
     advice: str = ""
 
 
-class Flag:
+class PoisonMask:
     """The elements that have a mark, as truths that broadcast to the value's shape.
 
     Those of a masked load are the mask's opposite. It is computed when somebody asks for it: most
@@ -61,81 +61,81 @@ class Flag:
             self._where = ~self.outside
         return self._where
 
-    def union(self, other: Flag) -> Flag:
+    def union(self, other: PoisonMask) -> PoisonMask:
         """The elements that one of two flags has."""
         if self is other or (self.outside is not None and self.outside is other.outside):
             return self
-        return Flag(self.where | other.where, self.cause)
+        return PoisonMask(self.where | other.where, self.cause)
 
-    def spared_by(self, mask: Array | None) -> bool:
+    def excluded_by(self, mask: Array | None) -> bool:
         """Whether it is known at no cost that no flagged element is active under a mask."""
         return mask is not None and mask is self.outside
 
 
-Flags = Mapping[Mark, Flag]
+PoisonMasks = Mapping[Mark, PoisonMask]
 
 
-class Marked(Watched):
+class Poisoned(CheckedValue):
     """A value with flags, at least one."""
 
-    __slots__ = ("flags", "value")
+    __slots__ = ("masks", "value")
 
-    def __init__(self, value: RunValue, flags: Flags) -> None:
+    def __init__(self, value: RunValue, masks: PoisonMasks) -> None:
         self.value = value
-        self.flags = flags
+        self.masks = masks
 
     def array(self) -> Array:
         return array_of(self.value)
 
-    def among(self, rows: Rows) -> Watched:
-        flags = {mark: Flag(_taken(f.where, rows), f.cause) for mark, f in self.flags.items()}
-        return Marked(_plain(take(self.value, rows)), flags)
+    def take_rows(self, rows: Rows) -> CheckedValue:
+        masks = {kind: PoisonMask(_take(f.where, rows), f.cause) for kind, f in self.masks.items()}
+        return Poisoned(_unchecked(take(self.value, rows)), masks)
 
     def merged(self, parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
         value = merge([(rows, bare(part)) for rows, part in parts], programs)
         rank = array_of(value).ndim
         nothing = np.zeros((1,) * rank, np.bool_)
-        flags = {}
-        for mark in Mark:
-            found = [(rows, flag_of(part, mark)) for rows, part in parts]
-            causes = [flag.cause for _, flag in found if flag is not None]
+        masks = {}
+        for kind in Mark:
+            poisons = [(rows, flag_of(part, kind)) for rows, part in parts]
+            causes = [poison.cause for _, poison in poisons if poison is not None]
             if causes:
-                truths: list[tuple[Rows, Held]] = [
-                    (rows, nothing if flag is None else flag.where) for rows, flag in found
+                poisoned_parts: list[tuple[Rows, Held]] = [
+                    (rows, nothing if poison is None else poison.where) for rows, poison in poisons
                 ]
-                flags[mark] = Flag(array_of(merge(truths, programs)), causes[0])
-        return marked(_plain(value), flags)
+                masks[kind] = PoisonMask(array_of(merge(poisoned_parts, programs)), causes[0])
+        return with_poison(_unchecked(value), masks)
 
 
-def _taken(where: Array, rows: Rows) -> Array:
+def _take(where: Array, rows: Rows) -> Array:
     return where if where.shape[0] == 1 else where[rows]
 
 
-def _plain(value: Held) -> RunValue:
-    assert not isinstance(value, Watched)
+def _unchecked(value: Held) -> RunValue:
+    assert not isinstance(value, CheckedValue)
     return value
 
 
 def bare(value: Held) -> RunValue:
     """The value without what is known of it."""
-    return value.value if isinstance(value, Marked) else _plain(value)
+    return value.value if isinstance(value, Poisoned) else _unchecked(value)
 
 
-def flag_of(value: Any, mark: Mark) -> Flag | None:
+def flag_of(value: Any, kind: Mark) -> PoisonMask | None:
     """The elements of a value that have a mark; None for a value that is absent, too."""
-    return value.flags.get(mark) if type(value) is Marked else None
+    return value.masks.get(kind) if type(value) is Poisoned else None
 
 
-def marked(value: RunValue, flags: Flags) -> Held:
+def with_poison(value: RunValue, masks: PoisonMasks) -> Held:
     """The value with these flags, if there are any."""
-    return Marked(value, flags) if flags else value
+    return Poisoned(value, masks) if masks else value
 
 
-def raised(value: Held, mark: Mark, where: Array, cause: Cause) -> Held:
+def add_poison(value: Held, kind: Mark, where: Array, cause: Cause) -> Held:
     """The value with some more elements marked."""
     if not where.any():
         return value
-    fresh = Flag(where, cause)
-    flags = dict(value.flags) if isinstance(value, Marked) else {}
-    flags[mark] = flags[mark].union(fresh) if mark in flags else fresh
-    return Marked(bare(value), flags)
+    added = PoisonMask(where, cause)
+    masks = dict(value.masks) if isinstance(value, Poisoned) else {}
+    masks[kind] = masks[kind].union(added) if kind in masks else added
+    return Poisoned(bare(value), masks)

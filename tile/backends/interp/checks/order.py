@@ -22,7 +22,7 @@ import numpy as np
 from tile.backends.interp.values import Array
 
 # How many programs' knowledge is kept.
-REMEMBERED = 64
+MAX_CACHED_VIEWS = 64
 
 
 def _times() -> array[int]:
@@ -39,27 +39,27 @@ class Releases:
 
     times: array[int] = field(default_factory=_times)
     programs: array[int] = field(default_factory=_times)
-    foreign: list[int] = field(default_factory=list)
+    chained: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Acquires:
     """The acquires of one program: for each place their times, in order."""
 
-    places: dict[int, list[int]] = field(default_factory=dict)
+    addresses: dict[int, list[int]] = field(default_factory=dict)
     released: int = -1  # when the program released last
 
 
-class Knowledge:
+class VectorView:
     """What a program knows, as far as somebody asked."""
 
     def __init__(self, programs: int, acquires: Acquires) -> None:
-        self.known = np.full(programs, -1, np.int64)  # by program, the last release known of
-        self.heard: dict[int, int] = {}  # by place, how many of its releases are in `known`
-        self.pending = [(place, times[-1]) for place, times in acquires.places.items()]
+        self.clock = np.full(programs, -1, np.int64)  # by program, the last release known of
+        self.releases_seen: dict[int, int] = {}  # by place, how many of its releases are in `known`
+        self.pending = [(address, times[-1]) for address, times in acquires.addresses.items()]
 
 
-class Order:
+class HappensBefore:
     """The happens-before relation among the programs of a launch."""
 
     def __init__(self, programs: int) -> None:
@@ -67,84 +67,86 @@ class Order:
         self.now = 0
         self.releases: dict[int, Releases] = {}
         self.acquires: dict[int, Acquires] = {}
-        self._knowledge: dict[int, Knowledge] = {}
+        self._views: dict[int, VectorView] = {}
 
-    def synchronise(self, programs: Array, places: Array, acquires: bool, releases: Array) -> None:
+    def synchronize(
+        self, programs: Array, addresses: Array, acquires: bool, releases: Array
+    ) -> None:
         """Atomic operations of programs at places, one after the other; who of them releases."""
-        for program, place, release in zip(
-            programs.tolist(), places.tolist(), releases.tolist(), strict=True
+        for program, address, release in zip(
+            programs.tolist(), addresses.tolist(), releases.tolist(), strict=True
         ):
             self.now += 1
             if acquires:
-                self._acquire(program, place)
+                self._acquire(program, address)
             if release:
-                self._release(program, place)
+                self._release(program, address)
 
-    def _acquire(self, program: int, place: int) -> None:
-        own = self.acquires.setdefault(program, Acquires())
-        times = own.places.setdefault(place, [])
+    def _acquire(self, program: int, address: int) -> None:
+        acquires = self.acquires.setdefault(program, Acquires())
+        times = acquires.addresses.setdefault(address, [])
         # Nobody can have learnt what was known between this one and the last before it.
-        if times and times[-1] > own.released:
+        if times and times[-1] > acquires.released:
             times[-1] = self.now
         else:
             times.append(self.now)
-        self._knowledge.pop(program, None)
+        self._views.pop(program, None)
 
-    def _release(self, program: int, place: int) -> None:
-        at = self.releases.setdefault(place, Releases())
-        own = self.acquires.get(program)
-        if own is not None:
-            own.released = self.now
-            if len(own.places) > (place in own.places):
-                at.foreign.append(len(at.times))
-        at.times.append(self.now)
-        at.programs.append(program)
+    def _release(self, program: int, address: int) -> None:
+        releases = self.releases.setdefault(address, Releases())
+        acquires = self.acquires.get(program)
+        if acquires is not None:
+            acquires.released = self.now
+            if len(acquires.addresses) > (address in acquires.addresses):
+                releases.chained.append(len(releases.times))
+        releases.times.append(self.now)
+        releases.programs.append(program)
 
-    def before(self, programs: Array, times: Array, readers: Array) -> Array:
+    def happens_before(self, programs: Array, times: Array, observers: Array) -> Array:
         """Whether accesses that programs made at some times are known to those that meet them."""
-        if (readers == readers[0]).all():
-            return self._known_to(int(readers[0]), programs, times)
+        if (observers == observers[0]).all():
+            return self._visible_to(int(observers[0]), programs, times)
         result = np.zeros(programs.shape, np.bool_)
-        sequence = np.argsort(readers, kind="stable")
-        ends = np.flatnonzero(np.diff(readers[sequence])) + 1
+        sequence = np.argsort(observers, kind="stable")
+        ends = np.flatnonzero(np.diff(observers[sequence])) + 1
         for mine in np.split(sequence, ends):
-            result[mine] = self._known_to(int(readers[mine[0]]), programs[mine], times[mine])
+            result[mine] = self._visible_to(int(observers[mine[0]]), programs[mine], times[mine])
         return result
 
-    def _known_to(self, reader: int, programs: Array, times: Array) -> Array:
-        acquires = self.acquires.get(reader)
+    def _visible_to(self, observer: int, programs: Array, times: Array) -> Array:
+        acquires = self.acquires.get(observer)
         if acquires is None:
             return np.zeros(programs.shape, np.bool_)
-        knowledge = self._knowledge.get(reader)
-        if knowledge is None:
-            if len(self._knowledge) >= REMEMBERED:
-                self._knowledge.clear()
-            knowledge = self._knowledge[reader] = Knowledge(self.programs, acquires)
+        view = self._views.get(observer)
+        if view is None:
+            if len(self._views) >= MAX_CACHED_VIEWS:
+                self._views.clear()
+            view = self._views[observer] = VectorView(self.programs, acquires)
         while True:
-            result: Array = times < knowledge.known[programs]
-            if not knowledge.pending or result.all():
+            result: Array = times < view.clock[programs]
+            if not view.pending or result.all():
                 return result
-            self._learn(knowledge)
+            self._join_releases(view)
 
-    def _learn(self, knowledge: Knowledge) -> None:
+    def _join_releases(self, view: VectorView) -> None:
         """Follow one edge: take in what was released at a place before some time."""
-        place, time = knowledge.pending.pop()
-        releases = self.releases.get(place)
+        address, time = view.pending.pop()
+        releases = self.releases.get(address)
         if releases is None:
             return
-        first, last = knowledge.heard.get(place, 0), bisect_left(releases.times, time)
+        first, last = view.releases_seen.get(address, 0), bisect_left(releases.times, time)
         if last <= first:
             return
-        knowledge.heard[place] = last
-        who = np.frombuffer(releases.programs[first:last], np.int64)
-        np.maximum.at(knowledge.known, who, np.frombuffer(releases.times[first:last], np.int64))
-        oldest, newest = (bisect_left(releases.foreign, position) for position in (first, last))
-        for position in releases.foreign[oldest:newest]:
-            self._follow(knowledge, releases.programs[position], releases.times[position], place)
+        view.releases_seen[address] = last
+        writers = np.frombuffer(releases.programs[first:last], np.int64)
+        np.maximum.at(view.clock, writers, np.frombuffer(releases.times[first:last], np.int64))
+        oldest, newest = (bisect_left(releases.chained, position) for position in (first, last))
+        for position in releases.chained[oldest:newest]:
+            self._add_acquires(view, releases.programs[position], releases.times[position], address)
 
-    def _follow(self, knowledge: Knowledge, program: int, released: int, place: int) -> None:
+    def _add_acquires(self, view: VectorView, program: int, released: int, address: int) -> None:
         """Go on to what a program had acquired elsewhere by the time of its release."""
-        for further, times in self.acquires[program].places.items():
-            at = bisect_right(times, released)
-            if at and further != place:
-                knowledge.pending.append((further, times[at - 1]))
+        for other, times in self.acquires[program].addresses.items():
+            count = bisect_right(times, released)
+            if count and other != address:
+                view.pending.append((other, times[count - 1]))

@@ -14,7 +14,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tile.backends.interp.checks.marked import Flag, Flags, Mark, Marked, bare, flag_of, marked
+from tile.backends.interp.checks.marked import (
+    Mark,
+    Poisoned,
+    PoisonMask,
+    PoisonMasks,
+    bare,
+    flag_of,
+    with_poison,
+)
 from tile.backends.interp.values import Array, Held, array_of, full
 from tile.ir import numerics
 from tile.ir.core import Operation
@@ -23,8 +31,8 @@ from tile.ir.ops import arith, descriptor, index, linalg, memory, shape
 from tile.ir.ops import reduce as reductions
 from tile.ir.types import I1
 
-Where: TypeAlias = "Array | None"
-Rule = Callable[[Operation, Sequence[Where], Sequence[Any]], Any]
+PoisonedElements: TypeAlias = "Array | None"
+Rule = Callable[[Operation, Sequence[PoisonedElements], Sequence[Any]], Any]
 RULES: dict[OpDef, Rule] = {}
 
 MOVES = (
@@ -42,7 +50,7 @@ MOVES = (
 BITWISE = frozenset({arith.and_, arith.or_, arith.xor, arith.not_, arith.shr, arith.mulhi})
 
 
-def carries(op: Operation) -> bool:
+def propagates_wrapping(op: Operation) -> bool:
     """Return True if results hand on that an operand wrapped: between truths bits are logic."""
     bitwise = op.defn in BITWISE
     if op.defn in (reductions.reduce, reductions.scan):
@@ -70,110 +78,114 @@ def rule_of(defn: OpDef) -> Rule:
 
 def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
     """What an instruction of a pure operation runs where operands may be marked."""
-    marks = tuple(Mark) if carries(op) else (Mark.UNDEFINED,)
-    spread = rule_of(op.defn)
+    kinds = tuple(Mark) if propagates_wrapping(op) else (Mark.UNDEFINED,)
+    transfer = rule_of(op.defn)
     single = len(op.results) == 1
 
-    def on_marked(wave: Any, values: Sequence[Any]) -> Any:
+    def on_poisoned(batch: Any, values: Sequence[Any]) -> Any:
         plain = [None if value is None else bare(value) for value in values]
-        outcome = run(wave, *plain)
+        outcome = run(batch, *plain)
         results: list[Held] = [outcome] if single else list(outcome)
-        for mark in marks:
-            flags = [flag_of(value, mark) for value in values]
-            present = [flag for flag in flags if flag is not None]
+        for kind in kinds:
+            poisons = [flag_of(value, kind) for value in values]
+            present = [poison for poison in poisons if poison is not None]
             if present:
-                results = _flagged(op, spread, mark, flags, present, plain, results)
+                results = _poison_results(op, transfer, kind, poisons, present, plain, results)
         return results[0] if single else tuple(results)
 
-    def instruction(wave: Any, *values: Any) -> Any:
+    def instruction(batch: Any, *values: Any) -> Any:
         for value in values:
-            if type(value) is Marked:
-                return on_marked(wave, values)
-        return run(wave, *values)
+            if type(value) is Poisoned:
+                return on_poisoned(batch, values)
+        return run(batch, *values)
 
     return instruction
 
 
-def _flagged(
+def _poison_results(
     op: Operation,
-    spread: Rule,
-    mark: Mark,
-    flags: Sequence[Flag | None],
-    present: Sequence[Flag],
+    transfer: Rule,
+    kind: Mark,
+    poisons: Sequence[PoisonMask | None],
+    present: Sequence[PoisonMask],
     plain: Sequence[Any],
     results: list[Held],
 ) -> list[Held]:
-    if spread is union:
-        joined = reduce(Flag.union, present)
-        return [_with(result, mark, joined) for result in results]
-    where = spread(op, [None if flag is None else flag.where for flag in flags], plain)
+    if transfer is union:
+        joined = reduce(PoisonMask.union, present)
+        return [_add_mask(result, kind, joined) for result in results]
+    where = transfer(op, [None if poison is None else poison.where for poison in poisons], plain)
     parts = where if isinstance(where, tuple) else (where,) * len(results)
     cause = present[0].cause
     return [
-        _with(result, mark, Flag(part, cause)) if part.any() else result
+        _add_mask(result, kind, PoisonMask(part, cause)) if part.any() else result
         for result, part in zip(results, parts, strict=True)
     ]
 
 
-def _with(result: Held, mark: Mark, flag: Flag) -> Held:
-    known: Flags = result.flags if isinstance(result, Marked) else {}
-    own = known.get(mark)
-    return marked(bare(result), {**known, mark: flag if own is None else own.union(flag)})
+def _add_mask(result: Held, kind: Mark, poison: PoisonMask) -> Held:
+    masks: PoisonMasks = result.masks if isinstance(result, Poisoned) else {}
+    existing = masks.get(kind)
+    return with_poison(
+        bare(result), {**masks, kind: poison if existing is None else existing.union(poison)}
+    )
 
 
 @rule(arith.const, arith.poison, shape.arange, arith.hint, memory.addptr)
-def union(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def union(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """Where any operand is marked."""
-    return reduce(np.logical_or, [flag for flag in flags if flag is not None])
+    return reduce(np.logical_or, [poison for poison in poisons if poison is not None])
 
 
-def _known(flag: Where, rank: int) -> Array:
-    return np.zeros((1,) * (1 + rank), np.bool_) if flag is None else flag
+def _as_mask(poison: PoisonedElements, rank: int) -> Array:
+    return np.zeros((1,) * (1 + rank), np.bool_) if poison is None else poison
 
 
-def _ranked(op: Operation, flags: Sequence[Where]) -> list[Array]:
+def _as_masks(op: Operation, poisons: Sequence[PoisonedElements]) -> list[Array]:
     return [
-        _known(flag, value.type.rank)
-        for flag, value in zip(flags, op.operands, strict=True)
+        _as_mask(poison, value.type.rank)
+        for poison, value in zip(poisons, op.operands, strict=True)
         if value
     ]
 
 
 @rule(*MOVES)
-def moved(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def moved(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """Marks go where their elements go."""
     assert op.defn.meaning is not None
-    given = _ranked(op, flags)
+    masks = _as_masks(op, poisons)
     if not op.defn.keeps_units:
-        given = [full(flag, value.type.shape) for flag, value in zip(given, op.inputs, strict=True)]
-    return op.defn.meaning(*given, **op.attributes)
+        masks = [
+            full(poison, value.type.shape) for poison, value in zip(masks, op.inputs, strict=True)
+        ]
+    return op.defn.meaning(*masks, **op.attributes)
 
 
 @rule(arith.select)
-def select(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def select(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """What is not chosen does not matter."""
-    condition, x, y = _ranked(op, flags)
+    condition, x, y = _as_masks(op, poisons)
     return np.where(array_of(values[0]), x, y) | condition
 
 
-def chosen(condition: Held, x: Held, y: Held) -> Held:
+def select_poisoned(condition: Held, x: Held, y: Held) -> Held:
     """Select between the results of an `if` in the region of a reduction or scan, with marks."""
     truth, values = array_of(condition), (condition, x, y)
     result: Held = numerics.select(truth, array_of(x), array_of(y))
-    for mark in Mark:
-        flags = [flag_of(value, mark) for value in values]
-        present = [flag for flag in flags if flag is not None]
+    for kind in Mark:
+        poisons = [flag_of(value, kind) for value in values]
+        present = [poison for poison in poisons if poison is not None]
         if present:
-            decided, f, g = (np.False_ if flag is None else flag.where for flag in flags)
+            decided, f, g = (np.False_ if poison is None else poison.where for poison in poisons)
             where = np.where(truth, f, g) | decided
-            result = _with(result, mark, Flag(where, present[0].cause))
+            result = _add_mask(result, kind, PoisonMask(where, present[0].cause))
     return result
 
 
 @rule(arith.and_, arith.or_)
-def deciding(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def deciding(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """One operand that decides the result makes the other not matter: `false & x`, `-1 | x`."""
-    (f, g), (x, y) = _ranked(op, flags), map(array_of, values)
+    (f, g), (x, y) = _as_masks(op, poisons), map(array_of, values)
     ones = op.defn is arith.or_
     decided = (_decides(x, ones) & ~f) | (_decides(y, ones) & ~g)
     return (f | g) & ~decided
@@ -185,62 +197,62 @@ def _decides(x: Array, ones: bool) -> Array:
 
 
 @rule(reductions.reduce, reductions.arg_reduce)
-def reduced(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def reduced(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """All elements along the axis make up the result."""
-    (flag,) = _ranked(op, flags)
-    return flag.any(axis=op["axis"])
+    (poison,) = _as_masks(op, poisons)
+    return poison.any(axis=op["axis"])
 
 
 @rule(reductions.scan)
-def scanned(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def scanned(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """An element is made up of those before it."""
-    (flag,) = _ranked(op, flags)
-    return _accumulated(full(flag, op.inputs[0].type.shape), op["axis"], op["reverse"])
+    (poison,) = _as_masks(op, poisons)
+    return _accumulated(full(poison, op.inputs[0].type.shape), op["axis"], op["reverse"])
 
 
-def _accumulated(flag: Array, axis: int, reverse: bool) -> Array:
+def _accumulated(poison: Array, axis: int, reverse: bool) -> Array:
     if reverse:
-        return np.flip(_accumulated(np.flip(flag, axis), axis, False), axis)
-    return np.logical_or.accumulate(flag, axis)
+        return np.flip(_accumulated(np.flip(poison, axis), axis, False), axis)
+    return np.logical_or.accumulate(poison, axis)
 
 
 @rule(index.sort)
-def ordered(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def ordered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """Any element may come to stand anywhere."""
-    (flag,) = _ranked(op, flags)
-    return flag.any(axis=op["axis"], keepdims=True)
+    (poison,) = _as_masks(op, poisons)
+    return poison.any(axis=op["axis"], keepdims=True)
 
 
 @rule(linalg.dot)
-def multiplied(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def multiplied(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """An element is made up of a row and a column."""
-    a, b, acc = _ranked(op, flags)
+    a, b, acc = _as_masks(op, poisons)
     return a.any(axis=-1, keepdims=True) | b.any(axis=-2, keepdims=True) | acc
 
 
 @rule(index.gather)
-def gathered(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def gathered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """Marks go with the elements that are taken; one of the position is one of the element."""
-    x, position = _ranked(op, flags)
+    x, position = _as_masks(op, poisons)
     source, at = op.inputs
     whole = full(values[1], at.type.shape)
-    spread = full(x, source.type.shape)
-    programs = max(len(whole), len(spread))
-    whole, spread = (np.broadcast_to(v, (programs, *v.shape[1:])) for v in (whole, spread))
-    return numerics.gather(spread, whole, op["axis"]) | position
+    poisoned = full(x, source.type.shape)
+    programs = max(len(whole), len(poisoned))
+    whole, poisoned = (np.broadcast_to(v, (programs, *v.shape[1:])) for v in (whole, poisoned))
+    return numerics.gather(poisoned, whole, op["axis"]) | position
 
 
 @rule(index.histogram)
-def counted(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def counted(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """An element that is counted may be in any bin."""
-    ranked = _ranked(op, flags)
-    flag = ranked[0]
+    ranked = _as_masks(op, poisons)
+    poison = ranked[0]
     if len(ranked) == 2:
-        flag = (flag & array_of(values[1])) | ranked[1]
-    return flag.any(axis=-1, keepdims=True)
+        poison = (poison & array_of(values[1])) | ranked[1]
+    return poison.any(axis=-1, keepdims=True)
 
 
 @rule(descriptor.box_pointers)
-def pointing(op: Operation, flags: Sequence[Where], values: Sequence[Any]) -> Any:
+def pointing(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """The pointers alone are handed on."""
-    return _ranked(op, flags)[0]
+    return _as_masks(op, poisons)[0]

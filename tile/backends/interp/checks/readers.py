@@ -13,10 +13,10 @@ import numpy as np
 from tile.backends.interp.values import Array
 
 # How many are kept of a region, at sixteen bytes each.
-MOST = 1 << 20
+MAX_EXTRA_READERS = 1 << 20
 
 
-class Displaced:
+class ExtraReaders:
     """Cells, and records of reads of them."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Displaced:
 
     def add(self, cells: Array, records: Array) -> bool:
         """Keep reads; whether there is room for them."""
-        if self._count + cells.size > MOST:
+        if self._count + cells.size > MAX_EXTRA_READERS:
             return False
         self._count += cells.size
         self._cells.append(cells)
@@ -38,7 +38,7 @@ class Displaced:
         if len(self._cells) > 1:
             self._cells = [np.concatenate(self._cells)]
             self._records = [np.concatenate(self._records)]
-        kept = np.flatnonzero(np.isin(self._cells[0], cells))
+        matching = np.flatnonzero(np.isin(self._cells[0], cells))
         order = np.argsort(cells, kind="stable")
-        places = order[np.searchsorted(cells, self._cells[0][kept], sorter=order)]
-        return places, self._records[0][kept]
+        places = order[np.searchsorted(cells, self._cells[0][matching], sorter=order)]
+        return places, self._records[0][matching]

@@ -25,14 +25,14 @@ import numpy as np
 
 from tile.backends.host_memory import span
 from tile.backends.interp.checks.access import (
-    Reached,
+    ResolvedAccess,
     Site,
     fault_at,
-    first,
     launch_of,
+    locate_first,
 )
-from tile.backends.interp.checks.order import Order
-from tile.backends.interp.checks.readers import Displaced
+from tile.backends.interp.checks.order import HappensBefore
+from tile.backends.interp.checks.readers import ExtraReaders
 from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.memory import Buffer, Memory
 from tile.backends.interp.report import place_of
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
 ATOMIC = 1 << 31
-MORE = 1 << 30  # in the last record of a cell: `Region.displaced` has others
-NUMBER = MORE - 1
-WHO = 32  # bits below the program
+HAS_EXTRA = 1 << 30  # in the last record of a cell: `Region.displaced` has others
+NUMBER = HAS_EXTRA - 1
+PROGRAM_SHIFT = 32  # bits below the program
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Region:
     names: tuple[str, ...]
     writer: Array | None = None
     others: list[Array] = field(default_factory=list)  # at most two
-    displaced: Displaced | None = None
+    extra_readers: ExtraReaders | None = None
 
-    def last(self) -> Array:
+    def writers(self) -> Array:
         """The records of the last writes."""
         if self.writer is None:
             self.writer = lazy_zeros(self.cells, np.int64)
@@ -85,96 +85,98 @@ class Region:
         return self.others[index]
 
     @property
-    def existing(self) -> list[Array]:
+    def record_arrays(self) -> list[Array]:
         """All records that there are, the writers' first."""
         return self.others if self.writer is None else [self.writer, *self.others]
 
 
 @dataclass
-class Touched:
+class ElementAccess:
     """Elements of one access in one region, each on its own."""
 
     cells: Array
-    who: Array  # a record of this access for each
+    record: Array  # a record of this access for each
     lanes: Array  # where each stands among (program of the wave, *index of the tile)
     extents: tuple[int, ...]
 
 
-class Shadow:
+class ShadowMemory:
     """The records of a launch."""
 
-    def __init__(self, memory: Memory, written: frozenset[str] | None, finest: int | None) -> None:
+    def __init__(
+        self, memory: Memory, written: frozenset[str] | None, min_element_bytes: int | None
+    ) -> None:
         """Watch arrays that are `written` (None: all), in cells of at most `finest` bytes."""
         self.memory = memory
         self.records: list[Record] = []
         self.times = np.zeros(64, np.int64)  # of the records
         self.latest: dict[Site, tuple[int, int]] = {}  # the time and number of the last record
         self.regions: dict[int, Region] = {}
-        self.forgetful = False
+        self.overflow_warned = False
         # By region and operations, the cells of races that were reported.
-        self.raced: dict[tuple[int, frozenset[Operation]], Array] = {}
-        for region, buffers in _regions(memory.buffers, finest):
+        self.reported: dict[tuple[int, frozenset[Operation]], Array] = {}
+        for region, buffers in _regions(memory.buffers, min_element_bytes):
             if written is None or any(_parameter(b.name) in written for b in buffers):
                 self.regions.update({id(buffer): region for buffer in buffers})
 
     # -- accesses
 
-    def load(self, wave: Wave, site: Site, reached: Reached) -> None:
+    def load(self, batch: Wave, site: Site, resolved: ResolvedAccess) -> None:
         """Elements are read."""
-        for region, part, buffer in self.parts(site, reached):
-            who = self.record(wave, site, atomic=False)
-            if isinstance(part, Strided) and _read_quickly(region, part, who):
+        for region, part, buffer in self.parts(site, resolved):
+            record = self.record(batch, site, atomic=False)
+            if isinstance(part, Strided) and _read_quickly(region, part, record):
                 continue
-            self.read(wave, site, region, buffer, _each(part, who, site))
+            self.read(batch, site, region, buffer, _elements(part, record, site))
 
     def store(
-        self, wave: Wave, site: Site, reached: Reached, value: Array, written: bool = True
+        self, batch: Wave, site: Site, resolved: ResolvedAccess, value: Array, written: bool = True
     ) -> None:
         """Elements are written. If all were, memory holds what the last one wrote."""
-        for region, part, buffer in self.parts(site, reached):
-            who = self.record(wave, site, atomic=False)
-            if isinstance(part, Strided) and _write_quickly(region, part, who):
+        for region, part, buffer in self.parts(site, resolved):
+            record = self.record(batch, site, atomic=False)
+            if isinstance(part, Strided) and _write_quickly(region, part, record):
                 continue
-            touched = _each(part, who, site)
-            self.write(wave, site, region, buffer, touched)
+            elements = _elements(part, record, site)
+            self.write(batch, site, region, buffer, elements)
             if not isinstance(part, Strided):
-                self.differing(wave, site, buffer, reached, value, written)
+                self.check_conflicting_store(batch, site, buffer, resolved, value, written)
 
-    def update(self, wave: Wave, site: Site, reached: Reached, atomic: bool) -> None:
+    def update(self, batch: Wave, site: Site, resolved: ResolvedAccess, atomic: bool) -> None:
         """Elements are read and written in one step, for whom it is `atomic`: all, or one's own."""
-        for region, part, buffer in self.parts(site, reached):
-            touched = _each(part, self.record(wave, site, atomic), site)
+        for region, part, buffer in self.parts(site, resolved):
+            elements = _elements(part, self.record(batch, site, atomic), site)
             if atomic:
-                self.modify(wave, site, region, buffer, touched)
+                self.modify(batch, site, region, buffer, elements)
             else:
-                self.write(wave, site, region, buffer, touched)
+                self.write(batch, site, region, buffer, elements)
 
-    def record(self, wave: Wave, site: Site, atomic: bool) -> Array:
+    def record(self, batch: Wave, site: Site, atomic: bool) -> Array:
         """The records of an access at this time, for each program of the wave."""
-        order = launch_of(wave).order
+        order = launch_of(batch).order
         time = 0 if order is None else order.now
-        seen, number = self.latest.get(site, (-1, 0))
-        if seen != time:
+        last_time, number = self.latest.get(site, (-1, 0))
+        if last_time != time:
             number = len(self.records) & NUMBER
             self.latest[site] = time, number
             self.records.append(Record(site.op, site.verb))
             if number >= len(self.times):
                 self.times = np.concatenate([self.times, np.zeros_like(self.times)])
             self.times[number] = time
-        mine = (wave.rows.astype(np.int64) + 1 << WHO) | (ATOMIC * atomic) | number
+        mine = (batch.rows.astype(np.int64) + 1 << PROGRAM_SHIFT) | (ATOMIC * atomic) | number
         return mine.reshape(-1, *(1,) * len(site.shape))
 
-    def parts(self, site: Site, reached: Reached) -> Iterator[tuple[Region, Any, Buffer]]:
+    def parts(self, site: Site, resolved: ResolvedAccess) -> Iterator[tuple[Region, Any, Buffer]]:
         """The access in each region that is watched, as `Strided` cells or indices of cells."""
-        if reached.strided is not None:
-            access = reached.strided
+        if resolved.strided is not None:
+            access = resolved.strided
             buffer = self.memory.buffer_at(access.low) if access.flat.size else None
             region = self.regions.get(id(buffer))
             if buffer is not None and region is not None:
                 for part in _strided_cells(access, region, buffer, site.dtype.itemsize):
                     yield region, part, buffer
             return
-        for group in reached.groups:
+        for group in resolved.groups:
             region = self.regions.get(id(group.buffer))
             if region is not None and group.buffer is not None:
                 shift, ratio = _scale(region, group.buffer, site.dtype.itemsize)
@@ -185,186 +187,204 @@ class Shadow:
     # -- one element at a time
 
     def read(
-        self, wave: Wave, site: Site, region: Region, buffer: Buffer, touched: Touched
+        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
     ) -> None:
-        cells, who = touched.cells, touched.who
+        cells, record = elements.cells, elements.record
         last = [] if region.writer is None else [region.writer[cells]]
         atomics = (np.where(f & ATOMIC, f, 0) for f in (other[cells] for other in region.others))
-        self.meet(wave, site, buffer, touched, chain(last, atomics))
-        self.keep(wave, region, cells, who)
+        self.check_races(batch, site, buffer, elements, chain(last, atomics))
+        self.add_access(batch, region, cells, record)
 
-    def keep(self, wave: Wave, region: Region, cells: Array, who: Array) -> None:
+    def add_access(self, batch: Wave, region: Region, cells: Array, record: Array) -> None:
         """Keep accesses beside others: in the first place that is free, or one's own."""
         for index in range(2):
-            slot = region.other(index)
-            found = slot[cells]
-            free = (found == 0) | (found >> WHO == who >> WHO)
-            lost = np.zeros(0, np.bool_)
+            records = region.other(index)
+            previous = records[cells]
+            free = (previous == 0) | (previous >> PROGRAM_SHIFT == record >> PROGRAM_SHIFT)
+            displaced = np.zeros(0, np.bool_)
             if index:  # whoever comes last takes the place of who came before
-                lost = ~free & ~self.ordered(wave, found, who)
+                displaced = ~free & ~self.ordered(batch, previous, record)
                 free[:] = True
-            elif not (who[0] & ATOMIC):  # atomics meet each other too often to ask
-                free |= self.ordered(wave, found, who)
-            slot[cells[free]] = who[free] | (found[free] & MORE)
-            if lost.any():
-                self.displace(wave, region, cells[lost], found[lost])
-            back = slot[cells]
-            left = back >> WHO != who >> WHO
-            if not left.any():
+            elif not (record[0] & ATOMIC):  # atomics meet each other too often to ask
+                free |= self.ordered(batch, previous, record)
+            records[cells[free]] = record[free] | (previous[free] & HAS_EXTRA)
+            if displaced.any():
+                self.add_extra_readers(batch, region, cells[displaced], previous[displaced])
+            current = records[cells]
+            remaining = current >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT
+            if not remaining.any():
                 return
-            cells, who = cells[left], who[left]
-        self.displace(wave, region, cells, who)
+            cells, record = cells[remaining], record[remaining]
+        self.add_extra_readers(batch, region, cells, record)
 
-    def displace(self, wave: Wave, region: Region, cells: Array, records: Array) -> None:
+    def add_extra_readers(self, batch: Wave, region: Region, cells: Array, records: Array) -> None:
         """Keep reads in whose place others have come, where programs synchronise."""
-        launch = launch_of(wave)
+        launch = launch_of(batch)
         reads = records & ATOMIC == 0
         if launch.order is None or not reads.any():
             return
-        if region.displaced is None:
-            region.displaced = Displaced()
-        if region.displaced.add(cells[reads], records[reads]):
-            region.other(1)[cells[reads]] |= MORE
-        elif not self.forgetful:
-            self.forgetful = True
+        if region.extra_readers is None:
+            region.extra_readers = ExtraReaders()
+        if region.extra_readers.add(cells[reads], records[reads]):
+            region.other(1)[cells[reads]] |= HAS_EXTRA
+        elif not self.overflow_warned:
+            self.overflow_warned = True
             warn(
                 f"`{launch.name}` has more readers at once of what it writes than are remembered; "
                 "races of some of them with a later write may be missed"
             )
 
-    def meet_displaced(
-        self, wave: Wave, site: Site, region: Region, buffer: Buffer, touched: Touched
+    def check_extra_readers(
+        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
     ) -> None:
         """Report a reader that has no record beside the element any more; see `meet`."""
-        if region.displaced is None:
+        if region.extra_readers is None:
             return
-        more = np.flatnonzero(region.other(1)[touched.cells] & MORE)
-        if more.size:
-            places, records = region.displaced.of(touched.cells[more])
-            at = more[places]
-            these = Touched(touched.cells[at], touched.who[at], touched.lanes[at], touched.extents)
-            self.meet(wave, site, buffer, these, [records])
+        flagged = np.flatnonzero(region.other(1)[elements.cells] & HAS_EXTRA)
+        if flagged.size:
+            places, records = region.extra_readers.of(elements.cells[flagged])
+            at = flagged[places]
+            these = ElementAccess(
+                elements.cells[at], elements.record[at], elements.lanes[at], elements.extents
+            )
+            self.check_races(batch, site, buffer, these, [records])
 
     def write(
-        self, wave: Wave, site: Site, region: Region, buffer: Buffer, touched: Touched
+        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
     ) -> None:
-        cells, who = touched.cells, touched.who
-        last = region.last()
-        self.meet(wave, site, buffer, touched, (r[cells] for r in region.existing))
-        self.meet_displaced(wave, site, region, buffer, touched)
-        last[cells] = who
-        self.meet(wave, site, buffer, touched, [last[cells]])
+        cells, record = elements.cells, elements.record
+        last = region.writers()
+        self.check_races(batch, site, buffer, elements, (r[cells] for r in region.record_arrays))
+        self.check_extra_readers(batch, site, region, buffer, elements)
+        last[cells] = record
+        self.check_races(batch, site, buffer, elements, [last[cells]])
         for other in region.others:
             other[cells] = 0
 
     def modify(
-        self, wave: Wave, site: Site, region: Region, buffer: Buffer, touched: Touched
+        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
     ) -> None:
-        cells, who = touched.cells, touched.who
-        last = region.last()
-        before = last[cells]
-        plain = (np.where(f & ATOMIC, 0, f) for f in (r[cells] for r in region.existing))
-        self.meet(wave, site, buffer, touched, plain)
-        self.meet_displaced(wave, site, region, buffer, touched)
-        another = (before != 0) & (before >> WHO != who >> WHO) & (before & ATOMIC != 0)
-        if another.any():
-            self.keep(wave, region, cells[another], before[another])
-        last[cells] = who
-        lost = last[cells] >> WHO != who >> WHO
-        if lost.any():
-            self.keep(wave, region, cells[lost], who[lost])
+        cells, record = elements.cells, elements.record
+        last = region.writers()
+        previous = last[cells]
+        accesses = (np.where(f & ATOMIC, 0, f) for f in (r[cells] for r in region.record_arrays))
+        self.check_races(batch, site, buffer, elements, accesses)
+        self.check_extra_readers(batch, site, region, buffer, elements)
+        by_others = (
+            (previous != 0)
+            & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
+            & (previous & ATOMIC != 0)
+        )
+        if by_others.any():
+            self.add_access(batch, region, cells[by_others], previous[by_others])
+        last[cells] = record
+        displaced = last[cells] >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT
+        if displaced.any():
+            self.add_access(batch, region, cells[displaced], record[displaced])
 
-    def meet(
-        self, wave: Wave, site: Site, buffer: Buffer, touched: Touched, earlier: Iterable[Array]
+    def check_races(
+        self,
+        batch: Wave,
+        site: Site,
+        buffer: Buffer,
+        elements: ElementAccess,
+        earlier: Iterable[Array],
     ) -> None:
         """Report elements that another program accessed earlier, where nothing orders the two."""
-        who = touched.who
-        for found in earlier:
-            wrong = (found != 0) & (found >> WHO != who >> WHO)
+        record = elements.record
+        for previous in earlier:
+            wrong = (previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
             if wrong.any():
-                wrong &= ~self.ordered(wave, found, who)
+                wrong &= ~self.ordered(batch, previous, record)
                 if wrong.any():
-                    self.report(wave, site, buffer, touched, wrong, found)
+                    self.report(batch, site, buffer, elements, wrong, previous)
 
-    def ordered(self, wave: Wave, found: Array, who: Array) -> Array:
+    def ordered(self, batch: Wave, previous: Array, record: Array) -> Array:
         """Whether accesses are known to the programs that come later."""
-        order: Order | None = launch_of(wave).order
-        result = np.zeros(found.shape, np.bool_)
+        order: HappensBefore | None = launch_of(batch).order
+        result = np.zeros(previous.shape, np.bool_)
         if order is None:
             return result
-        asked = np.flatnonzero((found != 0) & (found >> WHO != who >> WHO))
-        if not asked.size:
+        candidates = np.flatnonzero(
+            (previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
+        )
+        if not candidates.size:
             return result
-        earlier, later = found[asked], who[asked]
+        earlier, later = previous[candidates], record[candidates]
         times = self.times[earlier & NUMBER]
-        result[asked] = order.before((earlier >> WHO) - 1, times, (later >> WHO) - 1)
+        result[candidates] = order.happens_before(
+            (earlier >> PROGRAM_SHIFT) - 1, times, (later >> PROGRAM_SHIFT) - 1
+        )
         return result
 
     # -- reports
 
     def report(
         self,
-        wave: Wave,
+        batch: Wave,
         site: Site,
         buffer: Buffer,
-        touched: Touched,
+        elements: ElementAccess,
         wrong: Array,
-        found: Array,
+        previous: Array,
     ) -> None:
         """Report a race for each element of memory, once for each pair of operations.
 
         How many programs meet at an element depends on which of them came first; that some do, and
         by which two operations, does not.
         """
-        launch = launch_of(wave)
+        launch = launch_of(batch)
         if launch.report is None:
-            launch.found(self.race(wave, site, buffer, touched, wrong, found))
+            launch.report_fault(self.race(batch, site, buffer, elements, wrong, previous))
             return
-        for other in np.unique(found[wrong] & NUMBER).tolist():
-            those = wrong & (found & NUMBER == other)
+        for other in np.unique(previous[wrong] & NUMBER).tolist():
+            matching = wrong & (previous & NUMBER == other)
             pair = id(self.regions[id(buffer)]), frozenset({site.op, self.records[other].op})
-            raced = self.raced.get(pair, np.zeros(0, np.int64))
-            fresh = np.setdiff1d(touched.cells[those], raced)
-            self.raced[pair] = np.union1d(raced, fresh)
-            race = partial(self.race, wave, site, buffer, touched, found=found)
-            again = those & ~np.isin(touched.cells, fresh)
-            kept, more = fresh, fresh[:0]
-            for index, cell in enumerate(fresh.tolist()):
-                fault = race(wrong=those & (touched.cells == cell))
-                if index and index >= kept.size:
+            reported = self.reported.get(pair, np.zeros(0, np.int64))
+            new_cells = np.setdiff1d(elements.cells[matching], reported)
+            self.reported[pair] = np.union1d(reported, new_cells)
+            race = partial(self.race, batch, site, buffer, elements, previous=previous)
+            repeated = matching & ~np.isin(elements.cells, new_cells)
+            separate, merged = new_cells, new_cells[:0]
+            for index, cell in enumerate(new_cells.tolist()):
+                fault = race(wrong=matching & (elements.cells == cell))
+                if index and index >= separate.size:
                     break
                 if not index:
-                    room = max(1, launch.report.room(fault))
-                    kept, more = fresh[:room], fresh[room:]
-                launch.found(replace(fault, count=1))
-            if more.size:
-                rest = race(wrong=those & np.isin(touched.cells, more))
-                launch.found(replace(rest, count=more.size, executions=more.size))
-            if again.any():  # drawn, and not counted
-                launch.found(replace(race(wrong=again), count=0, executions=0))
+                    limit = max(1, launch.report.room(fault))
+                    separate, merged = new_cells[:limit], new_cells[limit:]
+                launch.report_fault(replace(fault, count=1))
+            if merged.size:
+                rest = race(wrong=matching & np.isin(elements.cells, merged))
+                launch.report_fault(replace(rest, count=merged.size, executions=merged.size))
+            if repeated.any():  # drawn, and not counted
+                launch.report_fault(replace(race(wrong=repeated), count=0, executions=0))
 
     def race(
         self,
-        wave: Wave,
+        batch: Wave,
         site: Site,
         buffer: Buffer,
-        touched: Touched,
+        elements: ElementAccess,
         wrong: Array,
-        found: Array,
+        previous: Array,
     ) -> Fault:
         """Return the fault of wrong elements, as the first of them has it."""
-        launch = launch_of(wave)
+        launch = launch_of(batch)
         index = int(wrong.argmax())
-        met = int(found[index])
-        other = self.records[met & NUMBER]
-        program = launch.coordinates((met >> WHO) - 1)
+        previous_record = int(previous[index])
+        other = self.records[previous_record & NUMBER]
+        program = launch.coordinates((previous_record >> PROGRAM_SHIFT) - 1)
         region = self.regions[id(buffer)]
         shift = region.low - buffer.real + buffer.origin
-        place = place_of(buffer, int(touched.cells[index]) * region.cell + shift)
-        lanes, addresses = np.zeros(touched.extents, np.bool_), np.zeros(touched.extents, np.int64)
-        lanes.flat[touched.lanes[wrong]] = True
-        addresses.flat[touched.lanes[wrong]] = touched.cells[wrong] * region.cell + shift
-        seen = first(wave, lanes)
+        place = place_of(buffer, int(elements.cells[index]) * region.cell + shift)
+        lanes, addresses = (
+            np.zeros(elements.extents, np.bool_),
+            np.zeros(elements.extents, np.int64),
+        )
+        lanes.flat[elements.lanes[wrong]] = True
+        addresses.flat[elements.lanes[wrong]] = elements.cells[wrong] * region.cell + shift
+        location = locate_first(batch, lanes)
         too = " too" if other.verb == site.verb else ""
         at = "the same line" if other.op.loc == site.op.loc else str(other.op.loc)
         notes = [
@@ -376,28 +396,28 @@ class Shadow:
             notes.append(f"{names} were passed the same memory")
         message = f"{site.verb} {place}, which another program {other.verb}"
         return fault_at(
-            wave,
+            batch,
             Check.RACE,
             site.op,
             message,
-            seen,
+            location,
             notes,
             addresses,
             place=place,
             other=Side(program, other.verb, other.op.loc, buffer.name),
         )
 
-    def differing(
+    def check_conflicting_store(
         self,
-        wave: Wave,
+        batch: Wave,
         site: Site,
         buffer: Buffer,
-        reached: Reached,
+        resolved: ResolvedAccess,
         value: Array,
         written: bool,
     ) -> None:
         """Report elements of one store, of one program, that went to one address with others."""
-        for group in reached.groups:
+        for group in resolved.groups:
             if group.buffer is not buffer or not group.flat.size:
                 continue
             programs = max(
@@ -406,27 +426,29 @@ class Shadow:
             extents = (programs, *site.shape)
             index = np.broadcast_to(group.index, extents)
             real = self.memory.real(value) if site.element.is_ptr() else value
-            wanted = np.broadcast_to(real, extents).view()
-            there = group.flat[index] if written else _overwritten(index, group.lanes, wanted)
-            wrong = _bits(there) != _bits(wanted)
+            expected = np.broadcast_to(real, extents).view()
+            stored = group.flat[index] if written else _overwritten(index, group.lanes, expected)
+            wrong = _bits(stored) != _bits(expected)
             if group.lanes is not None:
                 wrong &= np.broadcast_to(group.lanes, extents)
             if wrong.any():  # by the program itself, and not by another, which is a race of the two
                 own = np.arange(programs).reshape(-1, *(1,) * len(site.shape)) * group.flat.size
-                wrong = _bits(_overwritten(own + index, group.lanes, wanted)) != _bits(wanted)
+                wrong = _bits(_overwritten(own + index, group.lanes, expected)) != _bits(expected)
             if wrong.any():
                 addresses = buffer.start + index * site.dtype.itemsize
-                report = partial(_several, wave, site, buffer, addresses)
-                launch_of(wave).found_in(wave, wrong, report)
+                report = partial(_conflicting_store_fault, batch, site, buffer, addresses)
+                launch_of(batch).report_faults(batch, wrong, report)
 
 
-def _several(wave: Wave, site: Site, buffer: Buffer, addresses: Array, wrong: Array) -> Fault:
-    seen = first(wave, wrong)
+def _conflicting_store_fault(
+    batch: Wave, site: Site, buffer: Buffer, addresses: Array, wrong: Array
+) -> Fault:
+    location = locate_first(batch, wrong)
     addresses = np.broadcast_to(addresses, wrong.shape)
-    where = place_of(buffer, int(addresses[seen.place]))
+    where = place_of(buffer, int(addresses[location.place]))
     message = f"{site.verb} {where} several times in one store, with different values"
     notes = ["which value stays is not defined"]
-    return fault_at(wave, Check.RACE, site.op, message, seen, notes, addresses, place=where)
+    return fault_at(batch, Check.RACE, site.op, message, location, notes, addresses, place=where)
 
 
 def _overwritten(index: Array, lanes: Array | None, values: Array) -> Array:
@@ -435,9 +457,9 @@ def _overwritten(index: Array, lanes: Array | None, values: Array) -> Array:
     cells, places = np.unique(index[chosen], return_inverse=True)
     last = np.zeros(cells.shape, values.dtype)
     last[places] = values[chosen]
-    there = values.copy()
-    there[chosen] = last[places]
-    return there
+    stored = values.copy()
+    stored[chosen] = last[places]
+    return stored
 
 
 def _bits(values: Array) -> Array:
@@ -458,25 +480,27 @@ def _parameter(name: str) -> str:
 
 
 def _regions(
-    buffers: Sequence[Buffer], finest: int | None
+    buffers: Sequence[Buffer], min_element_bytes: int | None
 ) -> Iterator[tuple[Region, list[Buffer]]]:
     """Memory in regions that share no byte, each with its arrays."""
     spans = sorted((*span(b.array), at) for at, b in enumerate(buffers) if b.array.size)
-    together: list[tuple[int, int, Buffer]] = []
+    overlapping: list[tuple[int, int, Buffer]] = []
     for low, high, at in [*spans, (math.inf, math.inf, -1)]:
-        if together and low >= max(end for _, end, _ in together):
-            yield _region(together, finest), [buffer for _, _, buffer in together]
-            together = []
+        if overlapping and low >= max(end for _, end, _ in overlapping):
+            yield _region(overlapping, min_element_bytes), [buffer for _, _, buffer in overlapping]
+            overlapping = []
         if at >= 0:
-            together.append((int(low), int(high), buffers[at]))
+            overlapping.append((int(low), int(high), buffers[at]))
 
 
-def _region(together: Sequence[tuple[int, int, Buffer]], finest: int | None) -> Region:
-    low = together[0][0]
-    high = max(end for _, end, _ in together)
-    parts = [n for start, _, buffer in together for n in (start - low, buffer.array.itemsize)]
-    cell = math.gcd(*parts, *(() if finest is None else (finest,)))
-    return Region(low, -(-(high - low) // cell), cell, tuple(b.name for _, _, b in together))
+def _region(
+    overlapping: Sequence[tuple[int, int, Buffer]], min_element_bytes: int | None
+) -> Region:
+    low = overlapping[0][0]
+    high = max(end for _, end, _ in overlapping)
+    parts = [n for start, _, buffer in overlapping for n in (start - low, buffer.array.itemsize)]
+    cell = math.gcd(*parts, *(() if min_element_bytes is None else (min_element_bytes,)))
+    return Region(low, -(-(high - low) // cell), cell, tuple(b.name for _, _, b in overlapping))
 
 
 def _scale(region: Region, buffer: Buffer, size: int) -> tuple[int, int]:
@@ -493,57 +517,60 @@ def _strided_cells(access: Strided, region: Region, buffer: Buffer, size: int) -
         yield replace(access, offsets=offsets, steps=steps)
 
 
-def _apart(part: Strided, who: Array) -> bool:
+def _one_element_per_program(part: Strided, record: Array) -> bool:
     """Whether each program has a place of its own, as an access alike in all does not."""
-    return len(who) == 1 or len(part.offsets) > 1
+    return len(record) == 1 or len(part.offsets) > 1
 
 
-def _alone(region: Region, part: Strided, who: Array) -> bool:
+def _untouched_by_others(region: Region, part: Strided, record: Array) -> bool:
     """Whether nobody else has records where an access goes."""
     if not part.flat.size:
         return True
-    for records in region.existing:
+    for records in region.record_arrays:
         access = replace(part, flat=records)
         view = access.view()
-        found = access.read() if view is None else view
-        if region.displaced is not None and (found & MORE).any():
+        previous = access.read() if view is None else view
+        if region.extra_readers is not None and (previous & HAS_EXTRA).any():
             return False
         # Most often there are none, or one's own everywhere.
-        mixed = found.any() and ((found ^ who) >> WHO).any()
-        if mixed and ((found != 0) & (found >> WHO != who >> WHO)).any():
+        mixed = previous.any() and ((previous ^ record) >> PROGRAM_SHIFT).any()
+        if (
+            mixed
+            and ((previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)).any()
+        ):
             return False
     return True
 
 
-def _read_quickly(region: Region, part: Strided, who: Array) -> bool:
+def _read_quickly(region: Region, part: Strided, record: Array) -> bool:
     """Record a read of elements that nobody else has touched; whether that is so."""
-    if not (_apart(part, who) and _alone(region, part, who)):
+    if not (_one_element_per_program(part, record) and _untouched_by_others(region, part, record)):
         return False
-    replace(part, flat=region.other(0)).write(who, False)
+    replace(part, flat=region.other(0)).write(record, False)
     return True
 
 
-def _write_quickly(region: Region, part: Strided, who: Array) -> bool:
+def _write_quickly(region: Region, part: Strided, record: Array) -> bool:
     """The same of a write; the program's own reads stay, as who comes after it comes after them."""
-    if not (_apart(part, who) and _alone(region, part, who)):
+    if not (_one_element_per_program(part, record) and _untouched_by_others(region, part, record)):
         return False
-    replace(part, flat=region.last()).write(who, False)
+    replace(part, flat=region.writers()).write(record, False)
     return True
 
 
-def _each(part: Any, who: Array, site: Site) -> Touched:
+def _elements(part: Any, record: Array, site: Site) -> ElementAccess:
     """The elements of a part of an access, one by one."""
-    extents = (len(who), *site.shape)
+    extents = (len(record), *site.shape)
     if isinstance(part, Strided):
         cells, lanes = _indices(part, site.shape)
     else:
         cells, lanes = part
     cells = np.broadcast_to(cells, extents)
-    mine = np.broadcast_to(who, extents)
+    mine = np.broadcast_to(record, extents)
     if lanes is None:
-        return Touched(cells.ravel(), mine.ravel(), np.arange(cells.size), extents)
+        return ElementAccess(cells.ravel(), mine.ravel(), np.arange(cells.size), extents)
     chosen = np.broadcast_to(lanes, extents)
-    return Touched(cells[chosen], mine[chosen], np.flatnonzero(chosen), extents)
+    return ElementAccess(cells[chosen], mine[chosen], np.flatnonzero(chosen), extents)
 
 
 def _indices(part: Strided, shape: tuple[int, ...]) -> tuple[Array, Array | None]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.checks.marked import Cause, Mark, raised
+from tile.backends.interp.checks.marked import Cause, Mark, add_poison
 from tile.backends.interp.checks.wrapping import SOURCES as WRAPPING
 from tile.backends.interp.memory import WINDOW_BITS
 from tile.backends.interp.values import RunValue, array_of
@@ -27,7 +27,7 @@ Source = Callable[[Operation, Run], Run]
 NEAR = 1 << (WINDOW_BITS - 2)
 
 
-def source(op: Operation, run: Run, checks: Checks) -> Run:
+def checked_source(op: Operation, run: Run, checks: Checks) -> Run:
     """What an instruction runs on unmarked operands, with its result marked where need be."""
     for check, applies, make in SOURCES:
         if check in checks and applies(op):
@@ -42,24 +42,24 @@ def _is_addptr(op: Operation) -> bool:
     return op.defn is memory.addptr
 
 
-def straying(op: Operation, run: Run) -> Run:
+def straying_pointers(op: Operation, run: Run) -> Run:
     """Mark pointers that an offset took from the window of one array to another's."""
     stride = op["stride"]
     offset_type = op.inputs[1].type.element
     if isinstance(offset_type, Scalar) and offset_type.bits <= NARROW_BITS:
         return run
 
-    def instruction(wave: Any, pointer: RunValue, offset: RunValue) -> Any:
-        result = run(wave, pointer, offset)
-        reach = array_of(offset)
-        if max(abs(int(reach.min())), abs(int(reach.max()))) * stride < NEAR:
+    def instruction(batch: Any, pointer: RunValue, offset: RunValue) -> Any:
+        result = run(batch, pointer, offset)
+        offsets = array_of(offset)
+        if max(abs(int(offsets.min())), abs(int(offsets.max()))) * stride < NEAR:
             return result
         before, after = array_of(pointer), array_of(result)
         strayed = (before >> WINDOW_BITS) != (after >> WINDOW_BITS)
-        buffer = wave.launch.memory.buffer_at(int(before.flat[0]))
+        buffer = batch.launch.memory.buffer_at(int(before.flat[0]))
         name = "another array" if buffer is None else f"`{buffer.name}`"
         cause = Cause(op.loc, f"made of a pointer into {name}")
-        return raised(result, Mark.STRAYED, strayed, cause)
+        return add_poison(result, Mark.STRAYED, strayed, cause)
 
     return instruction
 
@@ -71,11 +71,11 @@ def _is_poison(op: Operation) -> bool:
     return op.defn is arith.poison
 
 
-def poison(op: Operation, run: Run) -> Run:
+def undefined_variable(op: Operation, run: Run) -> Run:
     """A value that was never given."""
     cause = Cause(op.loc, "a variable that has no value on this path")
     where = np.ones((1,) * (1 + op.results[0].type.rank), np.bool_)
-    return lambda wave: raised(run(wave), Mark.UNDEFINED, where, cause)
+    return lambda batch: add_poison(run(batch), Mark.UNDEFINED, where, cause)
 
 
 def _divides_integers(op: Operation) -> bool:
@@ -84,12 +84,12 @@ def _divides_integers(op: Operation) -> bool:
     return op.defn in (arith.div, arith.rem) and whole
 
 
-def dividing(op: Operation, run: Run) -> Run:
+def division_by_zero(op: Operation, run: Run) -> Run:
     """Division of an integer by zero gives anything."""
     cause = Cause(op.loc, "an integer divided by zero")
 
-    def instruction(wave: Any, x: RunValue, y: RunValue) -> Any:
-        return raised(run(wave, x, y), Mark.UNDEFINED, array_of(y) == 0, cause)
+    def instruction(batch: Any, x: RunValue, y: RunValue) -> Any:
+        return add_poison(run(batch, x, y), Mark.UNDEFINED, array_of(y) == 0, cause)
 
     return instruction
 
@@ -98,22 +98,24 @@ def _is_gather(op: Operation) -> bool:
     return op.defn is index.gather
 
 
-def gathering(op: Operation, run: Run) -> Run:
+def gather_out_of_range(op: Operation, run: Run) -> Run:
     """A position outside the tile gives anything."""
     extent = op.inputs[0].type.shape[op["axis"]]
     cause = Cause(op.loc, f"tl.gather at a position outside 0 to {extent - 1}")
 
-    def instruction(wave: Any, x: RunValue, position: RunValue) -> Any:
-        at = array_of(position)
-        return raised(run(wave, x, position), Mark.UNDEFINED, (at < 0) | (at >= extent), cause)
+    def instruction(batch: Any, x: RunValue, position: RunValue) -> Any:
+        positions = array_of(position)
+        return add_poison(
+            run(batch, x, position), Mark.UNDEFINED, (positions < 0) | (positions >= extent), cause
+        )
 
     return instruction
 
 
 SOURCES: tuple[tuple[Check, Callable[[Operation], bool], Source], ...] = (
     *((Check.OVERFLOW, applies, make) for applies, make in WRAPPING),
-    (Check.BOUNDS, _is_addptr, straying),
-    (Check.UNDEF, _is_poison, poison),
-    (Check.UNDEF, _divides_integers, dividing),
-    (Check.UNDEF, _is_gather, gathering),
+    (Check.BOUNDS, _is_addptr, straying_pointers),
+    (Check.UNDEF, _is_poison, undefined_variable),
+    (Check.UNDEF, _divides_integers, division_by_zero),
+    (Check.UNDEF, _is_gather, gather_out_of_range),
 )

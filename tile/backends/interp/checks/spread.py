@@ -20,7 +20,7 @@ SAMPLED = 256
 
 
 def spread_in(
-    wave: Wave, shape: tuple[int, ...], wrong: Array, addresses: Array | None = None
+    batch: Wave, shape: tuple[int, ...], wrong: Array, addresses: Array | None = None
 ) -> Spread:
     """The wrong elements of an operation on a tile of this shape, and where they pointed.
 
@@ -32,14 +32,14 @@ def spread_in(
     if addresses is not None:
         extents = np.broadcast_shapes(wrong.shape, addresses.shape)
         wrong = np.broadcast_to(wrong, extents)
-        landings = tuple(landed(wave, np.broadcast_to(addresses, extents)[wrong]))
-    launch = wave.launch
-    return spread_of(wrong, launch.programs_of(wave.rows), launch.grid, landings)
+        landings = tuple(landed(batch, np.broadcast_to(addresses, extents)[wrong]))
+    launch = batch.launch
+    return spread_of(wrong, launch.programs_of(batch.rows), launch.grid, landings)
 
 
-def landed(wave: Wave, addresses: Array) -> Iterator[Landing]:
+def landed(batch: Wave, addresses: Array) -> Iterator[Landing]:
     """Where addresses fell, in each array that they point to."""
-    for buffer, own in wave.launch.memory.by_buffer(addresses):
+    for buffer, own in batch.launch.memory.by_buffer(addresses):
         landing = Landing(view_of(buffer), inside_of(buffer))
         landing.add((addresses[own] - buffer.origin) // buffer.array.itemsize)
         yield landing

@@ -11,8 +11,8 @@ from tile.analysis.alias import module_aliases
 from tile.backends.interp.checks.assumptions import claiming
 from tile.backends.interp.checks.combining import combining
 from tile.backends.interp.checks.propagate import propagated
-from tile.backends.interp.checks.rules import CHECKED, unmarked
-from tile.backends.interp.checks.sources import source
+from tile.backends.interp.checks.rules import CHECKED, without_poison
+from tile.backends.interp.checks.sources import checked_source
 from tile.backends.interp.code import Code, Rules, Translator, translate
 from tile.checks import Check, Checks
 from tile.ir.core import Module, Operation
@@ -36,7 +36,7 @@ class CheckedCode:
     checks: Checks
     written: frozenset[str] | None
     acquires: bool
-    finest: int | None
+    min_element_bytes: int | None
 
 
 def translate_checked(
@@ -53,7 +53,11 @@ def translate_checked(
     expand_descriptors(module, simplify=False)
     code = translate(module, rules, partial(translator or CheckedTranslator, checks=checks))
     return CheckedCode(
-        code, checks, _written(module), any(map(_acquires, module.walk())), _finest(module)
+        code,
+        checks,
+        _written_parameters(module),
+        any(map(_acquires, module.walk())),
+        _min_element_bytes(module),
     )
 
 
@@ -71,27 +75,27 @@ class CheckedTranslator(Translator):
         run = super().run(op)
         checked = CHECKED.get(op.defn)
         if checked is not None:
-            return together(checked(op, run, self.checks))
+            return collect_faults(checked(op, run, self.checks))
         if op.defn.isolated:
             return combining(op, self.regions(op))
         if op.defn is arith.hint and Check.ASSUME in self.checks:
             run = claiming(op, run)
         if op.defn in self.rules and op.defn is not arith.bitcast:
-            return unmarked(run)
-        return propagated(op, source(op, run, self.checks))
+            return without_poison(run)
+        return propagated(op, checked_source(op, run, self.checks))
 
 
-def together(run: Run) -> Run:
+def collect_faults(run: Run) -> Run:
     """An instruction whose faults are reported when it has run."""
 
-    def instruction(wave: Any, *values: Any) -> Any:
-        with wave.launch.together:
-            return run(wave, *values)
+    def instruction(batch: Any, *values: Any) -> Any:
+        with batch.launch.fault_collector:
+            return run(batch, *values)
 
     return instruction
 
 
-def _written(module: Module) -> frozenset[str] | None:
+def _written_parameters(module: Module) -> frozenset[str] | None:
     """The parameters through which a kernel writes; None where it may write anywhere."""
     kernel = module.kernel
     writes = module_aliases(module)[kernel.name].summary.writes
@@ -107,7 +111,7 @@ def _acquires(op: Operation) -> bool:
     return bool(op.result.uses) and op["order"].acquires and shared
 
 
-def _finest(module: Module) -> int | None:
+def _min_element_bytes(module: Module) -> int | None:
     """The least element that a pointer was cast to point to, in bytes."""
     sizes = [
         op.result.type.element.pointee.itemsize

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tile.backends.interp.checks.access import Reached, Site
+from tile.backends.interp.checks.access import ResolvedAccess, Site
 from tile.backends.interp.memory import Buffer
 from tile.backends.interp.values import Array
 
@@ -18,62 +18,62 @@ if TYPE_CHECKING:
 
 def _written(launch: CheckedLaunch, buffer: Buffer | None, site: Site) -> Array | None:
     """For each element of an array, in the order of its bytes, whether it was written."""
-    known = None if buffer is None else launch.uninitialised.get(id(buffer))
-    if known is None or buffer is None or site.dtype.itemsize != buffer.array.itemsize:
+    written = None if buffer is None else launch.uninitialised.get(id(buffer))
+    if written is None or buffer is None or site.dtype.itemsize != buffer.array.itemsize:
         return None
-    return known
+    return written
 
 
-def unwritten(launch: CheckedLaunch, site: Site, reached: Reached) -> Array | None:
+def unwritten_lanes(launch: CheckedLaunch, site: Site, resolved: ResolvedAccess) -> Array | None:
     """Which elements of an access were never written; None if all were."""
-    if reached.strided is not None:
-        access = reached.strided
+    if resolved.strided is not None:
+        access = resolved.strided
         buffer = launch.memory.buffer_at(access.low) if access.flat.size else None
-        known = _written(launch, buffer, site)
-        if known is None:
+        written = _written(launch, buffer, site)
+        if written is None:
             return None
-        written = replace(access, flat=known).read()
+        written = replace(access, flat=written).read()
         if access.part is not None:
-            yes = np.ones((1,) * written.ndim, np.bool_)
-            written = access.padded(written, yes, written.dtype, site.shape)
+            ones = np.ones((1,) * written.ndim, np.bool_)
+            written = access.padded(written, ones, written.dtype, site.shape)
         return None if written.all() else ~written
-    found: Array | None = None
-    for group in reached.groups:
-        known = _written(launch, group.buffer, site)
-        if known is None:
+    unwritten: Array | None = None
+    for group in resolved.groups:
+        written = _written(launch, group.buffer, site)
+        if written is None:
             continue
-        empty = ~known[group.index]
+        lanes = ~written[group.index]
         if group.lanes is not None:
-            empty = empty & group.lanes
-        found = empty if found is None else found | empty
-    return found if found is not None and found.any() else None
+            lanes = lanes & group.lanes
+        unwritten = lanes if unwritten is None else unwritten | lanes
+    return unwritten if unwritten is not None and unwritten.any() else None
 
 
-def note_written(launch: CheckedLaunch, site: Site, reached: Reached) -> None:
+def note_written(launch: CheckedLaunch, site: Site, resolved: ResolvedAccess) -> None:
     """Elements of an access are written now."""
-    if reached.strided is not None:
-        access = reached.strided
+    if resolved.strided is not None:
+        access = resolved.strided
         buffer = launch.memory.buffer_at(access.low) if access.flat.size else None
-        known = _written(launch, buffer, site)
-        if known is not None:
-            yes = np.ones((1,) * (1 + len(site.shape)), np.bool_)
-            replace(access, flat=known).write(yes, False)
+        written = _written(launch, buffer, site)
+        if written is not None:
+            ones = np.ones((1,) * (1 + len(site.shape)), np.bool_)
+            replace(access, flat=written).write(ones, False)
         return
-    for group in reached.groups:
-        known = _written(launch, group.buffer, site)
-        if known is not None:
+    for group in resolved.groups:
+        written = _written(launch, group.buffer, site)
+        if written is not None:
             index, lanes = np.broadcast_arrays(
                 group.index, np.True_ if group.lanes is None else group.lanes
             )
-            known[index[lanes]] = True
+            written[index[lanes]] = True
 
 
-def accounts(buffers: Sequence[Buffer]) -> dict[int, Array]:
+def written_elements(buffers: Sequence[Buffer]) -> dict[int, Array]:
     """What was written of the arrays that keep account of that, by their buffers."""
-    found = {}
+    unwritten_elements = {}
     for buffer in buffers:
-        account = getattr(buffer.array, "written_span", None)
-        known = None if account is None else account()
-        if known is not None:
-            found[id(buffer)] = known
-    return found
+        written_span = getattr(buffer.array, "written_span", None)
+        written = None if written_span is None else written_span()
+        if written is not None:
+            unwritten_elements[id(buffer)] = written
+    return unwritten_elements

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.checks.marked import Cause, Mark, raised
+from tile.backends.interp.checks.marked import Cause, Mark, add_poison
 from tile.backends.interp.values import Affine, Array, Held, RunValue, array_of, full
 from tile.ir.core import Operation
 from tile.ir.exact import EXACT, narrow_signed
@@ -42,22 +42,24 @@ def _fits(op: Operation, least: float, most: float) -> bool:
     return element.min_value <= least and most <= element.max_value
 
 
-def _extremes(array: Array) -> Array:
+def _min_max(array: Array) -> Array:
     """The least and the greatest element."""
     if array.size == 1:
         return array.reshape(1).astype(np.int64)
     return np.array([array.min(), array.max()], np.int64)
 
 
-def _marked(op: Operation, result: RunValue, exact: Array, what: str, advice: str) -> Held:
+def _poison_wrapped(
+    op: Operation, result: RunValue, exact: Array, expression: str, advice: str
+) -> Held:
     """Mark elements of the result that differ from those of exact arithmetic."""
     wrong = _outside(op, exact)
     if not wrong.any():
         return result
     number = exact[np.unravel_index(int(wrong.argmax()), wrong.shape)]
     shown = f"{int(number)}" if abs(number) < 1 << 62 else f"{number:.3g}"
-    text = f"{what} is {shown}, which {op.results[0].type.element} does not hold"
-    return raised(result, Mark.WRAPPED, wrong, Cause(op.loc, text, advice))
+    text = f"{expression} is {shown}, which {op.results[0].type.element} does not hold"
+    return add_poison(result, Mark.WRAPPED, wrong, Cause(op.loc, text, advice))
 
 
 # -- element by element
@@ -72,8 +74,8 @@ def elementwise(op: Operation, run: Run) -> Run:
     exactly = EXACT[op.defn]
     divides = op.defn is arith.div
 
-    def instruction(wave: Any, *values: RunValue) -> Any:
-        result = run(wave, *values)
+    def instruction(batch: Any, *values: RunValue) -> Any:
+        result = run(batch, *values)
         if type(result) is Affine:  # its rule proved that nothing wrapped
             return result
         arrays = [array_of(value) for value in values]
@@ -81,16 +83,16 @@ def elementwise(op: Operation, run: Run) -> Run:
             if _fits(op, 0, -int(arrays[0].min())):
                 return result
         else:
-            extremes = exactly(*np.ix_(*map(_extremes, arrays)))
+            extremes = exactly(*np.ix_(*map(_min_max, arrays)))
             if _fits(op, extremes.min(), extremes.max()):
                 return result
         exact = exactly(*(array.astype(np.int64) for array in arrays))
-        return _marked(op, result, exact, _spelt(op, arrays, exact), _CAST)
+        return _poison_wrapped(op, result, exact, _expression_text(op, arrays, exact), _CAST)
 
     return instruction
 
 
-def _spelt(op: Operation, arrays: Sequence[Array], exact: Array) -> str:
+def _expression_text(op: Operation, arrays: Sequence[Array], exact: Array) -> str:
     """The arithmetic of the first element that wrapped."""
     place = np.unravel_index(int(_outside(op, exact).argmax()), exact.shape)
     numbers = [int(np.broadcast_to(array, exact.shape)[place]) for array in arrays]
@@ -115,14 +117,14 @@ def accumulating(op: Operation, run: Run) -> Run:
     axis, kind, shape = op["axis"], op["kind"], op.inputs[0].type.shape
     total = _total if kind is ReduceKind.SUM else _product
     bound = _sum_bound if kind is ReduceKind.SUM else _product_bound
-    what = f"the {_NAMES[kind]} of {shape[axis]} elements"
+    expression = f"the {_NAMES[kind]} of {shape[axis]} elements"
     if op.defn is reductions.scan:
-        what = f"a running {_NAMES[kind]}"
+        expression = f"a running {_NAMES[kind]}"
 
-    def instruction(wave: Any, value: RunValue) -> Any:
-        result = run(wave, value)
+    def instruction(batch: Any, value: RunValue) -> Any:
+        result = run(batch, value)
         array = array_of(value)
-        magnitude = int(np.abs(_extremes(array)).max())
+        magnitude = int(np.abs(_min_max(array)).max())
         most = bound(magnitude, shape[axis])
         if _fits(op, -most, most):
             return result
@@ -133,7 +135,7 @@ def accumulating(op: Operation, run: Run) -> Run:
             exact = np.flip(total(np.flip(whole, axis), axis, "accumulate"), axis)
         else:
             exact = total(whole, axis, "accumulate")
-        return _marked(op, result, exact, what, _CAST_TILE)
+        return _poison_wrapped(op, result, exact, expression, _CAST_TILE)
 
     return instruction
 
@@ -168,10 +170,10 @@ def multiplying(op: Operation, run: Run) -> Run:
     """Dots of 8-bit integers that do not fit their accumulator; f64 holds them exactly."""
     depth = op.inputs[0].type.shape[-1]
 
-    def instruction(wave: Any, *values: RunValue) -> Any:
-        result = run(wave, *values)
+    def instruction(batch: Any, *values: RunValue) -> Any:
+        result = run(batch, *values)
         arrays = [array_of(value) for value in values]
-        a, b, acc = (int(np.abs(_extremes(array)).max()) for array in arrays)
+        a, b, acc = (int(np.abs(_min_max(array)).max()) for array in arrays)
         most = a * b * depth + acc
         if _fits(op, -most, most):
             return result
@@ -179,7 +181,7 @@ def multiplying(op: Operation, run: Run) -> Run:
             full(value, operand.type.shape).astype(np.float64)
             for value, operand in zip(values, op.inputs, strict=True)
         )
-        return _marked(op, result, np.matmul(x, y) + start, "an element of the dot", _SPLIT)
+        return _poison_wrapped(op, result, np.matmul(x, y) + start, "an element of the dot", _SPLIT)
 
     return instruction
 

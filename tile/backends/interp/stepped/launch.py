@@ -10,7 +10,7 @@ from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.checks.launch import CheckedLaunch
 from tile.backends.interp.checks.translate import CheckedCode
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.machine import Then
+from tile.backends.interp.machine import StepResult
 from tile.backends.interp.scheduler import Scheduler
 from tile.backends.interp.stepped.watcher import Watcher
 from tile.backends.interp.wave import Wave
@@ -35,12 +35,12 @@ class SteppedScheduler(Scheduler):
             self.started[self.queue[-1].rows] = True
         return started
 
-    def step(self, wave: Wave) -> Then:
-        self.running = wave
+    def step(self, batch: Wave) -> StepResult:
+        self.running = batch
         try:
-            return super().step(wave)
+            return super().step(batch)
         except TileError as error:
-            self.watcher.fault(wave, error)
+            self.watcher.fault(batch, error)
             raise
 
     def deadlock(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from tile.backends.interp.checks.sources import poison
+from tile.backends.interp.checks.sources import undefined_variable
 from tile.backends.interp.checks.translate import CheckedCode, CheckedTranslator, translate_checked
 from tile.backends.interp.code import BlockCode, Instruction, Rules, Run
 from tile.checks import Check, Checks
@@ -38,7 +38,7 @@ class SteppedTranslator(CheckedTranslator):
         run = super().run(op)
         if op.defn is arith.poison and Check.UNDEF not in self.checks:
             # No program that compiles uses it; but a name that has no value shall not show one.
-            return poison(op, run)
+            return undefined_variable(op, run)
         make = _WATCHED.get(op.defn)
         return run if make is None else make(run)
 
@@ -68,29 +68,29 @@ class SteppedTranslator(CheckedTranslator):
 
 
 def _step(plain: Run) -> Run:
-    def run(wave: Wave) -> None:
-        _launch(wave).watcher.step(wave)
+    def run(batch: Wave) -> None:
+        _launch(batch).watcher.step(batch)
 
     return run
 
 
 def _breakpoint(plain: Run) -> Run:
-    def run(wave: Wave) -> None:
-        _launch(wave).watcher.stop(wave)
+    def run(batch: Wave) -> None:
+        _launch(batch).watcher.stop(batch)
 
     return run
 
 
 def _print(plain: Run) -> Run:
-    def run(wave: Wave, *values: Any) -> None:
-        if not _launch(wave).watcher.muted:
-            plain(wave, *values)
+    def run(batch: Wave, *values: Any) -> None:
+        if not _launch(batch).watcher.muted:
+            plain(batch, *values)
 
     return run
 
 
-def _launch(wave: Wave) -> SteppedLaunch:
-    return cast("SteppedLaunch", wave.launch)
+def _launch(batch: Wave) -> SteppedLaunch:
+    return cast("SteppedLaunch", batch.launch)
 
 
 _WATCHED: dict[OpDef, Callable[[Run], Run]] = {

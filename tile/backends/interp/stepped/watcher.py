@@ -31,13 +31,13 @@ class Watcher(Protocol):
     def begin(self, launch: SteppedLaunch) -> None:
         """A launch begins, for the first time or again."""
 
-    def step(self, wave: Wave) -> None:
+    def step(self, batch: Wave) -> None:
         """The programs of a wave stand at a step."""
 
-    def stop(self, wave: Wave) -> None:
+    def stop(self, batch: Wave) -> None:
         """The programs of a wave stand at a `breakpoint()`."""
 
-    def fault(self, wave: Wave, error: TileError) -> None:
+    def fault(self, batch: Wave, error: TileError) -> None:
         """A wave is at fault; the error is raised afterwards."""
 
     def end(self, launch: SteppedLaunch) -> None:
@@ -51,11 +51,11 @@ class Nobody:
 
     def begin(self, launch: SteppedLaunch) -> None: ...
 
-    def step(self, wave: Wave) -> None: ...
+    def step(self, batch: Wave) -> None: ...
 
-    def stop(self, wave: Wave) -> None: ...
+    def stop(self, batch: Wave) -> None: ...
 
-    def fault(self, wave: Wave, error: TileError) -> None: ...
+    def fault(self, batch: Wave, error: TileError) -> None: ...
 
     def end(self, launch: SteppedLaunch) -> None: ...
 

@@ -13,7 +13,7 @@ from tile.backends.interp.thread.declare import rule_in
 from tile.backends.interp.thread.faults import bad_vector, global_race
 from tile.backends.interp.thread.launch import launch_of
 from tile.backends.interp.thread.races import GlobalRaceError, GlobalRaces
-from tile.backends.interp.values import Array, RunValue, array_of, is_true, spread
+from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.backends.interp.wave import Wave
 from tile.ir.core import Operation
 from tile.ir.ops import memory
@@ -48,57 +48,57 @@ def _checked(op: Operation, access: Run, mask_at: int | None, *, ordered: bool =
     vector = op.attributes.get("vector", 1)
     shape = op.inputs[0].type.shape
 
-    def run(wave: Wave, address: RunValue, *rest: RunValue | None) -> Array | None:
-        launch = launch_of(wave)
+    def run(batch: Wave, address: RunValue, *rest: RunValue | None) -> Array | None:
+        launch = launch_of(batch)
         counters, races = launch.counters, launch.races if ordered else None
         if vector > 1 or counters is not None or races is not None:
             mask = rest[mask_at - 1] if mask_at is not None else None
-            active = _active(wave, mask, shape)
-            addresses = spread(address, shape, len(wave))
-            check_vectors(wave, op, addresses, active, vector)
+            active = _active(batch, mask, shape)
+            addresses = broadcast_rows(address, shape, len(batch))
+            check_vectors(batch, op, addresses, active, vector)
             if counters is not None:
-                costs.global_access(wave, op, addresses, active, vector)
+                costs.global_access(batch, op, addresses, active, vector)
             if races is not None:
-                _alone(wave, races, op, addresses, active)
-        result: Array | None = access(wave, address, *rest)
+                _alone(batch, races, op, addresses, active)
+        result: Array | None = access(batch, address, *rest)
         return result
 
     return run
 
 
 def _alone(
-    wave: Wave, races: GlobalRaces, op: Operation, address: Array, active: Array | None
+    batch: Wave, races: GlobalRaces, op: Operation, address: Array, active: Array | None
 ) -> None:
     """Refuse to touch what another thread did since the last barrier."""
     size = pointee(op.name, op["ptr"].type).itemsize
     try:
-        races.access(op, wave.rows, address, active, size)
+        races.access(op, batch.rows, address, active, size)
     except GlobalRaceError as race:
-        raise global_race(wave, op, race) from None
+        raise global_race(batch, op, race) from None
 
 
-def _active(wave: Wave, mask: RunValue | None, shape: tuple[int, ...]) -> Array | None:
+def _active(batch: Wave, mask: RunValue | None, shape: tuple[int, ...]) -> Array | None:
     if mask is None or is_true(array_of(mask)):
         return None
-    return spread(mask, shape, len(wave))
+    return broadcast_rows(mask, shape, len(batch))
 
 
 def load_vectors(
-    wave: Wave, op: Operation, address: Array, mask: Array | None, other: Array | None
+    batch: Wave, op: Operation, address: Array, mask: Array | None, other: Array | None
 ) -> Array:
     """Read what the pointers of a copy point to."""
     ptr = op["ptr"].type
     element = pointee("shared_copy", ptr)
-    if launch_of(wave).counters is not None:
-        costs.global_access(wave, op, address, mask, op["vector"])
+    if launch_of(batch).counters is not None:
+        costs.global_access(batch, op, address, mask, op["vector"])
     try:
-        return launch_of(wave).memory.load(address, mask, other, element, ptr.shape)
+        return launch_of(batch).memory.load(address, mask, other, element, ptr.shape)
     except FaultError as fault:
-        raise out_of_bounds(wave, "reads", fault, element.itemsize) from None
+        raise out_of_bounds(batch, "reads", fault, element.itemsize) from None
 
 
 def check_vectors(
-    wave: Wave, op: Operation, address: Array, mask: Array | None, vector: int
+    batch: Wave, op: Operation, address: Array, mask: Array | None, vector: int
 ) -> None:
     """Refuse vectors that are not in a row, not aligned to their size, or masked in part."""
     if vector == 1:
@@ -109,18 +109,18 @@ def check_vectors(
     if mask is not None:
         masks = np.broadcast_to(mask, address.shape).reshape(parts.shape)
         active = masks[..., :1]
-        _refuse(wave, op, masks != active, vector, "with masks that differ")
+        _refuse(batch, op, masks != active, vector, "with masks that differ")
     first = parts[..., :1]
     apart = parts != first + np.arange(0, size * vector, size)
     odd = first & (size * vector - 1) != 0
     if mask is not None:
         apart, odd = apart & active, odd & active
-    _refuse(wave, op, apart, vector, f"of {vector} elements that are no neighbours")
-    _refuse(wave, op, odd, vector, f"that is not aligned to its {size * vector} bytes")
+    _refuse(batch, op, apart, vector, f"of {vector} elements that are no neighbours")
+    _refuse(batch, op, odd, vector, f"that is not aligned to its {size * vector} bytes")
 
 
-def _refuse(wave: Wave, op: Operation, wrong: Array, vector: int, what: str) -> None:
+def _refuse(batch: Wave, op: Operation, wrong: Array, vector: int, what: str) -> None:
     """Refuse the first vector of those (row, vector, any) that are wrong."""
     if wrong.any():
         row, number, _ = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
-        raise bad_vector(wave, op, row, number * vector, what)
+        raise bad_vector(batch, op, row, number * vector, what)

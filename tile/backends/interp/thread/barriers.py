@@ -68,7 +68,7 @@ class Use:
         barrier = memory.barriers[self.programs][:, None]
         return Touch(self.op, start, _VECTOR_BYTES, first, barrier)
 
-    def among(self, chosen: Array) -> Use:
+    def take_rows(self, chosen: Array) -> Use:
         """The use in some of the programs."""
         return Use(self.op, self.at, self.programs[chosen], self.stage[chosen])
 
@@ -101,9 +101,9 @@ class _Copy:
     touch: Touch
     values: Array
 
-    def among(self, chosen: Array) -> _Copy:
+    def take_rows(self, chosen: Array) -> _Copy:
         """The copy in some programs."""
-        return _Copy(self.use.among(chosen), self.touch.of_rows(chosen), self.values[chosen])
+        return _Copy(self.use.take_rows(chosen), self.touch.of_rows(chosen), self.values[chosen])
 
 
 class Barriers:
@@ -156,7 +156,7 @@ class Barriers:
         self._require(made < self.memory.barriers[use.programs], Misuse.UNSEEN, use)
         self.memory.look(use.touch(self.memory, ring.phase.shape[1]))
         ring.waited[use.programs] = self.memory.tick(use.op)
-        rest = use.among(ring.phase[use.programs, use.stage] & 1 == parity)
+        rest = use.take_rows(ring.phase[use.programs, use.stage] & 1 == parity)
         at = rest.programs, rest.stage
         self._require(ring.expected[at] == ring.begun[at], Misuse.IN_VAIN, rest)
         self._arrive(rest)
@@ -173,12 +173,12 @@ class Barriers:
             if copy.use.at != use.at or not done.any():
                 rest.append(copy)
                 continue
-            arrived = copy.among(done)
+            arrived = copy.take_rows(done)
             values = arrived.values
             words = self.memory.words(values.itemsize, values.shape[-1])
             self.memory.fill(arrived.touch, words, values)
             if not done.all():
-                rest.append(copy.among(~done))
+                rest.append(copy.take_rows(~done))
         self.copies = rest
 
     def _ring(self, use: Use) -> _Ring:

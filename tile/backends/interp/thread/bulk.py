@@ -25,7 +25,7 @@ from tile.backends.interp.thread.faults import (
 )
 from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
 from tile.backends.interp.thread.memory import SharedFaultError, Touch
-from tile.backends.interp.values import Array, Rows, RunValue, array_of, spread
+from tile.backends.interp.values import Array, Rows, RunValue, array_of, broadcast_rows
 from tile.backends.interp.wave import Wave
 from tile.errors import ExecutionError
 from tile.ir import numerics
@@ -44,16 +44,16 @@ VECTOR_BYTES = 16
 def barrier_init(op: Operation) -> Run:
     stages = _ring_of(op).stages
 
-    def run(wave: Wave, bars: RunValue) -> None:
-        _checked(wave, lambda: chunk_of(wave).barriers.make(_whole(wave, op, bars), stages))
+    def run(batch: Wave, bars: RunValue) -> None:
+        _checked(batch, lambda: chunk_of(batch).barriers.make(_whole(batch, op, bars), stages))
 
     return run
 
 
 @rule(ops.bulk.barrier_free)
 def barrier_free(op: Operation) -> Run:
-    def run(wave: Wave, bars: RunValue) -> None:
-        _checked(wave, lambda: chunk_of(wave).barriers.free(_whole(wave, op, bars)))
+    def run(batch: Wave, bars: RunValue) -> None:
+        _checked(batch, lambda: chunk_of(batch).barriers.free(_whole(batch, op, bars)))
 
     return run
 
@@ -62,19 +62,19 @@ def barrier_free(op: Operation) -> Run:
 def barrier_expect(op: Operation) -> Run:
     count = op["size"]
 
-    def run(wave: Wave, bars: RunValue, turn: RunValue, active: RunValue) -> None:
-        use, _ = _turn(wave, op, bars, turn)
-        use = use.among(_by_program(wave, active))
-        _checked(wave, lambda: chunk_of(wave).barriers.expect(use, count))
+    def run(batch: Wave, bars: RunValue, turn: RunValue, active: RunValue) -> None:
+        use, _ = _turn(batch, op, bars, turn)
+        use = use.take_rows(_by_program(batch, active))
+        _checked(batch, lambda: chunk_of(batch).barriers.expect(use, count))
 
     return run
 
 
 @rule(ops.bulk.barrier_wait)
 def barrier_wait(op: Operation) -> Run:
-    def run(wave: Wave, bars: RunValue, turn: RunValue) -> None:
-        use, parity = _turn(wave, op, bars, turn)
-        _checked(wave, lambda: chunk_of(wave).barriers.wait(use, parity))
+    def run(batch: Wave, bars: RunValue, turn: RunValue) -> None:
+        use, parity = _turn(batch, op, bars, turn)
+        _checked(batch, lambda: chunk_of(batch).barriers.wait(use, parity))
 
     return run
 
@@ -84,7 +84,7 @@ def bulk_copy(op: Operation) -> Run:
     box = _Box(op)
 
     def run(
-        wave: Wave,
+        batch: Wave,
         mem: RunValue,
         bars: RunValue,
         turn: RunValue,
@@ -92,16 +92,16 @@ def bulk_copy(op: Operation) -> Run:
         ptr: RunValue,
         *numbers: RunValue,
     ) -> None:
-        use, _ = _turn(wave, op, bars, turn)
-        chosen = _by_program(wave, active)
-        use = use.among(chosen)
+        use, _ = _turn(batch, op, bars, turn)
+        chosen = _by_program(batch, active)
+        use = use.take_rows(chosen)
         if len(use.programs) == 0:
             return
-        given = [_by_program(wave, value)[chosen] for value in (ptr, *numbers)]
-        begin = _by_program(wave, mem)[chosen]
-        values = box.read(wave, use.programs, *given)
-        touch = box.touch(wave, use.programs, begin)
-        _checked(wave, lambda: chunk_of(wave).barriers.begin(use, touch, values))
+        given = [_by_program(batch, value)[chosen] for value in (ptr, *numbers)]
+        begin = _by_program(batch, mem)[chosen]
+        values = box.read(batch, use.programs, *given)
+        touch = box.touch(batch, use.programs, begin)
+        _checked(batch, lambda: chunk_of(batch).barriers.begin(use, touch, values))
 
     return run
 
@@ -110,14 +110,14 @@ def bulk_copy(op: Operation) -> Run:
 def bulk_store(op: Operation) -> Run:
     box = _Box(op)
 
-    def run(wave: Wave, mem: RunValue, ptr: RunValue, *numbers: RunValue) -> None:
-        all_of_program(wave, op)
-        programs, memory = place_of(wave).programs, chunk_of(wave).memory
-        touch = box.touch(wave, programs, _by_program(wave, mem))
-        _checked(wave, lambda: memory.send(touch))
-        given = [_by_program(wave, value) for value in (ptr, *numbers)]
+    def run(batch: Wave, mem: RunValue, ptr: RunValue, *numbers: RunValue) -> None:
+        all_of_program(batch, op)
+        programs, memory = place_of(batch).programs, chunk_of(batch).memory
+        touch = box.touch(batch, programs, _by_program(batch, mem))
+        _checked(batch, lambda: memory.send(touch))
+        given = [_by_program(batch, value) for value in (ptr, *numbers)]
         values = memory.words(box.size, VECTOR_BYTES // box.size)[touch.start // VECTOR_BYTES]
-        box.write(wave, programs, values, *given)
+        box.write(batch, programs, values, *given)
 
     return run
 
@@ -133,36 +133,36 @@ class _Box:
         self.size = mem.of.itemsize
         self.order = _order(mem.layout)
 
-    def read(self, wave: Wave, programs: Rows, *numbers: Array) -> Array:
+    def read(self, batch: Wave, programs: Rows, *numbers: Array) -> Array:
         """The elements as they come to lie, in vectors: (program, vector, element)."""
-        address, inside = self._places(wave, *numbers)
+        address, inside = self._places(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
         try:
-            values = launch_of(wave).memory.load(address, inside, None, element, shape)
+            values = launch_of(batch).memory.load(address, inside, None, element, shape)
         except FaultError as fault:
-            raise self._outside(wave, "reads", fault, programs) from None
+            raise self._outside(batch, "reads", fault, programs) from None
         word = np.dtype(f"u{self.size}")
-        parts = np.ascontiguousarray(spread(values, shape, len(address))).view(word)
+        parts = np.ascontiguousarray(broadcast_rows(values, shape, len(address))).view(word)
         return parts.reshape(len(address), -1, VECTOR_BYTES // self.size)
 
-    def write(self, wave: Wave, programs: Rows, values: Array, *numbers: Array) -> None:
+    def write(self, batch: Wave, programs: Rows, values: Array, *numbers: Array) -> None:
         """Write the elements, in vectors as they lie."""
-        address, inside = self._places(wave, *numbers)
+        address, inside = self._places(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
         flat = np.ascontiguousarray(values).reshape(len(address), -1)
         flat = flat.view(numerics.numpy_dtype(element))
         try:
-            launch_of(wave).memory.store(address, flat, inside, element, shape)
+            launch_of(batch).memory.store(address, flat, inside, element, shape)
         except FaultError as fault:
-            raise self._outside(wave, "writes", fault, programs) from None
+            raise self._outside(batch, "writes", fault, programs) from None
 
-    def _outside(self, wave: Wave, verb: str, fault: FaultError, programs: Rows) -> ExecutionError:
-        fault.row = int(np.searchsorted(place_of(wave).program, programs[fault.row]))
-        return out_of_bounds(wave, verb, fault, self.size)
+    def _outside(self, batch: Wave, verb: str, fault: FaultError, programs: Rows) -> ExecutionError:
+        fault.row = int(np.searchsorted(place_of(batch).program, programs[fault.row]))
+        return out_of_bounds(batch, verb, fault, self.size)
 
     def _places(
         self,
-        wave: Wave,
+        batch: Wave,
         base: Array,
         rows: Array,
         columns: Array,
@@ -173,20 +173,20 @@ class _Box:
         """The address of each element as they lie, and which are inside of the array."""
         steps = stride * self.size
         if ((base | steps) % Descriptor.ALIGNMENT).any():
-            raise misaligned_box(wave, self.op, int(base[0]), int(steps[0]))
+            raise misaligned_box(batch, self.op, int(base[0]), int(steps[0]))
         row_at, row_in = _along(row, rows, self.mem.dims[0])
         column_at, column_in = _along(column, columns, self.mem.dims[1])
         address = (row_at * stride[:, None])[:, :, None] + column_at[:, None, :]
         address = base[:, None, None] + address * self.size
         inside = row_in[:, :, None] & column_in[:, None, :]
         address, inside = (x.reshape(len(base), -1)[:, self.order] for x in (address, inside))
-        if launch_of(wave).counters is not None:
-            costs.box_access(wave, self.op, address, inside)
+        if launch_of(batch).counters is not None:
+            costs.box_access(batch, self.op, address, inside)
         return address, inside
 
-    def touch(self, wave: Wave, programs: Rows, begin: Array) -> Touch:
+    def touch(self, batch: Wave, programs: Rows, begin: Array) -> Touch:
         """The vectors of the buffer, those of a program in each row."""
-        memory = chunk_of(wave).memory
+        memory = chunk_of(batch).memory
         count = self.mem.bytes // VECTOR_BYTES
         start = (begin + programs * memory.size)[:, None] + np.arange(count) * VECTOR_BYTES
         first = np.zeros((len(programs), 1), np.int64)
@@ -217,32 +217,32 @@ def _ring_of(op: Operation) -> Shared:
     return ring
 
 
-def _by_program(wave: Wave, value: RunValue) -> Array:
+def _by_program(batch: Wave, value: RunValue) -> Array:
     """What is the same for all threads of a program, once for each."""
-    result: Array = spread(value, (), len(wave))[:: place_of(wave).threads]
+    result: Array = broadcast_rows(value, (), len(batch))[:: place_of(batch).threads]
     return result
 
 
-def _whole(wave: Wave, op: Operation, bars: RunValue) -> Use:
+def _whole(batch: Wave, op: Operation, bars: RunValue) -> Use:
     """A use of all barriers of a ring; the first one stands for them."""
-    all_of_program(wave, op)
-    programs = place_of(wave).programs
+    all_of_program(batch, op)
+    programs = place_of(batch).programs
     return Use(op, int(array_of(bars)[0]), programs, np.zeros(len(programs), np.int64))
 
 
-def _turn(wave: Wave, op: Operation, bars: RunValue, turn: RunValue) -> tuple[Use, Array]:
+def _turn(batch: Wave, op: Operation, bars: RunValue, turn: RunValue) -> tuple[Use, Array]:
     """A use of the barrier of a turn, and the lowest bit of the number of its phase."""
-    all_of_program(wave, op)
-    number = _by_program(wave, turn).astype(np.int64) + op["shift"]
+    all_of_program(batch, op)
+    number = _by_program(batch, turn).astype(np.int64) + op["shift"]
     phase, stage = np.divmod(number, _ring_of(op).stages)
-    return Use(op, int(array_of(bars)[0]), place_of(wave).programs, stage), phase & 1
+    return Use(op, int(array_of(bars)[0]), place_of(batch).programs, stage), phase & 1
 
 
-def _checked(wave: Wave, use: Callable[[], None]) -> None:
+def _checked(batch: Wave, use: Callable[[], None]) -> None:
     """Use a barrier; what is wrong with that is said in words."""
     try:
         use()
     except MisuseError as fault:
-        raise misuse(wave, fault) from None
+        raise misuse(batch, fault) from None
     except SharedFaultError as fault:
-        raise shared_fault(wave, fault) from None
+        raise shared_fault(batch, fault) from None

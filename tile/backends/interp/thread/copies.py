@@ -23,7 +23,7 @@ class Copy:
     group: Array
     values: Array
 
-    def among(self, chosen: Array) -> Copy:
+    def take_rows(self, chosen: Array) -> Copy:
         """The copy of some threads."""
         part = self.touch.of_rows(chosen)
         return Copy(part, self.thread[chosen], self.group[chosen], self.values[chosen])
@@ -42,7 +42,7 @@ class Copies:
         thread = place.numbers
         copy = Copy(touch, thread, self.closed[thread], values)
         if active is not None:
-            copy = copy.among(active)
+            copy = copy.take_rows(active)
         self.memory.begin(copy.touch)
         self.pending.append(copy)
 
@@ -61,8 +61,8 @@ class Copies:
             if done.all():
                 self._finish(copy)
             elif done.any():
-                self._finish(copy.among(done))
-                rest.append(copy.among(~done))
+                self._finish(copy.take_rows(done))
+                rest.append(copy.take_rows(~done))
             else:
                 rest.append(copy)
         self.pending = rest

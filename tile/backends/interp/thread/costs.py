@@ -32,13 +32,13 @@ def _count_block(block: BlockCode) -> None:
             _count_block(region)
 
 
-def _counted(op: Operation, run: Run, wave: Wave, *values: object) -> object:
-    _counters(wave).executed[op] += _warps(place_of(wave))
-    return run(wave, *values)
+def _counted(op: Operation, run: Run, batch: Wave, *values: object) -> object:
+    _counters(batch).executed[op] += _warps(place_of(batch))
+    return run(batch, *values)
 
 
-def _counters(wave: Wave) -> Counters:
-    counters = launch_of(wave).counters
+def _counters(batch: Wave) -> Counters:
+    counters = launch_of(batch).counters
     assert counters is not None
     return counters
 
@@ -64,18 +64,18 @@ def _by_warp(place: Place, values: Array, absent: int) -> Array:
 
 
 def global_access(
-    wave: Wave, op: Operation, address: Array, active: Array | None, vector: int
+    batch: Wave, op: Operation, address: Array, active: Array | None, vector: int
 ) -> None:
     """Count an access to global memory: addresses (rows, registers), or (rows,) of scalars."""
     rows = len(address)
-    address = _as_on_device(launch_of(wave).memory, address)
+    address = _as_on_device(launch_of(batch).memory, address)
     size = pointee(op.name, op["ptr"].type).itemsize * vector
     first = address.reshape(rows, -1)[:, ::vector]
     if active is not None:
         first = np.where(
             np.broadcast_to(active, address.shape).reshape(rows, -1)[:, ::vector], first, -1
         )
-    starts = _by_warp(place_of(wave), first, -1)
+    starts = _by_warp(place_of(batch), first, -1)
     different = _different(starts)
     parts = starts[..., None] + np.arange(0, size, SECTOR)
     sectors = np.where(starts[..., None] < 0, -1, parts // SECTOR)
@@ -84,12 +84,12 @@ def global_access(
         sectors=int(_different(sectors.reshape(*starts.shape[:2], -1)).sum()),
         least=int((-(-different * size // SECTOR)).sum()),
     )
-    _counters(wave).global_accesses[op].add(counts)
+    _counters(batch).global_accesses[op].add(counts)
 
 
-def box_access(wave: Wave, op: Operation, address: Array, inside: Array) -> None:
+def box_access(batch: Wave, op: Operation, address: Array, inside: Array) -> None:
     """Count a box that is copied as a whole: addresses of elements (program, element)."""
-    address = _as_on_device(launch_of(wave).memory, address)
+    address = _as_on_device(launch_of(batch).memory, address)
     sectors = np.where(inside, address // SECTOR, -1)
     size = pointee(op.name, op["ptr"].type).itemsize
     counts = GlobalCounts(
@@ -97,7 +97,7 @@ def box_access(wave: Wave, op: Operation, address: Array, inside: Array) -> None
         sectors=int(_different(sectors).sum()),
         least=int((-(-inside.sum(axis=1) * size // SECTOR)).sum()),
     )
-    _counters(wave).global_accesses[op].add(counts)
+    _counters(batch).global_accesses[op].add(counts)
 
 
 def _as_on_device(memory: Memory, address: Array) -> Array:
@@ -131,14 +131,14 @@ def _different(numbers: Array) -> Array:
 
 
 def shared_access(
-    wave: Wave, op: Operation, start: Array, active: Array | None, size: int, vector: int
+    batch: Wave, op: Operation, start: Array, active: Array | None, size: int, vector: int
 ) -> None:
     """Count an access to shared memory: vectors of elements of `size` bytes, by first byte."""
     first = start if active is None else np.where(active, start, -1)
-    first = np.broadcast_to(first, (len(wave), first.shape[1]))
-    starts = _by_warp(place_of(wave), first, -1).reshape(-1, place_of(wave).lanes)
+    first = np.broadcast_to(first, (len(batch), first.shape[1]))
+    starts = _by_warp(place_of(batch), first, -1).reshape(-1, place_of(batch).lanes)
     starts = starts[(starts >= 0).any(axis=-1)]
-    banks = launch_of(wave).threads_code.target.banks
+    banks = launch_of(batch).threads_code.target.banks
     together = min(starts.shape[-1], banks.lanes_together(size * vector * 8))
     groups = starts.shape[-1] // together
     starts = _all_lanes(starts.reshape(len(starts), groups, together)).reshape(starts.shape)
@@ -147,7 +147,7 @@ def shared_access(
         wavefronts=int(wavefronts(starts // size, size * 8, vector, banks).sum()),
         least=len(starts) * groups,
     )
-    _counters(wave).shared_accesses[op].add(counts)
+    _counters(batch).shared_accesses[op].add(counts)
 
 
 def _all_lanes(starts: Array) -> Array:
@@ -160,16 +160,16 @@ def _all_lanes(starts: Array) -> Array:
     return np.where(starts < 0, instead, starts)
 
 
-def matrix_access(wave: Wave, op: Operation, start: Array, size: int) -> None:
+def matrix_access(batch: Wave, op: Operation, start: Array, size: int) -> None:
     """Count loads of matrices: the first bytes of rows (matrices, 8, instructions).
 
     A matrix takes one wavefront if no two of its rows are in the same banks.
     """
-    banks = launch_of(wave).threads_code.target.banks
+    banks = launch_of(batch).threads_code.target.banks
     rows = start.swapaxes(1, 2).reshape(-1, 8)
     counts = SharedCounts(
         instructions=len(rows) // op["matrices"],
         wavefronts=int(wavefronts(rows // size, size * 8, 16 // size, banks).sum()),
         least=len(rows),
     )
-    _counters(wave).shared_accesses[op].add(counts)
+    _counters(batch).shared_accesses[op].add(counts)

@@ -92,9 +92,9 @@ _WORDINGS = {
 }
 
 
-def shared_fault(wave: Wave, fault: SharedFaultError) -> ExecutionError:
+def shared_fault(batch: Wave, fault: SharedFaultError) -> ExecutionError:
     """The error for a fault of shared memory."""
-    launch, chunk = launch_of(wave), chunk_of(wave)
+    launch, chunk = launch_of(batch), chunk_of(batch)
     wording, op = _WORDINGS[fault.fault], fault.op
     row = chunk.first + fault.program * chunk.threads + fault.thread
     notes = [f"in {launch.program(row)}, by {_at(op)}", _where(op, fault.byte)]
@@ -121,9 +121,9 @@ _MISUSES: dict[Misuse, tuple[Callable[..., ExecutionError], str]] = {
 }
 
 
-def misuse(wave: Wave, fault: MisuseError) -> ExecutionError:
+def misuse(batch: Wave, fault: MisuseError) -> ExecutionError:
     """The error for a wrong use of a barrier."""
-    launch, chunk = launch_of(wave), chunk_of(wave)
+    launch, chunk = launch_of(batch), chunk_of(batch)
     error, what = _MISUSES[fault.misuse]
     row = chunk.first + fault.program * chunk.threads
     notes = [
@@ -134,9 +134,9 @@ def misuse(wave: Wave, fault: MisuseError) -> ExecutionError:
     return error(f"`{launch.name}` {what}", loc=fault.op.loc, notes=notes)
 
 
-def global_race(wave: Wave, op: Operation, race: GlobalRaceError) -> RaceError:
+def global_race(batch: Wave, op: Operation, race: GlobalRaceError) -> RaceError:
     """The error for a race for global memory."""
-    launch = launch_of(wave)
+    launch = launch_of(batch)
     buffer = launch.memory.buffer_at(race.address)
     assert buffer is not None
     index = (race.address - buffer.origin) // buffer.array.itemsize
@@ -190,56 +190,56 @@ def _has(alloc: Operation, byte: int | None) -> bool:
     return byte is None or alloc["at"] <= byte < alloc["at"] + buffer.bytes
 
 
-def outside(wave: Wave, op: Operation, row: int, offset: int, vector: int) -> SharedBoundsError:
+def outside(batch: Wave, op: Operation, row: int, offset: int, vector: int) -> SharedBoundsError:
     """The error for an access outside its buffer."""
     buffer = buffer_of(op)
     last = f" to {offset + vector - 1}" if vector > 1 else ""
     return SharedBoundsError(
-        f"`{wave.launch.name}` accesses element {offset}{last} of a buffer of {buffer.numel}",
+        f"`{batch.launch.name}` accesses element {offset}{last} of a buffer of {buffer.numel}",
         loc=op.loc,
-        notes=[f"in {wave.launch.program(int(wave.rows[row]))}", described(op)],
+        notes=[f"in {batch.launch.program(int(batch.rows[row]))}", described(op)],
     )
 
 
-def bad_vector(wave: Wave, op: Operation, row: int, register: int, what: str) -> VectorAccessError:
+def bad_vector(batch: Wave, op: Operation, row: int, register: int, what: str) -> VectorAccessError:
     """The error for a vector that memory cannot move in one step."""
-    where = wave.launch.element((register,), int(wave.rows[row]))
+    where = batch.launch.element((register,), int(batch.rows[row]))
     return VectorAccessError(
-        f"`{wave.launch.name}` accesses a vector {what}", loc=op.loc, notes=[where]
+        f"`{batch.launch.name}` accesses a vector {what}", loc=op.loc, notes=[where]
     )
 
 
-def misaligned_box(wave: Wave, op: Operation, base: int, step: int) -> VectorAccessError:
+def misaligned_box(batch: Wave, op: Operation, base: int, step: int) -> VectorAccessError:
     """The error for an array of which no boxes can be copied."""
     return VectorAccessError(
-        f"`{wave.launch.name}` copies a box of an array at {base:#x} with rows {step} bytes apart, "
+        f"`{batch.launch.name}` copies a box of an array at {base:#x} with rows {step} bytes apart, "
         "and both are to be multiples of 16",
         loc=op.loc,
     )
 
 
-def all_of_warp(wave: Wave, op: Operation) -> None:
+def all_of_warp(batch: Wave, op: Operation) -> None:
     """Refuse an operation of a warp that not all of its lanes have come to."""
-    place = place_of(wave)
+    place = place_of(batch)
     if not place.whole_warps:
-        raise _divergence(wave, op, "warp", place.lanes)
+        raise _divergence(batch, op, "warp", place.lanes)
 
 
-def all_of_program(wave: Wave, op: Operation) -> None:
+def all_of_program(batch: Wave, op: Operation) -> None:
     """Refuse an operation of a program that not all of its threads have come to."""
-    place = place_of(wave)
+    place = place_of(batch)
     if not place.whole_programs:
-        raise _divergence(wave, op, "program", place.threads)
+        raise _divergence(batch, op, "program", place.threads)
 
 
-def _divergence(wave: Wave, op: Operation, group: str, size: int) -> DivergenceError:
-    launch = launch_of(wave)
-    row, absent = place_of(wave).missing(size)
+def _divergence(batch: Wave, op: Operation, group: str, size: int) -> DivergenceError:
+    launch = launch_of(batch)
+    row, absent = place_of(batch).missing(size)
     return DivergenceError(
         f"`{launch.name}` comes to `{op.name}` with some threads of a {group}; it takes all",
         loc=op.loc,
         notes=[
-            f"in {launch.program(int(wave.rows[row]))}",
+            f"in {launch.program(int(batch.rows[row]))}",
             f"{launch.thread(absent)} is not there",
         ],
     )

@@ -10,7 +10,7 @@ from tile.backends.interp.code import Rules, Run
 from tile.backends.interp.thread.declare import rule_in
 from tile.backends.interp.thread.faults import all_of_warp
 from tile.backends.interp.thread.launch import place_of
-from tile.backends.interp.values import Array, RunValue, array_of, spread
+from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows
 from tile.backends.interp.wave import Wave
 from tile.errors import ExecutionError
 from tile.ir import numerics
@@ -25,19 +25,19 @@ rule = rule_in(RULES)
 
 @rule(ops.thread.shuffle)
 def shuffle(op: Operation) -> Run:
-    def run(wave: Wave, x: RunValue, lane: RunValue) -> Array:
-        all_of_warp(wave, op)
-        size = place_of(wave).lanes
-        array, lanes = array_of(x), spread(lane, (), len(wave))
+    def run(batch: Wave, x: RunValue, lane: RunValue) -> Array:
+        all_of_warp(batch, op)
+        size = place_of(batch).lanes
+        array, lanes = array_of(x), broadcast_rows(lane, (), len(batch))
         wrong = (lanes < 0) | (lanes >= size)
         if wrong.any():
             row = int(wrong.argmax())
             raise ExecutionError(
                 f"shuffle asks lane {int(lanes[row])} of a warp of {size}",
                 loc=op.loc,
-                notes=[f"in {wave.launch.program(int(wave.rows[row]))}"],
+                notes=[f"in {batch.launch.program(int(batch.rows[row]))}"],
             )
-        return _from(array, np.arange(len(wave)) // size * size + lanes)
+        return _from(array, np.arange(len(batch)) // size * size + lanes)
 
     return run
 
@@ -46,13 +46,13 @@ def shuffle(op: Operation) -> Run:
 def shuffle_xor(op: Operation) -> Run:
     mask = op["mask"]
 
-    def run(wave: Wave, x: RunValue) -> Array:
-        all_of_warp(wave, op)
-        if mask >= place_of(wave).lanes:
+    def run(batch: Wave, x: RunValue) -> Array:
+        all_of_warp(batch, op)
+        if mask >= place_of(batch).lanes:
             raise ExecutionError(
-                f"shuffle_xor by {mask} leaves a warp of {place_of(wave).lanes}", loc=op.loc
+                f"shuffle_xor by {mask} leaves a warp of {place_of(batch).lanes}", loc=op.loc
             )
-        return _from(array_of(x), _partners(len(wave), mask))
+        return _from(array_of(x), _partners(len(batch), mask))
 
     return run
 
@@ -64,14 +64,14 @@ def lane_reduce(op: Operation) -> Run:
     attributes = {"propagate_nan": op["propagate_nan"]} if extreme else {}
     shape = op.inputs[0].type.shape
     assert combine.meaning is not None
-    meaning = partial(combine.meaning, **attributes)
+    semantics = partial(combine.meaning, **attributes)
 
-    def run(wave: Wave, x: RunValue) -> Array:
-        all_of_warp(wave, op)
-        lanes = place_of(wave).lanes
-        array = spread(x, shape, len(wave))
+    def run(batch: Wave, x: RunValue) -> Array:
+        all_of_warp(batch, op)
+        lanes = place_of(batch).lanes
+        array = broadcast_rows(x, shape, len(batch))
         with numerics.quiet():
-            total = reduce(meaning, array.reshape(-1, lanes, *shape).swapaxes(0, 1))
+            total = reduce(semantics, array.reshape(-1, lanes, *shape).swapaxes(0, 1))
         result: Array = np.repeat(total, lanes, axis=0)
         return result
 

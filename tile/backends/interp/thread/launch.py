@@ -78,9 +78,9 @@ class ThreadLaunch(Launch):
         )
         for programs in runs:
             start, end = int(programs[0]) * self.threads, (int(programs[-1]) + 1) * self.threads
-            wave = self.start(np.arange(start, end))
-            wave.chunk = Chunk(self, programs)
-            yield wave
+            batch = self.start(np.arange(start, end))
+            batch.chunk = Chunk(self, programs)
+            yield batch
 
     def programs_of(self, rows: Rows) -> Rows:
         """The number of each row's program."""
@@ -102,18 +102,18 @@ class ThreadLaunch(Launch):
         return where + self.program(row)
 
 
-def launch_of(wave: Wave) -> ThreadLaunch:
+def launch_of(batch: Wave) -> ThreadLaunch:
     """The run that a wave is of."""
-    assert isinstance(wave.launch, ThreadLaunch)
-    return wave.launch
+    assert isinstance(batch.launch, ThreadLaunch)
+    return batch.launch
 
 
-def chunk_of(wave: Wave) -> Chunk:
+def chunk_of(batch: Wave) -> Chunk:
     """What a wave's programs share."""
-    assert isinstance(wave.chunk, Chunk)
-    return wave.chunk
+    assert isinstance(batch.chunk, Chunk)
+    return batch.chunk
 
 
-def place_of(wave: Wave) -> Place:
+def place_of(batch: Wave) -> Place:
     """Which threads a wave's rows are."""
-    return chunk_of(wave).place(wave.rows)
+    return chunk_of(batch).place(batch.rows)

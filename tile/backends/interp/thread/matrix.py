@@ -10,7 +10,7 @@ from tile.backends.interp.code import Rules, Run
 from tile.backends.interp.thread.declare import rule_in
 from tile.backends.interp.thread.faults import all_of_warp
 from tile.backends.interp.thread.launch import place_of
-from tile.backends.interp.values import Array, RunValue, full, spread
+from tile.backends.interp.values import Array, RunValue, broadcast_rows, full
 from tile.backends.interp.wave import Wave
 from tile.errors import UnsupportedError
 from tile.ir import numerics
@@ -27,12 +27,12 @@ _REPEATS = {Operand.LEFT: (0, 2), Operand.RIGHT: (2, 1), Operand.ACCUMULATOR: (0
 
 @rule(ops.matrix.thread_dot)
 def thread_dot(op: Operation) -> Run:
-    batch, m, n, k = op["sizes"]
-    shapes = [(batch, m, k), (batch, k, n), (batch, m, n)]
+    batch_size, m, n, k = op["sizes"]
+    shapes = [(batch_size, m, k), (batch_size, k, n), (batch_size, m, n)]
     counts = [value.type.shape for value in op.inputs]
     precision = op["input_precision"]
 
-    def run(wave: Wave, *operands: RunValue) -> Array:
+    def run(batch: Wave, *operands: RunValue) -> Array:
         a, b, acc = (
             full(value, count).reshape(-1, *shape)
             for value, count, shape in zip(operands, counts, shapes, strict=True)
@@ -63,11 +63,11 @@ def matrix_multiply(op: Operation) -> Run:
     found = [_holders(elements) for elements in held]
     precision = op["input_precision"]
 
-    def run(wave: Wave, *operands: RunValue) -> Array:
-        all_of_warp(wave, op)
-        lanes, rows = place_of(wave).lanes, len(wave)
+    def run(batch: Wave, *operands: RunValue) -> Array:
+        all_of_warp(batch, op)
+        lanes, rows = place_of(batch).lanes, len(batch)
         a, b, acc = (
-            spread(value, count, rows)
+            broadcast_rows(value, count, rows)
             .reshape(rows // lanes, -1)
             .take(holders, axis=1)
             .reshape(-1, *size)

@@ -23,7 +23,7 @@ class Product:
     thread: Rows
     number: Array
 
-    def among(self, chosen: Array) -> Product:
+    def take_rows(self, chosen: Array) -> Product:
         """The product of some threads."""
         touches = tuple(touch.of_rows(chosen) for touch in self.touches)
         return Product(touches, self.thread[chosen], self.number[chosen])
@@ -54,9 +54,9 @@ class Products:
         for product in self.pending:
             done = product.number <= finished[product.thread]
             if done.any():
-                ended.append(product if done.all() else product.among(done))
+                ended.append(product if done.all() else product.take_rows(done))
             if not done.all():
-                rest.append(product.among(~done) if done.any() else product)
+                rest.append(product.take_rows(~done) if done.any() else product)
         for product in ended:
             for touch in product.touches:
                 self.memory.end_reading(touch)

@@ -17,7 +17,7 @@ from tile.backends.interp.thread.faults import all_of_program, shared_fault
 from tile.backends.interp.thread.indices import index_table
 from tile.backends.interp.thread.launch import chunk_of, place_of
 from tile.backends.interp.thread.memory import SharedFaultError, Touch
-from tile.backends.interp.values import Array, RunValue, array_of, spread
+from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows
 from tile.backends.interp.wave import Wave
 from tile.ir import numerics
 from tile.ir.core import Operation, Value
@@ -53,17 +53,17 @@ def group_dot(op: Operation) -> Run:
     }
     product = _product(op)
 
-    def run(wave: Wave, *operands: RunValue) -> Array:
-        all_of_program(wave, op)
-        chunk = chunk_of(wave)
+    def run(batch: Wave, *operands: RunValue) -> Array:
+        all_of_program(batch, op)
+        chunk = chunk_of(batch)
         reads = {factor.index: factor for factor in factors}
-        touches = [factor.touch(wave, operands[index]) for index, factor in reads.items()]
+        touches = [factor.touch(batch, operands[index]) for index, factor in reads.items()]
         try:
-            chunk.products.begin(place_of(wave), *touches)
+            chunk.products.begin(place_of(batch), *touches)
         except SharedFaultError as fault:
-            raise shared_fault(wave, fault) from None
+            raise shared_fault(batch, fault) from None
         a, b, acc = (
-            reads[index].read(wave, value) if index in reads else held[index].whole(wave, value)
+            reads[index].read(batch, value) if index in reads else held[index].whole(batch, value)
             for index, value in enumerate(operands)
         )
         return held[2].parts(product(a, b, acc))
@@ -100,10 +100,10 @@ class _Held:
         self.places = index_table(layout)
         self.shape = shape
 
-    def whole(self, wave: Wave, value: RunValue) -> Array:
+    def whole(self, batch: Wave, value: RunValue) -> Array:
         """The matrices of all programs."""
-        array = spread(value, self.places.shape[1:], len(wave))
-        programs = len(wave) // len(self.places)
+        array = broadcast_rows(value, self.places.shape[1:], len(batch))
+        programs = len(batch) // len(self.places)
         tiles = np.empty((programs, self.shape[0] * self.shape[1]), array.dtype)
         tiles[:, self.places] = array.reshape(programs, *self.places.shape)
         return tiles.reshape(programs, *self.shape)
@@ -131,16 +131,16 @@ class _Factor:
             mem.layout, MatrixShape(*op["shape"]), operand, tuple(op["groups"]), self.size
         )
 
-    def touch(self, wave: Wave, mem: RunValue) -> Touch:
+    def touch(self, batch: Wave, mem: RunValue) -> Touch:
         """The vectors that each thread's group reads."""
-        place = place_of(wave)
+        place = place_of(batch)
         start = self.vectors[place.thread] * np.int64(self.size) + array_of(mem)[:, None]
-        return chunk_of(wave).memory.touch(self.op, place, start, VECTOR_BYTES)
+        return chunk_of(batch).memory.touch(self.op, place, start, VECTOR_BYTES)
 
-    def read(self, wave: Wave, mem: RunValue) -> Array:
+    def read(self, batch: Wave, mem: RunValue) -> Array:
         """The matrices of all programs."""
-        place, memory = place_of(wave), chunk_of(wave).memory
-        begin = spread(mem, (), len(wave))[:: place.threads] + place.programs * memory.size
+        place, memory = place_of(batch), chunk_of(batch).memory
+        begin = broadcast_rows(mem, (), len(batch))[:: place.threads] + place.programs * memory.size
         words = memory.bytes.view(self.dtype)
         found: Array = words[begin[:, None, None] // self.size + self.offsets]
         # Units that read f32 from memory leave out the digits that they do not multiply.
@@ -181,9 +181,9 @@ def _vectors(
 def group_wait(op: Operation) -> Run:
     pending = op["pending"]
 
-    def run(wave: Wave, acc: RunValue) -> RunValue:
-        all_of_program(wave, op)
-        chunk_of(wave).products.wait(place_of(wave), pending)
+    def run(batch: Wave, acc: RunValue) -> RunValue:
+        all_of_program(batch, op)
+        chunk_of(batch).products.wait(place_of(batch), pending)
         return acc
 
     return run
@@ -191,4 +191,4 @@ def group_wait(op: Operation) -> Run:
 
 @rule(ops.group.group_fence)
 def group_fence(op: Operation) -> Run:
-    return lambda wave: chunk_of(wave).memory.fence(op, place_of(wave))
+    return lambda batch: chunk_of(batch).memory.fence(op, place_of(batch))

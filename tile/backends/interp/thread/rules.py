@@ -16,7 +16,7 @@ from tile.backends.interp.thread.declare import rule_in
 from tile.backends.interp.thread.faults import all_of_program
 from tile.backends.interp.thread.indices import index_table
 from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
-from tile.backends.interp.values import Array, RunValue, array_of, full, spread
+from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, full
 from tile.backends.interp.wave import Wave
 from tile.errors import OutOfBoundsError
 from tile.ir.core import Operation
@@ -39,7 +39,7 @@ rule = rule_in(RULES)
 
 @rule(ops.thread.thread_id)
 def thread_id(op: Operation) -> Run:
-    return lambda wave: place_of(wave).number
+    return lambda batch: place_of(batch).number
 
 
 @rule(ops.thread.linear_index)
@@ -48,8 +48,8 @@ def linear_index(op: Operation) -> Run:
     if not isinstance(op.result.type, Fragment):
         places = places[:, 0]
 
-    def run(wave: Wave) -> Array:
-        result: Array = places[place_of(wave).thread]
+    def run(batch: Wave) -> Array:
+        result: Array = places[place_of(batch).thread]
         return result
 
     return run
@@ -57,7 +57,7 @@ def linear_index(op: Operation) -> Run:
 
 @rule(ops.thread.fill)
 def fill(op: Operation) -> Run:
-    return lambda wave, x: array_of(x)[:, None]
+    return lambda batch, x: array_of(x)[:, None]
 
 
 @rule(ops.thread.pick)
@@ -65,7 +65,7 @@ def pick(op: Operation) -> Run:
     registers = np.array(op["registers"])
     shapes = [value.type.shape for value in op.inputs]
 
-    def run(wave: Wave, *xs: RunValue) -> Array:
+    def run(batch: Wave, *xs: RunValue) -> Array:
         arrays = [full(x, shape) for x, shape in zip(xs, shapes, strict=True)]
         if len(arrays) == 1:
             return arrays[0].take(registers, axis=1)
@@ -81,12 +81,12 @@ def pick_by(op: Operation) -> Run:
     x_shape, index_shape = (value.type.shape for value in op.inputs)
     (count,) = x_shape
 
-    def run(wave: Wave, x: RunValue, index: RunValue) -> Array:
+    def run(batch: Wave, x: RunValue, index: RunValue) -> Array:
         values, numbers = full(x, x_shape), full(index, index_shape)
         wrong = (numbers < 0) | (numbers >= count)
         if wrong.any():
             row, register = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
-            where = wave.launch.element((register,), int(wave.rows[row]))
+            where = batch.launch.element((register,), int(batch.rows[row]))
             raise OutOfBoundsError(
                 f"pick_by takes register {int(numbers[row, register])} of {count}",
                 loc=op.loc,
@@ -103,7 +103,7 @@ def pick_by(op: Operation) -> Run:
 def element(op: Operation) -> Run:
     register = op["register"]
 
-    def run(wave: Wave, x: RunValue) -> Array:
+    def run(batch: Wave, x: RunValue) -> Array:
         array = array_of(x)
         return array[:, register if array.shape[1] > 1 else 0]
 
@@ -112,12 +112,12 @@ def element(op: Operation) -> Run:
 
 @rule(memory.barrier)
 def barrier(op: Operation) -> Run:
-    def run(wave: Wave) -> None:
-        all_of_program(wave, op)
-        chunk_of(wave).memory.barrier(op, place_of(wave))
-        launch = launch_of(wave)
+    def run(batch: Wave) -> None:
+        all_of_program(batch, op)
+        chunk_of(batch).memory.barrier(op, place_of(batch))
+        launch = launch_of(batch)
         if launch.races is not None:
-            launch.races.barrier(np.unique(launch.programs_of(wave.rows)))
+            launch.races.barrier(np.unique(launch.programs_of(batch.rows)))
 
     return run
 
@@ -127,28 +127,28 @@ def thread_print(op: Operation) -> Run:
     return partial(_print, op)
 
 
-def _print(op: Operation, wave: Wave, *values: RunValue) -> None:
+def _print(op: Operation, batch: Wave, *values: RunValue) -> None:
     """Put tiles together, and print a line for each program."""
-    place = place_of(wave)
+    place = place_of(batch)
     if op["layouts"]:
-        all_of_program(wave, op)
+        all_of_program(batch, op)
     layouts = iter(op["layouts"])
     parts = []
     for value, operand in zip(values, op.inputs, strict=True):
         layout = next(layouts) if isinstance(operand.type, Fragment) else None
-        parts.append(_tiles(value, operand.type, layout, len(wave)))
+        parts.append(_tiles(value, operand.type, layout, len(batch)))
     first = np.flatnonzero(np.diff(place.program, prepend=-1))
     for number, row in enumerate(first):
-        index = int(launch_of(wave).programs_of(wave.rows[row : row + 1])[0])
+        index = int(launch_of(batch).programs_of(batch.rows[row : row + 1])[0])
         texts = [part[row if layoutless else number] for layoutless, part in parts]
-        print_line(op, wave, index, texts)
+        print_line(op, batch, index, texts)
 
 
 def _tiles(
     value: RunValue, kind: Type, layout: LinearLayout | None, rows: int
 ) -> tuple[bool, Array]:
     """A value by program; whether it is a scalar, and then by row."""
-    array = spread(value, kind.shape, rows)
+    array = broadcast_rows(value, kind.shape, rows)
     if layout is None:
         return True, array
     places = index_table(layout)

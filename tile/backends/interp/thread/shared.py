@@ -20,7 +20,7 @@ from tile.backends.interp.thread.faults import (
 )
 from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
 from tile.backends.interp.thread.memory import SharedFaultError, Touch
-from tile.backends.interp.values import Array, RunValue, array_of, is_true, spread
+from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.backends.interp.wave import Wave
 from tile.ir import numerics
 from tile.ir.core import Operation
@@ -39,8 +39,8 @@ def alloc(op: Operation) -> Run:
     assert isinstance(buffer, Shared)
     size = buffer.bytes
 
-    def run(wave: Wave) -> Array:
-        chunk_of(wave).memory.forget(place_of(wave), at, size)
+    def run(batch: Wave) -> Array:
+        chunk_of(batch).memory.forget(place_of(batch), at, size)
         return np.array([at], np.int64)
 
     return run
@@ -51,7 +51,7 @@ def slot(op: Operation) -> Run:
     buffer, shift = buffer_of(op), op["shift"]
     stage = buffer.numel * buffer.of.itemsize
 
-    def run(wave: Wave, mem: RunValue, turn: RunValue) -> Array:
+    def run(batch: Wave, mem: RunValue, turn: RunValue) -> Array:
         number = (array_of(turn).astype(np.int64) + shift) % buffer.stages
         begin: Array = array_of(mem) + number * stage
         return begin
@@ -61,7 +61,7 @@ def slot(op: Operation) -> Run:
 
 @rule(ops.shared.local_trans)
 def local_trans(op: Operation) -> Run:
-    return lambda wave, mem: mem
+    return lambda batch, mem: mem
 
 
 @rule(ops.thread.shared_load)
@@ -69,30 +69,30 @@ def shared_load(op: Operation) -> Run:
     buffer, vector = buffer_of(op), op["vector"]
     dtype = numerics.numpy_dtype(buffer.of)
 
-    def run(wave: Wave, mem: RunValue, offset: RunValue) -> Array:
-        touch = _touch(wave, op, mem, offset, None)
-        memory = chunk_of(wave).memory
+    def run(batch: Wave, mem: RunValue, offset: RunValue) -> Array:
+        touch = _touch(batch, op, mem, offset, None)
+        memory = chunk_of(batch).memory
         try:
             memory.read(touch)
         except SharedFaultError as fault:
-            raise shared_fault(wave, fault) from None
+            raise shared_fault(batch, fault) from None
         words = memory.words(dtype.itemsize, vector).take(touch.start // touch.size, axis=0)
-        return words.reshape(len(wave), -1).view(dtype)
+        return words.reshape(len(batch), -1).view(dtype)
 
     return run
 
 
-def _matrix_rows(wave: Wave, op: Operation, mem: RunValue, offset: RunValue) -> Touch:
+def _matrix_rows(batch: Wave, op: Operation, mem: RunValue, offset: RunValue) -> Touch:
     """The rows of matrices, in the order of (lane that says where, offset)."""
-    all_of_warp(wave, op)
+    all_of_warp(batch, op)
     (count,) = op.inputs[1].type.shape
     size = buffer_of(op).of.itemsize
-    place = place_of(wave)
+    place = place_of(batch)
     asked = np.repeat((place.thread % place.lanes < 8 * op["matrices"])[:, None], count, axis=1)
-    start = _starts(wave, op, mem, offset, asked, ROW_BYTES // size)
-    if launch_of(wave).counters is not None:
-        costs.matrix_access(wave, op, start[asked].reshape(-1, 8, count), size)
-    return chunk_of(wave).memory.touch(op, place, start, ROW_BYTES).at(asked)
+    start = _starts(batch, op, mem, offset, asked, ROW_BYTES // size)
+    if launch_of(batch).counters is not None:
+        costs.matrix_access(batch, op, start[asked].reshape(-1, 8, count), size)
+    return chunk_of(batch).memory.touch(op, place, start, ROW_BYTES).at(asked)
 
 
 @rule(ops.thread.shared_matrix_load)
@@ -102,12 +102,12 @@ def shared_matrix_load(op: Operation) -> Run:
     row = ROW_BYTES // dtype.itemsize
     (count,) = op.inputs[1].type.shape
 
-    def run(wave: Wave, mem: RunValue, offset: RunValue) -> Array:
-        touch, memory = _matrix_rows(wave, op, mem, offset), chunk_of(wave).memory
+    def run(batch: Wave, mem: RunValue, offset: RunValue) -> Array:
+        touch, memory = _matrix_rows(batch, op, mem, offset), chunk_of(batch).memory
         try:
             memory.read_together(touch)
         except SharedFaultError as fault:
-            raise shared_fault(wave, fault) from None
+            raise shared_fault(batch, fault) from None
         rows = memory.words(dtype.itemsize, row).take(touch.start // ROW_BYTES, axis=0)
         # Axes: warp, matrix, row, offset, column.
         read = rows.reshape(-1, matrices, 8, count, row)
@@ -115,7 +115,7 @@ def shared_matrix_load(op: Operation) -> Run:
             read = read.swapaxes(2, 4)
         parts = read.reshape(-1, matrices, 8, count, 4, row // 4)
         by_lane = np.ascontiguousarray(parts.transpose(0, 2, 4, 3, 1, 5))
-        return by_lane.reshape(len(wave), -1).view(dtype)
+        return by_lane.reshape(len(batch), -1).view(dtype)
 
     return run
 
@@ -128,9 +128,9 @@ def shared_matrix_store(op: Operation) -> Run:
     (count,) = op.inputs[1].type.shape
     (registers,) = op.inputs[2].type.shape
 
-    def run(wave: Wave, mem: RunValue, offset: RunValue, value: RunValue) -> None:
-        touch, memory = _matrix_rows(wave, op, mem, offset), chunk_of(wave).memory
-        held = np.ascontiguousarray(spread(value, (registers,), len(wave))).view(word)
+    def run(batch: Wave, mem: RunValue, offset: RunValue, value: RunValue) -> None:
+        touch, memory = _matrix_rows(batch, op, mem, offset), chunk_of(batch).memory
+        held = np.ascontiguousarray(broadcast_rows(value, (registers,), len(batch))).view(word)
         # Axes: warp, row, part of it, offset, matrix, column; made what loads have.
         by_lane = held.reshape(-1, 8, 4, count, matrices, row // 4)
         parts = by_lane.transpose(0, 4, 1, 3, 2, 5).reshape(-1, matrices, 8, count, row)
@@ -140,8 +140,8 @@ def shared_matrix_store(op: Operation) -> Run:
         try:
             memory.write_together(touch, memory.words(word.itemsize, row), values)
         except SharedFaultError as fault:
-            raise shared_fault(wave, fault) from None
-        launch_of(wave).memory.changed()
+            raise shared_fault(batch, fault) from None
+        launch_of(batch).memory.changed()
 
     return run
 
@@ -153,24 +153,24 @@ def shared_store(op: Operation) -> Run:
     word = np.dtype(f"u{buffer_of(op).of.itemsize}")
 
     def run(
-        wave: Wave, mem: RunValue, offset: RunValue, value: RunValue, mask: RunValue | None
+        batch: Wave, mem: RunValue, offset: RunValue, value: RunValue, mask: RunValue | None
     ) -> None:
-        active = _active(wave, mask, count // vector)
+        active = _active(batch, mask, count // vector)
         if active is not None and not active.any():
             return
-        touch = _touch(wave, op, mem, offset, active)
-        values = np.ascontiguousarray(spread(value, (count,), len(wave))).view(word)
-        values = values.reshape(len(wave), -1, vector)
+        touch = _touch(batch, op, mem, offset, active)
+        values = np.ascontiguousarray(broadcast_rows(value, (count,), len(batch))).view(word)
+        values = values.reshape(len(batch), -1, vector)
         if active is not None:
             values = values[active]
-        memory = chunk_of(wave).memory
+        memory = chunk_of(batch).memory
         words = memory.words(word.itemsize, vector)
-        global_memory = launch_of(wave).memory
+        global_memory = launch_of(batch).memory
         before = words[touch.start // touch.size] if global_memory.watched else values
         try:
             memory.write(touch, words, values)
         except SharedFaultError as fault:
-            raise shared_fault(wave, fault) from None
+            raise shared_fault(batch, fault) from None
         # A program may wait in a loop for what its own threads hand it.
         if global_memory.watched:
             global_memory.changed(bool((before != values).any()))
@@ -182,16 +182,16 @@ def shared_store(op: Operation) -> Run:
 def shared_count(op: Operation) -> Run:
     (count,) = op.inputs[1].type.shape
 
-    def run(wave: Wave, mem: RunValue, offset: RunValue, mask: RunValue | None) -> None:
-        active = _active(wave, mask, count)
+    def run(batch: Wave, mem: RunValue, offset: RunValue, mask: RunValue | None) -> None:
+        active = _active(batch, mask, count)
         if active is not None and not active.any():
             return
-        touch = _touch(wave, op, mem, offset, active)
+        touch = _touch(batch, op, mem, offset, active)
         try:
-            chunk_of(wave).memory.count(touch)
+            chunk_of(batch).memory.count(touch)
         except SharedFaultError as fault:
-            raise shared_fault(wave, fault) from None
-        launch_of(wave).memory.changed()
+            raise shared_fault(batch, fault) from None
+        launch_of(batch).memory.changed()
 
     return run
 
@@ -203,108 +203,108 @@ def shared_copy(op: Operation) -> Run:
     word = np.dtype(f"u{buffer_of(op).of.itemsize}")
 
     def run(
-        wave: Wave,
+        batch: Wave,
         mem: RunValue,
         offset: RunValue,
         ptr: RunValue,
         mask: RunValue | None,
         active: RunValue | None,
     ) -> None:
-        rows = _rows(wave, active)
+        rows = _rows(batch, active)
         if rows is not None and not rows.any():
             return
         by_rows = None if rows is None else np.repeat(rows[:, None], count // vector, axis=1)
-        touch = _vectors(wave, op, mem, offset, by_rows)
-        reads = _active(wave, mask, count // vector)
+        touch = _vectors(batch, op, mem, offset, by_rows)
+        reads = _active(batch, mask, count // vector)
         if by_rows is not None:
             reads = by_rows if reads is None else reads & by_rows
         wide = None if reads is None else np.repeat(reads, vector, axis=1)
-        address = spread(ptr, (count,), len(wave))
-        check_vectors(wave, op, address, wide, vector)
-        values = load_vectors(wave, op, address, wide, None)
-        values = np.ascontiguousarray(spread(values, (count,), len(wave))).view(word)
-        values = values.reshape(len(wave), -1, vector)
-        chunk = chunk_of(wave)
+        address = broadcast_rows(ptr, (count,), len(batch))
+        check_vectors(batch, op, address, wide, vector)
+        values = load_vectors(batch, op, address, wide, None)
+        values = np.ascontiguousarray(broadcast_rows(values, (count,), len(batch))).view(word)
+        values = values.reshape(len(batch), -1, vector)
+        chunk = chunk_of(batch)
         try:
-            chunk.copies.begin(touch, place_of(wave), values, rows)
+            chunk.copies.begin(touch, place_of(batch), values, rows)
         except SharedFaultError as fault:
-            raise shared_fault(wave, fault) from None
+            raise shared_fault(batch, fault) from None
 
     return run
 
 
 @rule(ops.shared.copy_commit)
 def copy_commit(op: Operation) -> Run:
-    return lambda wave: chunk_of(wave).copies.commit(place_of(wave))
+    return lambda batch: chunk_of(batch).copies.commit(place_of(batch))
 
 
 @rule(ops.shared.copy_wait)
 def copy_wait(op: Operation) -> Run:
     pending = op["pending"]
 
-    def run(wave: Wave) -> None:
+    def run(batch: Wave) -> None:
         try:
-            chunk_of(wave).copies.wait(place_of(wave), pending)
+            chunk_of(batch).copies.wait(place_of(batch), pending)
         except SharedFaultError as fault:
-            raise shared_fault(wave, fault) from None
+            raise shared_fault(batch, fault) from None
 
     return run
 
 
-def _active(wave: Wave, mask: RunValue | None, count: int) -> Array | None:
+def _active(batch: Wave, mask: RunValue | None, count: int) -> Array | None:
     """Which vectors a mask lets through; None for all."""
     if mask is None or is_true(array_of(mask)):
         return None
-    active = spread(mask, (count,), len(wave))
+    active = broadcast_rows(mask, (count,), len(batch))
     return None if active.all() else active
 
 
-def _rows(wave: Wave, active: RunValue | None) -> Array | None:
+def _rows(batch: Wave, active: RunValue | None) -> Array | None:
     """Which threads a condition of each lets through; None for all."""
     if active is None or is_true(array_of(active)):
         return None
-    rows = spread(active, (), len(wave))
+    rows = broadcast_rows(active, (), len(batch))
     return None if rows.all() else rows
 
 
 def _touch(
-    wave: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
+    batch: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
 ) -> Touch:
     """The vectors that an operation accesses, of which those outside the buffer are refused."""
-    touch = _vectors(wave, op, mem, offset, active)
+    touch = _vectors(batch, op, mem, offset, active)
     return touch if active is None else touch.at(active)
 
 
 def _vectors(
-    wave: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
+    batch: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
 ) -> Touch:
     """The vectors of all threads; those that are `active` lie inside the buffer, and count."""
     size, vector = buffer_of(op).of.itemsize, op.attributes.get("vector", 1)
-    start = _starts(wave, op, mem, offset, active, vector)
-    touch = chunk_of(wave).memory.touch(op, place_of(wave), start, size * vector)
-    if launch_of(wave).counters is not None:
-        costs.shared_access(wave, op, start, active, size, vector)
+    start = _starts(batch, op, mem, offset, active, vector)
+    touch = chunk_of(batch).memory.touch(op, place_of(batch), start, size * vector)
+    if launch_of(batch).counters is not None:
+        costs.shared_access(batch, op, start, active, size, vector)
     return touch
 
 
 def _starts(
-    wave: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None, vector: int
+    batch: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None, vector: int
 ) -> Array:
     """The first byte of vectors, in their program; those outside the buffer are refused."""
     buffer = buffer_of(op)
     (count,) = op.inputs[1].type.shape
-    offsets = spread(offset, (count,), len(wave))
+    offsets = broadcast_rows(offset, (count,), len(batch))
     # Offsets below 0 are large ones without a sign.
     wrong = _first(offsets.view(np.uint32) > buffer.numel - vector, active)
     if wrong is not None:
-        raise outside(wave, op, wrong[0], int(offsets[wrong]), vector)
+        raise outside(batch, op, wrong[0], int(offsets[wrong]), vector)
     size = buffer.of.itemsize
     start: Array = offsets * np.int64(size) + array_of(mem)[:, None]
     if vector > 1:
         odd = _first(start & (size * vector - 1) != 0, active)
         if odd is not None:
             what = f"of {size * vector} bytes at byte {int(start[odd])} of shared memory"
-            raise bad_vector(wave, op, odd[0], odd[1] * vector, what)
+            raise bad_vector(batch, op, odd[0], odd[1] * vector, what)
     return start
 
 

@@ -44,9 +44,9 @@ def _block(block: BlockCode) -> None:
 
 
 def _step(op: Operation, run: Run) -> Run:
-    def step(wave: Wave, *values: Any) -> Any:
-        recorder_of(wave).step(wave, op.loc, "compute")
-        return run(wave, *values)
+    def step(batch: Wave, *values: Any) -> Any:
+        recorder_of(batch).step(batch, op.loc, "compute")
+        return run(batch, *values)
 
     return step
 
@@ -57,17 +57,17 @@ def _access(op: Operation, run: Run) -> Run:
     ptr = op.inputs[0].type
     size, shape = pointee(op.name, ptr).itemsize, ptr.shape
 
-    def access(wave: Wave, address: Held, *values: Any) -> Any:
-        result = run(wave, address, *values)  # what fails is not recorded
+    def access(batch: Wave, address: Held, *values: Any) -> Any:
+        result = run(batch, address, *values)  # what fails is not recorded
         mask: Held | None = values[masked - 1]
-        recorder_of(wave).access(wave, site, kind, address, mask, shape, size)
+        recorder_of(batch).access(batch, site, kind, address, mask, shape, size)
         return result
 
     return access
 
 
-def recorder_of(wave: Wave) -> Recorder:
+def recorder_of(batch: Wave) -> Recorder:
     """The recorder of the launch that a wave is of."""
-    recorder = wave.launch.recorder
+    recorder = batch.launch.recorder
     assert recorder is not None
     return recorder

@@ -25,7 +25,7 @@ ALIGNED = 256
 
 
 @dataclass(eq=False)
-class Watched:
+class RecordedArray:
     """An array of the launch: who touched each of its lines last, and which sectors anybody did.
 
     `last` holds the number of a program and 1, and 0 for a line that nobody touched.
@@ -56,12 +56,12 @@ class Watched:
         """Count for each touch of a line how far away the program is that touched it before."""
         order = np.lexsort((program, line))
         line, program = line[order], program[order]
-        before = self.last[line] - 1
+        previous = self.last[line] - 1
         again = np.flatnonzero(line[1:] == line[:-1]) + 1
-        before[again] = program[again - 1]
+        previous[again] = program[again - 1]
         self.last[line] = program + 1
-        known = before >= 0
-        distance = np.abs(program[known] - before[known])
+        known = previous >= 0
+        distance = np.abs(program[known] - previous[known])
         new = len(line) - int(known.sum())
         self.use.first += new
         self.use.lines += new
@@ -79,12 +79,12 @@ def _distinct(keys: Array, span: int) -> tuple[Array, Array]:
     return row, place
 
 
-def watched(buffer: Buffer, use: ArrayUse) -> Watched:
+def recorded_array(buffer: Buffer, use: ArrayUse) -> RecordedArray:
     """An array that nobody has touched."""
     lead = _lead(buffer)
     sectors = -(-(lead + buffer.end - buffer.start) // SECTOR) + 1
     lines = -(-sectors // PER_LINE)
-    return Watched(
+    return RecordedArray(
         use, buffer, lead, lazy_zeros(lines, np.int64), lazy_zeros(lines * PER_LINE, np.bool_)
     )
 
@@ -108,16 +108,16 @@ class Recorder:
         self.timeline = timeline
         self.number = timeline.begin(use.kernel, use.grid)
         pairs = zip(buffers, use.arrays, strict=True)
-        self.arrays = {id(buffer): watched(buffer, array) for buffer, array in pairs}
+        self.arrays = {id(buffer): recorded_array(buffer, array) for buffer, array in pairs}
         self._tracks: dict[int, tuple[Array, tuple[int, ...]]] = {}
 
-    def step(self, wave: Wave, loc: Loc | None, kind: str) -> None:
+    def step(self, batch: Wave, loc: Loc | None, kind: str) -> None:
         """An instruction that reaches no memory has run."""
-        self.timeline.step(self.number, self.tracks(wave), loc, kind)
+        self.timeline.step(self.number, self.tracks(batch), loc, kind)
 
     def access(
         self,
-        wave: Wave,
+        batch: Wave,
         site: Site,
         kind: str,
         address: Held,
@@ -126,7 +126,7 @@ class Recorder:
         size: int,
     ) -> None:
         """An access has run, at elements of `size` bytes in a tile of this shape."""
-        programs = wave.rows
+        programs = batch.rows
         extents = (len(programs), *shape)
         addresses = np.broadcast_to(array_of(address), extents).reshape(len(programs), -1)
         if mask is None:
@@ -138,7 +138,7 @@ class Recorder:
         masked = addresses.size - chosen.size
         counts = Counts(len(programs), addresses.size, masked)
         sectors = np.zeros(len(programs), np.int64)
-        for buffer, own in wave.launch.memory.by_buffer(chosen):
+        for buffer, own in batch.launch.memory.by_buffer(chosen):
             array, rows, reached = self.arrays[id(buffer)], row[own], chosen[own]
             inside = (reached >= buffer.start) & (reached < buffer.end)
             if not inside.all():  # what checks reported and left out
@@ -152,13 +152,13 @@ class Recorder:
         counts.sectors = int(sectors.sum())
         self.use.sites.setdefault(site, Counts()).add(counts)
         self.use.names.setdefault(site, set())
-        few = self.tracks(wave)
-        active = np.bincount(row[: np.searchsorted(row, len(few))], minlength=len(few))
+        shown = self.tracks(batch)
+        active = np.bincount(row[: np.searchsorted(row, len(shown))], minlength=len(shown))
         numbers = [
             {"elements": int(n), "bytes": int(n) * size, "sectors": int(m)}
-            for n, m in zip(active[: len(few)], sectors[: len(few)], strict=True)
+            for n, m in zip(active[: len(shown)], sectors[: len(shown)], strict=True)
         ]
-        self.timeline.step(self.number, few, site.loc, kind, numbers)
+        self.timeline.step(self.number, shown, site.loc, kind, numbers)
 
     def _draw(self, use: ArrayUse, site: Site, points: Array, size: int) -> None:
         if site.verb != "writes":
@@ -168,10 +168,10 @@ class Recorder:
             use.writes.add(points)
             use.bytes_written += points.size * size
 
-    def tracks(self, wave: Wave) -> tuple[int, ...]:
+    def tracks(self, batch: Wave) -> tuple[int, ...]:
         """The programs of a wave that have a track in the timeline."""
-        known = self._tracks.get(id(wave))
-        if known is None or known[0] is not wave.rows:
-            few = wave.rows[: np.searchsorted(wave.rows, TRACKS)]
-            known = self._tracks[id(wave)] = wave.rows, tuple(few.tolist())
+        known = self._tracks.get(id(batch))
+        if known is None or known[0] is not batch.rows:
+            shown = batch.rows[: np.searchsorted(batch.rows, TRACKS)]
+            known = self._tracks[id(batch)] = batch.rows, tuple(shown.tolist())
         return known[1]
