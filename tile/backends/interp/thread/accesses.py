@@ -25,25 +25,25 @@ rule = rule_in(RULES)
 
 @rule(memory.load)
 def load(op: Operation) -> Run:
-    return _checked(op, tile_rules.load(op), 1, ordered=True)
+    return _with_checks(op, tile_rules.load(op), 1, ordered=True)
 
 
 @rule(memory.store)
 def store(op: Operation) -> Run:
-    return _checked(op, tile_rules.store(op), 2, ordered=True)
+    return _with_checks(op, tile_rules.store(op), 2, ordered=True)
 
 
 @rule(memory.atomic_rmw)
 def atomic_rmw(op: Operation) -> Run:
-    return _checked(op, tile_rules.atomic_rmw(op), 2)
+    return _with_checks(op, tile_rules.atomic_rmw(op), 2)
 
 
 @rule(memory.atomic_cas)
 def atomic_cas(op: Operation) -> Run:
-    return _checked(op, tile_rules.atomic_cas(op), None)
+    return _with_checks(op, tile_rules.atomic_cas(op), None)
 
 
-def _checked(op: Operation, access: Run, mask_at: int | None, *, ordered: bool = False) -> Run:
+def _with_checks(op: Operation, access: Run, mask_at: int | None, *, ordered: bool = False) -> Run:
     """An access, after its vectors are checked and counted, and races looked for if `ordered`."""
     vector = op.attributes.get("vector", 1)
     shape = op.inputs[0].type.shape
@@ -59,14 +59,14 @@ def _checked(op: Operation, access: Run, mask_at: int | None, *, ordered: bool =
             if counters is not None:
                 costs.global_access(batch, op, addresses, active, vector)
             if races is not None:
-                _alone(batch, races, op, addresses, active)
+                _check_race(batch, races, op, addresses, active)
         result: Array | None = access(batch, address, *rest)
         return result
 
     return run
 
 
-def _alone(
+def _check_race(
     batch: Wave, races: GlobalRaces, op: Operation, address: Array, active: Array | None
 ) -> None:
     """Refuse to touch what another thread did since the last barrier."""
@@ -105,18 +105,18 @@ def check_vectors(
         return
     ptr = op["ptr"].type
     size = pointee(op.name, ptr).itemsize
-    parts = address.reshape(len(address), -1, vector)
+    vectors = address.reshape(len(address), -1, vector)
     if mask is not None:
-        masks = np.broadcast_to(mask, address.shape).reshape(parts.shape)
+        masks = np.broadcast_to(mask, address.shape).reshape(vectors.shape)
         active = masks[..., :1]
         _refuse(batch, op, masks != active, vector, "with masks that differ")
-    first = parts[..., :1]
-    apart = parts != first + np.arange(0, size * vector, size)
-    odd = first & (size * vector - 1) != 0
+    first = vectors[..., :1]
+    not_contiguous = vectors != first + np.arange(0, size * vector, size)
+    misaligned = first & (size * vector - 1) != 0
     if mask is not None:
-        apart, odd = apart & active, odd & active
-    _refuse(batch, op, apart, vector, f"of {vector} elements that are no neighbours")
-    _refuse(batch, op, odd, vector, f"that is not aligned to its {size * vector} bytes")
+        not_contiguous, misaligned = not_contiguous & active, misaligned & active
+    _refuse(batch, op, not_contiguous, vector, f"of {vector} elements that are no neighbours")
+    _refuse(batch, op, misaligned, vector, f"that is not aligned to its {size * vector} bytes")
 
 
 def _refuse(batch: Wave, op: Operation, wrong: Array, vector: int, what: str) -> None:

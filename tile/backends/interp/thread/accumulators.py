@@ -24,24 +24,24 @@ _PASSING = frozenset({control.yield_, *LOOPS})
 def check_accumulators(module: Module) -> None:
     """Raise `ProductInFlightError` for a use of an accumulator that was not waited for."""
     waits = [op["pending"] for op in module.walk() if op.defn is ops.group.group_wait]
-    most = max(waits, default=0)
+    max_pending = max(waits, default=0)
     if any(op.defn is ops.group.group_dot for op in module.walk()):
         for function in module:
-            _Walk(most).block(function.body, {})
+            _AgeAnalysis(max_pending).block(function.body, {})
 
 
-class _Walk:
+class _AgeAnalysis:
     """The walk through a function whose waits leave at most so many products."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_pending: int) -> None:
+        self.max_pending = max_pending
 
     def block(self, block: Block, ages: Ages) -> None:
         for op in block:
             self.check(op, ages)
             if op.defn is ops.group.group_dot:
                 for value, age in ages.items():
-                    ages[value] = min(age + 1, self.most)
+                    ages[value] = min(age + 1, self.max_pending)
                 ages[op.result] = 0
             elif op.defn is ops.group.group_wait:
                 value = op.inputs[0]
@@ -72,26 +72,26 @@ class _Walk:
         skipped = 3 if op.defn is control.for_ else 0
         carried = [ages.get(value) for value in op.inputs[skipped:]]
         while True:
-            ends: list[int | None] = []  # of the last region, which is the body
+            last_ends: list[int | None] = []  # of the last region, which is the body
             for region in op.regions:
                 inner = dict(ages)
                 args = region.args[1:] if op.defn is control.for_ else region.args
                 _set(args, carried, inner)
                 self.block(region, inner)
-                ends = [inner.get(value) for value in _last(region).inputs]
-            joined = _least(carried, ends)
+                last_ends = [inner.get(value) for value in _last(region).inputs]
+            joined = _least(carried, last_ends)
             if joined == carried:
                 break
             carried = joined
         _set(op.results, carried, ages)
 
     def branch(self, op: Operation, ages: Ages) -> None:
-        given = []
+        ends = []
         for region in op.regions:
             inner = dict(ages)
             self.block(region, inner)
-            given.append([inner.get(value) for value in _last(region).inputs])
-        _set(op.results, _least(*given), ages)
+            ends.append([inner.get(value) for value in _last(region).inputs])
+        _set(op.results, _least(*ends), ages)
 
 
 def _last(region: Block) -> Operation:

@@ -14,16 +14,16 @@ from tile.backends.interp.code import Rules, Run
 from tile.backends.interp.memory import FaultError
 from tile.backends.interp.report import out_of_bounds
 from tile.backends.interp.thread import costs
-from tile.backends.interp.thread.barriers import MisuseError, Use
+from tile.backends.interp.thread.barriers import MbarrierMisuseError, MbarrierUse
 from tile.backends.interp.thread.declare import rule_in
 from tile.backends.interp.thread.faults import (
-    all_of_program,
     buffer_of,
-    misaligned_box,
-    misuse,
+    misaligned_block,
+    misuse_error,
+    require_whole_programs,
     shared_fault,
 )
-from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
+from tile.backends.interp.thread.launch import chunk_of, launch_of, thread_map_of
 from tile.backends.interp.thread.memory import SharedFaultError, Touch
 from tile.backends.interp.values import Array, Rows, RunValue, array_of, broadcast_rows
 from tile.backends.interp.wave import Wave
@@ -42,10 +42,12 @@ VECTOR_BYTES = 16
 
 @rule(ops.bulk.barrier_init)
 def barrier_init(op: Operation) -> Run:
-    stages = _ring_of(op).stages
+    stages = _mbarriers_of(op).stages
 
     def run(batch: Wave, bars: RunValue) -> None:
-        _checked(batch, lambda: chunk_of(batch).barriers.make(_whole(batch, op, bars), stages))
+        _reporting(
+            batch, lambda: chunk_of(batch).mbarriers.init(_all_stages(batch, op, bars), stages)
+        )
 
     return run
 
@@ -53,7 +55,9 @@ def barrier_init(op: Operation) -> Run:
 @rule(ops.bulk.barrier_free)
 def barrier_free(op: Operation) -> Run:
     def run(batch: Wave, bars: RunValue) -> None:
-        _checked(batch, lambda: chunk_of(batch).barriers.free(_whole(batch, op, bars)))
+        _reporting(
+            batch, lambda: chunk_of(batch).mbarriers.invalidate(_all_stages(batch, op, bars))
+        )
 
     return run
 
@@ -62,67 +66,67 @@ def barrier_free(op: Operation) -> Run:
 def barrier_expect(op: Operation) -> Run:
     count = op["size"]
 
-    def run(batch: Wave, bars: RunValue, turn: RunValue, active: RunValue) -> None:
-        use, _ = _turn(batch, op, bars, turn)
+    def run(batch: Wave, bars: RunValue, iteration: RunValue, active: RunValue) -> None:
+        use, _ = _stage_of(batch, op, bars, iteration)
         use = use.take_rows(_by_program(batch, active))
-        _checked(batch, lambda: chunk_of(batch).barriers.expect(use, count))
+        _reporting(batch, lambda: chunk_of(batch).mbarriers.expect_tx(use, count))
 
     return run
 
 
 @rule(ops.bulk.barrier_wait)
 def barrier_wait(op: Operation) -> Run:
-    def run(batch: Wave, bars: RunValue, turn: RunValue) -> None:
-        use, parity = _turn(batch, op, bars, turn)
-        _checked(batch, lambda: chunk_of(batch).barriers.wait(use, parity))
+    def run(batch: Wave, bars: RunValue, iteration: RunValue) -> None:
+        use, parity = _stage_of(batch, op, bars, iteration)
+        _reporting(batch, lambda: chunk_of(batch).mbarriers.wait(use, parity))
 
     return run
 
 
 @rule(ops.bulk.bulk_copy)
 def bulk_copy(op: Operation) -> Run:
-    box = _Box(op)
+    block = _DescriptorBlock(op)
 
     def run(
         batch: Wave,
         mem: RunValue,
         bars: RunValue,
-        turn: RunValue,
+        iteration: RunValue,
         active: RunValue,
         ptr: RunValue,
         *numbers: RunValue,
     ) -> None:
-        use, _ = _turn(batch, op, bars, turn)
+        use, _ = _stage_of(batch, op, bars, iteration)
         chosen = _by_program(batch, active)
         use = use.take_rows(chosen)
         if len(use.programs) == 0:
             return
-        given = [_by_program(batch, value)[chosen] for value in (ptr, *numbers)]
+        descriptor = [_by_program(batch, value)[chosen] for value in (ptr, *numbers)]
         begin = _by_program(batch, mem)[chosen]
-        values = box.read(batch, use.programs, *given)
-        touch = box.touch(batch, use.programs, begin)
-        _checked(batch, lambda: chunk_of(batch).barriers.begin(use, touch, values))
+        values = block.read(batch, use.programs, *descriptor)
+        touch = block.touch(batch, use.programs, begin)
+        _reporting(batch, lambda: chunk_of(batch).mbarriers.start_load(use, touch, values))
 
     return run
 
 
 @rule(ops.bulk.bulk_store)
 def bulk_store(op: Operation) -> Run:
-    box = _Box(op)
+    block = _DescriptorBlock(op)
 
     def run(batch: Wave, mem: RunValue, ptr: RunValue, *numbers: RunValue) -> None:
-        all_of_program(batch, op)
-        programs, memory = place_of(batch).programs, chunk_of(batch).memory
-        touch = box.touch(batch, programs, _by_program(batch, mem))
-        _checked(batch, lambda: memory.send(touch))
-        given = [_by_program(batch, value) for value in (ptr, *numbers)]
-        values = memory.words(box.size, VECTOR_BYTES // box.size)[touch.start // VECTOR_BYTES]
-        box.write(batch, programs, values, *given)
+        require_whole_programs(batch, op)
+        programs, memory = thread_map_of(batch).programs, chunk_of(batch).memory
+        touch = block.touch(batch, programs, _by_program(batch, mem))
+        _reporting(batch, lambda: memory.start_tma_store(touch))
+        descriptor = [_by_program(batch, value) for value in (ptr, *numbers)]
+        values = memory.words(block.size, VECTOR_BYTES // block.size)[touch.start // VECTOR_BYTES]
+        block.write(batch, programs, values, *descriptor)
 
     return run
 
 
-class _Box:
+class _DescriptorBlock:
     """The box that an operation copies."""
 
     def __init__(self, op: Operation) -> None:
@@ -135,7 +139,7 @@ class _Box:
 
     def read(self, batch: Wave, programs: Rows, *numbers: Array) -> Array:
         """The elements as they come to lie, in vectors: (program, vector, element)."""
-        address, inside = self._places(batch, *numbers)
+        address, inside = self._addresses(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
         try:
             values = launch_of(batch).memory.load(address, inside, None, element, shape)
@@ -147,7 +151,7 @@ class _Box:
 
     def write(self, batch: Wave, programs: Rows, values: Array, *numbers: Array) -> None:
         """Write the elements, in vectors as they lie."""
-        address, inside = self._places(batch, *numbers)
+        address, inside = self._addresses(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
         flat = np.ascontiguousarray(values).reshape(len(address), -1)
         flat = flat.view(numerics.numpy_dtype(element))
@@ -157,10 +161,10 @@ class _Box:
             raise self._outside(batch, "writes", fault, programs) from None
 
     def _outside(self, batch: Wave, verb: str, fault: FaultError, programs: Rows) -> ExecutionError:
-        fault.row = int(np.searchsorted(place_of(batch).program, programs[fault.row]))
+        fault.row = int(np.searchsorted(thread_map_of(batch).program, programs[fault.row]))
         return out_of_bounds(batch, verb, fault, self.size)
 
-    def _places(
+    def _addresses(
         self,
         batch: Wave,
         base: Array,
@@ -173,7 +177,7 @@ class _Box:
         """The address of each element as they lie, and which are inside of the array."""
         steps = stride * self.size
         if ((base | steps) % Descriptor.ALIGNMENT).any():
-            raise misaligned_box(batch, self.op, int(base[0]), int(steps[0]))
+            raise misaligned_block(batch, self.op, int(base[0]), int(steps[0]))
         row_at, row_in = _along(row, rows, self.mem.dims[0])
         column_at, column_in = _along(column, columns, self.mem.dims[1])
         address = (row_at * stride[:, None])[:, :, None] + column_at[:, None, :]
@@ -181,7 +185,7 @@ class _Box:
         inside = row_in[:, :, None] & column_in[:, None, :]
         address, inside = (x.reshape(len(base), -1)[:, self.order] for x in (address, inside))
         if launch_of(batch).counters is not None:
-            costs.box_access(batch, self.op, address, inside)
+            costs.block_access(batch, self.op, address, inside)
         return address, inside
 
     def touch(self, batch: Wave, programs: Rows, begin: Array) -> Touch:
@@ -211,7 +215,7 @@ def _order(layout: LinearLayout) -> Array:
 # -- barriers
 
 
-def _ring_of(op: Operation) -> Shared:
+def _mbarriers_of(op: Operation) -> Shared:
     ring = op["bars"].type
     assert isinstance(ring, Shared)
     return ring
@@ -219,30 +223,32 @@ def _ring_of(op: Operation) -> Shared:
 
 def _by_program(batch: Wave, value: RunValue) -> Array:
     """What is the same for all threads of a program, once for each."""
-    result: Array = broadcast_rows(value, (), len(batch))[:: place_of(batch).threads]
+    result: Array = broadcast_rows(value, (), len(batch))[:: thread_map_of(batch).threads]
     return result
 
 
-def _whole(batch: Wave, op: Operation, bars: RunValue) -> Use:
+def _all_stages(batch: Wave, op: Operation, bars: RunValue) -> MbarrierUse:
     """A use of all barriers of a ring; the first one stands for them."""
-    all_of_program(batch, op)
-    programs = place_of(batch).programs
-    return Use(op, int(array_of(bars)[0]), programs, np.zeros(len(programs), np.int64))
+    require_whole_programs(batch, op)
+    programs = thread_map_of(batch).programs
+    return MbarrierUse(op, int(array_of(bars)[0]), programs, np.zeros(len(programs), np.int64))
 
 
-def _turn(batch: Wave, op: Operation, bars: RunValue, turn: RunValue) -> tuple[Use, Array]:
+def _stage_of(
+    batch: Wave, op: Operation, bars: RunValue, iteration: RunValue
+) -> tuple[MbarrierUse, Array]:
     """A use of the barrier of a turn, and the lowest bit of the number of its phase."""
-    all_of_program(batch, op)
-    number = _by_program(batch, turn).astype(np.int64) + op["shift"]
-    phase, stage = np.divmod(number, _ring_of(op).stages)
-    return Use(op, int(array_of(bars)[0]), place_of(batch).programs, stage), phase & 1
+    require_whole_programs(batch, op)
+    number = _by_program(batch, iteration).astype(np.int64) + op["shift"]
+    phase, stage = np.divmod(number, _mbarriers_of(op).stages)
+    return MbarrierUse(op, int(array_of(bars)[0]), thread_map_of(batch).programs, stage), phase & 1
 
 
-def _checked(batch: Wave, use: Callable[[], None]) -> None:
+def _reporting(batch: Wave, use: Callable[[], None]) -> None:
     """Use a barrier; what is wrong with that is said in words."""
     try:
         use()
-    except MisuseError as fault:
-        raise misuse(batch, fault) from None
+    except MbarrierMisuseError as fault:
+        raise misuse_error(batch, fault) from None
     except SharedFaultError as fault:
         raise shared_fault(batch, fault) from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tile.backends.interp.code import Code, Rules, translate
 from tile.backends.interp.thread.accumulators import check_accumulators
-from tile.backends.interp.thread.offered import check_offered
+from tile.backends.interp.thread.offered import check_supported
 from tile.errors import OutOfResourcesError, UnsupportedError, stamp
 from tile.ir.core import Module, Operation
 from tile.ir.types import Shared
@@ -60,7 +60,7 @@ def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules
     _fits(target, shared, num_warps * target.warp_size)
     for op in module.walk():
         with stamp(op.loc):
-            check_offered(op, target, num_warps)
+            check_supported(op, target, num_warps)
     check_accumulators(module)
     return ThreadCode(translate(module, rules), target, num_warps, shared, _granule(module))
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tile.backends.interp.thread.memory import SharedMemory, Touch
-from tile.backends.interp.thread.place import Place
+from tile.backends.interp.thread.place import ThreadMap
 from tile.backends.interp.values import Array, Rows
 
 
 @dataclass(frozen=True, eq=False)
-class Copy:
+class AsyncCopy:
     """What one operation copies: for each thread some vectors of values, and its group's number.
 
     `thread` is the thread's number in the chunk; `values` has axes (thread, vector, element).
@@ -23,51 +23,53 @@ class Copy:
     group: Array
     values: Array
 
-    def take_rows(self, chosen: Array) -> Copy:
+    def take_rows(self, chosen: Array) -> AsyncCopy:
         """The copy of some threads."""
         part = self.touch.of_rows(chosen)
-        return Copy(part, self.thread[chosen], self.group[chosen], self.values[chosen])
+        return AsyncCopy(part, self.thread[chosen], self.group[chosen], self.values[chosen])
 
 
-class Copies:
+class InFlightCopies:
     """The copies of a chunk that nobody has waited for yet, in the order of their beginning."""
 
     def __init__(self, memory: SharedMemory, threads: int) -> None:
         self.memory = memory
         self.closed = np.zeros(threads, np.int64)  # groups that each thread has closed
-        self.pending: list[Copy] = []
+        self.pending: list[AsyncCopy] = []
 
-    def begin(self, touch: Touch, place: Place, values: Array, active: Array | None = None) -> None:
+    def begin(
+        self, touch: Touch, thread_map: ThreadMap, values: Array, active: Array | None = None
+    ) -> None:
         """Begin to copy vectors, those of the threads that are `active`."""
-        thread = place.numbers
-        copy = Copy(touch, thread, self.closed[thread], values)
+        thread = thread_map.numbers
+        copy = AsyncCopy(touch, thread, self.closed[thread], values)
         if active is not None:
             copy = copy.take_rows(active)
-        self.memory.begin(copy.touch)
+        self.memory.start_copy(copy.touch)
         self.pending.append(copy)
 
-    def commit(self, place: Place) -> None:
+    def commit(self, thread_map: ThreadMap) -> None:
         """Close a group."""
-        self.closed[place.numbers] += 1
+        self.closed[thread_map.numbers] += 1
 
-    def wait(self, place: Place, pending: int) -> None:
+    def wait(self, thread_map: ThreadMap, pending: int) -> None:
         """Finish the copies of all groups of these threads but the last `pending`."""
         finished = np.zeros(len(self.closed), np.int64)
-        here = place.numbers
-        finished[here] = self.closed[here] - pending
-        rest = []
+        numbers = thread_map.numbers
+        finished[numbers] = self.closed[numbers] - pending
+        remaining = []
         for copy in self.pending:
             done = copy.group < finished[copy.thread]
             if done.all():
                 self._finish(copy)
             elif done.any():
                 self._finish(copy.take_rows(done))
-                rest.append(copy.take_rows(~done))
+                remaining.append(copy.take_rows(~done))
             else:
-                rest.append(copy)
-        self.pending = rest
+                remaining.append(copy)
+        self.pending = remaining
 
-    def _finish(self, copy: Copy) -> None:
+    def _finish(self, copy: AsyncCopy) -> None:
         values = copy.values
         words = self.memory.words(values.itemsize, values.shape[-1])
         self.memory.put(copy.touch, words, values)

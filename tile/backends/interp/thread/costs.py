@@ -9,8 +9,8 @@ import numpy as np
 from tile.backends.interp.code import BlockCode, Code, Run
 from tile.backends.interp.memory import LOWEST, WINDOW_BITS, Memory
 from tile.backends.interp.thread.counters import SECTOR, Counters, GlobalCounts, SharedCounts
-from tile.backends.interp.thread.launch import launch_of, place_of
-from tile.backends.interp.thread.place import Place
+from tile.backends.interp.thread.launch import launch_of, thread_map_of
+from tile.backends.interp.thread.place import ThreadMap
 from tile.backends.interp.values import Array
 from tile.backends.interp.wave import Wave
 from tile.ir.core import Operation
@@ -33,7 +33,7 @@ def _count_block(block: BlockCode) -> None:
 
 
 def _counted(op: Operation, run: Run, batch: Wave, *values: object) -> object:
-    _counters(batch).executed[op] += _warps(place_of(batch))
+    _counters(batch).executed[op] += _warps(thread_map_of(batch))
     return run(batch, *values)
 
 
@@ -43,23 +43,23 @@ def _counters(batch: Wave) -> Counters:
     return counters
 
 
-def _warps(place: Place) -> int:
-    if place.whole_warps:
-        return len(place) // place.lanes
-    return len(np.unique(_warp_numbers(place)))
+def _warps(thread_map: ThreadMap) -> int:
+    if thread_map.whole_warps:
+        return len(thread_map) // thread_map.lanes
+    return len(np.unique(_warp_numbers(thread_map)))
 
 
-def _warp_numbers(place: Place) -> Array:
-    return (place.program * place.threads + place.thread) // place.lanes
+def _warp_numbers(thread_map: ThreadMap) -> Array:
+    return (thread_map.program * thread_map.threads + thread_map.thread) // thread_map.lanes
 
 
-def _by_warp(place: Place, values: Array, absent: int) -> Array:
+def _by_warp(thread_map: ThreadMap, values: Array, absent: int) -> Array:
     """Values (rows, vectors) as (warps, vectors, lanes), with `absent` for lanes not there."""
-    if place.whole_warps:
-        return values.reshape(-1, place.lanes, values.shape[1]).swapaxes(1, 2)
-    warps, warp = np.unique(_warp_numbers(place), return_inverse=True)
-    result = np.full((len(warps), values.shape[1], place.lanes), absent, values.dtype)
-    result[warp, :, place.thread % place.lanes] = values
+    if thread_map.whole_warps:
+        return values.reshape(-1, thread_map.lanes, values.shape[1]).swapaxes(1, 2)
+    warps, warp = np.unique(_warp_numbers(thread_map), return_inverse=True)
+    result = np.full((len(warps), values.shape[1], thread_map.lanes), absent, values.dtype)
+    result[warp, :, thread_map.thread % thread_map.lanes] = values
     return result
 
 
@@ -75,26 +75,26 @@ def global_access(
         first = np.where(
             np.broadcast_to(active, address.shape).reshape(rows, -1)[:, ::vector], first, -1
         )
-    starts = _by_warp(place_of(batch), first, -1)
-    different = _different(starts)
+    starts = _by_warp(thread_map_of(batch), first, -1)
+    distinct = _count_distinct(starts)
     parts = starts[..., None] + np.arange(0, size, SECTOR)
     sectors = np.where(starts[..., None] < 0, -1, parts // SECTOR)
     counts = GlobalCounts(
         instructions=int((starts >= 0).any(axis=-1).sum()),
-        sectors=int(_different(sectors.reshape(*starts.shape[:2], -1)).sum()),
-        least=int((-(-different * size // SECTOR)).sum()),
+        sectors=int(_count_distinct(sectors.reshape(*starts.shape[:2], -1)).sum()),
+        least=int((-(-distinct * size // SECTOR)).sum()),
     )
     _counters(batch).global_accesses[op].add(counts)
 
 
-def box_access(batch: Wave, op: Operation, address: Array, inside: Array) -> None:
+def block_access(batch: Wave, op: Operation, address: Array, inside: Array) -> None:
     """Count a box that is copied as a whole: addresses of elements (program, element)."""
     address = _as_on_device(launch_of(batch).memory, address)
     sectors = np.where(inside, address // SECTOR, -1)
     size = pointee(op.name, op["ptr"].type).itemsize
     counts = GlobalCounts(
         instructions=len(address),
-        sectors=int(_different(sectors).sum()),
+        sectors=int(_count_distinct(sectors).sum()),
         least=int((-(-inside.sum(axis=1) * size // SECTOR)).sum()),
     )
     _counters(batch).global_accesses[op].add(counts)
@@ -121,7 +121,7 @@ def _depth(array: Array) -> int:
     return array.ctypes.data - owner.ctypes.data
 
 
-def _different(numbers: Array) -> Array:
+def _count_distinct(numbers: Array) -> Array:
     """How many different numbers from 0 on there are along the last axis."""
     ordered = np.sort(numbers, axis=-1)
     new = np.ones(ordered.shape, bool)
@@ -136,12 +136,12 @@ def shared_access(
     """Count an access to shared memory: vectors of elements of `size` bytes, by first byte."""
     first = start if active is None else np.where(active, start, -1)
     first = np.broadcast_to(first, (len(batch), first.shape[1]))
-    starts = _by_warp(place_of(batch), first, -1).reshape(-1, place_of(batch).lanes)
+    starts = _by_warp(thread_map_of(batch), first, -1).reshape(-1, thread_map_of(batch).lanes)
     starts = starts[(starts >= 0).any(axis=-1)]
     banks = launch_of(batch).threads_code.target.banks
-    together = min(starts.shape[-1], banks.lanes_together(size * vector * 8))
-    groups = starts.shape[-1] // together
-    starts = _all_lanes(starts.reshape(len(starts), groups, together)).reshape(starts.shape)
+    lanes_per_pass = min(starts.shape[-1], banks.lanes_together(size * vector * 8))
+    groups = starts.shape[-1] // lanes_per_pass
+    starts = _all_lanes(starts.reshape(len(starts), groups, lanes_per_pass)).reshape(starts.shape)
     counts = SharedCounts(
         instructions=len(starts),
         wavefronts=int(wavefronts(starts // size, size * 8, vector, banks).sum()),
@@ -156,8 +156,8 @@ def _all_lanes(starts: Array) -> Array:
     It goes where one of its group goes, which costs nothing, or of another if all do nothing.
     """
     in_group = starts.max(axis=-1, keepdims=True)
-    instead = np.where(in_group < 0, in_group.max(axis=1, keepdims=True), in_group)
-    return np.where(starts < 0, instead, starts)
+    substitute = np.where(in_group < 0, in_group.max(axis=1, keepdims=True), in_group)
+    return np.where(starts < 0, substitute, starts)
 
 
 def matrix_access(batch: Wave, op: Operation, start: Array, size: int) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile.backends.interp.thread.barriers import Misuse, MisuseError
-from tile.backends.interp.thread.launch import ThreadLaunch, chunk_of, launch_of, place_of
+from tile.backends.interp.thread.barriers import MbarrierMisuse, MbarrierMisuseError
+from tile.backends.interp.thread.launch import ThreadLaunch, chunk_of, launch_of, thread_map_of
 from tile.backends.interp.thread.memory import Fault, SharedFaultError
 from tile.backends.interp.thread.races import GlobalRaceError
 from tile.backends.interp.wave import Wave
@@ -29,64 +29,64 @@ from tile.simt.ops.shared import allocation
 
 
 @dataclass(frozen=True)
-class _Wording:
+class _Message:
     error: Callable[..., ExecutionError]
     what: str  # of the kernel
     other: str  # what the other thread did; nothing, if there is none
 
 
-_WORDINGS = {
-    Fault.READ_AFTER_WRITE: _Wording(
+_MESSAGES = {
+    Fault.READ_AFTER_WRITE: _Message(
         RaceError,
         "reads shared memory that another thread wrote, with no barrier in between",
         "written",
     ),
-    Fault.WRITE_AFTER_READ: _Wording(
+    Fault.WRITE_AFTER_READ: _Message(
         RaceError,
         "writes shared memory that another thread read, with no barrier in between",
         "read",
     ),
-    Fault.WRITE_AFTER_WRITE: _Wording(
+    Fault.WRITE_AFTER_WRITE: _Message(
         RaceError,
         "writes shared memory that another thread wrote, with no barrier in between",
         "written",
     ),
-    Fault.SAME_STORE: _Wording(
+    Fault.SAME_STORE: _Message(
         RaceError,
         "writes different values to one place of shared memory from several threads at once",
         "written",
     ),
-    Fault.SAME_COPY: _Wording(
+    Fault.SAME_COPY: _Message(
         RaceError,
         "copies to one place of shared memory from several threads at once",
         "copy begun",
     ),
-    Fault.IN_FLIGHT: _Wording(
+    Fault.IN_FLIGHT: _Message(
         CopyInFlightError,
         "touches shared memory to which a copy is on its way; copy_wait waits for it",
         "copy begun",
     ),
-    Fault.READING: _Wording(
+    Fault.WGMMA_READING: _Message(
         ProductInFlightError,
         "writes shared memory that a product still reads; group_wait waits for it",
         "product begun",
     ),
-    Fault.UNFENCED: _Wording(
+    Fault.WGMMA_UNFENCED: _Message(
         RaceError,
         "multiplies what a thread wrote to shared memory, with no group_fence of that thread after",
         "written",
     ),
-    Fault.UNTOLD: _Wording(
+    Fault.TMA_STORE_UNFENCED: _Message(
         RaceError,
         "stores in bulk what a thread wrote, with no group_fence of that thread after",
         "written",
     ),
-    Fault.OVERTAKEN: _Wording(
+    Fault.TMA_LOAD_UNFENCED: _Message(
         RaceError,
         "copies in bulk to what a thread wrote, with no group_fence of that thread after",
         "written",
     ),
-    Fault.UNDEFINED: _Wording(
+    Fault.UNDEFINED: _Message(
         UndefinedReadError, "reads shared memory to which nothing was written", ""
     ),
 }
@@ -95,33 +95,48 @@ _WORDINGS = {
 def shared_fault(batch: Wave, fault: SharedFaultError) -> ExecutionError:
     """The error for a fault of shared memory."""
     launch, chunk = launch_of(batch), chunk_of(batch)
-    wording, op = _WORDINGS[fault.fault], fault.op
+    message, op = _MESSAGES[fault.fault], fault.op
     row = chunk.first + fault.program * chunk.threads + fault.thread
     notes = [f"in {launch.program(row)}, by {_at(op)}", _where(op, fault.byte)]
-    if wording.other:
-        other, who = chunk.memory.author(fault.record)
-        notes.append(f"{wording.other} by {_who(launch, who)}, by {_at(other)}")
-    return wording.error(f"`{launch.name}` {wording.what}", loc=op.loc, notes=notes)
+    if message.other:
+        other, who = chunk.memory.operation_of(fault.record)
+        notes.append(f"{message.other} by {_who(launch, who)}, by {_at(other)}")
+    return message.error(f"`{launch.name}` {message.what}", loc=op.loc, notes=notes)
 
 
-_MISUSES: dict[Misuse, tuple[Callable[..., ExecutionError], str]] = {
-    Misuse.NOT_MADE: (ArrivalError, "takes a barrier that barrier_init has not made"),
-    Misuse.MADE: (ArrivalError, "makes a barrier that is there, with no barrier_free before"),
-    Misuse.UNSEEN: (RaceError, "takes a barrier that another thread made, with no `barrier` since"),
-    Misuse.UNFENCED: (RaceError, "takes a barrier with no group_fence since it was made"),
-    Misuse.WAITED_FOR: (RaceError, "frees a barrier for which other threads may still wait"),
-    Misuse.NOT_WAITED: (
+_MISUSES: dict[MbarrierMisuse, tuple[Callable[..., ExecutionError], str]] = {
+    MbarrierMisuse.NOT_INITIALIZED: (
+        ArrivalError,
+        "takes a barrier that barrier_init has not made",
+    ),
+    MbarrierMisuse.ALREADY_INITIALIZED: (
+        ArrivalError,
+        "makes a barrier that is there, with no barrier_free before",
+    ),
+    MbarrierMisuse.UNSYNCHRONIZED: (
+        RaceError,
+        "takes a barrier that another thread made, with no `barrier` since",
+    ),
+    MbarrierMisuse.UNFENCED: (
+        RaceError,
+        "takes a barrier with no group_fence since it was made",
+    ),
+    MbarrierMisuse.STILL_WAITED_FOR: (
+        RaceError,
+        "frees a barrier for which other threads may still wait",
+    ),
+    MbarrierMisuse.PHASE_PENDING: (
         ArrivalError,
         "expects copies on a barrier that has not been waited for since it last did",
     ),
-    Misuse.IN_VAIN: (
+    MbarrierMisuse.NEVER_COMPLETES: (
         ArrivalError,
         "waits for a barrier on which not all arrives that is expected, or nothing is",
     ),
 }
 
 
-def misuse(batch: Wave, fault: MisuseError) -> ExecutionError:
+def misuse_error(batch: Wave, fault: MbarrierMisuseError) -> ExecutionError:
     """The error for a wrong use of a barrier."""
     launch, chunk = launch_of(batch), chunk_of(batch)
     error, what = _MISUSES[fault.misuse]
@@ -129,7 +144,7 @@ def misuse(batch: Wave, fault: MisuseError) -> ExecutionError:
     notes = [
         f"in program {launch.programs_of(np.array([row]))[0]}, by {_at(fault.op)}",
         f"the barrier is number {fault.stage} of its ring; {fault.expected} bytes are expected on "
-        f"it, and copies of {fault.begun} have begun",
+        f"it, and copies of {fault.started} have begun",
     ]
     return error(f"`{launch.name}` {what}", loc=fault.op.loc, notes=notes)
 
@@ -168,10 +183,10 @@ def buffer_of(op: Operation) -> Shared:
     return buffer
 
 
-def described(op: Operation, byte: int | None = None) -> str:
+def describe_buffer(op: Operation, byte: int | None = None) -> str:
     """The buffer of an operation in words; of several, the one that a byte is in."""
-    found = [allocation(mem) for mem in op.inputs if isinstance(mem.type, Shared)]
-    alloc = next((a for a in found if a is not None and _has(a, byte)), found[0])
+    allocations = [allocation(mem) for mem in op.inputs if isinstance(mem.type, Shared)]
+    alloc = next((a for a in allocations if a is not None and _contains(a, byte)), allocations[0])
     if alloc is None:
         return f"the buffer is a {buffer_of(op)}"
     buffer = alloc.result.type
@@ -181,10 +196,10 @@ def described(op: Operation, byte: int | None = None) -> str:
 
 
 def _where(op: Operation, byte: int) -> str:
-    return f"at byte {byte} of the program's shared memory; {described(op, byte)}"
+    return f"at byte {byte} of the program's shared memory; {describe_buffer(op, byte)}"
 
 
-def _has(alloc: Operation, byte: int | None) -> bool:
+def _contains(alloc: Operation, byte: int | None) -> bool:
     buffer = alloc.result.type
     assert isinstance(buffer, Shared)
     return byte is None or alloc["at"] <= byte < alloc["at"] + buffer.bytes
@@ -197,7 +212,7 @@ def outside(batch: Wave, op: Operation, row: int, offset: int, vector: int) -> S
     return SharedBoundsError(
         f"`{batch.launch.name}` accesses element {offset}{last} of a buffer of {buffer.numel}",
         loc=op.loc,
-        notes=[f"in {batch.launch.program(int(batch.rows[row]))}", described(op)],
+        notes=[f"in {batch.launch.program(int(batch.rows[row]))}", describe_buffer(op)],
     )
 
 
@@ -209,7 +224,7 @@ def bad_vector(batch: Wave, op: Operation, row: int, register: int, what: str) -
     )
 
 
-def misaligned_box(batch: Wave, op: Operation, base: int, step: int) -> VectorAccessError:
+def misaligned_block(batch: Wave, op: Operation, base: int, step: int) -> VectorAccessError:
     """The error for an array of which no boxes can be copied."""
     return VectorAccessError(
         f"`{batch.launch.name}` copies a box of an array at {base:#x} with rows {step} bytes apart, "
@@ -218,23 +233,23 @@ def misaligned_box(batch: Wave, op: Operation, base: int, step: int) -> VectorAc
     )
 
 
-def all_of_warp(batch: Wave, op: Operation) -> None:
+def require_whole_warps(batch: Wave, op: Operation) -> None:
     """Refuse an operation of a warp that not all of its lanes have come to."""
-    place = place_of(batch)
-    if not place.whole_warps:
-        raise _divergence(batch, op, "warp", place.lanes)
+    thread_map = thread_map_of(batch)
+    if not thread_map.whole_warps:
+        raise _divergence(batch, op, "warp", thread_map.lanes)
 
 
-def all_of_program(batch: Wave, op: Operation) -> None:
+def require_whole_programs(batch: Wave, op: Operation) -> None:
     """Refuse an operation of a program that not all of its threads have come to."""
-    place = place_of(batch)
-    if not place.whole_programs:
-        raise _divergence(batch, op, "program", place.threads)
+    thread_map = thread_map_of(batch)
+    if not thread_map.whole_programs:
+        raise _divergence(batch, op, "program", thread_map.threads)
 
 
 def _divergence(batch: Wave, op: Operation, group: str, size: int) -> DivergenceError:
     launch = launch_of(batch)
-    row, absent = place_of(batch).missing(size)
+    row, absent = thread_map_of(batch).missing(size)
     return DivergenceError(
         f"`{launch.name}` comes to `{op.name}` with some threads of a {group}; it takes all",
         loc=op.loc,

@@ -33,7 +33,7 @@ class ThreadKernel:
         run_threads(code.code.module, code.target, code.num_warps, grid, arguments, counters)
 
 
-def machine(target: Target) -> SimtTarget:
+def simt_target(target: Target) -> SimtTarget:
     """The machine that a target names. Raises `BackendError` for a name that does not exist."""
     try:
         return SimtTarget.parse(target.arch)
@@ -50,7 +50,7 @@ def compile(  # noqa: A001 - as a backend
 
     Gives its text, too. Raises `OutOfResourcesError` for what does not fit the machine.
     """
-    simt = machine(target)
+    simt = simt_target(target)
     lower(module, simt, **options.lowering)
     verify(module, Level.THREAD)
     code = prepare(module, simt, options.num_warps)
@@ -63,5 +63,5 @@ def load(artifact: Artifact) -> ThreadKernel:
         return ThreadKernel(artifact.code)
     assert artifact.module is not None
     return ThreadKernel(
-        prepare(artifact.module, machine(artifact.target), artifact.options.num_warps)
+        prepare(artifact.module, simt_target(artifact.target), artifact.options.num_warps)
     )

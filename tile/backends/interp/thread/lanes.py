@@ -8,8 +8,8 @@ import numpy as np
 
 from tile.backends.interp.code import Rules, Run
 from tile.backends.interp.thread.declare import rule_in
-from tile.backends.interp.thread.faults import all_of_warp
-from tile.backends.interp.thread.launch import place_of
+from tile.backends.interp.thread.faults import require_whole_warps
+from tile.backends.interp.thread.launch import thread_map_of
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows
 from tile.backends.interp.wave import Wave
 from tile.errors import ExecutionError
@@ -26,8 +26,8 @@ rule = rule_in(RULES)
 @rule(ops.thread.shuffle)
 def shuffle(op: Operation) -> Run:
     def run(batch: Wave, x: RunValue, lane: RunValue) -> Array:
-        all_of_warp(batch, op)
-        size = place_of(batch).lanes
+        require_whole_warps(batch, op)
+        size = thread_map_of(batch).lanes
         array, lanes = array_of(x), broadcast_rows(lane, (), len(batch))
         wrong = (lanes < 0) | (lanes >= size)
         if wrong.any():
@@ -47,10 +47,10 @@ def shuffle_xor(op: Operation) -> Run:
     mask = op["mask"]
 
     def run(batch: Wave, x: RunValue) -> Array:
-        all_of_warp(batch, op)
-        if mask >= place_of(batch).lanes:
+        require_whole_warps(batch, op)
+        if mask >= thread_map_of(batch).lanes:
             raise ExecutionError(
-                f"shuffle_xor by {mask} leaves a warp of {place_of(batch).lanes}", loc=op.loc
+                f"shuffle_xor by {mask} leaves a warp of {thread_map_of(batch).lanes}", loc=op.loc
             )
         return _from(array_of(x), _partners(len(batch), mask))
 
@@ -67,8 +67,8 @@ def lane_reduce(op: Operation) -> Run:
     semantics = partial(combine.meaning, **attributes)
 
     def run(batch: Wave, x: RunValue) -> Array:
-        all_of_warp(batch, op)
-        lanes = place_of(batch).lanes
+        require_whole_warps(batch, op)
+        lanes = thread_map_of(batch).lanes
         array = broadcast_rows(x, shape, len(batch))
         with numerics.quiet():
             total = reduce(semantics, array.reshape(-1, lanes, *shape).swapaxes(0, 1))

@@ -8,13 +8,13 @@ import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.launch import MAX_CHUNK, Launch, reordered_runs
-from tile.backends.interp.thread.barriers import Barriers
+from tile.backends.interp.thread.barriers import Mbarriers
 from tile.backends.interp.thread.code import ThreadCode
-from tile.backends.interp.thread.copies import Copies
+from tile.backends.interp.thread.copies import InFlightCopies
 from tile.backends.interp.thread.counters import Counters
 from tile.backends.interp.thread.memory import SharedMemory
-from tile.backends.interp.thread.pending import Products
-from tile.backends.interp.thread.place import Place
+from tile.backends.interp.thread.pending import InFlightWgmma
+from tile.backends.interp.thread.place import ThreadMap
 from tile.backends.interp.thread.races import GlobalRaces
 from tile.backends.interp.values import Rows
 from tile.backends.interp.wave import Wave
@@ -33,18 +33,18 @@ class Chunk:
         self.lanes = code.target.warp_size
         self.threads = code.threads
         self.memory = SharedMemory(len(programs), code.shared_bytes, code.granule, code.threads)
-        self.products = Products(self.memory, len(programs) * code.threads)
-        self.copies = Copies(self.memory, len(programs) * code.threads)
-        self.barriers = Barriers(self.memory, len(programs))
+        self.wgmma = InFlightWgmma(self.memory, len(programs) * code.threads)
+        self.copies = InFlightCopies(self.memory, len(programs) * code.threads)
+        self.mbarriers = Mbarriers(self.memory, len(programs))
         self._rows: Rows | None = None
-        self._place: Place | None = None
+        self._thread_map: ThreadMap | None = None
 
-    def place(self, rows: Rows) -> Place:
+    def thread_map(self, rows: Rows) -> ThreadMap:
         """Which threads some rows are; remembered, since a wave asks all the time."""
-        if rows is not self._rows or self._place is None:
+        if rows is not self._rows or self._thread_map is None:
             self._rows = rows
-            self._place = Place.of(rows, self.first, self.lanes, self.threads)
-        return self._place
+            self._thread_map = ThreadMap.of(rows, self.first, self.lanes, self.threads)
+        return self._thread_map
 
 
 class ThreadLaunch(Launch):
@@ -114,6 +114,6 @@ def chunk_of(batch: Wave) -> Chunk:
     return batch.chunk
 
 
-def place_of(batch: Wave) -> Place:
+def thread_map_of(batch: Wave) -> ThreadMap:
     """Which threads a wave's rows are."""
-    return chunk_of(batch).place(batch.rows)
+    return chunk_of(batch).thread_map(batch.rows)

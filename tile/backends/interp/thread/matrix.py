@@ -8,8 +8,8 @@ import numpy as np
 
 from tile.backends.interp.code import Rules, Run
 from tile.backends.interp.thread.declare import rule_in
-from tile.backends.interp.thread.faults import all_of_warp
-from tile.backends.interp.thread.launch import place_of
+from tile.backends.interp.thread.faults import require_whole_warps
+from tile.backends.interp.thread.launch import thread_map_of
 from tile.backends.interp.values import Array, RunValue, broadcast_rows, full
 from tile.backends.interp.wave import Wave
 from tile.errors import UnsupportedError
@@ -37,8 +37,8 @@ def thread_dot(op: Operation) -> Run:
             full(value, count).reshape(-1, *shape)
             for value, count, shape in zip(operands, counts, shapes, strict=True)
         )
-        product = numerics.dot(a, b, acc, precision)
-        return product.reshape(len(product), -1)
+        result = numerics.dot(a, b, acc, precision)
+        return result.reshape(len(result), -1)
 
     return run
 
@@ -51,30 +51,32 @@ def matrix_multiply(op: Operation) -> Run:
         (getattr(shape, name[0]) * repeats[rows], getattr(shape, name[1]) * repeats[columns])
         for name, (rows, columns) in ((o.value, _REPEATS[o]) for o in Operand)
     ]
-    held = [
+    element_tables = [
         _elements(shape, operand, repeats[rows], repeats[columns])
         for operand, (rows, columns) in _REPEATS.items()
     ]
-    for value, elements in zip(op.inputs, held, strict=True):
+    for value, elements in zip(op.inputs, element_tables, strict=True):
         if value.type.shape != elements.shape[1:]:
             raise UnsupportedError(
                 f"{repeats} repeats of {shape} take {elements.shape[1]} registers, not {value.type}"
             )
-    found = [_holders(elements) for elements in held]
+    holder_tables = [_holders(elements) for elements in element_tables]
     precision = op["input_precision"]
 
     def run(batch: Wave, *operands: RunValue) -> Array:
-        all_of_warp(batch, op)
-        lanes, rows = place_of(batch).lanes, len(batch)
+        require_whole_warps(batch, op)
+        lanes, rows = thread_map_of(batch).lanes, len(batch)
         a, b, acc = (
             broadcast_rows(value, count, rows)
             .reshape(rows // lanes, -1)
             .take(holders, axis=1)
             .reshape(-1, *size)
-            for value, count, holders, size in zip(operands, counts, found, sizes, strict=True)
+            for value, count, holders, size in zip(
+                operands, counts, holder_tables, sizes, strict=True
+            )
         )
-        product = numerics.dot(a, b, acc, precision)
-        return product.reshape(rows // lanes, -1).take(held[2], axis=1).reshape(rows, -1)
+        result = numerics.dot(a, b, acc, precision)
+        return result.reshape(rows // lanes, -1).take(element_tables[2], axis=1).reshape(rows, -1)
 
     return run
 

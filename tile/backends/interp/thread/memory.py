@@ -26,13 +26,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile.backends.interp.thread.place import Place
+from tile.backends.interp.thread.place import ThreadMap
 from tile.backends.interp.values import Array
 from tile.ir.core import Operation
 
 UNDEFINED = 1 << 62
 IN_FLIGHT = 1 << 61
-READING = 1 << 60
+WGMMA_READING = 1 << 60
 _NOBODY = np.array(-1, np.int64)  # no thread's number
 # Programs begin at multiples of this, which no vector exceeds.
 ALIGNMENT = 256
@@ -48,10 +48,10 @@ class Fault(enum.Enum):
     SAME_COPY = enum.auto()  # threads copy to one place in one operation
     UNDEFINED = enum.auto()
     IN_FLIGHT = enum.auto()
-    READING = enum.auto()  # a product goes on reading what is written
-    UNFENCED = enum.auto()  # a product reads what was written without a fence behind
-    UNTOLD = enum.auto()  # a bulk store reads what was written so
-    OVERTAKEN = enum.auto()  # a bulk copy goes where that is so
+    WGMMA_READING = enum.auto()  # a product goes on reading what is written
+    WGMMA_UNFENCED = enum.auto()  # a product reads what was written without a fence behind
+    TMA_STORE_UNFENCED = enum.auto()  # a bulk store reads what was written so
+    TMA_LOAD_UNFENCED = enum.auto()  # a bulk copy goes where that is so
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class SharedMemory:
         self.who = (1 << self.bits) - 1
         self.many = threads
         self.counted = threads + 1
-        self.everyone: tuple[Place, Array, Array] | None = None
+        self._columns_cache: tuple[ThreadMap, Array, Array] | None = None
         self.barriers = np.full(programs, 1 << self.bits, np.int64)  # before clock 1
         self.fences = np.zeros((programs, threads), np.int64)
         self.reading = False  # whether any granule has the flag
@@ -127,18 +127,18 @@ class SharedMemory:
 
     # -- places
 
-    def touch(self, op: Operation, place: Place, start: Array, size: int) -> Touch:
+    def touch(self, op: Operation, thread_map: ThreadMap, start: Array, size: int) -> Touch:
         """Vectors of `size` bytes at `start` of each thread's program: an array (rows, vectors)."""
-        first, barrier = self._columns(place)
-        return Touch(op, start + first, size, place.column, barrier)
+        first, barrier = self._columns(thread_map)
+        return Touch(op, start + first, size, thread_map.column, barrier)
 
-    def _columns(self, place: Place) -> tuple[Array, Array]:
+    def _columns(self, thread_map: ThreadMap) -> tuple[Array, Array]:
         """The first byte of each thread's program, and its last barrier; until there is another."""
-        known = self.everyone
-        if known is None or known[0] is not place:
-            program = place.program[:, None]
-            known = self.everyone = (place, program * self.size, self.barriers[program])
-        return known[1:]
+        cached = self._columns_cache
+        if cached is None or cached[0] is not thread_map:
+            program = thread_map.program[:, None]
+            cached = self._columns_cache = (thread_map, program * self.size, self.barriers[program])
+        return cached[1:]
 
     def words(self, size: int, vector: int) -> Array:
         """All memory as vectors of `vector` elements of `size` bytes, a row each."""
@@ -149,27 +149,27 @@ class SharedMemory:
         self.ops.append(op)
         return len(self.ops) - 1 << self.bits
 
-    def barrier(self, op: Operation, place: Place) -> None:
+    def barrier(self, op: Operation, thread_map: ThreadMap) -> None:
         """All threads of the programs have waited for each other."""
-        self.barriers[place.programs] = self.tick(op)
-        self.everyone = None
+        self.barriers[thread_map.programs] = self.tick(op)
+        self._columns_cache = None
 
-    def forget(self, place: Place, at: int, size: int) -> None:
+    def undefine(self, thread_map: ThreadMap, at: int, size: int) -> None:
         """A buffer begins: what it holds is undefined."""
         records = self.writer.reshape(-1, self.size // self.granule)
         first, end = at // self.granule, -(-(at + size) // self.granule)
-        if len(place.programs) == len(records):
+        if len(thread_map.programs) == len(records):
             records[:, first:end] |= UNDEFINED
         else:
-            records[place.programs, first:end] |= UNDEFINED
+            records[thread_map.programs, first:end] |= UNDEFINED
 
     # -- accesses
 
     def read(self, touch: Touch) -> None:
         """Record that vectors are read."""
-        where, thread, barrier = self._granules(touch)
-        self._defined(touch, where, thread, barrier)
-        record = self.reader[where]
+        granules, thread, barrier = self._granules(touch)
+        self._check_defined(touch, granules, thread, barrier)
+        record = self.reader[granules]
         now = self.tick(touch.op)
         others = record & self.who != thread
         others &= record >= barrier
@@ -177,135 +177,137 @@ class SharedMemory:
         if others.any():
             new = np.where(others, now | self.many, new)
         if self.reading:
-            new = np.where(record > 0, new | (record & READING), new)
-        self._note(self.reader, where, new, now | self.many)
+            new = np.where(record > 0, new | (record & WGMMA_READING), new)
+        self._record(self.reader, granules, new, now | self.many)
 
     def read_together(self, touch: Touch) -> None:
         """Record that each vector is read for several threads.
 
         What was written since the barrier is refused, even by the thread that asks: others get it.
         """
-        where, _, barrier = self._granules(touch)
-        self._defined(touch, where, _NOBODY, barrier)
+        granules, _, barrier = self._granules(touch)
+        self._check_defined(touch, granules, _NOBODY, barrier)
         new: Array = np.array(self.tick(touch.op) | self.many)
         if self.reading:
-            record = self.reader[where]
-            new = np.where(record > 0, new | (record & READING), new)
-        self.reader[where] = new
+            record = self.reader[granules]
+            new = np.where(record > 0, new | (record & WGMMA_READING), new)
+        self.reader[granules] = new
 
-    def fence(self, op: Operation, place: Place) -> None:
+    def fence(self, op: Operation, thread_map: ThreadMap) -> None:
         """Products from now on find what these threads have written."""
-        self.fences[place.program, place.thread] = self.tick(op)
+        self.fences[thread_map.program, thread_map.thread] = self.tick(op)
 
-    def begin_reading(self, touch: Touch) -> None:
+    def start_wgmma_reads(self, touch: Touch) -> None:
         """Record that a product begins to read vectors, for all threads of its group."""
-        where, _, barrier = self._granules(touch)
-        self._defined(touch, where, _NOBODY, barrier)
-        self._fenced(Fault.UNFENCED, touch, where)
-        self.reader[where] = self.tick(touch.op) | self.many | READING
+        granules, _, barrier = self._granules(touch)
+        self._check_defined(touch, granules, _NOBODY, barrier)
+        self._check_fenced(Fault.WGMMA_UNFENCED, touch, granules)
+        self.reader[granules] = self.tick(touch.op) | self.many | WGMMA_READING
         self.reading = True
 
-    def _fenced(self, fault: Fault, touch: Touch, where: Array) -> None:
+    def _check_fenced(self, fault: Fault, touch: Touch, granules: Array) -> None:
         """Refuse what a thread wrote with no fence of that thread after."""
-        record = self.writer[where] & ~UNDEFINED
+        record = self.writer[granules] & ~UNDEFINED
         who = record & self.who
-        program = where * self.granule // self.size
-        alone = self.fences[program, np.minimum(who, self.many - 1)]
-        fenced = np.where(who < self.many, alone, self.fences.min(axis=1)[program])
+        program = granules * self.granule // self.size
+        own_fence = self.fences[program, np.minimum(who, self.many - 1)]
+        fenced = np.where(who < self.many, own_fence, self.fences.min(axis=1)[program])
         wrong = record > fenced
         if wrong.any():
-            self._refuse(fault, touch, where, wrong, record)
+            self._raise_first(fault, touch, granules, wrong, record)
 
-    def go_on_reading(self, touch: Touch) -> None:
+    def keep_wgmma_reads(self, touch: Touch) -> None:
         """A product that others have shared granules with still reads them."""
-        where, _, _ = self._granules(touch)
-        self.reader[where] |= READING
+        granules, _, _ = self._granules(touch)
+        self.reader[granules] |= WGMMA_READING
 
-    def end_reading(self, touch: Touch) -> None:
+    def end_wgmma_reads(self, touch: Touch) -> None:
         """A product has read its vectors."""
-        where, _, _ = self._granules(touch)
-        self.reader[where] = self.tick(touch.op) | self.many
+        granules, _, _ = self._granules(touch)
+        self.reader[granules] = self.tick(touch.op) | self.many
 
     def write(self, touch: Touch, words: Array, values: Array) -> None:
         """Write `values` to rows of `words` that the vectors are, and record that."""
-        where, thread, barrier = self._granules(touch)
-        self._alone(touch, where, thread, barrier)
+        granules, thread, barrier = self._granules(touch)
+        self._check_exclusive(touch, granules, thread, barrier)
         self.put(touch, words, values)
 
     def write_together(self, touch: Touch, words: Array, values: Array) -> None:
         """Write vectors of which several threads have the parts, and none may count as its own."""
-        where, _, barrier = self._granules(touch)
-        self._alone(touch, where, _NOBODY, barrier)
+        granules, _, barrier = self._granules(touch)
+        self._check_exclusive(touch, granules, _NOBODY, barrier)
         self.put(touch, words, values)
-        self.writer[where] = self.tick(touch.op) | self.many
+        self.writer[granules] = self.tick(touch.op) | self.many
 
     def put(self, touch: Touch, words: Array, values: Array) -> None:
         """Write without asking who was there before."""
-        where, thread, _ = self._granules(touch)
+        granules, thread, _ = self._granules(touch)
         now = self.tick(touch.op)
         rows = touch.start // touch.size
         words[rows] = values
-        several = self._note(self.writer, where, now | thread, now | self.many)
+        several = self._record(self.writer, granules, now | thread, now | self.many)
         if several is not None:
             if touch.size > self.granule:
                 several = np.any(several, axis=-1)
             wrong = np.logical_and(several, np.any(words[rows] != values, axis=-1))
             if wrong.any():
-                self._refuse(Fault.SAME_STORE, touch, where, wrong, self.writer[where])
+                self._raise_first(Fault.SAME_STORE, touch, granules, wrong, self.writer[granules])
 
     def count(self, touch: Touch) -> None:
         """Add 1 to the i32 that the vectors are, each in one step."""
-        where, thread, barrier = self._granules(touch)
-        record = self.writer[where]
+        granules, thread, barrier = self._granules(touch)
+        record = self.writer[granules]
         who = record & self.who
         record = np.where(who == self.counted, record & (UNDEFINED | IN_FLIGHT), record)
-        self._defined(touch, where, thread, barrier, record)
-        self._alone(touch, where, thread, barrier, record)
+        self._check_defined(touch, granules, thread, barrier, record)
+        self._check_exclusive(touch, granules, thread, barrier, record)
         # A thread that counts where it wrote before remains the one whom others must wait for.
         own = (who == thread) & (record >= barrier)
-        self.writer[where] = self.tick(touch.op) | np.where(own, thread, self.counted)
+        self.writer[granules] = self.tick(touch.op) | np.where(own, thread, self.counted)
         np.add.at(self.bytes.view(np.int32), touch.start // 4, np.int32(1))
 
-    def begin(self, touch: Touch) -> None:
+    def start_copy(self, touch: Touch) -> None:
         """Copies to the vectors are on their way."""
-        where, thread, barrier = self._granules(touch)
-        self._alone(touch, where, thread, barrier)
+        granules, thread, barrier = self._granules(touch)
+        self._check_exclusive(touch, granules, thread, barrier)
         new = self.tick(touch.op) | thread | IN_FLIGHT
-        self.writer[where] = new
-        several = self.writer[where] != new
+        self.writer[granules] = new
+        several = self.writer[granules] != new
         if several.any():
-            self._refuse(Fault.SAME_COPY, touch, where, several, self.writer[where] & ~IN_FLIGHT)
+            self._raise_first(
+                Fault.SAME_COPY, touch, granules, several, self.writer[granules] & ~IN_FLIGHT
+            )
 
-    def claim(self, touch: Touch) -> None:
+    def write_any(self, touch: Touch) -> None:
         """Record that vectors are written, whatever with."""
-        where, thread, barrier = self._granules(touch)
-        self._alone(touch, where, thread, barrier)
-        self.writer[where] = self.tick(touch.op) | thread
+        granules, thread, barrier = self._granules(touch)
+        self._check_exclusive(touch, granules, thread, barrier)
+        self.writer[granules] = self.tick(touch.op) | thread
 
-    def look(self, touch: Touch) -> None:
+    def read_any(self, touch: Touch) -> None:
         """Record that vectors are read by all threads, whatever they hold."""
-        where, _, _ = self._granules(touch)
-        self.reader[where] = self.tick(touch.op) | self.many
+        granules, _, _ = self._granules(touch)
+        self.reader[granules] = self.tick(touch.op) | self.many
 
-    def send(self, touch: Touch) -> None:
+    def start_tma_store(self, touch: Touch) -> None:
         """Record that a bulk store reads vectors."""
-        where, thread, barrier = self._granules(touch)
-        self._defined(touch, where, thread, barrier)
-        self._fenced(Fault.UNTOLD, touch, where)
-        self.look(touch)
+        granules, thread, barrier = self._granules(touch)
+        self._check_defined(touch, granules, thread, barrier)
+        self._check_fenced(Fault.TMA_STORE_UNFENCED, touch, granules)
+        self.read_any(touch)
 
-    def begin_filling(self, touch: Touch) -> None:
+    def start_tma_load(self, touch: Touch) -> None:
         """A bulk copy to the vectors is on its way, behind all that threads did there."""
-        where, thread, barrier = self._granules(touch)
-        self._alone(touch, where, thread, barrier)
-        self._fenced(Fault.OVERTAKEN, touch, where)
-        self.writer[where] = self.tick(touch.op) | thread | IN_FLIGHT
+        granules, thread, barrier = self._granules(touch)
+        self._check_exclusive(touch, granules, thread, barrier)
+        self._check_fenced(Fault.TMA_LOAD_UNFENCED, touch, granules)
+        self.writer[granules] = self.tick(touch.op) | thread | IN_FLIGHT
 
-    def fill(self, touch: Touch, words: Array, values: Array) -> None:
+    def complete_tma_load(self, touch: Touch, words: Array, values: Array) -> None:
         """A bulk copy has arrived, and all threads have waited: it counts as before any barrier."""
-        where, _, _ = self._granules(touch)
+        granules, _, _ = self._granules(touch)
         words[touch.start // touch.size] = values
-        self.writer[where] = 0
+        self.writer[granules] = 0
 
     # -- records
 
@@ -315,52 +317,62 @@ class SharedMemory:
         count = touch.size // self.granule
         if count == 1:
             return first, touch.thread, touch.barrier
-        granules = first[..., None] + np.arange(count)
-        return granules, touch.thread[..., None], touch.barrier[..., None]
+        indices = first[..., None] + np.arange(count)
+        return indices, touch.thread[..., None], touch.barrier[..., None]
 
-    def _defined(
-        self, touch: Touch, where: Array, thread: Array, barrier: Array, record: Array | None = None
+    def _check_defined(
+        self,
+        touch: Touch,
+        granules: Array,
+        thread: Array,
+        barrier: Array,
+        record: Array | None = None,
     ) -> None:
         """Refuse to read what another thread wrote since the barrier, or what is not there yet."""
         if record is None:
-            record = self.writer[where]
+            record = self.writer[granules]
         wrong = record & (self.who | UNDEFINED | IN_FLIGHT) != thread
         wrong &= record >= barrier
         if wrong.any():
-            self._refuse(Fault.READ_AFTER_WRITE, touch, where, wrong, record)
+            self._raise_first(Fault.READ_AFTER_WRITE, touch, granules, wrong, record)
 
-    def _alone(
-        self, touch: Touch, where: Array, thread: Array, barrier: Array, record: Array | None = None
+    def _check_exclusive(
+        self,
+        touch: Touch,
+        granules: Array,
+        thread: Array,
+        barrier: Array,
+        record: Array | None = None,
     ) -> None:
         """Refuse to write what another thread wrote or read since the barrier."""
         if record is None:
-            record = self.writer[where]
+            record = self.writer[granules]
         record = record & ~UNDEFINED
         wrong = record & (self.who | IN_FLIGHT) != thread
         wrong &= record >= barrier
         if wrong.any():
-            self._refuse(Fault.WRITE_AFTER_WRITE, touch, where, wrong, record)
-        record = self.reader[where]
+            self._raise_first(Fault.WRITE_AFTER_WRITE, touch, granules, wrong, record)
+        record = self.reader[granules]
         wrong = record & self.who != thread
         wrong &= record >= barrier
         if wrong.any():
-            self._refuse(Fault.WRITE_AFTER_READ, touch, where, wrong, record)
+            self._raise_first(Fault.WRITE_AFTER_READ, touch, granules, wrong, record)
 
-    def _note(self, records: Array, where: Array, new: Array, many: int) -> Array | None:
+    def _record(self, records: Array, granules: Array, new: Array, many: int) -> Array | None:
         """Record; which granules were touched by several threads, None for no one's."""
-        records[where] = new
-        several: Array = records[where] != new
+        records[granules] = new
+        several: Array = records[granules] != new
         if not several.any():
             return None
-        records[where[several]] = many
-        return np.equal(records[where], many)
+        records[granules[several]] = many
+        return np.equal(records[granules], many)
 
-    def _refuse(
-        self, fault: Fault, touch: Touch, where: Array, wrong: Array, records: Array
+    def _raise_first(
+        self, fault: Fault, touch: Touch, granules: Array, wrong: Array, records: Array
     ) -> None:
         """Raise the fault of the first access that is wrong."""
         index = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
-        granule = where[index]
+        granule = granules[index]
         while granule.ndim:  # of a vector of several
             granule = granule[0]
         record = records[index]
@@ -371,14 +383,14 @@ class SharedMemory:
             fault = Fault.IN_FLIGHT
         elif record & UNDEFINED:
             fault = Fault.UNDEFINED
-        elif record & READING:
-            fault = Fault.READING
+        elif record & WGMMA_READING:
+            fault = Fault.WGMMA_READING
         vector = index[: touch.start.ndim]
-        place = max(int(granule) * self.granule, int(touch.start[vector]))
-        program, byte = divmod(place, self.size)
+        address = max(int(granule) * self.granule, int(touch.start[vector]))
+        program, byte = divmod(address, self.size)
         raise SharedFaultError(fault, touch.op, program, touch.thread_at(vector), byte, record)
 
-    def author(self, record: int) -> tuple[Operation | None, int]:
+    def operation_of(self, record: int) -> tuple[Operation | None, int]:
         """The operation of a record, and the thread; none of them, if several."""
-        clean = record & ~(UNDEFINED | IN_FLIGHT | READING)
+        clean = record & ~(UNDEFINED | IN_FLIGHT | WGMMA_READING)
         return self.ops[clean >> self.bits], clean & self.who

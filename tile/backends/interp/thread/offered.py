@@ -23,7 +23,7 @@ from tile.simt.target import SimtTarget
 Check = Callable[[Operation, SimtTarget, int], None]
 
 
-def check_offered(op: Operation, target: SimtTarget, num_warps: int) -> None:
+def check_supported(op: Operation, target: SimtTarget, num_warps: int) -> None:
     """Refuse an operation that the target does not have."""
     check = CHECKS.get(op.defn)
     if check is not None:
@@ -42,8 +42,8 @@ def _shuffle(op: Operation, target: SimtTarget, num_warps: int) -> None:
 def _lanes(op: Operation, target: SimtTarget, num_warps: int) -> None:
     element = op.inputs[0].type.element
     assert isinstance(element, Scalar)
-    known = target.reduces_lanes(op["kind"], element)
-    _require(known, f"target {target} combines no {element} of all lanes by {op['kind']}")
+    supported = target.reduces_lanes(op["kind"], element)
+    _require(supported, f"target {target} combines no {element} of all lanes by {op['kind']}")
 
 
 def _vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -72,52 +72,54 @@ def _shared_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
     )
 
 
-def _matrix_load(op: Operation, target: SimtTarget, num_warps: int) -> None:
+def _ldmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _require(target.matrix_loads, f"target {target} has no loads of matrices")
 
 
-def _matrix_store(op: Operation, target: SimtTarget, num_warps: int) -> None:
+def _stmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _require(target.matrix_stores, f"target {target} has no stores of matrices")
 
 
-def _copy(op: Operation, target: SimtTarget, num_warps: int) -> None:
+def _cp_async(op: Operation, target: SimtTarget, num_warps: int) -> None:
     size = op.inputs[0].type.element.itemsize * op["vector"]
     sizes = ", ".join(map(str, target.copy_bytes)) or "none"
     _require(size in target.copy_bytes, f"target {target} copies {sizes} bytes at once, not {size}")
 
 
-def _matrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
+def _mma(op: Operation, target: SimtTarget, num_warps: int) -> None:
     shape = MatrixShape(*op["shape"])
     _require(shape in target.matrix_shapes, f"target {target} has no matrix instruction {shape}")
     element = op.inputs[0].type.element
     assert isinstance(element, Scalar)
     # Factors of f32 may also be cut into numbers of fewer bits.
-    known = shape.bits < element.bits or target.multiplies(shape, element)
-    _require(known, f"target {target} has no matrix instruction {shape} for {element}")
+    supported = shape.bits < element.bits or target.multiplies(shape, element)
+    _require(supported, f"target {target} has no matrix instruction {shape} for {element}")
 
 
-def _group(op: Operation, target: SimtTarget, num_warps: int) -> None:
+def _wgmma(op: Operation, target: SimtTarget, num_warps: int) -> None:
     shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
     _require(shape in target.group_shapes, f"target {target} has no product by groups {shape}")
     element, into = op.inputs[0].type.element, op.inputs[2].type.element
     assert isinstance(element, Scalar) and isinstance(into, Scalar)
-    known = element.bits == shape.bits and target.group_multiplies(element, into)
-    _require(known, f"target {target} has no product by groups {shape} of {element} into {into}")
+    supported = element.bits == shape.bits and target.group_multiplies(element, into)
+    _require(
+        supported, f"target {target} has no product by groups {shape} of {element} into {into}"
+    )
     warps = GROUP_WARPS * rows * columns
     _require(warps == num_warps, f"{op.name} is for {warps} warps, and there are {num_warps}")
     for mem in op.inputs[:2]:
         if isinstance(mem.type, Shared):
-            _factor(op, mem)
+            _wgmma_operand(op, mem)
 
 
-def _factor(op: Operation, mem: Value) -> None:
+def _wgmma_operand(op: Operation, mem: Value) -> None:
     """A buffer in the order of a swizzle, that begins where the swizzle does."""
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
     bits = 8 * ty.of.itemsize
     strips = strips_of(ty.layout, bits)
-    along_k = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
-    _require(strips is not None and (along_k or bits in EITHER_WAY), f"{op.name} reads no {ty}")
+    k_major = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
+    _require(strips is not None and (k_major or bits in EITHER_WAY), f"{op.name} reads no {ty}")
     _aligned(op, mem, "reads")
 
 
@@ -125,16 +127,16 @@ def _aligned(op: Operation, mem: Value, does: str) -> None:
     alloc = allocation(mem)
     if alloc is not None:
         at = alloc["at"]
-        fits = at % FACTOR_ALIGNMENT == 0
-        _require(fits, f"{op.name} {does} no buffer that begins at byte {at}")
+        aligned = at % FACTOR_ALIGNMENT == 0
+        _require(aligned, f"{op.name} {does} no buffer that begins at byte {at}")
 
 
-def _bulk(op: Operation, target: SimtTarget, num_warps: int) -> None:
+def _tma(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _require(target.bulk_copies, f"target {target} has no copies of boxes")
 
 
-def _box(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _bulk(op, target, num_warps)
+def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _tma(op, target, num_warps)
     mem = op.inputs[0]
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
@@ -173,15 +175,15 @@ CHECKS: dict[OpDef, Check] = {
     ops.thread.shuffle: _shuffle,
     ops.thread.shuffle_xor: _shuffle,
     ops.thread.shared_load: _shared_vector,
-    ops.thread.shared_matrix_load: _matrix_load,
-    ops.thread.shared_matrix_store: _matrix_store,
+    ops.thread.shared_matrix_load: _ldmatrix,
+    ops.thread.shared_matrix_store: _stmatrix,
     ops.thread.shared_store: _shared_vector,
-    ops.thread.shared_copy: _copy,
+    ops.thread.shared_copy: _cp_async,
     ops.thread.linear_index: _index,
     ops.thread.thread_print: _print,
-    ops.matrix.matrix_multiply: _matrix,
-    ops.group.group_dot: _group,
-    ops.bulk.barrier_init: _bulk,
-    ops.bulk.bulk_copy: _box,
-    ops.bulk.bulk_store: _box,
+    ops.matrix.matrix_multiply: _mma,
+    ops.group.group_dot: _wgmma,
+    ops.bulk.barrier_init: _tma,
+    ops.bulk.bulk_copy: _tma_block,
+    ops.bulk.bulk_store: _tma_block,
 }

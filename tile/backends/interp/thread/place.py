@@ -11,7 +11,7 @@ from tile.backends.interp.values import Array, Rows
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class ThreadMap:
     """The threads of a wave, by row: the program's number in its chunk, and the thread's in that.
 
     `lanes` is the size of a warp and `threads` that of a program, both powers of two.
@@ -23,7 +23,7 @@ class Place:
     threads: int
 
     @classmethod
-    def of(cls, rows: Rows, first: int, lanes: int, threads: int) -> Place:
+    def of(cls, rows: Rows, first: int, lanes: int, threads: int) -> ThreadMap:
         """The place of rows of a chunk whose first row is `first`."""
         local = rows - first
         return cls(local >> (threads.bit_length() - 1), local & (threads - 1), lanes, threads)

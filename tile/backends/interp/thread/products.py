@@ -13,9 +13,9 @@ import numpy as np
 
 from tile.backends.interp.code import Rules, Run
 from tile.backends.interp.thread.declare import rule_in
-from tile.backends.interp.thread.faults import all_of_program, shared_fault
+from tile.backends.interp.thread.faults import require_whole_programs, shared_fault
 from tile.backends.interp.thread.indices import index_table
-from tile.backends.interp.thread.launch import chunk_of, place_of
+from tile.backends.interp.thread.launch import chunk_of, thread_map_of
 from tile.backends.interp.thread.memory import SharedFaultError, Touch
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows
 from tile.backends.interp.wave import Wave
@@ -41,57 +41,59 @@ _layout = lru_cache(maxsize=256)(matrix_layout)
 def group_dot(op: Operation) -> Run:
     m, n, k = sizes_of(op)
     shapes = [(m, k), (k, n), (m, n)]
-    factors = [
-        _Factor(op, value, operand)
+    shared_operands = [
+        _SharedOperand(op, value, operand)
         for value, operand in zip(op.inputs, Operand, strict=True)
         if isinstance(value.type, Shared)
     ]
-    held = {
-        index: _Held(op, index, shape)
+    register_operands = {
+        index: _RegisterOperand(op, index, shape)
         for index, shape in enumerate(shapes)
         if not isinstance(op.inputs[index].type, Shared)
     }
-    product = _product(op)
+    dot = _rounded_dot(op)
 
     def run(batch: Wave, *operands: RunValue) -> Array:
-        all_of_program(batch, op)
+        require_whole_programs(batch, op)
         chunk = chunk_of(batch)
-        reads = {factor.index: factor for factor in factors}
-        touches = [factor.touch(batch, operands[index]) for index, factor in reads.items()]
+        reads = {operand.index: operand for operand in shared_operands}
+        touches = [operand.touch(batch, operands[index]) for index, operand in reads.items()]
         try:
-            chunk.products.begin(place_of(batch), *touches)
+            chunk.wgmma.start(thread_map_of(batch), *touches)
         except SharedFaultError as fault:
             raise shared_fault(batch, fault) from None
         a, b, acc = (
-            reads[index].read(batch, value) if index in reads else held[index].whole(batch, value)
+            reads[index].read(batch, value)
+            if index in reads
+            else register_operands[index].matrices(batch, value)
             for index, value in enumerate(operands)
         )
-        return held[2].parts(product(a, b, acc))
+        return register_operands[2].fragments(dot(a, b, acc))
 
     return run
 
 
-def _product(op: Operation) -> Callable[[Array, Array, Array], Array]:
+def _rounded_dot(op: Operation) -> Callable[[Array, Array, Array], Array]:
     """What the units make of whole matrices.
 
     Where they have few digits for sums, these are cut after every step of k that they take.
     """
     precision, step = op["input_precision"], op["shape"][2]
     element = op.inputs[0].type.element
-    digits = next((bits for rough, bits in GROUP_DIGITS if rough is element), None)
+    bits = next((bits for dtype, bits in GROUP_DIGITS if dtype is element), None)
 
     def apply(a: Array, b: Array, acc: Array) -> Array:
-        if digits is None:
+        if bits is None:
             return numerics.dot(a, b, acc, precision)
         for k in range(0, a.shape[-1], step):
             part = slice(k, k + step)
-            acc = numerics.cut(numerics.dot(a[..., part], b[..., part, :], acc), digits)
+            acc = numerics.cut(numerics.dot(a[..., part], b[..., part, :], acc), bits)
         return acc
 
     return apply
 
 
-class _Held:
+class _RegisterOperand:
     """An operand that the threads of a program hold together."""
 
     def __init__(self, op: Operation, index: int, shape: tuple[int, int]) -> None:
@@ -100,7 +102,7 @@ class _Held:
         self.places = index_table(layout)
         self.shape = shape
 
-    def whole(self, batch: Wave, value: RunValue) -> Array:
+    def matrices(self, batch: Wave, value: RunValue) -> Array:
         """The matrices of all programs."""
         array = broadcast_rows(value, self.places.shape[1:], len(batch))
         programs = len(batch) // len(self.places)
@@ -108,14 +110,14 @@ class _Held:
         tiles[:, self.places] = array.reshape(programs, *self.places.shape)
         return tiles.reshape(programs, *self.shape)
 
-    def parts(self, tiles: Array) -> Array:
+    def fragments(self, tiles: Array) -> Array:
         """What each thread holds of matrices."""
         flat = tiles.reshape(len(tiles), -1)
         result: Array = flat[:, self.places].reshape(-1, self.places.shape[1])
         return result
 
 
-class _Factor:
+class _SharedOperand:
     """A factor in shared memory."""
 
     def __init__(self, op: Operation, value: Value, operand: Operand) -> None:
@@ -133,18 +135,21 @@ class _Factor:
 
     def touch(self, batch: Wave, mem: RunValue) -> Touch:
         """The vectors that each thread's group reads."""
-        place = place_of(batch)
-        start = self.vectors[place.thread] * np.int64(self.size) + array_of(mem)[:, None]
-        return chunk_of(batch).memory.touch(self.op, place, start, VECTOR_BYTES)
+        thread_map = thread_map_of(batch)
+        start = self.vectors[thread_map.thread] * np.int64(self.size) + array_of(mem)[:, None]
+        return chunk_of(batch).memory.touch(self.op, thread_map, start, VECTOR_BYTES)
 
     def read(self, batch: Wave, mem: RunValue) -> Array:
         """The matrices of all programs."""
-        place, memory = place_of(batch), chunk_of(batch).memory
-        begin = broadcast_rows(mem, (), len(batch))[:: place.threads] + place.programs * memory.size
+        thread_map, memory = thread_map_of(batch), chunk_of(batch).memory
+        begin = (
+            broadcast_rows(mem, (), len(batch))[:: thread_map.threads]
+            + thread_map.programs * memory.size
+        )
         words = memory.bytes.view(self.dtype)
-        found: Array = words[begin[:, None, None] // self.size + self.offsets]
+        elements: Array = words[begin[:, None, None] // self.size + self.offsets]
         # Units that read f32 from memory leave out the digits that they do not multiply.
-        return numerics.cut(found, TF32_BITS) if self.dtype == np.float32 else found
+        return numerics.cut(elements, TF32_BITS) if self.dtype == np.float32 else elements
 
 
 @lru_cache(maxsize=256)
@@ -164,12 +169,12 @@ def _vectors(
     """
     offsets = _offsets(layout)
     axis = operand.value.index("m" if operand is Operand.LEFT else "n")
-    piece = getattr(shape, operand.value[axis])
+    tile_size = getattr(shape, operand.value[axis])
     parts = []
     for group in range(groups[0] * groups[1]):
         number = group % groups[0] if operand is Operand.LEFT else group // groups[0]
         count = groups[0] if operand is Operand.LEFT else groups[1]
-        own = np.arange(offsets.shape[axis]) // piece % count == number
+        own = np.arange(offsets.shape[axis]) // tile_size % count == number
         read = np.compress(own, offsets, axis=axis).ravel()
         first = np.sort(read[read % (VECTOR_BYTES // size) == 0])
         rows = -(-len(first) // GROUP_THREADS)
@@ -182,8 +187,8 @@ def group_wait(op: Operation) -> Run:
     pending = op["pending"]
 
     def run(batch: Wave, acc: RunValue) -> RunValue:
-        all_of_program(batch, op)
-        chunk_of(batch).products.wait(place_of(batch), pending)
+        require_whole_programs(batch, op)
+        chunk_of(batch).wgmma.wait(thread_map_of(batch), pending)
         return acc
 
     return run
@@ -191,4 +196,4 @@ def group_wait(op: Operation) -> Run:
 
 @rule(ops.group.group_fence)
 def group_fence(op: Operation) -> Run:
-    return lambda batch: chunk_of(batch).memory.fence(op, place_of(batch))
+    return lambda batch: chunk_of(batch).memory.fence(op, thread_map_of(batch))

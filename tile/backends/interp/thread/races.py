@@ -64,15 +64,15 @@ class GlobalRaces:
         self, op: Operation, rows: Rows, address: Array, active: Array | None, size: int
     ) -> None:
         """Record that rows access addresses (row, register), to write if `op` stores."""
-        who = np.broadcast_to(rows.reshape(-1, *(1,) * (address.ndim - 1)), address.shape)
-        address, who = (x.ravel() if active is None else x[active] for x in (address, who))
+        threads = np.broadcast_to(rows.reshape(-1, *(1,) * (address.ndim - 1)), address.shape)
+        address, threads = (x.ravel() if active is None else x[active] for x in (address, threads))
         self.ops.append(op)
         windows = address >> WINDOW_BITS
         for window in np.unique(windows):
             records = self._records(int(window) << WINDOW_BITS)
             if records is not None and size % records.buffer.array.itemsize == 0:
-                here = windows == window
-                self._touch(op, records, address[here], who[here], size)
+                own = windows == window
+                self._record_touch(op, records, address[own], threads[own], size)
 
     def _records(self, address: int) -> _Records | None:
         buffer = self.memory.buffer_at(address)
@@ -82,36 +82,36 @@ class GlobalRaces:
             self.records[id(buffer)] = _Records.of(buffer)
         return self.records[id(buffer)]
 
-    def _touch(
-        self, op: Operation, records: _Records, address: Array, who: Rows, size: int
+    def _record_touch(
+        self, op: Operation, records: _Records, address: Array, threads: Rows, size: int
     ) -> None:
         itemsize = records.buffer.array.itemsize
         first = (address - records.buffer.start) // itemsize
-        where = (first[:, None] + np.arange(size // itemsize)).ravel()
-        who = np.repeat(who, size // itemsize)
-        inside = (where >= 0) & (where < len(records.writer))
-        where, who = where[inside], who[inside]
-        now = (len(self.ops) << self.bits) | who
-        self._refuse(records, records.writer, where, who)
+        elements = (first[:, None] + np.arange(size // itemsize)).ravel()
+        threads = np.repeat(threads, size // itemsize)
+        inside = (elements >= 0) & (elements < len(records.writer))
+        elements, threads = elements[inside], threads[inside]
+        now = (len(self.ops) << self.bits) | threads
+        self._check(records, records.writer, elements, threads)
         if op.results:
-            records.reader[where] = now
+            records.reader[elements] = now
         else:
-            self._refuse(records, records.reader, where, who)
-            records.writer[where] = now
+            self._check(records, records.reader, elements, threads)
+            records.writer[elements] = now
 
-    def _refuse(self, records: _Records, last: Array, where: Array, who: Rows) -> None:
+    def _check(self, records: _Records, last: Array, elements: Array, threads: Rows) -> None:
         """Refuse what another row of the same program touched since its barrier."""
-        record = last[where]
+        record = last[elements]
         other = record & (1 << self.bits) - 1
-        program = who // self.threads
-        wrong = (record >= self.barriers[program]) & (other != who)
+        program = threads // self.threads
+        wrong = (record >= self.barriers[program]) & (other != threads)
         wrong &= other // self.threads == program
         if wrong.any():
             index = int(wrong.argmax())
             start, size = records.buffer.start, records.buffer.array.itemsize
             raise GlobalRaceError(
-                int(who[index]),
-                start + int(where[index]) * size,
+                int(threads[index]),
+                start + int(elements[index]) * size,
                 self.ops[(int(record[index]) >> self.bits) - 1],
                 int(other[index]),
             )

@@ -13,9 +13,9 @@ from tile.backends.interp.code import Rules, Run
 from tile.backends.interp.rules import print_line
 from tile.backends.interp.thread import accesses, bulk, lanes, matrix, products, shared
 from tile.backends.interp.thread.declare import rule_in
-from tile.backends.interp.thread.faults import all_of_program
+from tile.backends.interp.thread.faults import require_whole_programs
 from tile.backends.interp.thread.indices import index_table
-from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
+from tile.backends.interp.thread.launch import chunk_of, launch_of, thread_map_of
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, full
 from tile.backends.interp.wave import Wave
 from tile.errors import OutOfBoundsError
@@ -39,17 +39,17 @@ rule = rule_in(RULES)
 
 @rule(ops.thread.thread_id)
 def thread_id(op: Operation) -> Run:
-    return lambda batch: place_of(batch).number
+    return lambda batch: thread_map_of(batch).number
 
 
 @rule(ops.thread.linear_index)
 def linear_index(op: Operation) -> Run:
-    places = index_table(op["layout"])
+    indices = index_table(op["layout"])
     if not isinstance(op.result.type, Fragment):
-        places = places[:, 0]
+        indices = indices[:, 0]
 
     def run(batch: Wave) -> Array:
-        result: Array = places[place_of(batch).thread]
+        result: Array = indices[thread_map_of(batch).thread]
         return result
 
     return run
@@ -113,8 +113,8 @@ def element(op: Operation) -> Run:
 @rule(memory.barrier)
 def barrier(op: Operation) -> Run:
     def run(batch: Wave) -> None:
-        all_of_program(batch, op)
-        chunk_of(batch).memory.barrier(op, place_of(batch))
+        require_whole_programs(batch, op)
+        chunk_of(batch).memory.barrier(op, thread_map_of(batch))
         launch = launch_of(batch)
         if launch.races is not None:
             launch.races.barrier(np.unique(launch.programs_of(batch.rows)))
@@ -129,15 +129,15 @@ def thread_print(op: Operation) -> Run:
 
 def _print(op: Operation, batch: Wave, *values: RunValue) -> None:
     """Put tiles together, and print a line for each program."""
-    place = place_of(batch)
+    thread_map = thread_map_of(batch)
     if op["layouts"]:
-        all_of_program(batch, op)
+        require_whole_programs(batch, op)
     layouts = iter(op["layouts"])
     parts = []
     for value, operand in zip(values, op.inputs, strict=True):
         layout = next(layouts) if isinstance(operand.type, Fragment) else None
         parts.append(_tiles(value, operand.type, layout, len(batch)))
-    first = np.flatnonzero(np.diff(place.program, prepend=-1))
+    first = np.flatnonzero(np.diff(thread_map.program, prepend=-1))
     for number, row in enumerate(first):
         index = int(launch_of(batch).programs_of(batch.rows[row : row + 1])[0])
         texts = [part[row if layoutless else number] for layoutless, part in parts]
@@ -151,8 +151,8 @@ def _tiles(
     array = broadcast_rows(value, kind.shape, rows)
     if layout is None:
         return True, array
-    places = index_table(layout)
-    programs = rows // len(places)
+    indices = index_table(layout)
+    programs = rows // len(indices)
     tiles: Any = np.empty((programs, math.prod(layout.shape)), array.dtype)
-    tiles[:, places] = array.reshape(programs, *places.shape)
+    tiles[:, indices] = array.reshape(programs, *indices.shape)
     return False, tiles.reshape(programs, *layout.shape)

@@ -12,13 +12,13 @@ from tile.backends.interp.thread import costs
 from tile.backends.interp.thread.accesses import check_vectors, load_vectors
 from tile.backends.interp.thread.declare import rule_in
 from tile.backends.interp.thread.faults import (
-    all_of_warp,
     bad_vector,
     buffer_of,
     outside,
+    require_whole_warps,
     shared_fault,
 )
-from tile.backends.interp.thread.launch import chunk_of, launch_of, place_of
+from tile.backends.interp.thread.launch import chunk_of, launch_of, thread_map_of
 from tile.backends.interp.thread.memory import SharedFaultError, Touch
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.backends.interp.wave import Wave
@@ -40,7 +40,7 @@ def alloc(op: Operation) -> Run:
     size = buffer.bytes
 
     def run(batch: Wave) -> Array:
-        chunk_of(batch).memory.forget(place_of(batch), at, size)
+        chunk_of(batch).memory.undefine(thread_map_of(batch), at, size)
         return np.array([at], np.int64)
 
     return run
@@ -51,9 +51,9 @@ def slot(op: Operation) -> Run:
     buffer, shift = buffer_of(op), op["shift"]
     stage = buffer.numel * buffer.of.itemsize
 
-    def run(batch: Wave, mem: RunValue, turn: RunValue) -> Array:
-        number = (array_of(turn).astype(np.int64) + shift) % buffer.stages
-        begin: Array = array_of(mem) + number * stage
+    def run(batch: Wave, mem: RunValue, iteration: RunValue) -> Array:
+        index = (array_of(iteration).astype(np.int64) + shift) % buffer.stages
+        begin: Array = array_of(mem) + index * stage
         return begin
 
     return run
@@ -84,15 +84,17 @@ def shared_load(op: Operation) -> Run:
 
 def _matrix_rows(batch: Wave, op: Operation, mem: RunValue, offset: RunValue) -> Touch:
     """The rows of matrices, in the order of (lane that says where, offset)."""
-    all_of_warp(batch, op)
+    require_whole_warps(batch, op)
     (count,) = op.inputs[1].type.shape
     size = buffer_of(op).of.itemsize
-    place = place_of(batch)
-    asked = np.repeat((place.thread % place.lanes < 8 * op["matrices"])[:, None], count, axis=1)
-    start = _starts(batch, op, mem, offset, asked, ROW_BYTES // size)
+    thread_map = thread_map_of(batch)
+    addressing = np.repeat(
+        (thread_map.thread % thread_map.lanes < 8 * op["matrices"])[:, None], count, axis=1
+    )
+    start = _starts(batch, op, mem, offset, addressing, ROW_BYTES // size)
     if launch_of(batch).counters is not None:
-        costs.matrix_access(batch, op, start[asked].reshape(-1, 8, count), size)
-    return chunk_of(batch).memory.touch(op, place, start, ROW_BYTES).at(asked)
+        costs.matrix_access(batch, op, start[addressing].reshape(-1, 8, count), size)
+    return chunk_of(batch).memory.touch(op, thread_map, start, ROW_BYTES).at(addressing)
 
 
 @rule(ops.thread.shared_matrix_load)
@@ -226,7 +228,7 @@ def shared_copy(op: Operation) -> Run:
         values = values.reshape(len(batch), -1, vector)
         chunk = chunk_of(batch)
         try:
-            chunk.copies.begin(touch, place_of(batch), values, rows)
+            chunk.copies.begin(touch, thread_map_of(batch), values, rows)
         except SharedFaultError as fault:
             raise shared_fault(batch, fault) from None
 
@@ -235,7 +237,7 @@ def shared_copy(op: Operation) -> Run:
 
 @rule(ops.shared.copy_commit)
 def copy_commit(op: Operation) -> Run:
-    return lambda batch: chunk_of(batch).copies.commit(place_of(batch))
+    return lambda batch: chunk_of(batch).copies.commit(thread_map_of(batch))
 
 
 @rule(ops.shared.copy_wait)
@@ -244,7 +246,7 @@ def copy_wait(op: Operation) -> Run:
 
     def run(batch: Wave) -> None:
         try:
-            chunk_of(batch).copies.wait(place_of(batch), pending)
+            chunk_of(batch).copies.wait(thread_map_of(batch), pending)
         except SharedFaultError as fault:
             raise shared_fault(batch, fault) from None
 
@@ -281,7 +283,7 @@ def _vectors(
     """The vectors of all threads; those that are `active` lie inside the buffer, and count."""
     size, vector = buffer_of(op).of.itemsize, op.attributes.get("vector", 1)
     start = _starts(batch, op, mem, offset, active, vector)
-    touch = chunk_of(batch).memory.touch(op, place_of(batch), start, size * vector)
+    touch = chunk_of(batch).memory.touch(op, thread_map_of(batch), start, size * vector)
     if launch_of(batch).counters is not None:
         costs.shared_access(batch, op, start, active, size, vector)
     return touch
@@ -316,5 +318,5 @@ def _first(wrong: Array, active: Array | None) -> tuple[int, int] | None:
         wrong = wrong & active
         if not wrong.any():
             return None
-    row, number = np.unravel_index(int(wrong.argmax()), wrong.shape)
-    return int(row), int(number)
+    row, index = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    return int(row), int(index)
