@@ -144,22 +144,22 @@ def test_barriers_are_made_again() -> None:
 
 
 def test_a_box_that_is_not_waited_for() -> None:
-    fails(CopyInFlightError, SENT + LOAD + OUT, "to which a copy is on its way")
+    fails(CopyInFlightError, SENT + LOAD + OUT, "that an asynchronous copy still writes")
     store = "shared_store %m, %o, %x {vector = 2}\n"
-    fails(CopyInFlightError, SENT + store, "to which a copy is on its way")
-    fails(CopyInFlightError, SENT + COPY, "to which a copy is on its way")
+    fails(CopyInFlightError, SENT + store, "that an asynchronous copy still writes")
+    fails(CopyInFlightError, SENT + COPY, "that an asynchronous copy still writes")
 
 
 def test_a_wait_for_the_wrong_turn() -> None:
     """Of the other phase, which is over before it begins; of the other barrier, in vain."""
     earlier = "barrier_wait %b, %zero {shift = 2}\n"
-    fails(CopyInFlightError, SENT + earlier + LOAD, "to which a copy is on its way")
+    fails(CopyInFlightError, SENT + earlier + LOAD, "that an asynchronous copy still writes")
     other = "barrier_wait %b, %one\n"
-    fails(ArrivalError, SENT + other, "not all arrives that is expected, or nothing is")
+    fails(ArrivalError, SENT + other, "whose phase never completes")
 
 
 def test_waits_in_vain() -> None:
-    vain = "not all arrives that is expected, or nothing is"
+    vain = "whose phase never completes"
     fails(ArrivalError, MADE + WAIT, vain)
     fails(ArrivalError, MADE + EXPECT + WAIT, vain)
     fails(ArrivalError, MADE + COPY + WAIT, vain)
@@ -167,11 +167,11 @@ def test_waits_in_vain() -> None:
 
 
 def test_a_barrier_that_expects_twice() -> None:
-    fails(ArrivalError, SENT + EXPECT, "has not been waited for since it last did")
+    fails(ArrivalError, SENT + EXPECT, "whose current phase has not been waited for")
 
 
 def test_barriers_that_are_not_made() -> None:
-    missing = "that barrier_init has not made"
+    missing = "that barrier_init has not initialized"
     for use in (EXPECT, COPY, WAIT, FREE):
         fails(ArrivalError, ALLOC + BARS + FENCE + BARRIER + use, missing)
     fails(ArrivalError, MADE + FREE + EXPECT, missing)
@@ -180,9 +180,9 @@ def test_barriers_that_are_not_made() -> None:
 
 def test_barriers_that_not_all_know() -> None:
     made = ALLOC + BARS + INIT
-    fails(RaceError, made + BARRIER + EXPECT, "no group_fence since it was made")
-    fails(RaceError, made + FENCE + EXPECT + COPY + WAIT, "with no `barrier` since")
-    fails(RaceError, SENT + WAIT + FREE, "for which other threads may still wait")
+    fails(RaceError, made + BARRIER + EXPECT, "no group_fence since its initialization")
+    fails(RaceError, made + FENCE + EXPECT + COPY + WAIT, "with no `barrier` in between")
+    fails(RaceError, SENT + WAIT + FREE, "on which other threads may still wait")
 
 
 def test_a_box_that_overtakes_threads() -> None:
@@ -191,7 +191,7 @@ def test_a_box_that_overtakes_threads() -> None:
     fails(
         RaceError,
         ready + FENCE + BARRIER + store + BARRIER + EXPECT + COPY,
-        "copies in bulk to what a thread wrote, with no group_fence",
+        "overwrites with a TMA load what a thread wrote, with no group_fence",
     )
     fails(
         RaceError,
@@ -206,7 +206,7 @@ def test_a_box_that_overtakes_threads() -> None:
 
 def test_arrays_of_which_no_boxes_are_copied() -> None:
     wrong = COPY.replace("%pitch", "%odd")
-    fails(VectorAccessError, MADE + EXPECT + wrong, "both are to be multiples of 16")
+    fails(VectorAccessError, MADE + EXPECT + wrong, "both must be multiples of 16")
     beyond = "%far = const {value = 4096} : i32\n"
     copy = COPY.replace("%row,", "%rows,").replace("%rows, %columns", "%far, %columns")
     fails(OutOfBoundsError, beyond + MADE + EXPECT + copy, "reads `in`")
@@ -216,18 +216,18 @@ def test_all_threads_come_to_a_wait() -> None:
     some = (
         "%c = cmp %t, %one {predicate = lt} : i1\nif %c {\n" + WAIT + "yield\n} else {\nyield\n}\n"
     )
-    fails(DivergenceError, SENT + some, "with some threads of a program")
+    fails(DivergenceError, SENT + some, "with only some threads of a program")
 
 
 def test_machines_and_buffers_that_copy_no_boxes() -> None:
-    fails(UnsupportedError, MADE, "target matrix has no copies of boxes", target="matrix")
+    fails(UnsupportedError, MADE, "target matrix has no TMA", target="matrix")
     moved = SENT.replace("{at = 0}", "{at = 2048}").replace("{at = 512}", "{at = 0}")
     assert result(moved + WAIT + LOAD + OUT).any()
     apart = SENT.replace("{at = 0}", "{at = 1040}")
-    fails(UnsupportedError, apart, "takes no buffer that begins at byte 1040")
+    fails(UnsupportedError, apart, "accepts no buffer at byte 1040")
     plain = "#linear{offset = [[0,1],[0,2],[0,4],[0,8],[1,0],[2,0],[4,0],[8,0]] -> dim0 = 16, dim1 = 16}"
     other = SENT.replace("shared<16x16xf16, #b>", f"shared<16x16xf16, {plain}>")
-    fails(UnsupportedError, other, "bulk_copy takes no shared<16x16xf16")
+    fails(UnsupportedError, other, "bulk_copy accepts no shared<16x16xf16")
 
 
 # -- stores
@@ -266,7 +266,7 @@ def test_what_is_inside_of_the_array_is_written(row: int, column: int) -> None:
 
 def test_stores_of_what_is_not_there_yet() -> None:
     for body, text in (
-        (TAKE + BARRIER + SEND, "stores in bulk what a thread wrote, with no group_fence"),
+        (TAKE + BARRIER + SEND, "reads with a TMA store what a thread wrote, with no group_fence"),
         (TAKE + FENCE + SEND, "reads shared memory that another thread wrote"),
         (TAKE + FENCE + BARRIER + SEND + AGAIN, "writes shared memory that another thread read"),
     ):

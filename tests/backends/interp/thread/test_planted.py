@@ -109,5 +109,5 @@ def test_who_copies_a_tile_smaller_than_the_program() -> None:
         op = [op for op in planted.walk() if op.name == "shared_copy"][number]
         assert op["active"] is not None
         op.set_operand(4, None)
-        with pytest.raises(RaceError, match="copies to one place of shared memory from several"):
+        with pytest.raises(RaceError, match="copies to one shared-memory address from several"):
             run_threads(planted, TARGETS["async"], 16, (1, 1, 1), arguments)

@@ -112,7 +112,7 @@ def test_a_left_factor_in_shared_memory() -> None:
 def test_no_fence_after_the_store() -> None:
     for fence in ("", FENCE):
         body = ALLOC + fence + STORE + BARRIER + DOT + WAIT + OUT
-        fails(RaceError, body, "with no group_fence of that thread after")
+        fails(RaceError, body, "with no group_fence by that thread")
 
 
 def test_no_barrier_after_the_store() -> None:
@@ -121,12 +121,12 @@ def test_no_barrier_after_the_store() -> None:
 
 
 def test_a_factor_that_nobody_stored() -> None:
-    fails(UndefinedReadError, ALLOC + DOT + WAIT + OUT, "to which nothing was written")
+    fails(UndefinedReadError, ALLOC + DOT + WAIT + OUT, "that was never written")
 
 
 def test_a_store_over_what_a_product_reads() -> None:
     body = READY + DOT + BARRIER + STORE + WAIT + OUT
-    fails(ProductInFlightError, body, "writes shared memory that a product still reads")
+    fails(ProductInFlightError, body, "writes shared memory that a wgmma in flight still reads")
 
 
 def test_a_store_after_the_wait_needs_a_barrier() -> None:
@@ -136,9 +136,9 @@ def test_a_store_after_the_wait_needs_a_barrier() -> None:
 
 def test_a_wait_that_leaves_the_product() -> None:
     left = WAIT.replace("pending = 0", "pending = 1")
-    fails(ProductInFlightError, READY + DOT + left + OUT, "`store` uses what a product computes")
+    fails(ProductInFlightError, READY + DOT + left + OUT, "`store` uses a wgmma accumulator")
     body = READY + DOT + left + BARRIER + STORE + OUT.replace("%s", "%z")
-    fails(ProductInFlightError, body, "writes shared memory that a product still reads")
+    fails(ProductInFlightError, body, "writes shared memory that a wgmma in flight still reads")
 
 
 def test_a_wait_for_all_but_the_last_product() -> None:
@@ -147,7 +147,7 @@ def test_a_wait_for_all_but_the_last_product() -> None:
     np.testing.assert_array_equal(result(READY + DOT + second + left + OUT), product())
     # It is the first product that is done, not the second.
     body = READY + DOT + second + left.replace("%r", "%t") + OUT
-    fails(ProductInFlightError, body, "uses what a product computes")
+    fails(ProductInFlightError, body, "uses a wgmma accumulator")
 
 
 def test_no_wait() -> None:
@@ -201,23 +201,23 @@ def test_some_threads_of_a_group() -> None:
         + WAIT
         + "yield\n} else {\nyield\n}\n"
     )
-    fails(DivergenceError, body, "comes to `group_dot` with some threads of a program")
+    fails(DivergenceError, body, "executes `group_dot` with only some threads of a program")
 
 
 @pytest.mark.parametrize(
     ("body", "text", "options"),
     [
-        (READY + DOT + WAIT, "target matrix has no product by groups", {"target": "matrix"}),
+        (READY + DOT + WAIT, "target matrix has no wgmma", {"target": "matrix"}),
         (
             READY.replace("at = 0", "at = 256") + DOT + WAIT,
-            "group_dot reads no buffer that begins at byte 256",
+            "group_dot accepts no buffer at byte 256",
             {},
         ),
         (
             READY.replace("#b", "#linear{offset = [[0,1],[0,2],[0,4],[0,8],[1,0],[2,0],[4,0],[8,0]] -> dim0 = 16, dim1 = 16}")
             + DOT
             + WAIT,
-            "group_dot reads no shared<16x16xf16",
+            "group_dot accepts no shared<16x16xf16",
             {},
         ),
     ],
@@ -295,7 +295,7 @@ def test_sums_of_8_bit_floats_have_few_digits() -> None:
 
 
 def test_factors_of_other_elements_are_read_along_k_alone() -> None:
-    with pytest.raises(UnsupportedError, match="group_dot reads no shared<8x16xf32"):
+    with pytest.raises(UnsupportedError, match="group_dot accepts no shared<8x16xf32"):
         run(
             other("f32", 1),
             np.zeros(128, np.float32),
@@ -308,5 +308,5 @@ def test_factors_of_other_elements_are_read_along_k_alone() -> None:
 def test_sums_that_the_machine_does_not_have() -> None:
     out = np.zeros((64, 16), np.float16)
     dtype = numerics.numpy_dtype(F8E4M3)
-    with pytest.raises(UnsupportedError, match=r"no product by groups .* of f8e4m3 into f16"):
+    with pytest.raises(UnsupportedError, match=r"no wgmma .* of f8e4m3 into f16"):
         run(other("f8e4m3", 0, into="f16"), np.zeros(512, dtype), out, target="group", warps=4)

@@ -142,7 +142,7 @@ def test_one_store_of_different_values() -> None:
     fails(
         RaceError,
         ALLOC + "%zero = const {value = 5} : frag<1xi32>\nshared_store %m, %zero, %x\n",
-        "writes different values to one place of shared memory from several threads at once",
+        "writes different values to one shared-memory address from several threads at once",
     )
 
 
@@ -191,7 +191,7 @@ def test_what_nobody_wrote_is_undefined() -> None:
     fails(
         UndefinedReadError,
         ALLOC + "barrier\n" + LOAD_OWN,
-        "`k` reads shared memory to which nothing was written",
+        "`k` reads shared memory that was never written",
         "thread 0 (warp 0, lane 0), by `shared_load` at line 3:",
     )
 
@@ -265,8 +265,8 @@ def test_a_read_of_a_copy_that_nobody_waited_for() -> None:
     fails(
         CopyInFlightError,
         COPY + "barrier\n" + LOAD_OWN,
-        "`k` touches shared memory to which a copy is on its way; copy_wait waits for it",
-        "copy begun by thread 0 (warp 0, lane 0), by `shared_copy` at line 2:",
+        "`k` accesses shared memory that an asynchronous copy still writes; copy_wait waits for it",
+        "copy started by thread 0 (warp 0, lane 0), by `shared_copy` at line 2:",
     )
 
 
@@ -336,8 +336,8 @@ def test_threads_that_copy_to_one_place_at_once() -> None:
     fails(
         RaceError,
         body,
-        "`k` copies to one place of shared memory from several threads at once",
-        "copy begun by thread",
+        "`k` copies to one shared-memory address from several threads at once",
+        "copy started by thread",
     )
 
 

@@ -1,26 +1,26 @@
-"""THREAD IR in NumPy: every thread of every program a row, and shared memory that is watched.
+"""The SIMT simulator: THREAD IR in NumPy, one row per thread, with checks of shared memory.
 
-The engine is that of the TILE level, whose rows are programs. Here a row is a thread, and all rows
-of a wave take each operation in step. Real threads do not, so whatever they hand each other
-through shared memory is checked for a barrier in between, and what they do together for being all
-there. See `tile/errors.py` for the faults.
+The engine is that of the TILE level, where a row is a program. Here a row is a thread, and all rows
+of a batch execute each operation in lockstep. Threads of a GPU do not. The simulator therefore
+checks that a barrier separates conflicting accesses to shared memory, and that warp-wide and
+program-wide operations are executed by all threads that they need. `tile/errors.py` has the errors.
 
-    place      which thread of which program a row is
+    place      maps rows to threads and programs
     launch     a run, and what the programs of a chunk share
-    memory     what shared memory holds, and who touched it when
-    copies     asynchronous copies on their way
-    barriers   on which bulk copies arrive
-    pending    products of groups of warps on their way
+    memory     shared memory: its bytes, and records of the last accesses
+    copies     asynchronous copies (cp.async) in flight
+    barriers   mbarriers, and the TMA loads in flight that complete on them
+    pending    wgmmas in flight
     rules      operations of one thread
     lanes      shuffles
-    matrix     products
-    products   those by groups of warps
-    accumulators  what these compute, used too early
-    accesses   global memory in vectors
+    matrix     dots of one thread, mma
+    products   wgmma
+    accumulators  static check: a wgmma accumulator used before its wait
+    accesses   vector accesses to global memory
     shared     operations on shared memory
-    bulk       copies of boxes to it
-    races      of global memory, on request
-    faults     errors in words
-    counters   what accesses cost
-    registers  how many are live
+    bulk       TMA loads and stores, mbarrier operations
+    races      races on global memory, on request
+    faults     error messages
+    counters   memory traffic and bank conflicts
+    registers  live registers
 """

@@ -1,4 +1,4 @@
-"""Loads, stores and atomic operations on global memory, in vectors."""
+"""Vector loads, stores and atomic operations on global memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def atomic_cas(op: Operation) -> Run:
 
 
 def _with_checks(op: Operation, access: Run, mask_at: int | None, *, ordered: bool = False) -> Run:
-    """An access, after its vectors are checked and counted, and races looked for if `ordered`."""
+    """Check and count the vectors of an access before it runs; check for races if `ordered`."""
     vector = op.attributes.get("vector", 1)
     shape = op.inputs[0].type.shape
 
@@ -69,7 +69,7 @@ def _with_checks(op: Operation, access: Run, mask_at: int | None, *, ordered: bo
 def _check_race(
     batch: Wave, races: GlobalRaces, op: Operation, address: Array, active: Array | None
 ) -> None:
-    """Refuse to touch what another thread did since the last barrier."""
+    """Raise `RaceError` for an element that another thread accessed since the last barrier."""
     size = pointee(op.name, op["ptr"].type).itemsize
     try:
         races.access(op, batch.rows, address, active, size)
@@ -86,7 +86,7 @@ def _active(batch: Wave, mask: RunValue | None, shape: tuple[int, ...]) -> Array
 def load_vectors(
     batch: Wave, op: Operation, address: Array, mask: Array | None, other: Array | None
 ) -> Array:
-    """Read what the pointers of a copy point to."""
+    """Load the elements that the pointers of an asynchronous copy point to."""
     ptr = op["ptr"].type
     element = pointee("shared_copy", ptr)
     if launch_of(batch).counters is not None:
@@ -100,7 +100,7 @@ def load_vectors(
 def check_vectors(
     batch: Wave, op: Operation, address: Array, mask: Array | None, vector: int
 ) -> None:
-    """Refuse vectors that are not in a row, not aligned to their size, or masked in part."""
+    """Raise `VectorAccessError` for vectors not contiguous, not aligned, or masked in part."""
     if vector == 1:
         return
     ptr = op["ptr"].type
@@ -115,12 +115,12 @@ def check_vectors(
     misaligned = first & (size * vector - 1) != 0
     if mask is not None:
         not_contiguous, misaligned = not_contiguous & active, misaligned & active
-    _refuse(batch, op, not_contiguous, vector, f"of {vector} elements that are no neighbours")
+    _refuse(batch, op, not_contiguous, vector, f"of {vector} elements that are not contiguous")
     _refuse(batch, op, misaligned, vector, f"that is not aligned to its {size * vector} bytes")
 
 
 def _refuse(batch: Wave, op: Operation, wrong: Array, vector: int, what: str) -> None:
-    """Refuse the first vector of those (row, vector, any) that are wrong."""
+    """Raise the error of the first wrong vector; `wrong` has axes (row, vector, element or 1)."""
     if wrong.any():
         row, number, _ = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
         raise bad_vector(batch, op, row, number * vector, what)

@@ -1,8 +1,9 @@
-"""Finds uses of what a product of a group computes in front of the wait for it.
+"""Find uses of a wgmma accumulator before the wait that completes it.
 
-An accumulator is led by data from its product through a wait to its uses, loops and branches
-between them; so a walk over the code finds all that are not. For each that may be in flight it
-knows the fewest products that may have begun since, which a wait leaves out if it leaves as many.
+Waits are data dependences: an accumulator flows from its wgmma through a `group_wait` to its uses,
+also across loops and branches. A forward dataflow analysis therefore finds every use without a
+wait. It tracks, for each accumulator that may be in flight, its age: the fewest wgmmas that may
+have started after its own. A wait that leaves more wgmmas pending than that does not complete it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from tile.ir.core import Block, Module, Operation, Value
 from tile.ir.ops import control
 from tile.simt import ops
 
-# For each value in flight the fewest products that have begun since its own.
+# For each accumulator in flight, the fewest wgmmas that have started since its own.
 Ages = dict[Value, int]
 
 _PASSING = frozenset({control.yield_, *LOOPS})
 
 
 def check_accumulators(module: Module) -> None:
-    """Raise `ProductInFlightError` for a use of an accumulator that was not waited for."""
+    """Raise `ProductInFlightError` for a use of an accumulator that is still in flight."""
     waits = [op["pending"] for op in module.walk() if op.defn is ops.group.group_wait]
     max_pending = max(waits, default=0)
     if any(op.defn is ops.group.group_dot for op in module.walk()):
@@ -31,7 +32,7 @@ def check_accumulators(module: Module) -> None:
 
 
 class _AgeAnalysis:
-    """The walk through a function whose waits leave at most so many products."""
+    """The analysis of a function whose waits leave at most `max_pending` wgmmas in flight."""
 
     def __init__(self, max_pending: int) -> None:
         self.max_pending = max_pending
@@ -57,7 +58,7 @@ class _AgeAnalysis:
             if value is None or value not in ages or self.may_use(op, index):
                 continue
             raise ProductInFlightError(
-                f"`{op.name}` uses what a product computes before a group_wait for that",
+                f"`{op.name}` uses a wgmma accumulator before its group_wait",
                 loc=op.loc,
                 notes=[f"the value is {value}"],
             )
@@ -68,11 +69,13 @@ class _AgeAnalysis:
         return op.defn is ops.group.group_wait or op.defn in _PASSING
 
     def loop(self, op: Operation, ages: Ages) -> None:
-        """Rounds until another adds nothing: ages only fall, and values only come to be known."""
+        """Iterate to a fixed point: ages only decrease, and values in flight only get more."""
         skipped = 3 if op.defn is control.for_ else 0
         carried = [ages.get(value) for value in op.inputs[skipped:]]
         while True:
-            last_ends: list[int | None] = []  # of the last region, which is the body
+            last_ends: list[
+                int | None
+            ] = []  # ages at the end of the last region, which is the body
             for region in op.regions:
                 inner = dict(ages)
                 args = region.args[1:] if op.defn is control.for_ else region.args
@@ -106,6 +109,6 @@ def _set(values: Sequence[Value], ages: Sequence[int | None], into: Ages) -> Non
 
 
 def _least(first: Sequence[int | None], second: Sequence[int | None]) -> list[int | None]:
-    """The least of both, where a number counts as less than none."""
+    """Return the elementwise minimum; None, for a value not in flight, counts as infinite."""
     both = zip(first, second, strict=False)
     return [min((x for x in pair if x is not None), default=None) for pair in both]

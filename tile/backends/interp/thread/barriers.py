@@ -1,9 +1,9 @@
-"""Barriers on which bulk copies arrive, and the copies that are on their way.
+"""mbarriers, and the TMA loads in flight that complete on them.
 
-A copy arrives at the last moment that it may: when its barrier is waited for. Until then what it
-writes is marked as in flight, so that whoever reads there too early is found. A barrier counts its
-phases, and a wait names one by its lowest bit, as machines have it: of a phase that is over already
-nothing is waited for, and a phase that cannot end is waited for in vain.
+A load completes as late as it may: at the wait on its mbarrier. Until then its destination is
+flagged as in flight, so that an early read is detected. An mbarrier counts its phases, and a wait
+names a phase by its parity, as `mbarrier.try_wait.parity` does. A wait for a phase that is over
+returns at once; a wait for a phase that can never complete is an error.
 """
 
 from __future__ import annotations
@@ -17,26 +17,24 @@ from tile.backends.interp.thread.memory import SharedMemory, Touch
 from tile.backends.interp.values import Array, Rows
 from tile.ir.core import Operation
 
-_BYTES, _VECTOR_BYTES = 8, 16  # of a barrier, and of what is looked at together
-_NO_TX = -1  # bytes that are expected where nobody has said how many
+_BYTES, _VECTOR_BYTES = 8, 16  # size of an mbarrier, and of the vectors in which it is accessed
+_NO_TX = -1  # expected bytes of a phase without expect_tx
 
 
 class MbarrierMisuse(enum.Enum):
-    """What is wrong with a use of a barrier."""
+    """Kinds of wrong uses of an mbarrier."""
 
     NOT_INITIALIZED = enum.auto()
-    ALREADY_INITIALIZED = enum.auto()  # and made again
-    UNSYNCHRONIZED = (
-        enum.auto()
-    )  # made by another thread, with no barrier of the program in between
-    UNFENCED = enum.auto()  # made without a fence behind
-    STILL_WAITED_FOR = enum.auto()  # freed while others may wait
-    PHASE_PENDING = enum.auto()  # expects more while nobody has waited for the last
-    NEVER_COMPLETES = enum.auto()  # waited for, and never complete
+    ALREADY_INITIALIZED = enum.auto()  # initialized twice
+    UNSYNCHRONIZED = enum.auto()  # initialized by another thread, with no `barrier` in between
+    UNFENCED = enum.auto()  # initialized, with no proxy fence after
+    STILL_WAITED_FOR = enum.auto()  # invalidated while other threads may wait
+    PHASE_PENDING = enum.auto()  # expects more bytes before the last phase was waited for
+    NEVER_COMPLETES = enum.auto()  # waited for, though the phase cannot complete
 
 
 class MbarrierMisuseError(Exception):
-    """A use of a barrier by `op` that must not be, in a program: its number in the chunk."""
+    """A wrong use of an mbarrier by `op`, in the program with this number in the chunk."""
 
     def __init__(
         self,
@@ -58,9 +56,10 @@ class MbarrierMisuseError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class MbarrierUse:
-    """An operation that uses a ring of barriers, in some programs.
+    """A use of an array of mbarriers by an operation, in some programs.
 
-    `at` is where the ring begins, in bytes; `stage` is which of its barriers, for each program.
+    `offset` is that of the array in shared memory, in bytes; `stage` is the index of the mbarrier,
+    for each program.
     """
 
     op: Operation
@@ -69,25 +68,24 @@ class MbarrierUse:
     stage: Array
 
     def touch(self, memory: SharedMemory, stages: int) -> Touch:
-        """The whole ring, as the first thread of each program touches it."""
+        """Return an access to the whole array by the first thread of each program."""
         count = -(-stages * _BYTES // _VECTOR_BYTES)
-        start = (self.offset + self.programs * memory.size)[:, None] + np.arange(
-            count
-        ) * _VECTOR_BYTES
+        begin = self.offset + self.programs * memory.size
+        start = begin[:, None] + np.arange(count) * _VECTOR_BYTES
         first = np.zeros((len(self.programs), 1), np.int64)
         barrier = memory.barriers[self.programs][:, None]
         return Touch(self.op, start, _VECTOR_BYTES, first, barrier)
 
     def take_rows(self, chosen: Array) -> MbarrierUse:
-        """The use in some of the programs."""
+        """Return the use in some of the programs."""
         return MbarrierUse(self.op, self.offset, self.programs[chosen], self.stage[chosen])
 
 
 @dataclass(eq=False)
 class _MbarrierArray:
-    """The barriers of a buffer in all programs: arrays (program), and (program, stage).
+    """The mbarriers of a buffer in all programs: arrays (program), and (program, stage).
 
-    `made` and `waited` are records of shared memory; 0 is never.
+    `initialized` and `waited` are records as of shared memory; 0 means never.
     """
 
     initialized: Array
@@ -105,19 +103,19 @@ class _MbarrierArray:
 
 @dataclass(frozen=True, eq=False)
 class _TmaLoad:
-    """Vectors on their way, those of a program in each row, with axes (program, vector, ...)."""
+    """The vectors of a load in flight, a program in each row: axes (program, vector, ...)."""
 
     use: MbarrierUse
     touch: Touch
     values: Array
 
     def take_rows(self, chosen: Array) -> _TmaLoad:
-        """The copy in some programs."""
+        """Return the load in some of the programs."""
         return _TmaLoad(self.use.take_rows(chosen), self.touch.of_rows(chosen), self.values[chosen])
 
 
 class Mbarriers:
-    """The barriers of a chunk."""
+    """The mbarriers of a chunk, and the TMA loads in flight."""
 
     def __init__(self, memory: SharedMemory, programs: int) -> None:
         self.memory = memory
@@ -126,7 +124,7 @@ class Mbarriers:
         self.loads: list[_TmaLoad] = []
 
     def init(self, use: MbarrierUse, stages: int) -> None:
-        """Make all barriers of a ring."""
+        """Initialize all mbarriers of an array."""
         array = self.arrays.setdefault(use.offset, _MbarrierArray.of(self.programs, stages))
         self._check(array.initialized[use.programs] == 0, MbarrierMisuse.ALREADY_INITIALIZED, use)
         if array.phase.shape[1] != stages:
@@ -138,7 +136,7 @@ class Mbarriers:
         array.expected[use.programs] = _NO_TX
 
     def invalidate(self, use: MbarrierUse) -> None:
-        """End all barriers of a ring."""
+        """Invalidate all mbarriers of an array."""
         array = self._initialized(use)
         seen = array.waited[use.programs] <= self.memory.barriers[use.programs]
         self._check(seen, MbarrierMisuse.STILL_WAITED_FOR, use)
@@ -146,21 +144,21 @@ class Mbarriers:
         array.initialized[use.programs] = 0
 
     def expect_tx(self, use: MbarrierUse, count: int) -> None:
-        """So many bytes are to arrive."""
+        """Expect `count` bytes in the current phase."""
         array = self._fenced(use)
         free = array.expected[use.programs, use.stage] == _NO_TX
         self._check(free, MbarrierMisuse.PHASE_PENDING, use)
         array.expected[use.programs, use.stage] = count
 
     def start_load(self, use: MbarrierUse, touch: Touch, values: Array) -> None:
-        """Begin to copy vectors."""
+        """Start to load vectors."""
         array = self._fenced(use)
         self.memory.start_tma_load(touch)
         array.started[use.programs, use.stage] += touch.start.shape[1] * touch.size
         self.loads.append(_TmaLoad(use, touch, values))
 
     def wait(self, use: MbarrierUse, parity: Array) -> None:
-        """Wait for the end of the phase whose number has this lowest bit."""
+        """Wait for the phase of this parity, for each program, to complete."""
         array = self._initialized(use)
         initialized = array.initialized[use.programs]
         self._check(
@@ -196,20 +194,20 @@ class Mbarriers:
         self.loads = remaining
 
     def _initialized(self, use: MbarrierUse) -> _MbarrierArray:
-        """The ring, which has been made."""
+        """Return the array of a use; raise `MbarrierMisuseError` unless it is initialized."""
         array = self.arrays.setdefault(use.offset, _MbarrierArray.of(self.programs, 1))
         self._check(array.initialized[use.programs] > 0, MbarrierMisuse.NOT_INITIALIZED, use)
         return array
 
     def _fenced(self, use: MbarrierUse) -> _MbarrierArray:
-        """The ring, of which the first thread has told the machine."""
+        """Return the array of a use; also raise unless the first thread fenced it since."""
         array = self._initialized(use)
         fenced = self.memory.fences[use.programs, 0] > array.initialized[use.programs]
         self._check(fenced, MbarrierMisuse.UNFENCED, use)
         return array
 
     def _check(self, right: Array, misuse: MbarrierMisuse, use: MbarrierUse) -> None:
-        """Refuse the first program where something is not right."""
+        """Raise `MbarrierMisuseError` for the first program where `right` is false."""
         if right.all():
             return
         index = int(right.argmin())

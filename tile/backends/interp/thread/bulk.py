@@ -1,6 +1,6 @@
-"""Copies of boxes to shared memory, and the barriers on which they arrive.
+"""TMA loads and stores of descriptor blocks, and operations on mbarriers.
 
-All threads of a program come to each of these operations; the first one does it.
+All threads of a program execute each of these operations; the first one performs it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def bulk_store(op: Operation) -> Run:
 
 
 class _DescriptorBlock:
-    """The box that an operation copies."""
+    """The descriptor block that an operation copies."""
 
     def __init__(self, op: Operation) -> None:
         mem = buffer_of(op)
@@ -138,7 +138,7 @@ class _DescriptorBlock:
         self.order = _order(mem.layout)
 
     def read(self, batch: Wave, programs: Rows, *numbers: Array) -> Array:
-        """The elements as they come to lie, in vectors: (program, vector, element)."""
+        """Load the elements in shared-memory order, in vectors: (program, vector, element)."""
         address, inside = self._addresses(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
         try:
@@ -150,7 +150,7 @@ class _DescriptorBlock:
         return parts.reshape(len(address), -1, VECTOR_BYTES // self.size)
 
     def write(self, batch: Wave, programs: Rows, values: Array, *numbers: Array) -> None:
-        """Write the elements, in vectors as they lie."""
+        """Store the elements, which are vectors in shared-memory order."""
         address, inside = self._addresses(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
         flat = np.ascontiguousarray(values).reshape(len(address), -1)
@@ -174,7 +174,7 @@ class _DescriptorBlock:
         row: Array,
         column: Array,
     ) -> tuple[Array, Array]:
-        """The address of each element as they lie, and which are inside of the array."""
+        """Return the addresses of the elements in shared-memory order, and which are in bounds."""
         steps = stride * self.size
         if ((base | steps) % Descriptor.ALIGNMENT).any():
             raise misaligned_block(batch, self.op, int(base[0]), int(steps[0]))
@@ -189,7 +189,7 @@ class _DescriptorBlock:
         return address, inside
 
     def touch(self, batch: Wave, programs: Rows, begin: Array) -> Touch:
-        """The vectors of the buffer, those of a program in each row."""
+        """Return the vectors of the buffer, a program in each row."""
         memory = chunk_of(batch).memory
         count = self.mem.bytes // VECTOR_BYTES
         start = (begin + programs * memory.size)[:, None] + np.arange(count) * VECTOR_BYTES
@@ -198,7 +198,7 @@ class _DescriptorBlock:
 
 
 def _along(start: Array, extent: Array, count: int) -> tuple[Array, Array]:
-    """The indices of boxes along an axis, and which are inside: numbers without a sign."""
+    """Return the indices of blocks along an axis, and which are in bounds (compared unsigned)."""
     index = start.astype(np.int32)[:, None] + np.arange(count, dtype=np.int32)
     inside = index.view(np.uint32) < extent.astype(np.int32).view(np.uint32)[:, None]
     return index.astype(np.int64), inside
@@ -206,7 +206,7 @@ def _along(start: Array, extent: Array, count: int) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=256)
 def _order(layout: LinearLayout) -> Array:
-    """The row-major index of the element at each offset."""
+    """Return the row-major index of the element at each offset."""
     table = layout.table()
     index: Array = table["dim0"].ravel() * layout.shape[1] + table["dim1"].ravel()
     return index
@@ -216,19 +216,19 @@ def _order(layout: LinearLayout) -> Array:
 
 
 def _mbarriers_of(op: Operation) -> Shared:
-    ring = op["bars"].type
-    assert isinstance(ring, Shared)
-    return ring
+    mbarriers = op["bars"].type
+    assert isinstance(mbarriers, Shared)
+    return mbarriers
 
 
 def _by_program(batch: Wave, value: RunValue) -> Array:
-    """What is the same for all threads of a program, once for each."""
+    """Return a value that the threads of a program share, once per program."""
     result: Array = broadcast_rows(value, (), len(batch))[:: thread_map_of(batch).threads]
     return result
 
 
 def _all_stages(batch: Wave, op: Operation, bars: RunValue) -> MbarrierUse:
-    """A use of all barriers of a ring; the first one stands for them."""
+    """Return a use of all mbarriers of an array; stage 0 stands for them."""
     require_whole_programs(batch, op)
     programs = thread_map_of(batch).programs
     return MbarrierUse(op, int(array_of(bars)[0]), programs, np.zeros(len(programs), np.int64))
@@ -237,7 +237,7 @@ def _all_stages(batch: Wave, op: Operation, bars: RunValue) -> MbarrierUse:
 def _stage_of(
     batch: Wave, op: Operation, bars: RunValue, iteration: RunValue
 ) -> tuple[MbarrierUse, Array]:
-    """A use of the barrier of a turn, and the lowest bit of the number of its phase."""
+    """Return a use of the mbarrier of an iteration, and the parity of its phase."""
     require_whole_programs(batch, op)
     number = _by_program(batch, iteration).astype(np.int64) + op["shift"]
     phase, stage = np.divmod(number, _mbarriers_of(op).stages)
@@ -245,7 +245,7 @@ def _stage_of(
 
 
 def _reporting(batch: Wave, use: Callable[[], None]) -> None:
-    """Use a barrier; what is wrong with that is said in words."""
+    """Use an mbarrier, and convert its faults to errors with messages."""
     try:
         use()
     except MbarrierMisuseError as fault:

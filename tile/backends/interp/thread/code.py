@@ -1,4 +1,4 @@
-"""THREAD IR made ready to run, with what the machine must know besides."""
+"""Translation of THREAD IR to code, with what the simulator needs to know of the target."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tile.ir.types import Shared
 from tile.simt import ops
 from tile.simt.target import SimtTarget
 
-# Bytes of shared memory that have one record of who touched them, unless accesses are smaller.
+# Bytes of shared memory that share one record of accesses, unless accesses are smaller.
 GRANULE = 16
-# Operations on vectors of a buffer, which is their first operand.
+# Operations that access vectors of a buffer; the buffer is their first operand.
 VECTORS = (
     ops.thread.shared_load,
     ops.thread.shared_store,
@@ -27,9 +27,9 @@ VECTORS = (
 
 @dataclass(frozen=True, eq=False)
 class ThreadCode:
-    """A THREAD module ready to run by programs of `num_warps` warps of a target.
+    """Code of a THREAD module, for programs of `num_warps` warps on a target.
 
-    Each has `shared_bytes` of shared memory, which are watched in steps of `granule` bytes.
+    Each program has `shared_bytes` of shared memory, with access records per `granule` bytes.
     """
 
     code: Code
@@ -45,16 +45,16 @@ class ThreadCode:
 
     @property
     def shared_cost(self) -> int:
-        """Bytes that this machine takes for the shared memory of a program."""
+        """Bytes that the simulator allocates for a program's shared memory and its records."""
         return max(1, self.shared_bytes * (1 + 2 * 8 // self.granule))
 
 
 def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules) -> ThreadCode:
-    """Make a THREAD module ready to run.
+    """Translate a THREAD module to code.
 
-    Raises `UnsupportedError` for what has no rule or that the target does not have and for a buffer
-    without a place, `ProductInFlightError` for a use of a product before a wait, and
-    `OutOfResourcesError` for more shared memory or threads than it has.
+    Raises `UnsupportedError` for an operation without a rule, for one that the target does not
+    have, and for a buffer without an offset; `ProductInFlightError` for an accumulator used before
+    its wait; `OutOfResourcesError` for more shared memory or threads than the target has.
     """
     shared = shared_bytes(module)
     _fits(target, shared, num_warps * target.warp_size)
@@ -66,7 +66,7 @@ def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules
 
 
 def shared_bytes(module: Module) -> int:
-    """The bytes of shared memory that a program of the module takes."""
+    """Return the bytes of shared memory that a program of the module takes."""
     return max((_end(op) for op in module.walk() if op.defn is ops.shared.alloc), default=0)
 
 
@@ -75,7 +75,7 @@ def _end(alloc: Operation) -> int:
     assert isinstance(buffer, Shared)
     with stamp(alloc.loc):
         if alloc["at"] < 0:
-            raise UnsupportedError(f"{buffer} has no place yet; the pass plan-shared gives it one")
+            raise UnsupportedError(f"{buffer} has no offset yet; the pass plan-shared assigns it")
         if alloc["at"] % buffer.of.itemsize:
             raise UnsupportedError(f"{buffer} cannot begin at byte {alloc['at']}")
     return int(alloc["at"]) + buffer.bytes
@@ -93,7 +93,7 @@ def _fits(target: SimtTarget, shared: int, threads: int) -> None:
 
 
 def _granule(module: Module) -> int:
-    """The largest power of two of bytes, up to `GRANULE`, of which all accesses are made."""
+    """Return the largest power of two, up to `GRANULE` bytes, that divides all accesses."""
     sizes = [GRANULE]
     for op in module.walk():
         if op.defn is ops.shared.alloc:

@@ -1,4 +1,4 @@
-"""Asynchronous copies that are on their way, by thread and group."""
+"""Asynchronous copies (cp.async) in flight, by thread and commit group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tile.backends.interp.values import Array, Rows
 
 @dataclass(frozen=True, eq=False)
 class AsyncCopy:
-    """What one operation copies: for each thread some vectors of values, and its group's number.
+    """The copies of one operation: vectors of values and the commit group's number, by thread.
 
     `thread` is the thread's number in the chunk; `values` has axes (thread, vector, element).
     """
@@ -24,39 +24,39 @@ class AsyncCopy:
     values: Array
 
     def take_rows(self, chosen: Array) -> AsyncCopy:
-        """The copy of some threads."""
+        """Return the copies of the `chosen` threads."""
         part = self.touch.of_rows(chosen)
         return AsyncCopy(part, self.thread[chosen], self.group[chosen], self.values[chosen])
 
 
 class InFlightCopies:
-    """The copies of a chunk that nobody has waited for yet, in the order of their beginning."""
+    """The copies of a chunk that nobody has waited for yet, in the order of their start."""
 
     def __init__(self, memory: SharedMemory, threads: int) -> None:
         self.memory = memory
-        self.closed = np.zeros(threads, np.int64)  # groups that each thread has closed
+        self.committed = np.zeros(threads, np.int64)  # groups that each thread has committed
         self.pending: list[AsyncCopy] = []
 
     def begin(
         self, touch: Touch, thread_map: ThreadMap, values: Array, active: Array | None = None
     ) -> None:
-        """Begin to copy vectors, those of the threads that are `active`."""
+        """Start to copy vectors, those of the threads that are `active` (None: all)."""
         thread = thread_map.numbers
-        copy = AsyncCopy(touch, thread, self.closed[thread], values)
+        copy = AsyncCopy(touch, thread, self.committed[thread], values)
         if active is not None:
             copy = copy.take_rows(active)
         self.memory.start_copy(copy.touch)
         self.pending.append(copy)
 
     def commit(self, thread_map: ThreadMap) -> None:
-        """Close a group."""
-        self.closed[thread_map.numbers] += 1
+        """Commit the copies of these threads since their last commit as one group."""
+        self.committed[thread_map.numbers] += 1
 
     def wait(self, thread_map: ThreadMap, pending: int) -> None:
-        """Finish the copies of all groups of these threads but the last `pending`."""
-        finished = np.zeros(len(self.closed), np.int64)
+        """Complete the copies of all groups of these threads but the last `pending`."""
+        finished = np.zeros(len(self.committed), np.int64)
         numbers = thread_map.numbers
-        finished[numbers] = self.closed[numbers] - pending
+        finished[numbers] = self.committed[numbers] - pending
         remaining = []
         for copy in self.pending:
             done = copy.group < finished[copy.thread]

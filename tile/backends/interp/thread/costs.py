@@ -1,4 +1,4 @@
-"""Counts what accesses of warps cost; see `counters.py`."""
+"""Count the sectors and wavefronts of memory accesses, by warp; see `counters.py`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _warp_numbers(thread_map: ThreadMap) -> Array:
 
 
 def _by_warp(thread_map: ThreadMap, values: Array, absent: int) -> Array:
-    """Values (rows, vectors) as (warps, vectors, lanes), with `absent` for lanes not there."""
+    """Reshape values (rows, vectors) to (warps, vectors, lanes); missing lanes get `absent`."""
     if thread_map.whole_warps:
         return values.reshape(-1, thread_map.lanes, values.shape[1]).swapaxes(1, 2)
     warps, warp = np.unique(_warp_numbers(thread_map), return_inverse=True)
@@ -88,7 +88,7 @@ def global_access(
 
 
 def block_access(batch: Wave, op: Operation, address: Array, inside: Array) -> None:
-    """Count a box that is copied as a whole: addresses of elements (program, element)."""
+    """Count a TMA access to a descriptor block: addresses of elements (program, element)."""
     address = _as_on_device(launch_of(batch).memory, address)
     sectors = np.where(inside, address // SECTOR, -1)
     size = pointee(op.name, op["ptr"].type).itemsize
@@ -101,9 +101,9 @@ def block_access(batch: Wave, op: Operation, address: Array, inside: Array) -> N
 
 
 def _as_on_device(memory: Memory, address: Array) -> Array:
-    """Addresses counted from where sectors begin, as if each allocation began with one.
+    """Shift addresses so that each allocation begins at a sector boundary.
 
-    Arrays in the memory of a device do, and those of NumPy begin anywhere.
+    Device allocations do; NumPy's begin anywhere.
     """
     if not memory.buffers:
         return address
@@ -114,7 +114,7 @@ def _as_on_device(memory: Memory, address: Array) -> Array:
 
 
 def _depth(array: Array) -> int:
-    """How many bytes behind the beginning of its allocation the first element of an array is."""
+    """Return the offset in bytes of an array's first element in its allocation."""
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
@@ -122,7 +122,7 @@ def _depth(array: Array) -> int:
 
 
 def _count_distinct(numbers: Array) -> Array:
-    """How many different numbers from 0 on there are along the last axis."""
+    """Return the number of distinct non-negative values along the last axis."""
     ordered = np.sort(numbers, axis=-1)
     new = np.ones(ordered.shape, bool)
     new[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
@@ -133,7 +133,7 @@ def _count_distinct(numbers: Array) -> Array:
 def shared_access(
     batch: Wave, op: Operation, start: Array, active: Array | None, size: int, vector: int
 ) -> None:
-    """Count an access to shared memory: vectors of elements of `size` bytes, by first byte."""
+    """Count an access to shared memory: vectors of elements of `size` bytes, at `start` bytes."""
     first = start if active is None else np.where(active, start, -1)
     first = np.broadcast_to(first, (len(batch), first.shape[1]))
     starts = _by_warp(thread_map_of(batch), first, -1).reshape(-1, thread_map_of(batch).lanes)
@@ -151,9 +151,10 @@ def shared_access(
 
 
 def _all_lanes(starts: Array) -> Array:
-    """Starts (instructions, groups, lanes), where a lane that does nothing (-1) is given one.
+    """Replace the start -1 of inactive lanes; `starts` has axes (instructions, groups, lanes).
 
-    It goes where one of its group goes, which costs nothing, or of another if all do nothing.
+    An inactive lane gets an address of its group, which costs no wavefront, or one of another group
+    if its whole group is inactive.
     """
     in_group = starts.max(axis=-1, keepdims=True)
     substitute = np.where(in_group < 0, in_group.max(axis=1, keepdims=True), in_group)
@@ -161,9 +162,9 @@ def _all_lanes(starts: Array) -> Array:
 
 
 def matrix_access(batch: Wave, op: Operation, start: Array, size: int) -> None:
-    """Count loads of matrices: the first bytes of rows (matrices, 8, instructions).
+    """Count ldmatrix or stmatrix: `start` has the first bytes of rows, (matrices, 8, instructions).
 
-    A matrix takes one wavefront if no two of its rows are in the same banks.
+    A matrix takes one wavefront if no two of its rows share a bank.
     """
     banks = launch_of(batch).threads_code.target.banks
     rows = start.swapaxes(1, 2).reshape(-1, 8)

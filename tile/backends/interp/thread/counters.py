@@ -1,4 +1,4 @@
-"""What a run cost: instructions, and how well accesses use global and shared memory."""
+"""Performance counters of a run: instructions, memory traffic and bank conflicts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TypeVar
 from tile.errors import Loc
 from tile.ir.core import Operation
 
-SECTOR = 32  # bytes that global memory moves at least
+SECTOR = 32  # bytes: the smallest unit that global memory moves
 
 
 @dataclass
 class GlobalCounts:
     """Accesses to global memory by whole warps, one vector a lane.
 
-    `sectors` of 32 bytes were touched, one count for each instruction that touches it, and `least`
-    would hold the bytes that each asked for.
+    `sectors` counts the 32-byte sectors that each instruction touches; `least` is the number of
+    sectors that would hold the bytes that each instruction requests.
     """
 
     instructions: int = 0
@@ -26,7 +26,7 @@ class GlobalCounts:
 
     @property
     def efficiency(self) -> float:
-        """The share of what was moved that could not be spared."""
+        """The fewest possible sectors divided by the sectors moved, from 0 to 1."""
         return self.least / self.sectors if self.sectors else 1.0
 
     def add(self, other: GlobalCounts) -> None:
@@ -39,7 +39,7 @@ class GlobalCounts:
 class SharedCounts:
     """Accesses to shared memory by whole warps, one vector a lane.
 
-    `wavefronts` were taken, of which `least` would do without bank conflicts.
+    `wavefronts` were needed; without bank conflicts `least` would be enough.
     """
 
     instructions: int = 0
@@ -48,7 +48,7 @@ class SharedCounts:
 
     @property
     def conflicts(self) -> int:
-        """Wavefronts that bank conflicts cost."""
+        """Additional wavefronts due to bank conflicts."""
         return self.wavefronts - self.least
 
     def add(self, other: SharedCounts) -> None:
@@ -64,8 +64,8 @@ T = TypeVar("T", GlobalCounts, SharedCounts)
 class Counters:
     """All counts of one or several runs, by operation.
 
-    `executed` has how often warps executed each operation (but for control flow); `shared_bytes` is
-    the shared memory of a program.
+    `executed` counts how often warps executed each operation, control flow excepted;
+    `shared_bytes` is the shared memory of a program.
     """
 
     executed: defaultdict[Operation, int] = field(default_factory=lambda: defaultdict(int))
@@ -86,7 +86,7 @@ class Counters:
         return _total(self.shared_accesses, SharedCounts())
 
     def by_line(self) -> dict[tuple[str, int], LineCounts]:
-        """The counts by (file, line), in order. What has no place is at ("", 0)."""
+        """Return the counts by (file, line), in order. Operations without a location: ("", 0)."""
         lines: dict[tuple[str, int], LineCounts] = defaultdict(LineCounts)
         for op, count in self.executed.items():
             lines[line_of(op.loc)].executed += count
@@ -107,7 +107,7 @@ class LineCounts:
 
 
 def line_of(loc: Loc | None) -> tuple[str, int]:
-    """The line of the kernel itself that a place belongs to: that of the outermost call."""
+    """Return (file, line) of the outermost call of a location, which is in the kernel itself."""
     if loc is None:
         return "", 0
     *_, outermost = loc.chain()

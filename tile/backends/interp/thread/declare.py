@@ -1,4 +1,4 @@
-"""How a file of rules adds to its table."""
+"""A decorator with which a file of rules fills its table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Maker = Callable[[Operation], Run]
 
 
 def rule_in(rules: Rules) -> Callable[[OpDef], Callable[[Maker], Maker]]:
-    """A decorator that adds the rule of an operation to `rules`."""
+    """Return a decorator that adds the rule of an operation to `rules`."""
 
     def rule(defn: OpDef) -> Callable[[Maker], Maker]:
         def declare(make: Maker) -> Maker:

@@ -1,4 +1,4 @@
-"""Faults of threads in words: who did what, where, and who else."""
+"""Error messages of the SIMT simulator: which thread did what, where, and which thread it met."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tile.simt.ops.shared import allocation
 @dataclass(frozen=True)
 class _Message:
     error: Callable[..., ExecutionError]
-    what: str  # of the kernel
-    other: str  # what the other thread did; nothing, if there is none
+    what: str  # what the kernel does wrong
+    other: str  # what the other thread did, as a participle; empty if no other thread is involved
 
 
 _MESSAGES = {
@@ -53,47 +53,45 @@ _MESSAGES = {
     ),
     Fault.SAME_STORE: _Message(
         RaceError,
-        "writes different values to one place of shared memory from several threads at once",
+        "writes different values to one shared-memory address from several threads at once",
         "written",
     ),
     Fault.SAME_COPY: _Message(
         RaceError,
-        "copies to one place of shared memory from several threads at once",
-        "copy begun",
+        "copies to one shared-memory address from several threads at once",
+        "copy started",
     ),
     Fault.IN_FLIGHT: _Message(
         CopyInFlightError,
-        "touches shared memory to which a copy is on its way; copy_wait waits for it",
-        "copy begun",
+        "accesses shared memory that an asynchronous copy still writes; copy_wait waits for it",
+        "copy started",
     ),
     Fault.WGMMA_READING: _Message(
         ProductInFlightError,
-        "writes shared memory that a product still reads; group_wait waits for it",
-        "product begun",
+        "writes shared memory that a wgmma in flight still reads; group_wait waits for it",
+        "wgmma started",
     ),
     Fault.WGMMA_UNFENCED: _Message(
         RaceError,
-        "multiplies what a thread wrote to shared memory, with no group_fence of that thread after",
+        "reads with wgmma what a thread wrote to shared memory, with no group_fence by that thread",
         "written",
     ),
     Fault.TMA_STORE_UNFENCED: _Message(
         RaceError,
-        "stores in bulk what a thread wrote, with no group_fence of that thread after",
+        "reads with a TMA store what a thread wrote, with no group_fence by that thread in between",
         "written",
     ),
     Fault.TMA_LOAD_UNFENCED: _Message(
         RaceError,
-        "copies in bulk to what a thread wrote, with no group_fence of that thread after",
+        "overwrites with a TMA load what a thread wrote, with no group_fence by that thread",
         "written",
     ),
-    Fault.UNDEFINED: _Message(
-        UndefinedReadError, "reads shared memory to which nothing was written", ""
-    ),
+    Fault.UNDEFINED: _Message(UndefinedReadError, "reads shared memory that was never written", ""),
 }
 
 
 def shared_fault(batch: Wave, fault: SharedFaultError) -> ExecutionError:
-    """The error for a fault of shared memory."""
+    """Return the error for a shared-memory fault."""
     launch, chunk = launch_of(batch), chunk_of(batch)
     message, op = _MESSAGES[fault.fault], fault.op
     row = chunk.first + fault.program * chunk.threads + fault.thread
@@ -107,50 +105,50 @@ def shared_fault(batch: Wave, fault: SharedFaultError) -> ExecutionError:
 _MISUSES: dict[MbarrierMisuse, tuple[Callable[..., ExecutionError], str]] = {
     MbarrierMisuse.NOT_INITIALIZED: (
         ArrivalError,
-        "takes a barrier that barrier_init has not made",
+        "uses an mbarrier that barrier_init has not initialized",
     ),
     MbarrierMisuse.ALREADY_INITIALIZED: (
         ArrivalError,
-        "makes a barrier that is there, with no barrier_free before",
+        "initializes an mbarrier again, with no barrier_free before",
     ),
     MbarrierMisuse.UNSYNCHRONIZED: (
         RaceError,
-        "takes a barrier that another thread made, with no `barrier` since",
+        "uses an mbarrier that another thread initialized, with no `barrier` in between",
     ),
     MbarrierMisuse.UNFENCED: (
         RaceError,
-        "takes a barrier with no group_fence since it was made",
+        "uses an mbarrier with no group_fence since its initialization",
     ),
     MbarrierMisuse.STILL_WAITED_FOR: (
         RaceError,
-        "frees a barrier for which other threads may still wait",
+        "invalidates an mbarrier on which other threads may still wait",
     ),
     MbarrierMisuse.PHASE_PENDING: (
         ArrivalError,
-        "expects copies on a barrier that has not been waited for since it last did",
+        "expects bytes on an mbarrier whose current phase has not been waited for",
     ),
     MbarrierMisuse.NEVER_COMPLETES: (
         ArrivalError,
-        "waits for a barrier on which not all arrives that is expected, or nothing is",
+        "waits on an mbarrier whose phase never completes: not all expected bytes arrive, or none",
     ),
 }
 
 
 def misuse_error(batch: Wave, fault: MbarrierMisuseError) -> ExecutionError:
-    """The error for a wrong use of a barrier."""
+    """Return the error for a wrong use of an mbarrier."""
     launch, chunk = launch_of(batch), chunk_of(batch)
     error, what = _MISUSES[fault.misuse]
     row = chunk.first + fault.program * chunk.threads
     notes = [
         f"in program {launch.programs_of(np.array([row]))[0]}, by {_at(fault.op)}",
-        f"the barrier is number {fault.stage} of its ring; {fault.expected} bytes are expected on "
-        f"it, and copies of {fault.started} have begun",
+        f"it is the mbarrier of stage {fault.stage}; {fault.expected} bytes are expected on it, "
+        f"and TMA loads of {fault.started} bytes have started",
     ]
     return error(f"`{launch.name}` {what}", loc=fault.op.loc, notes=notes)
 
 
 def global_race(batch: Wave, op: Operation, race: GlobalRaceError) -> RaceError:
-    """The error for a race for global memory."""
+    """Return the error for a race on global memory."""
     launch = launch_of(batch)
     buffer = launch.memory.buffer_at(race.address)
     assert buffer is not None
@@ -177,14 +175,14 @@ def _at(op: Operation | None) -> str:
 
 
 def buffer_of(op: Operation) -> Shared:
-    """The type of the buffer that an operation on shared memory has as its first operand."""
+    """Return the type of the shared-memory buffer that is the operation's first operand."""
     buffer = op.inputs[0].type
     assert isinstance(buffer, Shared)
     return buffer
 
 
 def describe_buffer(op: Operation, byte: int | None = None) -> str:
-    """The buffer of an operation in words; of several, the one that a byte is in."""
+    """Describe the buffer of an operation; if it has several, the one that contains `byte`."""
     allocations = [allocation(mem) for mem in op.inputs if isinstance(mem.type, Shared)]
     alloc = next((a for a in allocations if a is not None and _contains(a, byte)), allocations[0])
     if alloc is None:
@@ -206,7 +204,7 @@ def _contains(alloc: Operation, byte: int | None) -> bool:
 
 
 def outside(batch: Wave, op: Operation, row: int, offset: int, vector: int) -> SharedBoundsError:
-    """The error for an access outside its buffer."""
+    """Return the error for an access outside its buffer."""
     buffer = buffer_of(op)
     last = f" to {offset + vector - 1}" if vector > 1 else ""
     return SharedBoundsError(
@@ -217,7 +215,7 @@ def outside(batch: Wave, op: Operation, row: int, offset: int, vector: int) -> S
 
 
 def bad_vector(batch: Wave, op: Operation, row: int, register: int, what: str) -> VectorAccessError:
-    """The error for a vector that memory cannot move in one step."""
+    """Return the error for a vector that memory cannot move in one access."""
     where = batch.launch.element((register,), int(batch.rows[row]))
     return VectorAccessError(
         f"`{batch.launch.name}` accesses a vector {what}", loc=op.loc, notes=[where]
@@ -225,23 +223,23 @@ def bad_vector(batch: Wave, op: Operation, row: int, register: int, what: str) -
 
 
 def misaligned_block(batch: Wave, op: Operation, base: int, step: int) -> VectorAccessError:
-    """The error for an array of which no boxes can be copied."""
+    """Return the error for an array whose address or row stride TMA does not accept."""
     return VectorAccessError(
-        f"`{batch.launch.name}` copies a box of an array at {base:#x} with rows {step} bytes apart, "
-        "and both are to be multiples of 16",
+        f"`{batch.launch.name}` copies a block of an array at {base:#x} with rows {step} bytes "
+        "apart; both must be multiples of 16",
         loc=op.loc,
     )
 
 
 def require_whole_warps(batch: Wave, op: Operation) -> None:
-    """Refuse an operation of a warp that not all of its lanes have come to."""
+    """Raise `DivergenceError` unless all lanes of every warp execute a warp-wide operation."""
     thread_map = thread_map_of(batch)
     if not thread_map.whole_warps:
         raise _divergence(batch, op, "warp", thread_map.lanes)
 
 
 def require_whole_programs(batch: Wave, op: Operation) -> None:
-    """Refuse an operation of a program that not all of its threads have come to."""
+    """Raise `DivergenceError` unless all threads of every program execute an operation."""
     thread_map = thread_map_of(batch)
     if not thread_map.whole_programs:
         raise _divergence(batch, op, "program", thread_map.threads)
@@ -251,10 +249,10 @@ def _divergence(batch: Wave, op: Operation, group: str, size: int) -> Divergence
     launch = launch_of(batch)
     row, absent = thread_map_of(batch).missing(size)
     return DivergenceError(
-        f"`{launch.name}` comes to `{op.name}` with some threads of a {group}; it takes all",
+        f"`{launch.name}` executes `{op.name}` with only some threads of a {group}; it needs all",
         loc=op.loc,
         notes=[
             f"in {launch.program(int(batch.rows[row]))}",
-            f"{launch.thread(absent)} is not there",
+            f"{launch.thread(absent)} does not execute it",
         ],
     )

@@ -1,4 +1,4 @@
-"""Which element each thread's registers hold, as tables."""
+"""Tables of the tile element that each thread holds in each register."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tile.simt.layouts.layout import LinearLayout
 
 @lru_cache(maxsize=1024)
 def index_table(layout: LinearLayout) -> Array:
-    """The row-major index, in i32, that each (thread, register) of a layout has."""
+    """Return the row-major element index of each (thread, register) of a layout, as i32."""
     names = dict(layout.ins)
     columns = [*names.get("register", ()), *names["lane"], *names["warp"]]
     packed = np.zeros(1, np.int32)

@@ -1,4 +1,4 @@
-"""Kernels compiled to THREAD IR, as the backend has them."""
+"""Kernels compiled to THREAD IR: compilation, loading and launch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tile.simt.target import SimtTarget
 
 
 class ThreadKernel:
-    """A kernel of THREAD IR that is ready to run."""
+    """A loaded kernel of THREAD IR."""
 
     def __init__(self, code: ThreadCode) -> None:
         self.code = code
@@ -28,13 +28,13 @@ class ThreadKernel:
         launch(self.code, grid, arguments)
 
     def count(self, grid: Grid, arguments: Sequence[LaunchArgument], counters: Counters) -> None:
-        """Run it over a grid, and count what it costs."""
+        """Run it over a grid, and add its instructions and memory accesses to `counters`."""
         code = self.code
         run_threads(code.code.module, code.target, code.num_warps, grid, arguments, counters)
 
 
 def simt_target(target: Target) -> SimtTarget:
-    """The machine that a target names. Raises `BackendError` for a name that does not exist."""
+    """Return the simulated GPU that a target names. Raises `BackendError` for an unknown name."""
     try:
         return SimtTarget.parse(target.arch)
     except ArgumentValueError as error:
@@ -46,9 +46,9 @@ def simt_target(target: Target) -> SimtTarget:
 def compile(  # noqa: A001 - as a backend
     module: Module, target: Target, options: Options
 ) -> tuple[str, ThreadCode]:
-    """Lower an optimised TILE module to THREAD in place, and make it ready to run.
+    """Lower an optimized TILE module to THREAD in place, and translate it to code.
 
-    Gives its text, too. Raises `OutOfResourcesError` for what does not fit the machine.
+    Returns its text and the code. Raises `OutOfResourcesError` if it does not fit the target.
     """
     simt = simt_target(target)
     lower(module, simt, **options.lowering)
@@ -58,7 +58,7 @@ def compile(  # noqa: A001 - as a backend
 
 
 def load(artifact: Artifact) -> ThreadKernel:
-    """Make a compiled kernel ready to run."""
+    """Load a compiled kernel."""
     if artifact.code is not None:
         return ThreadKernel(artifact.code)
     assert artifact.module is not None

@@ -1,4 +1,4 @@
-"""What lanes of a warp tell each other."""
+"""Shuffles and reductions among the lanes of a warp."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shuffle(op: Operation) -> Run:
         if wrong.any():
             row = int(wrong.argmax())
             raise ExecutionError(
-                f"shuffle asks lane {int(lanes[row])} of a warp of {size}",
+                f"shuffle reads lane {int(lanes[row])} of a warp of {size}",
                 loc=op.loc,
                 notes=[f"in {batch.launch.program(int(batch.rows[row]))}"],
             )
@@ -50,7 +50,7 @@ def shuffle_xor(op: Operation) -> Run:
         require_whole_warps(batch, op)
         if mask >= thread_map_of(batch).lanes:
             raise ExecutionError(
-                f"shuffle_xor by {mask} leaves a warp of {thread_map_of(batch).lanes}", loc=op.loc
+                f"shuffle_xor by {mask} exceeds a warp of {thread_map_of(batch).lanes}", loc=op.loc
             )
         return _from(array_of(x), _partners(len(batch), mask))
 
@@ -80,10 +80,10 @@ def lane_reduce(op: Operation) -> Run:
 
 @lru_cache(maxsize=256)
 def _partners(rows: int, mask: int) -> Array:
-    """The row of the lane whose number differs in the bits of `mask`, by row."""
+    """Return, for each row, the row of the lane whose number differs in the bits of `mask`."""
     return np.arange(rows) ^ mask
 
 
 def _from(array: Array, rows: Array) -> Array:
-    """What other rows have; what is the same in all rows stays that."""
+    """Return the values of other rows; an array of one row, which all rows share, is unchanged."""
     return array if len(array) == 1 else array.take(rows, axis=0)

@@ -1,4 +1,4 @@
-"""A run of THREAD IR, and what the programs of a chunk share."""
+"""A run of THREAD IR, and the state that the programs of a chunk share."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tile.backends.interp.values import Rows
 from tile.backends.interp.wave import Wave
 from tile.config import config
 
-# The most bytes of shared memory, with its records, that the programs of a chunk have together.
+# Limit of the shared memory of all programs of a chunk, with its records, in bytes.
 MAX_SHARED = 1 << 26
 
 
 class Chunk:
-    """Programs that start together: where their threads are, and their shared memory."""
+    """Programs that start together: their threads, shared memory and operations in flight."""
 
     def __init__(self, launch: ThreadLaunch, programs: Rows) -> None:
         code = launch.threads_code
@@ -40,7 +40,7 @@ class Chunk:
         self._thread_map: ThreadMap | None = None
 
     def thread_map(self, rows: Rows) -> ThreadMap:
-        """Which threads some rows are; remembered, since a wave asks all the time."""
+        """Return the threads of some rows; the last answer is cached, as batches ask repeatedly."""
         if rows is not self._rows or self._thread_map is None:
             self._rows = rows
             self._thread_map = ThreadMap.of(rows, self.first, self.lanes, self.threads)
@@ -48,7 +48,7 @@ class Chunk:
 
 
 class ThreadLaunch(Launch):
-    """A kernel whose rows are threads."""
+    """A run of a kernel whose rows are threads."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ThreadLaunch(Launch):
         )
 
     def chunks(self) -> Iterator[Wave]:
-        """The programs of the grid, in the order of the settings, in waves of whole programs."""
+        """Yield the programs of the grid in batches of whole programs, in the configured order."""
         code = self.threads_code
         rows = min(MAX_CHUNK, config.chunk_bytes // code.code.largest_value)
         size = max(1, min(rows // self.threads, MAX_SHARED // code.shared_cost))
@@ -83,37 +83,37 @@ class ThreadLaunch(Launch):
             yield batch
 
     def programs_of(self, rows: Rows) -> Rows:
-        """The number of each row's program."""
+        """Return the number of each row's program."""
         return rows >> (self.threads.bit_length() - 1)
 
     def program(self, row: int) -> str:
-        """A program, and a thread of it, in words."""
+        """Describe the program and the thread of a row."""
         where = super().program(row // self.threads)
         return f"{where}, {self.thread(row % self.threads)}"
 
     def thread(self, thread: int) -> str:
-        """A thread of a program in words."""
+        """Describe a thread of a program."""
         warp, lane = divmod(thread, self.threads_code.target.warp_size)
         return f"thread {thread} (warp {warp}, lane {lane})"
 
     def element(self, index: tuple[int, ...], row: int) -> str:
-        """A register of a fragment, and whose it is, in words."""
+        """Describe a register of a fragment, with its program and thread."""
         where = f"register {index[0]}, in " if index else "in "
         return where + self.program(row)
 
 
 def launch_of(batch: Wave) -> ThreadLaunch:
-    """The run that a wave is of."""
+    """Return the run that a batch belongs to."""
     assert isinstance(batch.launch, ThreadLaunch)
     return batch.launch
 
 
 def chunk_of(batch: Wave) -> Chunk:
-    """What a wave's programs share."""
+    """Return the chunk of a batch: the state that its programs share."""
     assert isinstance(batch.chunk, Chunk)
     return batch.chunk
 
 
 def thread_map_of(batch: Wave) -> ThreadMap:
-    """Which threads a wave's rows are."""
+    """Return the threads of a batch, by row."""
     return chunk_of(batch).thread_map(batch.rows)

@@ -1,4 +1,4 @@
-"""Products: of what a thread holds, and of matrices that the lanes of a warp hold together."""
+"""Dots of one thread's registers, and mma: of fragments that the lanes of a warp hold together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_fragment
 RULES: Rules = {}
 rule = rule_in(RULES)
 
-# Which of the repeats along m, n and k go with the rows and columns of an operand.
+# Indices into the repeats along (m, n, k) for the rows and columns of each operand.
 _REPEATS = {Operand.LEFT: (0, 2), Operand.RIGHT: (2, 1), Operand.ACCUMULATOR: (0, 1)}
 
 
@@ -83,14 +83,14 @@ def matrix_multiply(op: Operation) -> Run:
 
 @lru_cache(maxsize=256)
 def _elements(shape: MatrixShape, operand: Operand, rows: int, columns: int) -> Array:
-    """The row-major index of the element that each (lane, register) of a warp holds.
+    """Return the row-major index of the element that each (lane, register) of a warp holds.
 
-    There are `rows` by `columns` instructions; `matrix_multiply` says in which order.
+    The operand covers `rows` by `columns` instructions; `matrix_multiply` documents their order.
     """
     table = matrix_fragment(shape, operand).select_ins("register", "lane").table()
     row, column = (table[name].T for name in ("dim0", "dim1"))
     height, width = (getattr(shape, axis) for axis in operand.value)
-    # For a and acc the columns' repeats are the faster ones, and for b the rows'.
+    # Repeats along the columns vary fastest for a and acc, those along the rows for b.
     over_rows, over_columns = np.arange(rows) * height, np.arange(columns) * width
     if operand is Operand.RIGHT:
         row = row[:, None, None, :] + over_rows[None, None, :, None]
@@ -103,7 +103,7 @@ def _elements(shape: MatrixShape, operand: Operand, rows: int, columns: int) -> 
 
 
 def _holders(elements: Array) -> Array:
-    """The (lane, register), lined up, that has each element."""
+    """Return, for each element, the flat (lane, register) index that holds it."""
     flat = elements.ravel()
     holders = np.empty(flat.size, np.intp)
     holders[flat] = np.arange(flat.size)

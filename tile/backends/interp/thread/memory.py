@@ -1,22 +1,22 @@
-"""The shared memory of the programs of a chunk: what it holds, and who touched it when.
+"""The shared memory of the programs of a chunk: its bytes, and records of the last accesses.
 
-Threads may touch one place of a program's shared memory without a barrier between only if all of
-them read, or all of one operation write the same value, or all count. To see that it is so, every
-granule of bytes has two records, of the last write and of the last read. A record is one number:
+Threads may access one shared-memory address without a barrier in between only if all of them read,
+or all write the same value in one operation, or all increment it atomically. To check this, every
+granule of bytes has two records: one of the last write, one of the last read. A record is an i64:
 
-    clock << bits | who        who: a thread's number, or MANY, or COUNTED
+    clock << bits | thread        thread: a thread's number, or `many`, or `counted`
 
-The clock counts the operations on shared memory of the chunk, so it says by which operation, and
-whether it was before a barrier: each program knows the clock of its last barrier. A granule that
-holds nothing yet has the flag UNDEFINED in its record of writing, and one to which a copy is on
-its way, IN_FLIGHT; both flags are higher than any clock, so that one comparison finds all that a
-read must not find:
+The clock counts the chunk's operations on shared memory. It identifies the operation, and tells
+whether that came before a barrier, since each program knows the clock of its last barrier. The
+write record of a granule that was never written has the flag UNDEFINED; that of a granule to which
+an asynchronous copy is in flight has IN_FLIGHT. Both flags are higher than any clock, so that one
+comparison finds everything that makes a read illegal:
 
-    not (record >= barrier  and  who and flags of the record != the reader)
+    record >= barrier  and  thread and flags of the record != the reader
 
-A granule that a product of a group of warps reads has the flag READING in its record of reading
-until the product has been waited for, so that nobody writes it before. What a thread wrote, these
-products find behind a fence of that thread: each thread knows the clock of its last one.
+The read record of a granule that a wgmma reads has the flag WGMMA_READING until the wgmma has been
+waited for, so that no write precedes that wait. wgmma and TMA see what a thread wrote only after a
+proxy fence of that thread: each thread knows the clock of its last fence.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ ALIGNMENT = 256
 
 
 class Fault(enum.Enum):
-    """What is wrong with an access."""
+    """Kinds of illegal accesses."""
 
     READ_AFTER_WRITE = enum.auto()
     WRITE_AFTER_READ = enum.auto()
     WRITE_AFTER_WRITE = enum.auto()
     SAME_STORE = enum.auto()  # threads write different values in one operation
-    SAME_COPY = enum.auto()  # threads copy to one place in one operation
+    SAME_COPY = enum.auto()  # threads copy to one address in one operation
     UNDEFINED = enum.auto()
     IN_FLIGHT = enum.auto()
-    WGMMA_READING = enum.auto()  # a product goes on reading what is written
-    WGMMA_UNFENCED = enum.auto()  # a product reads what was written without a fence behind
-    TMA_STORE_UNFENCED = enum.auto()  # a bulk store reads what was written so
-    TMA_LOAD_UNFENCED = enum.auto()  # a bulk copy goes where that is so
+    WGMMA_READING = enum.auto()  # written while a wgmma in flight reads it
+    WGMMA_UNFENCED = enum.auto()  # wgmma reads a write that no fence followed
+    TMA_STORE_UNFENCED = enum.auto()  # a TMA store reads such a write
+    TMA_LOAD_UNFENCED = enum.auto()  # a TMA load overwrites such a write
 
 
 @dataclass(frozen=True, eq=False)
 class Touch:
     """Vectors of shared memory that one operation accesses.
 
-    `start` has the first byte of each, counted from that of the chunk, with axes (row, vector) or,
-    if some were chosen, for these; `size` is that of each in bytes. `thread` is the number of the
-    thread that accesses each and `barrier` the record of the last barrier of its program; these
+    `start` is the first byte of each, relative to the chunk's memory, with axes (row, vector), or
+    (vector) after a selection by `at`. `size` is the bytes of a vector. `thread` is the number of
+    the accessing thread, and `barrier` the record of the last barrier of its program; both
     broadcast with `start`.
     """
 
@@ -71,25 +71,25 @@ class Touch:
     barrier: Array
 
     def at(self, chosen: Array) -> Touch:
-        """Some of the vectors."""
+        """Return the vectors where `chosen` is true."""
         rows = np.nonzero(chosen)[0]
         start = self.start[chosen]
         return Touch(self.op, start, self.size, self.thread[rows, 0], self.barrier[rows, 0])
 
     def of_rows(self, chosen: Array) -> Touch:
-        """The vectors of some rows of all."""
+        """Return the vectors of the chosen rows."""
         rows = np.flatnonzero(chosen)
         return Touch(self.op, self.start[rows], self.size, self.thread[rows], self.barrier[rows])
 
     def thread_at(self, index: tuple[int, ...]) -> int:
-        """The thread that accesses a vector."""
+        """Return the thread that accesses the vector at an index."""
         return int(np.broadcast_to(self.thread, self.start.shape)[index])
 
 
 class SharedFaultError(Exception):
-    """An access of `op` that must not be: by a thread of a program, each by its number.
+    """An illegal access of `op` by a thread of a program, both by number.
 
-    `byte` is where it meets what was there, whose record is `record`.
+    `byte` is the address in the program's shared memory; `record` is that of the earlier access.
     """
 
     def __init__(
@@ -116,24 +116,27 @@ class SharedMemory:
         self.writer = np.full(count, UNDEFINED, np.int64)
         self.reader = np.full(count, -1, np.int64)
         self.bits = threads.bit_length() + 1
-        self.who = (1 << self.bits) - 1
+        self.thread_mask = (1 << self.bits) - 1
         self.many = threads
         self.counted = threads + 1
         self._columns_cache: tuple[ThreadMap, Array, Array] | None = None
         self.barriers = np.full(programs, 1 << self.bits, np.int64)  # before clock 1
         self.fences = np.zeros((programs, threads), np.int64)
-        self.reading = False  # whether any granule has the flag
+        self.reading = False  # True if any granule may have the flag WGMMA_READING
         self.ops: list[Operation | None] = [None]  # by clock
 
     # -- places
 
     def touch(self, op: Operation, thread_map: ThreadMap, start: Array, size: int) -> Touch:
-        """Vectors of `size` bytes at `start` of each thread's program: an array (rows, vectors)."""
+        """Return vectors of `size` bytes; `start` is relative to each program: (row, vector)."""
         first, barrier = self._columns(thread_map)
         return Touch(op, start + first, size, thread_map.column, barrier)
 
     def _columns(self, thread_map: ThreadMap) -> tuple[Array, Array]:
-        """The first byte of each thread's program, and its last barrier; until there is another."""
+        """Return the first byte of each thread's program, and the record of its last barrier.
+
+        Cached until the next barrier, or another thread map.
+        """
         cached = self._columns_cache
         if cached is None or cached[0] is not thread_map:
             program = thread_map.program[:, None]
@@ -141,21 +144,21 @@ class SharedMemory:
         return cached[1:]
 
     def words(self, size: int, vector: int) -> Array:
-        """All memory as vectors of `vector` elements of `size` bytes, a row each."""
+        """Return all memory as rows of `vector` elements of `size` bytes."""
         return self.bytes.view(f"u{size}").reshape(-1, vector)
 
     def tick(self, op: Operation) -> int:
-        """The record of an operation, without who."""
+        """Advance the clock; return the record of an operation, without a thread."""
         self.ops.append(op)
         return len(self.ops) - 1 << self.bits
 
     def barrier(self, op: Operation, thread_map: ThreadMap) -> None:
-        """All threads of the programs have waited for each other."""
+        """Record a barrier of all threads of the programs."""
         self.barriers[thread_map.programs] = self.tick(op)
         self._columns_cache = None
 
     def undefine(self, thread_map: ThreadMap, at: int, size: int) -> None:
-        """A buffer begins: what it holds is undefined."""
+        """Mark the bytes of a new buffer as undefined."""
         records = self.writer.reshape(-1, self.size // self.granule)
         first, end = at // self.granule, -(-(at + size) // self.granule)
         if len(thread_map.programs) == len(records):
@@ -166,12 +169,12 @@ class SharedMemory:
     # -- accesses
 
     def read(self, touch: Touch) -> None:
-        """Record that vectors are read."""
+        """Check and record a read of vectors."""
         granules, thread, barrier = self._granules(touch)
         self._check_defined(touch, granules, thread, barrier)
         record = self.reader[granules]
         now = self.tick(touch.op)
-        others = record & self.who != thread
+        others = record & self.thread_mask != thread
         others &= record >= barrier
         new = now | thread
         if others.any():
@@ -181,9 +184,10 @@ class SharedMemory:
         self._record(self.reader, granules, new, now | self.many)
 
     def read_together(self, touch: Touch) -> None:
-        """Record that each vector is read for several threads.
+        """Check and record a read of vectors that delivers each vector to several threads.
 
-        What was written since the barrier is refused, even by the thread that asks: others get it.
+        A write since the barrier is illegal even if the thread that passes the address wrote it,
+        since other threads receive the data.
         """
         granules, _, barrier = self._granules(touch)
         self._check_defined(touch, granules, _NOBODY, barrier)
@@ -194,11 +198,11 @@ class SharedMemory:
         self.reader[granules] = new
 
     def fence(self, op: Operation, thread_map: ThreadMap) -> None:
-        """Products from now on find what these threads have written."""
+        """Record a proxy fence: later wgmma and TMA see what these threads have written."""
         self.fences[thread_map.program, thread_map.thread] = self.tick(op)
 
     def start_wgmma_reads(self, touch: Touch) -> None:
-        """Record that a product begins to read vectors, for all threads of its group."""
+        """Check and record that a wgmma starts to read vectors, for all threads of a warpgroup."""
         granules, _, barrier = self._granules(touch)
         self._check_defined(touch, granules, _NOBODY, barrier)
         self._check_fenced(Fault.WGMMA_UNFENCED, touch, granules)
@@ -206,41 +210,41 @@ class SharedMemory:
         self.reading = True
 
     def _check_fenced(self, fault: Fault, touch: Touch, granules: Array) -> None:
-        """Refuse what a thread wrote with no fence of that thread after."""
+        """Raise the fault for a granule that a thread wrote with no fence of that thread after."""
         record = self.writer[granules] & ~UNDEFINED
-        who = record & self.who
+        writer = record & self.thread_mask
         program = granules * self.granule // self.size
-        own_fence = self.fences[program, np.minimum(who, self.many - 1)]
-        fenced = np.where(who < self.many, own_fence, self.fences.min(axis=1)[program])
+        own_fence = self.fences[program, np.minimum(writer, self.many - 1)]
+        fenced = np.where(writer < self.many, own_fence, self.fences.min(axis=1)[program])
         wrong = record > fenced
         if wrong.any():
             self._raise_first(fault, touch, granules, wrong, record)
 
     def keep_wgmma_reads(self, touch: Touch) -> None:
-        """A product that others have shared granules with still reads them."""
+        """Restore the flag of granules that a wgmma in flight reads, after another's end."""
         granules, _, _ = self._granules(touch)
         self.reader[granules] |= WGMMA_READING
 
     def end_wgmma_reads(self, touch: Touch) -> None:
-        """A product has read its vectors."""
+        """Record that a wgmma has read its vectors."""
         granules, _, _ = self._granules(touch)
         self.reader[granules] = self.tick(touch.op) | self.many
 
     def write(self, touch: Touch, words: Array, values: Array) -> None:
-        """Write `values` to rows of `words` that the vectors are, and record that."""
+        """Check, do and record a write of `values` to the rows of `words` that are the vectors."""
         granules, thread, barrier = self._granules(touch)
         self._check_exclusive(touch, granules, thread, barrier)
         self.put(touch, words, values)
 
     def write_together(self, touch: Touch, words: Array, values: Array) -> None:
-        """Write vectors of which several threads have the parts, and none may count as its own."""
+        """Write vectors that several threads hold together; no thread counts as their writer."""
         granules, _, barrier = self._granules(touch)
         self._check_exclusive(touch, granules, _NOBODY, barrier)
         self.put(touch, words, values)
         self.writer[granules] = self.tick(touch.op) | self.many
 
     def put(self, touch: Touch, words: Array, values: Array) -> None:
-        """Write without asking who was there before."""
+        """Do and record a write without checking earlier accesses."""
         granules, thread, _ = self._granules(touch)
         now = self.tick(touch.op)
         rows = touch.start // touch.size
@@ -254,20 +258,20 @@ class SharedMemory:
                 self._raise_first(Fault.SAME_STORE, touch, granules, wrong, self.writer[granules])
 
     def count(self, touch: Touch) -> None:
-        """Add 1 to the i32 that the vectors are, each in one step."""
+        """Add 1 atomically to the i32 values that the vectors are."""
         granules, thread, barrier = self._granules(touch)
         record = self.writer[granules]
-        who = record & self.who
-        record = np.where(who == self.counted, record & (UNDEFINED | IN_FLIGHT), record)
+        writer = record & self.thread_mask
+        record = np.where(writer == self.counted, record & (UNDEFINED | IN_FLIGHT), record)
         self._check_defined(touch, granules, thread, barrier, record)
         self._check_exclusive(touch, granules, thread, barrier, record)
-        # A thread that counts where it wrote before remains the one whom others must wait for.
-        own = (who == thread) & (record >= barrier)
+        # If a thread increments what it wrote before, others must still wait for that thread.
+        own = (writer == thread) & (record >= barrier)
         self.writer[granules] = self.tick(touch.op) | np.where(own, thread, self.counted)
         np.add.at(self.bytes.view(np.int32), touch.start // 4, np.int32(1))
 
     def start_copy(self, touch: Touch) -> None:
-        """Copies to the vectors are on their way."""
+        """Check and record the start of an asynchronous copy to the vectors."""
         granules, thread, barrier = self._granules(touch)
         self._check_exclusive(touch, granules, thread, barrier)
         new = self.tick(touch.op) | thread | IN_FLIGHT
@@ -279,32 +283,32 @@ class SharedMemory:
             )
 
     def write_any(self, touch: Touch) -> None:
-        """Record that vectors are written, whatever with."""
+        """Check and record a write of vectors whose values are not kept here."""
         granules, thread, barrier = self._granules(touch)
         self._check_exclusive(touch, granules, thread, barrier)
         self.writer[granules] = self.tick(touch.op) | thread
 
     def read_any(self, touch: Touch) -> None:
-        """Record that vectors are read by all threads, whatever they hold."""
+        """Record a read of vectors by all threads, without a check."""
         granules, _, _ = self._granules(touch)
         self.reader[granules] = self.tick(touch.op) | self.many
 
     def start_tma_store(self, touch: Touch) -> None:
-        """Record that a bulk store reads vectors."""
+        """Check and record that a TMA store reads vectors."""
         granules, thread, barrier = self._granules(touch)
         self._check_defined(touch, granules, thread, barrier)
         self._check_fenced(Fault.TMA_STORE_UNFENCED, touch, granules)
         self.read_any(touch)
 
     def start_tma_load(self, touch: Touch) -> None:
-        """A bulk copy to the vectors is on its way, behind all that threads did there."""
+        """Check and record the start of a TMA load to the vectors."""
         granules, thread, barrier = self._granules(touch)
         self._check_exclusive(touch, granules, thread, barrier)
         self._check_fenced(Fault.TMA_LOAD_UNFENCED, touch, granules)
         self.writer[granules] = self.tick(touch.op) | thread | IN_FLIGHT
 
     def complete_tma_load(self, touch: Touch, words: Array, values: Array) -> None:
-        """A bulk copy has arrived, and all threads have waited: it counts as before any barrier."""
+        """Complete a TMA load. All threads have waited, so it counts as before any barrier."""
         granules, _, _ = self._granules(touch)
         words[touch.start // touch.size] = values
         self.writer[granules] = 0
@@ -312,7 +316,10 @@ class SharedMemory:
     # -- records
 
     def _granules(self, touch: Touch) -> tuple[Array, Array, Array]:
-        """The granules of vectors, in an axis of their own if there are several, and who asks."""
+        """Return the granules of vectors, and their threads and barriers.
+
+        If a vector has several granules, they have an additional last axis.
+        """
         first = touch.start >> self.shift
         count = touch.size // self.granule
         if count == 1:
@@ -328,10 +335,10 @@ class SharedMemory:
         barrier: Array,
         record: Array | None = None,
     ) -> None:
-        """Refuse to read what another thread wrote since the barrier, or what is not there yet."""
+        """Raise a fault for a read of what another thread wrote since the barrier, or undefined."""
         if record is None:
             record = self.writer[granules]
-        wrong = record & (self.who | UNDEFINED | IN_FLIGHT) != thread
+        wrong = record & (self.thread_mask | UNDEFINED | IN_FLIGHT) != thread
         wrong &= record >= barrier
         if wrong.any():
             self._raise_first(Fault.READ_AFTER_WRITE, touch, granules, wrong, record)
@@ -344,22 +351,22 @@ class SharedMemory:
         barrier: Array,
         record: Array | None = None,
     ) -> None:
-        """Refuse to write what another thread wrote or read since the barrier."""
+        """Raise a fault for a write of what another thread wrote or read since the barrier."""
         if record is None:
             record = self.writer[granules]
         record = record & ~UNDEFINED
-        wrong = record & (self.who | IN_FLIGHT) != thread
+        wrong = record & (self.thread_mask | IN_FLIGHT) != thread
         wrong &= record >= barrier
         if wrong.any():
             self._raise_first(Fault.WRITE_AFTER_WRITE, touch, granules, wrong, record)
         record = self.reader[granules]
-        wrong = record & self.who != thread
+        wrong = record & self.thread_mask != thread
         wrong &= record >= barrier
         if wrong.any():
             self._raise_first(Fault.WRITE_AFTER_READ, touch, granules, wrong, record)
 
     def _record(self, records: Array, granules: Array, new: Array, many: int) -> Array | None:
-        """Record; which granules were touched by several threads, None for no one's."""
+        """Write records; return which granules several threads accessed (None: none)."""
         records[granules] = new
         several: Array = records[granules] != new
         if not several.any():
@@ -370,10 +377,10 @@ class SharedMemory:
     def _raise_first(
         self, fault: Fault, touch: Touch, granules: Array, wrong: Array, records: Array
     ) -> None:
-        """Raise the fault of the first access that is wrong."""
+        """Raise `SharedFaultError` for the first wrong access; flags refine `fault`."""
         index = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
         granule = granules[index]
-        while granule.ndim:  # of a vector of several
+        while granule.ndim:  # the vector has several granules
             granule = granule[0]
         record = records[index]
         while record.ndim:
@@ -391,6 +398,6 @@ class SharedMemory:
         raise SharedFaultError(fault, touch.op, program, touch.thread_at(vector), byte, record)
 
     def operation_of(self, record: int) -> tuple[Operation | None, int]:
-        """The operation of a record, and the thread; none of them, if several."""
+        """Return the operation and the thread of a record; `many` stands for several threads."""
         clean = record & ~(UNDEFINED | IN_FLIGHT | WGMMA_READING)
-        return self.ops[clean >> self.bits], clean & self.who
+        return self.ops[clean >> self.bits], clean & self.thread_mask

@@ -1,4 +1,4 @@
-"""Holds THREAD IR to what its machine offers."""
+"""Verify that a target supports the operations of a THREAD module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Check = Callable[[Operation, SimtTarget, int], None]
 
 
 def check_supported(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    """Refuse an operation that the target does not have."""
+    """Raise `UnsupportedError` for an operation that the target does not have."""
     check = CHECKS.get(op.defn)
     if check is not None:
         check(op, target, num_warps)
@@ -43,7 +43,7 @@ def _lanes(op: Operation, target: SimtTarget, num_warps: int) -> None:
     element = op.inputs[0].type.element
     assert isinstance(element, Scalar)
     supported = target.reduces_lanes(op["kind"], element)
-    _require(supported, f"target {target} combines no {element} of all lanes by {op['kind']}")
+    _require(supported, f"target {target} has no warp reduction of {element} by {op['kind']}")
 
 
 def _vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -59,7 +59,7 @@ def _atomic_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
     most = atomic_vector(op, target)
     _require(
         op["vector"] <= most,
-        f"target {target} combines {most} neighbours into memory at once, not {op['vector']}",
+        f"target {target} has atomics on up to {most} contiguous elements, not {op['vector']}",
     )
 
 
@@ -73,11 +73,11 @@ def _shared_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
 
 
 def _ldmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _require(target.matrix_loads, f"target {target} has no loads of matrices")
+    _require(target.matrix_loads, f"target {target} has no ldmatrix")
 
 
 def _stmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _require(target.matrix_stores, f"target {target} has no stores of matrices")
+    _require(target.matrix_stores, f"target {target} has no stmatrix")
 
 
 def _cp_async(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -88,51 +88,49 @@ def _cp_async(op: Operation, target: SimtTarget, num_warps: int) -> None:
 
 def _mma(op: Operation, target: SimtTarget, num_warps: int) -> None:
     shape = MatrixShape(*op["shape"])
-    _require(shape in target.matrix_shapes, f"target {target} has no matrix instruction {shape}")
+    _require(shape in target.matrix_shapes, f"target {target} has no mma {shape}")
     element = op.inputs[0].type.element
     assert isinstance(element, Scalar)
-    # Factors of f32 may also be cut into numbers of fewer bits.
+    # Operands of f32 may also be rounded to types of fewer bits (tf32).
     supported = shape.bits < element.bits or target.multiplies(shape, element)
-    _require(supported, f"target {target} has no matrix instruction {shape} for {element}")
+    _require(supported, f"target {target} has no mma {shape} for {element}")
 
 
 def _wgmma(op: Operation, target: SimtTarget, num_warps: int) -> None:
     shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
-    _require(shape in target.group_shapes, f"target {target} has no product by groups {shape}")
+    _require(shape in target.group_shapes, f"target {target} has no wgmma {shape}")
     element, into = op.inputs[0].type.element, op.inputs[2].type.element
     assert isinstance(element, Scalar) and isinstance(into, Scalar)
     supported = element.bits == shape.bits and target.group_multiplies(element, into)
-    _require(
-        supported, f"target {target} has no product by groups {shape} of {element} into {into}"
-    )
+    _require(supported, f"target {target} has no wgmma {shape} of {element} into {into}")
     warps = GROUP_WARPS * rows * columns
-    _require(warps == num_warps, f"{op.name} is for {warps} warps, and there are {num_warps}")
+    _require(warps == num_warps, f"{op.name} needs {warps} warps, and there are {num_warps}")
     for mem in op.inputs[:2]:
         if isinstance(mem.type, Shared):
             _wgmma_operand(op, mem)
 
 
 def _wgmma_operand(op: Operation, mem: Value) -> None:
-    """A buffer in the order of a swizzle, that begins where the swizzle does."""
+    """Require a buffer with a swizzled layout that wgmma accepts, aligned to its swizzle atom."""
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
     bits = 8 * ty.of.itemsize
     strips = strips_of(ty.layout, bits)
     k_major = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
-    _require(strips is not None and (k_major or bits in EITHER_WAY), f"{op.name} reads no {ty}")
-    _aligned(op, mem, "reads")
+    _require(strips is not None and (k_major or bits in EITHER_WAY), f"{op.name} accepts no {ty}")
+    _aligned(op, mem)
 
 
-def _aligned(op: Operation, mem: Value, does: str) -> None:
+def _aligned(op: Operation, mem: Value) -> None:
     alloc = allocation(mem)
     if alloc is not None:
         at = alloc["at"]
         aligned = at % FACTOR_ALIGNMENT == 0
-        _require(aligned, f"{op.name} {does} no buffer that begins at byte {at}")
+        _require(aligned, f"{op.name} accepts no buffer at byte {at}")
 
 
 def _tma(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _require(target.bulk_copies, f"target {target} has no copies of boxes")
+    _require(target.bulk_copies, f"target {target} has no TMA")
 
 
 def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -141,8 +139,8 @@ def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
     strips = strips_of(ty.layout, 8 * ty.of.itemsize)
-    _require(strips is not None and strips.along == 1, f"{op.name} takes no {ty}")
-    _aligned(op, mem, "takes")
+    _require(strips is not None and strips.along == 1, f"{op.name} accepts no {ty}")
+    _aligned(op, mem)
 
 
 def _index(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -163,7 +161,7 @@ def _layout(layout: LinearLayout, target: SimtTarget, num_warps: int) -> None:
     for name, size in ((LANE, target.warp_size), (WARP, num_warps)):
         _require(
             layout.in_size(name) == size,
-            f"a layout for {size} {name}s is needed here, and {layout} has {layout.in_size(name)}",
+            f"expected a layout for {size} {name}s, and {layout} has {layout.in_size(name)}",
         )
 
 

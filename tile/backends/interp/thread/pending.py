@@ -1,4 +1,4 @@
-"""Products of groups of warps that nobody has waited for yet, by thread."""
+"""wgmmas in flight, by thread: those that no `wgmma_wait` has completed yet."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tile.backends.interp.values import Array, Rows
 
 @dataclass(frozen=True, eq=False)
 class WgmmaReads:
-    """What one operation reads: for each thread some vectors, and its product's number.
+    """The shared-memory reads of one wgmma: vectors and the wgmma's sequence number, by thread.
 
-    `thread` is the thread's number in the chunk. The vectors of a group's factor are shared out
+    `thread` is the thread's number in the chunk. The vectors of a warpgroup's operand are divided
     among its threads.
     """
 
@@ -24,32 +24,32 @@ class WgmmaReads:
     number: Array
 
     def take_rows(self, chosen: Array) -> WgmmaReads:
-        """The product of some threads."""
+        """Return the reads of the `chosen` threads."""
         touches = tuple(touch.of_rows(chosen) for touch in self.touches)
         return WgmmaReads(touches, self.thread[chosen], self.number[chosen])
 
 
 class InFlightWgmma:
-    """The products of a chunk that still read, in the order of their beginning."""
+    """The wgmmas of a chunk that still read shared memory, in the order of their start."""
 
     def __init__(self, memory: SharedMemory, threads: int) -> None:
         self.memory = memory
-        self.begun = np.zeros(threads, np.int64)  # by each thread
+        self.started = np.zeros(threads, np.int64)  # wgmmas that each thread has started
         self.pending: list[WgmmaReads] = []
 
     def start(self, thread_map: ThreadMap, *touches: Touch) -> None:
-        """Begin to read vectors."""
+        """Start a wgmma that reads these vectors."""
         for touch in touches:
             self.memory.start_wgmma_reads(touch)
         thread = thread_map.numbers
-        self.begun[thread] += 1
-        self.pending.append(WgmmaReads(touches, thread, self.begun[thread]))
+        self.started[thread] += 1
+        self.pending.append(WgmmaReads(touches, thread, self.started[thread]))
 
     def wait(self, thread_map: ThreadMap, pending: int) -> None:
-        """Finish all products of these threads but the last `pending`."""
-        finished = np.zeros(len(self.begun), np.int64)
+        """Complete all wgmmas of these threads but the last `pending`."""
+        finished = np.zeros(len(self.started), np.int64)
         numbers = thread_map.numbers
-        finished[numbers] = self.begun[numbers] - pending
+        finished[numbers] = self.started[numbers] - pending
         remaining, ended = [], []
         for reads in self.pending:
             done = reads.number <= finished[reads.thread]

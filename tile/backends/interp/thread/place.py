@@ -1,4 +1,4 @@
-"""Which threads the rows of a wave are."""
+"""The map from rows of a batch to threads and programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tile.backends.interp.values import Array, Rows
 
 @dataclass(frozen=True, eq=False)
 class ThreadMap:
-    """The threads of a wave, by row: the program's number in its chunk, and the thread's in that.
+    """The threads of a batch, by row: the program number in the chunk, the thread number in it.
 
     `lanes` is the size of a warp and `threads` that of a program, both powers of two.
     """
@@ -24,7 +24,7 @@ class ThreadMap:
 
     @classmethod
     def of(cls, rows: Rows, first: int, lanes: int, threads: int) -> ThreadMap:
-        """The place of rows of a chunk whose first row is `first`."""
+        """Return the map of rows of a chunk whose first row is `first`."""
         local = rows - first
         return cls(local >> (threads.bit_length() - 1), local & (threads - 1), lanes, threads)
 
@@ -33,24 +33,24 @@ class ThreadMap:
 
     @cached_property
     def whole_warps(self) -> bool:
-        """Whether all lanes of each warp are here."""
+        """True if all lanes of each warp are among the rows."""
         return self._in_groups_of(self.lanes)
 
     @cached_property
     def whole_programs(self) -> bool:
-        """Whether all threads of each program are here."""
+        """True if all threads of each program are among the rows."""
         return self._in_groups_of(self.threads)
 
     @cached_property
     def programs(self) -> Rows:
-        """The programs, each once."""
+        """The distinct programs, sorted."""
         if self.whole_programs:
             return self.program[:: self.threads]
         return np.unique(self.program)
 
     @cached_property
     def number(self) -> Array:
-        """The number of each thread, in i32."""
+        """The number of each thread in its program, as i32."""
         return self.thread.astype(np.int32)
 
     @cached_property
@@ -60,11 +60,11 @@ class ThreadMap:
 
     @cached_property
     def column(self) -> Array:
-        """The number of each thread, as a column beside its registers."""
+        """The number of each thread in its program, with an axis for registers: (row, 1)."""
         return self.thread.astype(np.int64)[:, None]
 
     def _in_groups_of(self, size: int) -> bool:
-        """Whether the threads, which are sorted, come in whole groups."""
+        """Return True if the threads, which are sorted, form whole groups of `size`."""
         if len(self) % size:
             return False
         first, last = self.thread[::size], self.thread[size - 1 :: size]
@@ -72,7 +72,7 @@ class ThreadMap:
         return bool(np.all(same & (first % size == 0) & (last - first == size - 1)))
 
     def missing(self, size: int) -> tuple[int, int]:
-        """The first row whose group of `size` threads is not all here, and a thread it lacks."""
+        """Return the first row whose group of `size` threads is incomplete, and a missing one."""
         number = self.program * self.threads + self.thread
         groups, start, count = np.unique(number // size, return_index=True, return_counts=True)
         index = int(np.argmax(count < size))

@@ -1,7 +1,8 @@
-"""Products by groups of four warps, whose factors are in shared memory.
+"""wgmma: dots by warpgroups (four warps), with operands in shared memory.
 
-The result is computed when a product begins, of what is in memory then: that nobody changes it, or
-looks at the result, before the product has been waited for is checked (`pending`, `accumulators`).
+The result is computed when the wgmma starts, from what shared memory holds then. That nobody writes
+the operands before the wait is checked at run time (`pending`); that nobody uses the accumulator
+before the wait is checked statically (`accumulators`).
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ def group_dot(op: Operation) -> Run:
 
 
 def _rounded_dot(op: Operation) -> Callable[[Array, Array, Array], Array]:
-    """What the units make of whole matrices.
+    """Return the function that computes whole matrices as the tensor cores do.
 
-    Where they have few digits for sums, these are cut after every step of k that they take.
+    Tensor cores that keep few bits of a sum truncate it after each instruction's step along k.
     """
     precision, step = op["input_precision"], op["shape"][2]
     element = op.inputs[0].type.element
@@ -94,7 +95,7 @@ def _rounded_dot(op: Operation) -> Callable[[Array, Array, Array], Array]:
 
 
 class _RegisterOperand:
-    """An operand that the threads of a program hold together."""
+    """An operand in the registers of all threads of a program."""
 
     def __init__(self, op: Operation, index: int, shape: tuple[int, int]) -> None:
         operand = tuple(Operand)[index]
@@ -103,7 +104,7 @@ class _RegisterOperand:
         self.shape = shape
 
     def matrices(self, batch: Wave, value: RunValue) -> Array:
-        """The matrices of all programs."""
+        """Return the matrices of all programs."""
         array = broadcast_rows(value, self.places.shape[1:], len(batch))
         programs = len(batch) // len(self.places)
         tiles = np.empty((programs, self.shape[0] * self.shape[1]), array.dtype)
@@ -111,14 +112,14 @@ class _RegisterOperand:
         return tiles.reshape(programs, *self.shape)
 
     def fragments(self, tiles: Array) -> Array:
-        """What each thread holds of matrices."""
+        """Return each thread's fragment of the matrices."""
         flat = tiles.reshape(len(tiles), -1)
         result: Array = flat[:, self.places].reshape(-1, self.places.shape[1])
         return result
 
 
 class _SharedOperand:
-    """A factor in shared memory."""
+    """An operand in shared memory."""
 
     def __init__(self, op: Operation, value: Value, operand: Operand) -> None:
         mem = value.type
@@ -134,13 +135,13 @@ class _SharedOperand:
         )
 
     def touch(self, batch: Wave, mem: RunValue) -> Touch:
-        """The vectors that each thread's group reads."""
+        """Return the vectors that each thread's warpgroup reads."""
         thread_map = thread_map_of(batch)
         start = self.vectors[thread_map.thread] * np.int64(self.size) + array_of(mem)[:, None]
         return chunk_of(batch).memory.touch(self.op, thread_map, start, VECTOR_BYTES)
 
     def read(self, batch: Wave, mem: RunValue) -> Array:
-        """The matrices of all programs."""
+        """Return the matrices of all programs."""
         thread_map, memory = thread_map_of(batch), chunk_of(batch).memory
         begin = (
             broadcast_rows(mem, (), len(batch))[:: thread_map.threads]
@@ -148,13 +149,13 @@ class _SharedOperand:
         )
         words = memory.bytes.view(self.dtype)
         elements: Array = words[begin[:, None, None] // self.size + self.offsets]
-        # Units that read f32 from memory leave out the digits that they do not multiply.
+        # Tensor cores that read f32 operands ignore the bits that tf32 does not have.
         return numerics.cut(elements, TF32_BITS) if self.dtype == np.float32 else elements
 
 
 @lru_cache(maxsize=256)
 def _offsets(layout: LinearLayout) -> Array:
-    """The offset of each element of a matrix, as a matrix."""
+    """Return the offset of each element of a matrix, as a matrix."""
     table: Array = layout.invert().table()["offset"]
     return table.reshape(layout.shape)
 
@@ -163,9 +164,9 @@ def _offsets(layout: LinearLayout) -> Array:
 def _vectors(
     layout: LinearLayout, shape: MatrixShape, operand: Operand, groups: Sequence[int], size: int
 ) -> Array:
-    """The offsets of vectors that each thread of a program stands for, an array (thread, vector).
+    """Return the offsets of the vectors attributed to each thread, an array (thread, vector).
 
-    Together they are what its group reads.
+    The vectors of a warpgroup's threads together are what the warpgroup reads.
     """
     offsets = _offsets(layout)
     axis = operand.value.index("m" if operand is Operand.LEFT else "n")

@@ -1,11 +1,11 @@
-"""Races for global memory among the threads of one program; looked for on request.
+"""Races on global memory among the threads of one program; detected on request.
 
-A program reads what it wrote, and overwrites what it read, in the order of its operations; so where
-another thread does the second, there must be a barrier in between. Each element of every array has
-a record of who wrote it last and of who read it last, of the form that `memory.py` describes, in
-which `who` is a row of the launch. What other programs do is no concern of a barrier, and hides
-what was there before: some races are not found, but what is found is one. Atomic operations are
-left out.
+At tile level a program executes its operations in order: it reads what it wrote, and overwrites
+what it read. If different threads execute two such accesses, a barrier must separate them. Each
+element of every array has a record of its last writer and one of its last reader, in the format of
+`memory.py`, where the thread is a row of the launch. Accesses of other programs are not checked, as
+barriers do not order them, but they replace the record: some races are missed, and every race
+reported is one. Atomic operations are not checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tile.ir.core import Operation
 
 
 class GlobalRaceError(Exception):
-    """Two rows touched the element at `address` of one array, the `other` one first."""
+    """Two threads, each a row, accessed the element at `address`; `other_row` was the first."""
 
     def __init__(self, row: int, address: int, other: Operation, other_row: int) -> None:
         super().__init__("race")
@@ -33,7 +33,7 @@ class GlobalRaceError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Records:
-    """Who touched the elements of an array last; 0 where nobody did."""
+    """Records of the last accesses to the elements of an array; 0 for none."""
 
     buffer: Buffer
     writer: Array
@@ -46,7 +46,7 @@ class _Records:
 
 
 class GlobalRaces:
-    """The records of all arrays of a launch of `programs` with so many `threads` each."""
+    """The records of all arrays of a launch of `programs`, of `threads` threads each."""
 
     def __init__(self, memory: Memory, programs: int, threads: int) -> None:
         self.memory = memory
@@ -57,13 +57,13 @@ class GlobalRaces:
         self.ops: list[Operation] = []  # by clock, from 1 on
 
     def barrier(self, programs: Rows) -> None:
-        """All threads of some programs have waited for each other."""
+        """Record a barrier of all threads of some programs."""
         self.barriers[programs] = len(self.ops) + 1 << self.bits
 
     def access(
         self, op: Operation, rows: Rows, address: Array, active: Array | None, size: int
     ) -> None:
-        """Record that rows access addresses (row, register), to write if `op` stores."""
+        """Record and check accesses to addresses (row, register); a store has no results."""
         threads = np.broadcast_to(rows.reshape(-1, *(1,) * (address.ndim - 1)), address.shape)
         address, threads = (x.ravel() if active is None else x[active] for x in (address, threads))
         self.ops.append(op)
@@ -100,7 +100,7 @@ class GlobalRaces:
             records.writer[elements] = now
 
     def _check(self, records: _Records, last: Array, elements: Array, threads: Rows) -> None:
-        """Refuse what another row of the same program touched since its barrier."""
+        """Raise `GlobalRaceError` if another thread of the program accessed it since a barrier."""
         record = last[elements]
         other = record & (1 << self.bits) - 1
         program = threads // self.threads

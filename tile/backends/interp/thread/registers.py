@@ -1,7 +1,8 @@
-"""How many registers of 32 bits a thread needs at each operation, as if none were spent in vain.
+"""Register pressure: the 32-bit registers that a thread needs at each operation.
 
-Values narrower than 32 bits share registers with those of their fragment. What a backend's own
-compiler makes of it differs: it may compute things again, or keep uniform values elsewhere.
+The count is that of the live values, as if the allocation were perfect. Elements narrower than 32
+bits share registers with others of their fragment. What a backend's compiler allocates differs: it
+may rematerialize values, or keep uniform values in other registers.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ BITS = 32
 
 
 def registers(function: Function) -> dict[Operation, int]:
-    """The registers live at each operation of a THREAD function: of what is live behind it.
+    """Return the number of live registers after each operation of a THREAD function.
 
-    An operation's own results are among them, its operands only if something later uses them.
+    An operation's own results count; its operands only if a later operation uses them.
     """
     live = liveness(function)
     counts = {
@@ -26,7 +27,7 @@ def registers(function: Function) -> dict[Operation, int]:
 
 
 def registers_of(ty: Type) -> int:
-    """The registers that a value takes. A buffer in shared memory takes none."""
+    """Return the 32-bit registers of a value of type `ty`. A shared-memory buffer takes none."""
     if isinstance(ty, Shared):
         return 0
     count = ty.count if isinstance(ty, Fragment) else 1

@@ -1,4 +1,4 @@
-"""What the operations of one thread do."""
+"""The table of THREAD rules, and the rules of operations that concern one thread alone."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def pick_by(op: Operation) -> Run:
             row, register = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
             where = batch.launch.element((register,), int(batch.rows[row]))
             raise OutOfBoundsError(
-                f"pick_by takes register {int(numbers[row, register])} of {count}",
+                f"pick_by reads register {int(numbers[row, register])} of {count}",
                 loc=op.loc,
                 notes=[where],
             )
@@ -128,7 +128,7 @@ def thread_print(op: Operation) -> Run:
 
 
 def _print(op: Operation, batch: Wave, *values: RunValue) -> None:
-    """Put tiles together, and print a line for each program."""
+    """Assemble tiles from fragments, and print a line for each program."""
     thread_map = thread_map_of(batch)
     if op["layouts"]:
         require_whole_programs(batch, op)
@@ -147,7 +147,7 @@ def _print(op: Operation, batch: Wave, *values: RunValue) -> None:
 def _tiles(
     value: RunValue, kind: Type, layout: LinearLayout | None, rows: int
 ) -> tuple[bool, Array]:
-    """A value by program; whether it is a scalar, and then by row."""
+    """Return (True, values by row) for a scalar, and (False, tiles by program) for a fragment."""
     array = broadcast_rows(value, kind.shape, rows)
     if layout is None:
         return True, array

@@ -1,4 +1,4 @@
-"""Running THREAD IR."""
+"""Run THREAD IR."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tile.simt.target import SimtTarget
 def prepare(
     module: Module, target: SimtTarget, num_warps: int, *, counted: bool = False
 ) -> ThreadCode:
-    """Make a THREAD module ready to run, with or without counters.
+    """Translate a THREAD module to code, with or without counters.
 
-    Raises `UnsupportedError` for what the target does not have.
+    Raises `UnsupportedError` for an operation that the target does not have.
     """
     code = thread_code(module, target, num_warps, RULES)
     if counted:
@@ -37,8 +37,8 @@ def run_threads(
 ) -> None:
     """Run the kernel of a THREAD module over a grid; arrays are accessed in place.
 
-    Raises the `ExecutionError` of the first thing that goes wrong, and `UnsupportedError` for what
-    the target does not have.
+    Raises the `ExecutionError` of the first fault, and `UnsupportedError` for an operation that the
+    target does not have.
     """
     code = prepare(module, target, num_warps, counted=counters is not None)
     launch(code, grid, arguments, counters)
@@ -50,7 +50,7 @@ def launch(
     arguments: Sequence[LaunchArgument],
     counters: Counters | None = None,
 ) -> None:
-    """Run code; with `counters` only if it was made to be counted."""
+    """Run code; `counters` needs code that was prepared with `counted=True`."""
     if counters is not None:
         counters.shared_bytes = max(counters.shared_bytes, code.shared_bytes)
     ThreadLaunch(code, grid, arguments, counters).run()

@@ -1,6 +1,6 @@
 """Operations on shared memory.
 
-The value of a buffer is where it begins, in bytes: an array over threads, or one number.
+The value of a buffer is its offset in bytes: an array over threads, or one number.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def shared_load(op: Operation) -> Run:
 
 
 def _matrix_rows(batch: Wave, op: Operation, mem: RunValue, offset: RunValue) -> Touch:
-    """The rows of matrices, in the order of (lane that says where, offset)."""
+    """Return the rows of matrices, in the order of (lane that passes the address, offset)."""
     require_whole_warps(batch, op)
     (count,) = op.inputs[1].type.shape
     size = buffer_of(op).of.itemsize
@@ -133,7 +133,7 @@ def shared_matrix_store(op: Operation) -> Run:
     def run(batch: Wave, mem: RunValue, offset: RunValue, value: RunValue) -> None:
         touch, memory = _matrix_rows(batch, op, mem, offset), chunk_of(batch).memory
         held = np.ascontiguousarray(broadcast_rows(value, (registers,), len(batch))).view(word)
-        # Axes: warp, row, part of it, offset, matrix, column; made what loads have.
+        # Axes: warp, row, quarter of the row, offset, matrix, column; transposed to those of loads.
         by_lane = held.reshape(-1, 8, 4, count, matrices, row // 4)
         parts = by_lane.transpose(0, 4, 1, 3, 2, 5).reshape(-1, matrices, 8, count, row)
         if transposed:
@@ -173,7 +173,7 @@ def shared_store(op: Operation) -> Run:
             memory.write(touch, words, values)
         except SharedFaultError as fault:
             raise shared_fault(batch, fault) from None
-        # A program may wait in a loop for what its own threads hand it.
+        # A program may wait in a loop for what its own threads write.
         if global_memory.watched:
             global_memory.changed(bool((before != values).any()))
 
@@ -254,7 +254,7 @@ def copy_wait(op: Operation) -> Run:
 
 
 def _active(batch: Wave, mask: RunValue | None, count: int) -> Array | None:
-    """Which vectors a mask lets through; None for all."""
+    """Return the vectors that a mask selects; None for all."""
     if mask is None or is_true(array_of(mask)):
         return None
     active = broadcast_rows(mask, (count,), len(batch))
@@ -262,7 +262,7 @@ def _active(batch: Wave, mask: RunValue | None, count: int) -> Array | None:
 
 
 def _rows(batch: Wave, active: RunValue | None) -> Array | None:
-    """Which threads a condition of each lets through; None for all."""
+    """Return the threads that a condition per thread selects; None for all."""
     if active is None or is_true(array_of(active)):
         return None
     rows = broadcast_rows(active, (), len(batch))
@@ -272,7 +272,7 @@ def _rows(batch: Wave, active: RunValue | None) -> Array | None:
 def _touch(
     batch: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
 ) -> Touch:
-    """The vectors that an operation accesses, of which those outside the buffer are refused."""
+    """Return the vectors that an operation accesses; raise if one is out of bounds."""
     touch = _vectors(batch, op, mem, offset, active)
     return touch if active is None else touch.at(active)
 
@@ -280,7 +280,7 @@ def _touch(
 def _vectors(
     batch: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
 ) -> Touch:
-    """The vectors of all threads; those that are `active` lie inside the buffer, and count."""
+    """Return the vectors of all threads; only `active` ones are counted and checked for bounds."""
     size, vector = buffer_of(op).of.itemsize, op.attributes.get("vector", 1)
     start = _starts(batch, op, mem, offset, active, vector)
     touch = chunk_of(batch).memory.touch(op, thread_map_of(batch), start, size * vector)
@@ -292,11 +292,14 @@ def _vectors(
 def _starts(
     batch: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None, vector: int
 ) -> Array:
-    """The first byte of vectors, in their program; those outside the buffer are refused."""
+    """Return the first byte of vectors, in their program.
+
+    Raises `SharedBoundsError` for one out of bounds, and `VectorAccessError` for one not aligned.
+    """
     buffer = buffer_of(op)
     (count,) = op.inputs[1].type.shape
     offsets = broadcast_rows(offset, (count,), len(batch))
-    # Offsets below 0 are large ones without a sign.
+    # As unsigned numbers, negative offsets are large.
     wrong = _first(offsets.view(np.uint32) > buffer.numel - vector, active)
     if wrong is not None:
         raise outside(batch, op, wrong[0], int(offsets[wrong]), vector)
@@ -311,7 +314,7 @@ def _starts(
 
 
 def _first(wrong: Array, active: Array | None) -> tuple[int, int] | None:
-    """The (row, vector) of the first active vector that is wrong; None if none is."""
+    """Return the (row, vector) of the first active vector that is wrong; None if none is."""
     if not wrong.any():
         return None
     if active is not None:
