@@ -1,11 +1,12 @@
-"""Barriers between accesses of memory by which threads hand values to each other.
+"""Insert barriers between accesses of memory through which threads exchange values.
 
-accesses    what each operation reads and writes, and which accesses conflict
-turns       which stage of a ring a slot is, from one round of a loop to the next
-pending     the accesses that no barrier has followed yet
-structure   the control flow of a function, with these operations alone
-solve       the walk that finds where barriers are needed
-printing    what that walk finds pending, printed
+accesses       accesses of shared memory, and their conflicts
+global_memory  accesses of global memory, and their conflicts
+turns          stages of multi-buffers, from one iteration of a loop to the next
+pending        the accesses that no barrier has followed yet
+structure      the control flow of a function, reduced to these operations
+solve          the walk that finds where barriers are needed
+printing       the pass that prints pending accesses
 """
 
 from __future__ import annotations
@@ -21,20 +22,24 @@ from tile.simt.insert_barriers.solve import Need, Solver, Summary
 from tile.simt.insert_barriers.structure import structure
 from tile.simt.ops import bulk, group
 
-# What machines do while threads go on, and takes fences.
-_BY_OTHERS = frozenset({group.group_dot, bulk.barrier_expect, bulk.bulk_copy, bulk.bulk_store})
+# Operations that access shared memory through the async proxy, after a proxy fence.
+_ASYNC_PROXY = frozenset({group.group_dot, bulk.barrier_expect, bulk.bulk_copy, bulk.bulk_store})
 
 
 @module_pass("insert-barriers", before=Level.LAID_OUT)
 def insert_barriers(module: Module) -> None:
-    """Put a barrier in front of each access that might overtake another thread's.
+    """Insert a barrier in front of each access that could race with another thread's access.
 
-    Needs the places that `plan-shared` gives. Threads that access nothing but what they accessed
-    themselves need none, nor do different stages of a ring. Barriers that are there count. Where
-    threads have written what products of groups read or where bulk copies go, or have made barriers
-    on which these arrive, a fence comes in front of the barrier, or of the last one before the
-    product. Raises `CompilationError` where copies are read, or overwritten, before they have been
-    waited for, and where the factors of a product are overwritten before that has been waited for.
+    Needs the offsets that `plan-shared` assigns. No barrier is needed between accesses in which
+    each thread touches only its own elements, nor between different stages of a multi-buffer.
+    Barriers that are already in the function count.
+
+    A proxy fence comes in front of the barrier where threads have written wgmma operands or bytes
+    that TMA loads write, or have initialized mbarriers. Of several barriers before the wgmma or TMA
+    operation, the last one gets the fence.
+
+    Raises `CompilationError` for a copy that is read or overwritten before the wait for it, and for
+    wgmma operands that are overwritten before the wait for the wgmma.
 
         local_store %m, %x                        local_store %m, %x
         %y = local_load %m : ...                  barrier
@@ -47,39 +52,40 @@ def insert_barriers(module: Module) -> None:
     aliases = module_aliases(module)
     summaries: dict[str, Summary] = {}
     for function in CallGraph(module).bottom_up():
-        found = structure(function, aliases[function.name])
-        solver = Solver(found, summaries)
+        control_flow = structure(function, aliases[function.name])
+        solver = Solver(control_flow, summaries)
         needed = solver.run()
         summaries[function.name] = solver.summary
-        before = _before_others(function) if found.factors else frozenset()
+        has_async_proxy = bool(control_flow.async_proxy_buffers)
+        before = _before_async_proxy(function) if has_async_proxy else frozenset()
         for need in needed:
             _insert(need, need.fence and need.op in before)
         if before:
-            _spare_fences(function)
+            _erase_redundant_fences(function)
 
 
-def _before_others(function: Function) -> frozenset[Operation]:
-    """The operations from which control may come to what others than threads do."""
-    found: list[Operation] = []
-    waiting: list[Operation] = []
+def _before_async_proxy(function: Function) -> frozenset[Operation]:
+    """Return the operations from which control may reach an operation of the async proxy."""
+    before: list[Operation] = []
+    undecided: list[Operation] = []
     for outer in function.body:
         ops = [outer, *(op for region in outer.regions for op in region.walk())]
-        waiting += ops
-        if any(op.defn in _BY_OTHERS for op in ops):
-            found += waiting
-            waiting = []
-    return frozenset(found)
+        undecided += ops
+        if any(op.defn in _ASYNC_PROXY for op in ops):
+            before += undecided
+            undecided = []
+    return frozenset(before)
 
 
-def _spare_fences(function: Function) -> None:
-    """Erase fences that another one follows before anybody is told: that does for both."""
+def _erase_redundant_fences(function: Function) -> None:
+    """Erase each fence that is followed by another one before any async-proxy operation."""
     last: Operation | None = None
     for op in list(function.walk()):
         if op.defn is group.group_fence:
             if last is not None and last.block is op.block:
                 last.erase()
             last = op
-        elif op.defn in _BY_OTHERS or op.defn is control.call:
+        elif op.defn in _ASYNC_PROXY or op.defn is control.call:
             last = None
 
 

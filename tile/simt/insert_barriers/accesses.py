@@ -1,7 +1,7 @@
-"""What operations do to shared memory, and which of it conflicts between threads.
+"""Accesses of shared memory, and their conflicts between threads.
 
-Two accesses conflict if they touch the same bytes and one of them writes, unless whatever a thread
-touches in the one no other thread touches in the other.
+Two accesses conflict if they touch the same bytes and one of them writes, unless every byte that
+they share is touched by one and the same thread in both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tile.ir.opdef import OpDef
 from tile.ir.types import Shared
 from tile.simt import ops
 from tile.simt.expose_shared import within
-from tile.simt.insert_barriers.turns import FIRST, Turn, turn_of
+from tile.simt.insert_barriers.turns import FIRST_STAGE, Stage, stage_of
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts import f2
 from tile.simt.layouts.dims import REGISTER, places
@@ -26,25 +26,25 @@ from tile.simt.layouts.matrix_access import matrix_access
 
 
 class Kind(enum.Enum):
-    """What an access does to memory, and which threads do it."""
+    """The kind of an access, and the threads that do it."""
 
     READ = "read"
     WRITE = "write"  # by the first of the threads that hold an element
-    COPY = "copy"  # begun by the first of them
-    COUNT = "count"  # in one step, so that two of them do not conflict
-    END = "end"  # written by the first thread, and of no use to anybody any more
-    FILL = "fill"  # begun by the first thread; whoever waits for the barrier finds it done
+    CP_ASYNC = "cp_async"  # issued by the first of the threads that hold an element
+    ATOMIC = "atomic"  # two of them do not conflict
+    INVALIDATE = "invalidate"  # of mbarriers, by the first thread; nobody reads them afterwards
+    TMA_WRITE = "tma_write"  # issued by the first thread; complete after a wait on its mbarrier
 
 
-# What only the first of several threads that hold an element does.
-_BY_FIRST = (Kind.WRITE, Kind.COPY)
+# Done by only the first of several threads that hold an element.
+_BY_FIRST_HOLDER = (Kind.WRITE, Kind.CP_ASYNC)
 
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """An operation on a buffer: the bytes from `begin` to `end`, in `stages` of one size.
+    """An operation on a buffer: the bytes from `begin` to `end`, in `stages` of equal size.
 
-    `layout` says which elements each thread holds; None if that is only known as it runs.
+    layout: the elements that each thread accesses; None if these are only known at run time.
     """
 
     op: Operation
@@ -53,42 +53,43 @@ class Access:
     begin: int
     end: int
     stages: int
-    turn: Turn
+    stage: Stage
     layout: LinearLayout | None
 
-    def interval(self, turn: Turn) -> tuple[int, int]:
-        """The bytes that it may touch, if its slot is that of a turn."""
-        if self.stages == 1 or turn is None or turn.base is not None:
+    def interval(self, stage: Stage) -> tuple[int, int]:
+        """Return the range of bytes that the access may touch, given its stage."""
+        if self.stages == 1 or stage is None or stage.base is not None:
             return self.begin, self.end
         size = (self.end - self.begin) // self.stages
-        begin = self.begin + turn.offset % self.stages * size
+        begin = self.begin + stage.offset % self.stages * size
         return begin, begin + size
 
-    def meets(self, turn: Turn, other: Access, others: Turn) -> bool:
-        """Whether both, with slots of these turns, may touch the same bytes."""
+    def may_overlap(self, stage: Stage, other: Access, other_stage: Stage) -> bool:
+        """Return True if both accesses, in these stages, may touch the same bytes."""
         if self.buffer is other.buffer:
-            if turn is None or others is None or turn.base is not others.base:
+            if stage is None or other_stage is None or stage.base is not other_stage.base:
                 return True
-            return (turn.offset - others.offset) % self.stages == 0
-        mine, its = self.interval(turn), other.interval(others)
-        return mine[0] < its[1] and its[0] < mine[1]
+            return (stage.offset - other_stage.offset) % self.stages == 0
+        begin, end = self.interval(stage)
+        other_begin, other_end = other.interval(other_stage)
+        return begin < other_end and other_begin < end
 
-    def conflicts(self, turn: Turn, other: Access, others: Turn) -> bool:
-        """Whether two threads may disturb each other if nothing orders these accesses."""
-        if self.kind is other.kind and self.kind in (Kind.READ, Kind.COUNT):
+    def conflicts(self, stage: Stage, other: Access, other_stage: Stage) -> bool:
+        """Return True if these accesses race between threads unless something orders them."""
+        if self.kind is other.kind and self.kind in (Kind.READ, Kind.ATOMIC):
             return False
-        return self.meets(turn, other, others) and not self.is_private_with(other)
+        return self.may_overlap(stage, other, other_stage) and not self.is_private_with(other)
 
     def is_private_with(self, other: Access) -> bool:
-        """Whether no thread touches in one what another thread touches in the other."""
-        if self.layout is None or other.layout is None or not self.is_in_place_of(other):
+        """Return True if no thread touches what another thread touches in the other access."""
+        if self.layout is None or other.layout is None or not self.same_addresses(other):
             return False
-        return _apart(self.layout, self.kind, other.layout, other.kind)
+        return _disjoint(self.layout, self.kind, other.layout, other.kind)
 
-    def is_in_place_of(self, other: Access) -> bool:
-        """Whether each element is at the same place in every stage of both.
+    def same_addresses(self, other: Access) -> bool:
+        """Return True if each element is at the same offset in every stage of both buffers.
 
-        Stages then either are the same bytes or share none.
+        Two stages then are either the same bytes or disjoint.
         """
         if self.buffer is other.buffer:
             return True
@@ -100,76 +101,79 @@ class Access:
 
 
 @lru_cache(maxsize=4096)
-def _apart(x: LinearLayout, x_kind: Kind, y: LinearLayout, y_kind: Kind) -> bool:
-    """Whether different threads are at different elements, one by each of two layouts.
+def _disjoint(x: LinearLayout, x_kind: Kind, y: LinearLayout, y_kind: Kind) -> bool:
+    """Return True if no two different threads hold one element, each by one of two layouts.
 
-    A thread's elements are what its number leads to, plus all that registers lead to. So two
-    threads meet if what they and some registers lead to sums to 0: a linear condition on pairs of
-    threads, of which all solutions are to be pairs of a thread with itself.
+    A thread's elements are the image of its number XORed with the images of all registers. So two
+    threads share an element if their images and those of some registers XOR to 0. That is a linear
+    condition on pairs of threads; all of its solutions must be pairs of a thread with itself.
     """
     columns, threads = [], []
     for layout, kind in ((x, x_kind), (y, y_kind)):
         at = places(layout.indices)
         for name, images in layout.ins:
             for bit, column in enumerate(images):
-                # A thread whose number has a bit that leads to copies writes nothing.
-                if column or kind not in _BY_FIRST:
+                # A zero column means copies: a thread with that bit in its number writes nothing.
+                if column or kind not in _BY_FIRST_HOLDER:
                     columns.append(column)
                     threads.append(0 if name == REGISTER else 1 << at[name] + bit)
     return not any(f2.multiply(threads, pair) for pair in f2.kernel(columns))
 
 
 def access_of(op: Operation) -> Access | None:
-    """What an operation does to shared memory; None if nothing.
+    """Return an operation's access of shared memory; None if it has none.
 
-    Raises `PassError` if the buffer has no place.
+    Raises `PassError` if the buffer has no offset.
     """
-    how = _ACCESSES.get(op.defn)
-    if how is None:
+    rule = _ACCESSES.get(op.defn)
+    if rule is None:
         return None
-    kind, layout = how
+    kind, layout = rule
     return _access(op, op["mem"], kind, layout(op))
 
 
-def factor_accesses(op: Operation) -> list[Access]:
-    """The reads of a `group_dot`, by threads of all warps of a group."""
-    factors = [value for value in op.inputs[:2] if isinstance(value.type, Shared)]
-    return [_access(op, mem, Kind.READ, None) for mem in factors]
+def operand_accesses(op: Operation) -> list[Access]:
+    """Return the reads of a wgmma's operands, by threads of all warps of a warpgroup."""
+    buffers = [value for value in op.inputs[:2] if isinstance(value.type, Shared)]
+    return [_access(op, mem, Kind.READ, None) for mem in buffers]
 
 
-def filled(op: Operation) -> Access:
-    """What a `bulk_copy` does to its buffer."""
-    return _access(op, op["mem"], Kind.FILL, None)
+def tma_write(op: Operation) -> Access:
+    """Return the write of a TMA load to its buffer."""
+    return _access(op, op["mem"], Kind.TMA_WRITE, None)
 
 
-def ring_access(op: Operation) -> Access:
-    """What an operation does to a ring of barriers, all of them: use them, make or end them."""
-    access = _access(op, op["bars"], _RINGS.get(op.defn, Kind.READ), None)
-    return replace(access, turn=None)
+def mbarrier_access(op: Operation) -> Access:
+    """Return an operation's access of mbarriers, taken to be of all stages.
+
+    That is a write if it initializes them, an invalidation, or else a read.
+    """
+    access = _access(op, op["bars"], _MBARRIER_KINDS.get(op.defn, Kind.READ), None)
+    return replace(access, stage=None)
 
 
-_RINGS = {ops.bulk.barrier_init: Kind.WRITE, ops.bulk.barrier_free: Kind.END}
+_MBARRIER_KINDS = {ops.bulk.barrier_init: Kind.WRITE, ops.bulk.barrier_free: Kind.INVALIDATE}
 
 
 def _access(op: Operation, mem: Value, kind: Kind, layout: LinearLayout | None) -> Access:
-    turn: Turn = FIRST
+    stage: Stage = FIRST_STAGE
     while mem.op is not None and mem.op.defn in ops.shared.VIEWS:
         if mem.op.defn is ops.shared.slot:
-            turn = turn_of(mem.op["turn"]).later(mem.op["shift"])
+            stage = stage_of(mem.op["turn"]).later(mem.op["shift"])
         mem = mem.op["mem"]
     alloc = mem.op
     if alloc is None or alloc.defn is not ops.shared.alloc or alloc["at"] < 0:
-        raise PassError("a buffer has no place before the pass plan-shared", loc=op.loc)
-    held = mem.type
-    assert isinstance(held, Shared)
+        raise PassError("a buffer has no offset before the pass plan-shared", loc=op.loc)
+    ty = mem.type
+    assert isinstance(ty, Shared)
     begin = alloc["at"]
-    return Access(op, kind, mem, begin, begin + held.bytes, held.stages, turn, layout)
+    return Access(op, kind, mem, begin, begin + ty.bytes, ty.stages, stage, layout)
 
 
-def _loaded(op: Operation) -> LinearLayout | None:
-    """The layout of a load, unless other threads may read its elements.
+def _load_layout(op: Operation) -> LinearLayout | None:
+    """Return the layout of a load; None if a thread may read elements that others hold.
 
-    They do where its mask leads to theirs, and where a warp can load matrices.
+    It may if the load's mask moves it to their elements, and if a warp can use ldmatrix.
     """
     layout, mem = layout_of(op.result), op["mem"].type
     assert isinstance(mem.layout, LinearLayout)
@@ -178,7 +182,7 @@ def _loaded(op: Operation) -> LinearLayout | None:
     return layout if not op["mask"] or within(layout, op["mask"], (REGISTER,)) else None
 
 
-def _of_operand(index: int) -> Callable[[Operation], LinearLayout | None]:
+def _operand_layout(index: int) -> Callable[[Operation], LinearLayout | None]:
     def layout(op: Operation) -> LinearLayout | None:
         value = op.operands[index]
         assert value is not None
@@ -188,12 +192,12 @@ def _of_operand(index: int) -> Callable[[Operation], LinearLayout | None]:
 
 
 _ACCESSES: dict[OpDef, tuple[Kind, Callable[[Operation], LinearLayout | None]]] = {
-    ops.shared.local_store: (Kind.WRITE, _of_operand(1)),
-    ops.shared.local_copy: (Kind.COPY, _of_operand(1)),
-    ops.shared.local_load: (Kind.READ, _loaded),
+    ops.shared.local_store: (Kind.WRITE, _operand_layout(1)),
+    ops.shared.local_copy: (Kind.CP_ASYNC, _operand_layout(1)),
+    ops.shared.local_load: (Kind.READ, _load_layout),
     ops.shared.local_gather: (Kind.READ, lambda op: None),
     ops.shared.local_load_part: (Kind.READ, lambda op: None),
     ops.shared.local_store_part: (Kind.WRITE, lambda op: None),
-    ops.shared.local_count: (Kind.COUNT, lambda op: None),
+    ops.shared.local_count: (Kind.ATOMIC, lambda op: None),
     ops.bulk.bulk_store: (Kind.READ, lambda op: None),
 }

@@ -1,9 +1,9 @@
-"""What operations do to global memory, and which of it conflicts between threads of a program.
+"""Accesses of global memory, and their conflicts between the threads of a program.
 
-To the language a program is one thread: what it stores, it loads again. Its threads share the work,
-so between a store and a load of another thread's element there has to be a barrier. Accesses
-through one and the same value of pointers need no barrier, since each thread accesses its own
-elements; nor do those through parameters that do not meet (see `tile/analysis/alias.py`).
+In the language a program is one thread: a load sees its earlier stores. The threads that run it
+share the work, so a barrier is needed between a store and a load of another thread's element.
+Accesses through one and the same pointer value need no barrier, since each thread accesses its own
+elements; nor do accesses through parameters that do not alias (see `tile/analysis/alias.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tile.simt import ops
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.dims import LANE, WARP
 
-# What an access does: read, write, or a kind of atomic operation whose order does not matter, as
-# long as nobody looks at the result.
+# The mode of an access: a read, a write, or a kind of atomic operation, which commutes with others
+# of its kind as long as its result is unused.
 Mode = str
 READ, WRITE = "read", "write"
 
@@ -41,10 +41,11 @@ _MODES: dict[OpDef, Mode] = {
 class MemoryAccess:
     """An access of global memory.
 
-    It goes to memory `where`, that is `named` so by other accesses. `pointer` is the value it goes
-    through; None for one that may have changed since. `distinct` says that no two threads hold the
-    same of it. `releases` says that other programs may take it for a sign that all before it has
-    been done.
+    where: the memory that it accesses.
+    named: that memory by the names that other accesses of the function may use.
+    pointer: the value that it goes through; None for one that may have changed since.
+    distinct: True if no two threads hold the same element of the pointer.
+    releases: True if other programs may take it as a signal that all earlier accesses are done.
     """
 
     op: Operation
@@ -56,17 +57,17 @@ class MemoryAccess:
     releases: bool
 
     def conflicts(self, mode: Mode, where: PointsTo, pointers: frozenset[Value | None]) -> bool:
-        """Whether it conflicts with accesses of a mode, to some memory, through some pointers."""
+        """Return True if it conflicts with accesses of a mode and memory through `pointers`."""
         if mode == self.mode != WRITE or not self.named.meets(where):
             return False
         if self.pointer is None or pointers != {self.pointer}:
             return True
-        # What is written by the first holder alone, the others do not find without a barrier.
+        # Only the first of the threads that hold an element writes it; the others need a barrier.
         return not self.distinct and READ in (mode, self.mode)
 
 
 def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
-    """What an operation does to global memory; None if nothing."""
+    """Return an operation's access of global memory; None if it has none."""
     mode = _MODES.get(op.defn)
     if mode is None:
         return None
@@ -86,7 +87,7 @@ def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
 def memory_access_through(
     access: MemoryAccess, arguments: Sequence[PointsTo], alias: Alias
 ) -> MemoryAccess:
-    """An access of a called function as its caller sees it, which passed such pointers."""
+    """Return a callee's access as its caller sees it, given what the arguments point to."""
     where = access.where.through(arguments)
     return replace(access, where=where, named=alias.named(where), pointer=None)
 
@@ -104,7 +105,10 @@ def _is_distinct(pointer: Value) -> bool:
 
 
 def _releases(op: Operation) -> bool:
-    """Locks and flags are scalars; the elements of a tile are not waited for by each other."""
+    """Return True for a releasing scalar atomic, of more than program scope.
+
+    Locks and flags are scalars; the elements of a tile do not wait for each other.
+    """
     return (
         op.defn in (memory.atomic_rmw, memory.atomic_cas)
         and not isinstance(op.result.type, Tile)

@@ -1,4 +1,4 @@
-"""What is pending in front of each access to memory, printed."""
+"""Print the pending accesses in front of each access of memory."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
 from tile.simt.insert_barriers.pending import Pending
 from tile.simt.insert_barriers.solve import Solver, Summary
-from tile.simt.insert_barriers.structure import Node, Structure, Touch, structure
+from tile.simt.insert_barriers.structure import MemoryOp, Node, Structure, structure
 
 Name = Callable[[Value], str]
 
 
 @module_pass("print-pending", before=Level.LAID_OUT)
 def print_pending(module: Module) -> None:
-    """Print the accesses that no barrier separates from each access to memory, as they conflict.
+    """Print, for each access of memory, the accesses that no barrier separates from it.
 
-    What is said of a loop is of all its rounds. `copy` is a copy that is under way.
+    In a loop these are of all its iterations. `after` is a pending access, `during` a copy in
+    flight.
 
         %y = local_load %m : ...                  %y = local_load %m // after local_store %m
     """
     aliases = module_aliases(module)
     summaries: dict[str, Summary] = {}
-    notes: dict[Function, _Watching] = {}
+    notes: dict[Function, _RecordingSolver] = {}
     for function in CallGraph(module).bottom_up():
-        solver = _Watching(structure(function, aliases[function.name]), summaries)
+        solver = _RecordingSolver(structure(function, aliases[function.name]), summaries)
         solver.run()
         summaries[function.name] = solver.summary
         notes[function] = solver
@@ -38,24 +39,24 @@ def print_pending(module: Module) -> None:
         sys.stdout.write(print_function(function, note=notes[function].note))
 
 
-class _Watching(Solver):
-    """The walk, which keeps what was pending in front of each access in any of its rounds."""
+class _RecordingSolver(Solver):
+    """The walk, which records what was pending in front of each access in any iteration."""
 
     def __init__(self, structure: Structure, callees: Mapping[str, Summary]) -> None:
         super().__init__(structure, callees)
         self.seen: dict[Operation, set[Operation]] = {}
-        self.flying: dict[Operation, set[Operation]] = {}
-        self.through: dict[Operation, set[str]] = {}
+        self.copies: dict[Operation, set[Operation]] = {}
+        self.modes: dict[Operation, set[str]] = {}
 
     def node(self, node: Node, state: Pending) -> Pending:
-        if isinstance(node, Touch):
+        if isinstance(node, MemoryOp):
             before = self.seen.setdefault(node.op, set())
             before |= {access.op for access, _ in state.shared}
-            flying = self.flying.setdefault(node.op, set())
-            flying |= {access.op for group in state.flight for access, _ in group}
+            copies = self.copies.setdefault(node.op, set())
+            copies |= {access.op for group in state.in_flight for access, _ in group}
             if node.memory is not None:
-                through = self.through.setdefault(node.op, set())
-                through |= {mode for _, mode in state.memory}
+                modes = self.modes.setdefault(node.op, set())
+                modes |= {mode for _, mode in state.memory}
         return super().node(node, state)
 
     def note(self, op: Operation | None, name: Name) -> str:
@@ -65,8 +66,8 @@ class _Watching(Solver):
 
     def _texts(self, op: Operation, name: Name) -> Iterator[str]:
         yield from sorted(f"after {_spell(other, name)}" for other in self.seen[op])
-        yield from sorted(f"after a {mode} of memory" for mode in self.through.get(op, ()))
-        yield from sorted(f"during {_spell(other, name)}" for other in self.flying[op])
+        yield from sorted(f"after a {mode} of memory" for mode in self.modes.get(op, ()))
+        yield from sorted(f"during {_spell(other, name)}" for other in self.copies[op])
 
 
 def _spell(op: Operation, name: Name) -> str:

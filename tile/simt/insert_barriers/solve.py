@@ -1,9 +1,9 @@
-"""The walk through a function that finds where barriers are needed.
+"""Find where barriers are needed, by a forward walk over pending accesses.
 
-It goes forward with what is pending, and asks for a barrier at the first access that conflicts
-with that: on a straight line no other places are fewer. Through a loop it goes until a round adds
-nothing to what is pending at its start. If what came before the loop makes barriers needed inside
-it, one in front of the loop is better.
+The walk asks for a barrier at the first access that conflicts with a pending one; in straight-line
+code this greedy placement needs the fewest barriers. In a loop it iterates until the state at the
+loop's head reaches a fixed point. If accesses before a loop require barriers inside it, one barrier
+in front of the loop is better.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from tile.analysis.alias import PointsTo
 from tile.ir.core import Operation
 from tile.simt.insert_barriers.accesses import Access, Kind
 from tile.simt.insert_barriers.global_memory import MemoryAccess, memory_access_through
-from tile.simt.insert_barriers.pending import Item, Pending
+from tile.simt.insert_barriers.pending import Pending, StagedAccess
 from tile.simt.insert_barriers.structure import (
-    Alone,
     Barrier,
     Body,
     Branch,
     Call,
-    Commit,
-    Finish,
+    CopyCommit,
+    CopyWait,
+    FirstThread,
     Loop,
+    MemoryOp,
     Node,
-    Product,
     Structure,
-    Touch,
-    Wait,
+    Wgmma,
+    WgmmaWait,
 )
 
-# How many rounds a loop is taken to run, where barriers inside and outside are weighed.
-ROUNDS = 8
+# The trip count that loops are taken to have when barriers inside and outside are compared.
+TRIP_COUNT_ESTIMATE = 8
 
 
 @dataclass
 class Summary:
-    """What a call does: accesses that may come before any barrier, and what it leaves pending."""
+    """The effects of a call: accesses that may precede any barrier, and what is pending after."""
 
-    shared: dict[Item, None] = field(default_factory=dict)
+    shared: dict[StagedAccess, None] = field(default_factory=dict)
     memory: dict[MemoryAccess, None] = field(default_factory=dict)
     after: Pending = field(default_factory=Pending)
 
 
 @dataclass(frozen=True)
 class Need:
-    """A barrier in front of an operation, or a fence, or both; `depth` loops are around it."""
+    """A barrier in front of an operation, or a fence, or both; `depth` loops enclose it."""
 
     op: Operation
     depth: int
@@ -59,19 +59,19 @@ Needed = list[Need]
 
 
 @dataclass(frozen=True)
-class _Through:
-    """A way through a loop: the barriers it needs, and what is pending behind it."""
+class _LoopResult:
+    """The result of the walk for a loop: the barriers it needs, and what is pending after it."""
 
     needed: Needed
     after: Pending
 
     @property
     def cost(self) -> int:
-        return sum(ROUNDS**need.depth for need in self.needed if need.barrier)
+        return sum(TRIP_COUNT_ESTIMATE**need.depth for need in self.needed if need.barrier)
 
 
 class Solver:
-    """The walk through one function, given what calls of others do."""
+    """The walk over one function, given the summaries of those that it calls."""
 
     def __init__(self, structure: Structure, callees: Mapping[str, Summary]) -> None:
         self.structure = structure
@@ -79,11 +79,11 @@ class Solver:
         self.summary = Summary()
         self.depth = 0
         self.needed: Needed = []
-        # Loops inside loops are gone through again and again with the same things pending.
-        self.known: dict[object, _Through] = {}
+        # Inner loops are solved repeatedly with the same pending accesses.
+        self.solved: dict[object, _LoopResult] = {}
 
     def run(self) -> Sequence[Need]:
-        """The operations that need a barrier or a fence in front of them."""
+        """Return the operations that need a barrier or a fence in front of them."""
         self.summary.after = self.body(self.structure.body, Pending())
         return self.needed
 
@@ -94,20 +94,20 @@ class Solver:
 
     def node(self, node: Node, state: Pending) -> Pending:
         match node:
-            case Touch():
-                self.touch(node, state)
+            case MemoryOp():
+                self.memory_op(node, state)
             case Barrier():
                 self.pass_barrier(node.op, state)
-            case Commit():
-                state.commit(self.structure.most)
-            case Wait():
-                state.wait(node.pending)
-            case Product():
-                self.product(node, state)
-            case Alone():
-                self.alone(node, state)
-            case Finish():
-                state.finish_products(node.pending)
+            case CopyCommit():
+                state.commit(self.structure.max_pending_copies)
+            case CopyWait():
+                state.wait_copies(node.pending)
+            case Wgmma():
+                self.wgmma(node, state)
+            case FirstThread():
+                self.first_thread(node, state)
+            case WgmmaWait():
+                state.wait_wgmmas(node.pending)
             case Call():
                 return self.call(node, state)
             case Branch():
@@ -121,65 +121,68 @@ class Solver:
         self.needed.append(self.barrier_before(op, state))
         state.barrier()
 
-    def is_told(self, state: Pending) -> bool:
-        """Whether a fence says what threads have written: to products, or to bulk copies."""
-        return state.is_written(self.structure.factors, self.structure.filled)
+    def needs_fence(self, state: Pending) -> bool:
+        """Return True if threads' pending writes need a proxy fence before the async proxy's use.
+
+        Its users are wgmma and TMA.
+        """
+        return state.is_written(self.structure.async_proxy_buffers, self.structure.tma_writes)
 
     def barrier_before(self, op: Operation, state: Pending) -> Need:
-        return Need(op, self.depth, True, self.is_told(state))
+        return Need(op, self.depth, True, self.needs_fence(state))
 
     def pass_barrier(self, op: Operation, state: Pending) -> None:
-        """A barrier that is there takes a fence, if products are to find what was written."""
-        if self.is_told(state):
+        """Pass a barrier of the function, and give it a fence if the async proxy needs one."""
+        if self.needs_fence(state):
             self.needed.append(Need(op, self.depth, False, True))
         state.barrier()
 
-    def touch(self, node: Touch, state: Pending) -> None:
+    def memory_op(self, node: MemoryOp, state: Pending) -> None:
         shared, memory = node.shared, node.memory
-        if (shared is not None and state.conflicts(shared, shared.turn)) or (
+        if (shared is not None and state.conflicts(shared, shared.stage)) or (
             memory is not None and state.memory_conflicts(memory)
         ):
             self.need(node.op, state)
         if shared is not None:
-            self.touch_shared(shared, state)
+            self.shared_access(shared, state)
         if memory is not None:
-            if state.fresh:
+            if state.reaches_entry:
                 self.summary.memory[memory] = None
-            state.touch_memory(memory)
+            state.add_memory(memory)
 
-    def touch_shared(self, access: Access, state: Pending) -> None:
-        state.check_waited(access, access.turn)
-        if state.fresh:
-            self.summary.shared[access, access.turn] = None
-        if access.kind is Kind.COPY:
-            state.begin_copy(access, access.turn)
+    def shared_access(self, access: Access, state: Pending) -> None:
+        state.check_waited(access, access.stage)
+        if state.reaches_entry:
+            self.summary.shared[access, access.stage] = None
+        if access.kind is Kind.CP_ASYNC:
+            state.issue_copy(access, access.stage)
         else:
-            state.touch(access, access.turn)
+            state.add(access, access.stage)
 
-    def product(self, node: Product, state: Pending) -> None:
-        if any(state.conflicts(access, access.turn) for access in node.factors):
+    def wgmma(self, node: Wgmma, state: Pending) -> None:
+        if any(state.conflicts(access, access.stage) for access in node.operands):
             self.need(node.op, state)
-        for access in node.factors:
-            state.check_waited(access, access.turn)
-            if state.fresh:
-                self.summary.shared[access, access.turn] = None
-        reads = {(access, access.turn) for access in node.factors}
-        state.begin_product(reads, self.structure.products)
+        for access in node.operands:
+            state.check_waited(access, access.stage)
+            if state.reaches_entry:
+                self.summary.shared[access, access.stage] = None
+        reads = {(access, access.stage) for access in node.operands}
+        state.issue_wgmma(reads, self.structure.max_pending_wgmmas)
 
-    def alone(self, node: Alone, state: Pending) -> None:
+    def first_thread(self, node: FirstThread, state: Pending) -> None:
         memory = node.memory
-        if any(state.conflicts(access, access.turn) for access in node.shared) or (
+        if any(state.conflicts(access, access.stage) for access in node.shared) or (
             memory is not None and state.memory_conflicts(memory)
         ):
             self.need(node.op, state)
         for access in node.shared:
-            state.check_waited(access, access.turn)
-            if state.fresh:
-                self.summary.shared[access, access.turn] = None
+            state.check_waited(access, access.stage)
+            if state.reaches_entry:
+                self.summary.shared[access, access.stage] = None
         if memory is not None:
-            if state.fresh:
+            if state.reaches_entry:
                 self.summary.memory[memory] = None
-            state.touch_memory(memory)
+            state.add_memory(memory)
 
     # -- calls
 
@@ -191,77 +194,79 @@ class Solver:
             map(state.memory_conflicts, memory)
         ):
             self.need(node.op, state)
-        if state.fresh:
+        if state.reaches_entry:
             self.summary.shared.update({(access, None): None for access, _ in callee.shared})
             self.summary.memory.update(dict.fromkeys(memory))
-        if not callee.after.fresh:
+        if not callee.after.reaches_entry:
             self.pass_barrier(node.op, state)
-        return state | _left(callee.after, node.arguments)
+        return state | _after_call(callee.after, node.arguments)
 
     # -- loops
 
     def loop(self, loop: Loop, state: Pending) -> Pending:
         key = loop, state.key()
-        if key not in self.known:
-            self.known[key] = self.weighed(loop, state)
-        found = self.known[key]
-        self.needed += found.needed
-        return found.after.copy()
+        if key not in self.solved:
+            self.solved[key] = self.cheapest(loop, state)
+        result = self.solved[key]
+        self.needed += result.needed
+        return result.after.copy()
 
-    def weighed(self, loop: Loop, state: Pending) -> _Through:
-        """Through a loop with a barrier in front of it, if that saves barriers inside."""
-        plain = self.rounds(loop, state)
+    def cheapest(self, loop: Loop, state: Pending) -> _LoopResult:
+        """Solve a loop, with a barrier in front of it if that saves barriers inside."""
+        plain = self.fixed_point(loop, state)
         if not plain.cost or not (state.shared or state.memory):
             return plain
-        behind = state.copy()
-        behind.barrier()
-        found = self.rounds(loop, behind)
-        first = _Through([self.barrier_before(loop.op, state), *found.needed], found.after)
-        return first if first.cost < plain.cost else plain
+        after_barrier = state.copy()
+        after_barrier.barrier()
+        result = self.fixed_point(loop, after_barrier)
+        needed = [self.barrier_before(loop.op, state), *result.needed]
+        guarded = _LoopResult(needed, result.after)
+        return guarded if guarded.cost < plain.cost else plain
 
-    def rounds(self, loop: Loop, state: Pending) -> _Through:
-        """Through a loop, until another round would not add anything."""
-        leads = self.structure.leads
-        entry = state.renamed(loop.into, leads)
+    def fixed_point(self, loop: Loop, state: Pending) -> _LoopResult:
+        """Solve a loop: iterate until the state at its head does not grow any more."""
+        stage_bases = self.structure.stage_bases
+        entry = state.renamed(loop.entry, stage_bases)
         head = entry
         while True:
-            found, end = self.round(loop, head)
-            back = end.renamed(loop.again, leads, loop.blocks)
+            result, end = self.iteration(loop, head)
+            back = end.renamed(loop.back, stage_bases, loop.blocks)
             if back <= head:
                 break
             head = head | back
-        # Rounds before the last may have left more than is left now that barriers are where they
-        # are: with what is left now, fewer may do.
+        # Earlier iterations may have left more pending than the last one leaves, with its barriers
+        # in place. From what that leaves, fewer barriers may be needed.
         lower = entry | back
         if not head <= lower:
-            better, end = self.round(loop, lower)
-            if end.renamed(loop.again, leads, loop.blocks) <= lower and better.cost < found.cost:
-                found = better
-        after = found.after.renamed(loop.out, leads)
-        if not loop.surely:
-            after = after | state.renamed(loop.past, leads)
-        return _Through(found.needed, after)
+            better, end = self.iteration(loop, lower)
+            back = end.renamed(loop.back, stage_bases, loop.blocks)
+            if back <= lower and better.cost < result.cost:
+                result = better
+        after = result.after.renamed(loop.exit, stage_bases)
+        if not loop.always_runs:
+            after = after | state.renamed(loop.skip, stage_bases)
+        return _LoopResult(result.needed, after)
 
-    def round(self, loop: Loop, head: Pending) -> tuple[_Through, Pending]:
-        """One round: with what is pending where the loop may end, and at the end of the body."""
+    def iteration(self, loop: Loop, head: Pending) -> tuple[_LoopResult, Pending]:
+        """Walk one iteration; return the result at the loop's exit and the state at its end."""
         outer, self.needed = self.needed, []
         self.depth += 1
         state = head.copy()
-        left = None
+        at_exit = None
         if loop.test is not None:
-            left = self.body(loop.test, state)
-            state = left.renamed(loop.on, self.structure.leads)
+            at_exit = self.body(loop.test, state)
+            state = at_exit.renamed(loop.to_body, self.structure.stage_bases)
         end = self.body(loop.body, state)
         self.depth -= 1
         needed, self.needed = self.needed, outer
-        return _Through(needed, end if left is None else left), end
+        return _LoopResult(needed, end if at_exit is None else at_exit), end
 
 
-def _left(after: Pending, arguments: Sequence[PointsTo]) -> Pending:
-    """What a called function leaves pending, as its caller sees it."""
-    left = Pending(fresh=False)
-    left.shared = {(access, None) for access, _ in after.shared}
-    left.flight = [{(access, None) for access, _ in group} for group in after.flight]
+def _after_call(after: Pending, arguments: Sequence[PointsTo]) -> Pending:
+    """Return what a called function leaves pending, as its caller sees it."""
+    pending = Pending(reaches_entry=False)
+    pending.shared = {(access, None) for access, _ in after.shared}
+    pending.in_flight = [{(access, None) for access, _ in group} for group in after.in_flight]
     for (where, mode), _ in after.memory.items():
-        left.memory[where.through(arguments), mode] = frozenset({None})
-    return left
+        pending.memory[where.through(arguments), mode] = frozenset({None})
+    return pending

@@ -1,4 +1,4 @@
-"""The control flow of a function, with the operations alone that matter to barriers."""
+"""The control flow of a function, reduced to the operations that matter to barriers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tile.simt import ops
 from tile.simt.insert_barriers.accesses import (
     Access,
     access_of,
-    factor_accesses,
-    filled,
-    ring_access,
+    mbarrier_access,
+    operand_accesses,
+    tma_write,
 )
 from tile.simt.insert_barriers.global_memory import MemoryAccess, memory_access_of
-from tile.simt.insert_barriers.turns import Renaming, renaming, turn_of
+from tile.simt.insert_barriers.turns import Renaming, renaming, stage_of
 
 
 @dataclass(frozen=True, eq=False)
-class Touch:
+class MemoryOp:
     """An operation that accesses shared or global memory."""
 
     op: Operation
@@ -34,36 +34,36 @@ class Touch:
 
 @dataclass(frozen=True, eq=False)
 class Barrier:
-    """A barrier that is there already."""
+    """A barrier that the function already has."""
 
     op: Operation
 
 
 @dataclass(frozen=True, eq=False)
-class Commit:
-    """The end of a group of copies."""
+class CopyCommit:
+    """The commit of a group of copies."""
 
 
 @dataclass(frozen=True, eq=False)
-class Wait:
-    """A wait for all groups but the last `pending`."""
+class CopyWait:
+    """A wait for all commit groups but the last `pending`."""
 
     pending: int
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
-    """The beginning of a product that reads buffers until it has been waited for."""
+class Wgmma:
+    """The issue of a wgmma, which reads its operands until the wait for it."""
 
     op: Operation
-    factors: list[Access]
+    operands: list[Access]
 
 
 @dataclass(frozen=True, eq=False)
-class Alone:
-    """What the first thread does, or begins, of which nothing is pending behind it.
+class FirstThread:
+    """An operation of the first thread, whose shared accesses are not pending afterwards.
 
-    A bulk copy to a buffer is done when its barrier has been waited for, which is all it takes.
+    A TMA load is one: a wait on its mbarrier is all that its readers need.
     """
 
     op: Operation
@@ -72,15 +72,15 @@ class Alone:
 
 
 @dataclass(frozen=True, eq=False)
-class Finish:
-    """A wait for all products but the last `pending`."""
+class WgmmaWait:
+    """A wait for all wgmmas but the last `pending`."""
 
     pending: int
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call, with where its arguments point."""
+    """A call, with what its arguments point to."""
 
     op: Operation
     callee: str
@@ -96,55 +96,70 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """A `for` or `while`. A `for` has no test, and it may run no round unless it `surely` does.
+    """A `for` or `while` loop. A `for` has no test.
 
-    Turns are renamed on the way `into` the loop, from the test `on` to the body, `again` from the
-    end of the body to the next round, and `out` of it; `past` it, if no round is run. `blocks` are
-    all inside.
+    always_runs: False if the loop may run no iteration.
+    entry, to_body, back, exit, skip: renamings of iteration numbers on entry to the loop, from the
+        test to the body, at the back edge, at the exit, and past a loop that runs no iteration.
+    blocks: all blocks inside the loop.
     """
 
     op: Operation
     test: Body | None
     body: Body
-    surely: bool
-    into: Renaming
-    on: Renaming
-    again: Renaming
-    out: Renaming
-    past: Renaming
+    always_runs: bool
+    entry: Renaming
+    to_body: Renaming
+    back: Renaming
+    exit: Renaming
+    skip: Renaming
     blocks: frozenset[Block]
 
 
-Node = Touch | Barrier | Commit | Wait | Product | Alone | Finish | Call | Branch | Loop
+Node = (
+    MemoryOp
+    | Barrier
+    | CopyCommit
+    | CopyWait
+    | Wgmma
+    | FirstThread
+    | WgmmaWait
+    | Call
+    | Branch
+    | Loop
+)
 Body = list[Node]
 
 
 @dataclass
 class Structure:
-    """A function's body, what chooses slots (see `Leads`), and the most groups left by a wait.
+    """A function's body, and what the walk needs to know of all of it.
 
-    `products` is the most products that are left by one. `factors` are the buffers of which others
-    than threads are told: what products and bulk stores read, and barriers. `filled` are accesses
-    of bulk copies.
+    stage_bases: the bases that select stages (see `StageBases`).
+    max_pending_copies: the largest number of commit groups that a wait leaves in flight.
+    max_pending_wgmmas: the largest number of wgmmas that a wait leaves in flight.
+    async_proxy_buffers: buffers that the async proxy uses: what wgmmas and TMA stores read, and
+        mbarriers.
+    tma_writes: the writes of TMA loads.
     """
 
     alias: Alias
     body: Body = field(default_factory=list)
-    leads: set[tuple[Value, Value | None]] = field(default_factory=set)
-    most: int = 0
-    products: int = 0
-    factors: set[Value] = field(default_factory=set)
-    filled: list[Access] = field(default_factory=list)
+    stage_bases: set[tuple[Value, Value | None]] = field(default_factory=set)
+    max_pending_copies: int = 0
+    max_pending_wgmmas: int = 0
+    async_proxy_buffers: set[Value] = field(default_factory=set)
+    tma_writes: list[Access] = field(default_factory=list)
 
 
 def structure(function: Function, alias: Alias) -> Structure:
-    """What matters to barriers in a function."""
-    found = _Reading(alias)
-    found.structure.body = found.block(function.body)
-    return found.structure
+    """Return the operations of a function that matter to barriers."""
+    builder = _Builder(alias)
+    builder.structure.body = builder.block(function.body)
+    return builder.structure
 
 
-class _Reading:
+class _Builder:
     def __init__(self, alias: Alias) -> None:
         self.alias = alias
         self.structure = Structure(alias)
@@ -158,59 +173,59 @@ class _Reading:
         if node is not None:
             yield node
 
-    def touch(self, op: Operation) -> Node:
+    def memory_op(self, op: Operation) -> Node:
         shared = access_of(op)
         if shared is not None:
-            self.choose(shared)
-        return Touch(op, shared, memory_access_of(op, self.alias))
+            self.note_stage(shared)
+        return MemoryOp(op, shared, memory_access_of(op, self.alias))
 
-    def product(self, op: Operation) -> Node:
-        factors = factor_accesses(op)
-        for access in factors:
-            self.choose(access)
-            self.structure.factors.add(access.buffer)
-        return Product(op, factors)
+    def wgmma(self, op: Operation) -> Node:
+        operands = operand_accesses(op)
+        for access in operands:
+            self.note_stage(access)
+            self.structure.async_proxy_buffers.add(access.buffer)
+        return Wgmma(op, operands)
 
-    def sent(self, op: Operation) -> Node:
-        found = self.touch(op)
-        assert isinstance(found, Touch) and found.shared is not None
-        self.structure.factors.add(found.shared.buffer)
-        return found
+    def tma_store(self, op: Operation) -> Node:
+        node = self.memory_op(op)
+        assert isinstance(node, MemoryOp) and node.shared is not None
+        self.structure.async_proxy_buffers.add(node.shared.buffer)
+        return node
 
-    def ring(self, op: Operation) -> Node:
-        access = ring_access(op)
-        self.structure.factors.add(access.buffer)
-        return Touch(op, access, None)
+    def mbarrier(self, op: Operation) -> Node:
+        access = mbarrier_access(op)
+        self.structure.async_proxy_buffers.add(access.buffer)
+        return MemoryOp(op, access, None)
 
-    def expect(self, op: Operation) -> Node:
-        return Alone(op, (ring_access(op),), None)
+    def mbarrier_expect(self, op: Operation) -> Node:
+        return FirstThread(op, (mbarrier_access(op),), None)
 
-    def fill(self, op: Operation) -> Node:
-        access = filled(op)
-        self.choose(access)
-        self.structure.filled.append(access)
-        return Alone(op, (access, ring_access(op)), memory_access_of(op, self.alias))
+    def tma_load(self, op: Operation) -> Node:
+        access = tma_write(op)
+        self.note_stage(access)
+        self.structure.tma_writes.append(access)
+        return FirstThread(op, (access, mbarrier_access(op)), memory_access_of(op, self.alias))
 
-    def finish(self, op: Operation) -> Node:
-        self.structure.products = max(self.structure.products, op["pending"])
-        return Finish(op["pending"])
+    def wgmma_wait(self, op: Operation) -> Node:
+        self.structure.max_pending_wgmmas = max(self.structure.max_pending_wgmmas, op["pending"])
+        return WgmmaWait(op["pending"])
 
-    def choose(self, access: Access) -> None:
-        """Note what chooses the slot of an access."""
-        if access.stages > 1 and access.turn is not None:
-            self.lead(access.buffer, access.turn.base)
+    def note_stage(self, access: Access) -> None:
+        """Record the base that selects the stage of an access."""
+        if access.stages > 1 and access.stage is not None:
+            self.note_base(access.buffer, access.stage.base)
 
-    def lead(self, buffer: Value, base: Value | None) -> None:
-        """Note that a turn chooses slots of a buffer, and so do those that loops make it of."""
-        leads = self.structure.leads
-        if (buffer, base) not in leads:
-            leads.add((buffer, base))
+    def note_base(self, buffer: Value, base: Value | None) -> None:
+        """Record a base that selects stages of a buffer, and those that loops compute it from."""
+        stage_bases = self.structure.stage_bases
+        if (buffer, base) not in stage_bases:
+            stage_bases.add((buffer, base))
             for source in _sources(base):
-                self.lead(buffer, turn_of(source).base)
+                self.note_base(buffer, stage_of(source).base)
 
     def wait(self, op: Operation) -> Node:
-        self.structure.most = max(self.structure.most, op["pending"])
-        return Wait(op["pending"])
+        self.structure.max_pending_copies = max(self.structure.max_pending_copies, op["pending"])
+        return CopyWait(op["pending"])
 
     def call(self, op: Operation) -> Node:
         return Call(op, op["callee"], tuple(map(self.alias.of, op.inputs)))
@@ -230,12 +245,12 @@ class _Reading:
             op,
             None,
             body,
-            _surely_runs(op),
-            into=renaming(zip(args, inits, strict=True)),
-            on={},
-            again=renaming(zip(args, yielded, strict=True)),
-            out=renaming(zip(op.results, yielded, strict=True)),
-            past=renaming(zip(op.results, inits, strict=True)),
+            _always_runs(op),
+            entry=renaming(zip(args, inits, strict=True)),
+            to_body={},
+            back=renaming(zip(args, yielded, strict=True)),
+            exit=renaming(zip(op.results, yielded, strict=True)),
+            skip=renaming(zip(op.results, inits, strict=True)),
             blocks=_blocks(op),
         )
 
@@ -249,42 +264,42 @@ class _Reading:
             test,
             body,
             True,
-            into=renaming(zip(first.args, op.inputs, strict=True)),
-            on=renaming(zip(second.args, first.args, strict=True)),
-            again=renaming(zip(first.args, _yielded(second), strict=True)),
-            out=renaming(zip(op.results, first.args, strict=True)),
-            past={},
+            entry=renaming(zip(first.args, op.inputs, strict=True)),
+            to_body=renaming(zip(second.args, first.args, strict=True)),
+            back=renaming(zip(first.args, _yielded(second), strict=True)),
+            exit=renaming(zip(op.results, first.args, strict=True)),
+            skip={},
             blocks=_blocks(op),
         )
 
 
-_NODES: dict[OpDef, Callable[[_Reading, Operation], Node | None]] = {
-    ops.shared.local_store: _Reading.touch,
-    ops.shared.local_load: _Reading.touch,
-    ops.shared.local_gather: _Reading.touch,
-    ops.shared.local_load_part: _Reading.touch,
-    ops.shared.local_store_part: _Reading.touch,
-    ops.shared.local_count: _Reading.touch,
-    ops.shared.local_copy: _Reading.touch,
-    memory.load: _Reading.touch,
-    memory.store: _Reading.touch,
-    memory.atomic_rmw: _Reading.touch,
-    memory.atomic_cas: _Reading.touch,
+_NODES: dict[OpDef, Callable[[_Builder, Operation], Node | None]] = {
+    ops.shared.local_store: _Builder.memory_op,
+    ops.shared.local_load: _Builder.memory_op,
+    ops.shared.local_gather: _Builder.memory_op,
+    ops.shared.local_load_part: _Builder.memory_op,
+    ops.shared.local_store_part: _Builder.memory_op,
+    ops.shared.local_count: _Builder.memory_op,
+    ops.shared.local_copy: _Builder.memory_op,
+    memory.load: _Builder.memory_op,
+    memory.store: _Builder.memory_op,
+    memory.atomic_rmw: _Builder.memory_op,
+    memory.atomic_cas: _Builder.memory_op,
     memory.barrier: lambda self, op: Barrier(op),
-    ops.shared.copy_commit: lambda self, op: Commit(),
-    ops.shared.copy_wait: _Reading.wait,
-    ops.group.group_dot: _Reading.product,
-    ops.group.group_wait: _Reading.finish,
-    ops.bulk.barrier_init: _Reading.ring,
-    ops.bulk.barrier_expect: _Reading.expect,
-    ops.bulk.barrier_wait: _Reading.ring,
-    ops.bulk.barrier_free: _Reading.ring,
-    ops.bulk.bulk_copy: _Reading.fill,
-    ops.bulk.bulk_store: _Reading.sent,
-    control.call: _Reading.call,
-    control.if_: _Reading.branch,
-    control.for_: _Reading.for_,
-    control.while_: _Reading.while_,
+    ops.shared.copy_commit: lambda self, op: CopyCommit(),
+    ops.shared.copy_wait: _Builder.wait,
+    ops.group.group_dot: _Builder.wgmma,
+    ops.group.group_wait: _Builder.wgmma_wait,
+    ops.bulk.barrier_init: _Builder.mbarrier,
+    ops.bulk.barrier_expect: _Builder.mbarrier_expect,
+    ops.bulk.barrier_wait: _Builder.mbarrier,
+    ops.bulk.barrier_free: _Builder.mbarrier,
+    ops.bulk.bulk_copy: _Builder.tma_load,
+    ops.bulk.bulk_store: _Builder.tma_store,
+    control.call: _Builder.call,
+    control.if_: _Builder.branch,
+    control.for_: _Builder.for_,
+    control.while_: _Builder.while_,
 }
 
 
@@ -294,7 +309,7 @@ def _yielded(region: Block) -> list[Value]:
 
 
 def _sources(value: Value | None) -> list[Value]:
-    """What goes into a loop, and into its next round, as a value that it carries."""
+    """Return the initial and the yielded value of a loop-carried value."""
     if value is None:
         return []
     loop = value.op or value.block.parent
@@ -302,12 +317,12 @@ def _sources(value: Value | None) -> list[Value]:
         return []
     is_for = loop.defn is control.for_
     index = value.index - (is_for and value.op is None)
-    if index < 0:  # the count
+    if index < 0:  # the induction variable
         return []
     return [loop.inputs[index + 3 * is_for], _yielded(loop.regions[-1])[index]]
 
 
-def _surely_runs(loop: Operation) -> bool:
+def _always_runs(loop: Operation) -> bool:
     lower, upper, step = (constant_of(value) for value in loop.inputs[:3])
     if lower is None or upper is None or step is None:
         return False

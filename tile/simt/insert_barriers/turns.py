@@ -1,12 +1,12 @@
-"""Which stage of a ring a slot is, relative to others and from one round of a loop to the next.
+"""Stages of multi-buffers, relative to each other and from one iteration of a loop to the next.
 
-A slot is the stage `(turn + shift) mod stages`, so two slots of one turn are told apart by their
-shifts. A loop that carries a turn %t and yields `add %t, 1` renames it as it goes into the next
-round: what was slot (%t, 2) there is slot (%t, 1) from then on.
+`slot %m, %t {shift = s}` is the stage `(%t + s) mod stages`, so stages of one iteration number %t
+differ by their shifts. A loop that carries %t and yields `add %t, 1` renames it at its back edge:
+the stage (%t, 2) of one iteration is the stage (%t, 1) of the next one.
 
-    at the start    %t = const 0        slot (const, 1)  is slot (%t, 1)
-    next round      %t becomes %t + 1   slot (%t, 1)     is slot (%t, 0)
-    at the end      %r = the last %t + 1
+    at entry        %t = const 0        stage (const, 1)  is stage (%t, 1)
+    back edge       %t becomes %t + 1   stage (%t, 1)     is stage (%t, 0)
+    at exit         %r = the last %t + 1
 """
 
 from __future__ import annotations
@@ -21,51 +21,54 @@ from tile.ir.types import I32
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A number: `base`, a value or 0 for None, plus an offset."""
+class StageIndex:
+    """An iteration number, of which a stage is the remainder: `base` (None is 0) plus `offset`."""
 
     base: Value | None
     offset: int
 
-    def later(self, turns: int) -> Known:
-        return Known(self.base, self.offset + turns) if turns else self
+    def later(self, iterations: int) -> StageIndex:
+        return StageIndex(self.base, self.offset + iterations) if iterations else self
 
 
-# A turn, or None for one that nothing is known of.
-Turn = Known | None
+# A stage; None for an unknown one.
+Stage = StageIndex | None
 
-FIRST = Known(None, 0)
+FIRST_STAGE = StageIndex(None, 0)
 
 
-def turn_of(value: Value) -> Known:
-    """A value as a base and an offset."""
+def stage_of(value: Value) -> StageIndex:
+    """Return an iteration number as a base and an offset."""
     offset = 0
     while True:
         number = constant_of(value)
         if isinstance(number, int):
-            return Known(None, offset + number)
+            return StageIndex(None, offset + number)
         op = value.op
         if op is None or op.defn is not arith.add:
-            return Known(value, offset)
+            return StageIndex(value, offset)
         x, y = op.inputs
         step, rest = constant_of(y), x
         if step is None:
             step, rest = constant_of(x), y
         if step is None:
-            return Known(value, offset)
+            return StageIndex(value, offset)
         value, offset = rest, offset + int(step)
 
 
-# For each base that has a new name, the new base with what to add; for others, none.
-Renaming = Mapping[Value | None, list[Known]]
+# For each base that has new names, the new bases with the offsets to add.
+Renaming = Mapping[Value | None, list[StageIndex]]
 
 
 def renaming(pairs: Iterable[tuple[Value, Value]]) -> Renaming:
-    """How turns are called where control passes old values on as new ones: pairs (new, old)."""
-    found: dict[Value | None, list[Known]] = {}
+    """Return the new names of iteration numbers where control passes old values as new ones.
+
+    pairs: (new, old).
+    """
+    renamings: dict[Value | None, list[StageIndex]] = {}
     for new, old in pairs:
-        if new.type != I32:  # no turn
+        if new.type != I32:  # not an iteration number
             continue
-        turn = turn_of(old)
-        found.setdefault(turn.base, []).append(Known(new, -turn.offset))
-    return found
+        stage = stage_of(old)
+        renamings.setdefault(stage.base, []).append(StageIndex(new, -stage.offset))
+    return renamings
