@@ -171,7 +171,7 @@ def test_bytes_are_summed_without_overflow() -> None:
             tl.sum,
             "tile<4xf32>",
             (0, False, 3),
-            "the dtype of tl.sum is a type as tl.float32 is, not 3",
+            "the dtype of tl.sum is a type such as tl.float32, not 3",
         ),
         (tl.cumprod, "tile<4xi1>", (0,), "scan {kind = prod} is not defined on i1"),
     ],

@@ -188,12 +188,12 @@ def test_creation() -> None:
         (
             tl.zeros,
             ((4,), "float32"),
-            "the dtype of tl.zeros is a type as tl.float32 is, not 'float32' (str)",
+            "the dtype of tl.zeros is a type such as tl.float32, not 'float32' (str)",
         ),
         (
             tl.zeros,
             ((4,), float),
-            "the dtype of tl.zeros is a type as tl.float32 is, not <class 'float'>",
+            "the dtype of tl.zeros is a type such as tl.float32, not <class 'float'>",
         ),
         (
             tl.full,
@@ -290,7 +290,7 @@ def test_a_pointer_is_true_unless_it_is_null() -> None:
             "f32",
             tl.int16,
             {"bitcast": True},
-            "a bitcast keeps the width: tl.float32 has 32 bits and tl.int16 has",
+            "a bitcast needs types of equal width: tl.float32 has 32 bits and tl.int16 has",
         ),
         (
             "ptr<f32>",
@@ -309,16 +309,16 @@ def test_a_pointer_is_true_unless_it_is_null() -> None:
             "f16",
             tl.float32,
             {"fp_downcast_rounding": "rtz"},
-            "fp_downcast_rounding is for floats that become narrower, not for tl.float16 "
+            "fp_downcast_rounding is for casts to a narrower float, not for tl.float16 "
             "to tl.float32",
         ),
         (
             "i32",
             tl.int8,
             {"fp_downcast_rounding": "rtz"},
-            "fp_downcast_rounding is for floats that become",
+            "fp_downcast_rounding is for casts to a narrower",
         ),
-        ("f32", 3, {}, "the dtype of tl.cast is a type as tl.float32 is, not 3"),
+        ("f32", 3, {}, "the dtype of tl.cast is a type such as tl.float32, not 3"),
     ],
 )
 def test_casts_that_are_refused(

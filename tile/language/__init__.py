@@ -1,7 +1,7 @@
 """The language of kernels: `import tile.language as tl`.
 
-A kernel that is found on disk takes nothing of it but the marker of its constants, so all other
-names are imported when they are first used.
+A kernel from the disk cache needs only `tl.constexpr`, so all other names are imported on first
+use.
 """
 
 from typing import TYPE_CHECKING
@@ -128,7 +128,7 @@ if TYPE_CHECKING:
     )
     from tile.language.standard import add, cdiv, mul, sigmoid, softmax, sub, swizzle2d
 else:
-    _NAMES = {  # of each module
+    _NAMES = {  # module -> its public names
         "atomics": (
             "atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg "
             "atomic_xor"

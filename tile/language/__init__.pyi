@@ -35,11 +35,12 @@ if MYPY:
 else:
     @_constructor
     class constexpr:
-        """A value known when the kernel is compiled.
+        """A compile-time value.
 
-        As an annotation, `BLOCK: tl.constexpr` makes a parameter one that the kernel is compiled for,
-        and `x: tl.constexpr = 3` keeps a local name a plain number. As a wrapper, `LIMIT =
-        tl.constexpr(8)` lets kernels read a global. Arithmetic outside kernels gives wrapped results.
+        As an annotation, `BLOCK: tl.constexpr` makes a parameter a compile-time constant, for each
+        value of which the kernel is specialized, and `x: tl.constexpr = 3` keeps a local name a plain
+        number. As a wrapper, `LIMIT = tl.constexpr(8)` lets kernels read a global. Arithmetic outside
+        kernels gives wrapped results.
         """
         value: Any
         def __init__(self, value: Any) -> None: ...
@@ -124,12 +125,12 @@ class uint32(Any, Protocol, metaclass=dtype): ...
 class uint64(Any, Protocol, metaclass=dtype): ...
 
 class const(Any, Protocol):
-    """An annotation: the kernel only reads through this pointer."""
+    """The annotation of a pointer parameter through which the kernel only reads."""
 
 class Tensor(_Value):
     """A handle on an IR value of a scalar, pointer, tile or descriptor type.
 
-    A scalar has shape `()`. The value itself exists when the kernel runs; its type is known before.
+    A scalar has shape `()`. The value exists at run time, its type at compile time.
     """
     def __getitem__(self, index: _Index | tuple[_Index, ...]) -> Tensor: ...
     def __bool__(self) -> bool: ...
@@ -178,20 +179,21 @@ class Tensor(_Value):
     @property
     def T(self) -> Tensor: ...
     def abs(self) -> Tensor:
-        """The magnitude of floats and integers of any width; of the least integer that integer.
+        """The absolute value of floats and integers of any width; that of the least integer is itself.
 
-        A compile-time number gives a compile-time number.
+        The result of a compile-time number is a compile-time number.
         """
     def argmax(self, axis: Any, tie_break_left: bool = True, keep_dims: bool = False) -> Tensor:
-        """The int32 index of the greatest element along `axis`; the lowest one, if so asked."""
+        """The int32 index of the greatest element along `axis`; the lowest one if `tie_break_left`."""
     def argmin(self, axis: Any, tie_break_left: bool = True, keep_dims: bool = False) -> Tensor:
-        """The int32 index of the least element along `axis`; the lowest one, if so asked."""
+        """The int32 index of the least element along `axis`; the lowest one if `tie_break_left`."""
     def associative_scan(self, axis: Any, combine_fn: Any, reverse: bool = False) -> Tensor:
-        """Each element of a tile, or of each of a tuple of tiles, combined with all before it.
+        """Compute the inclusive scan of a tile, or of each tile of a tuple, with a function.
 
         `combine_fn` is as in `tl.reduce`, and must be associative; it need not be commutative. Its
-        first argument, or the first half of them, stands for what is before the second along `axis`; if
-        `reverse`, for what is behind it. How elements are grouped is not defined.
+        first argument, or the first half of its arguments, is the combination of elements that precede
+        those of the second along `axis`, or follow them if `reverse`. The grouping of elements is not
+        defined.
         """
     def atomic_add(
         self,
@@ -200,14 +202,14 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Add `val` to memory in one step, and give what was there.
+        """Add `val` to memory atomically, and return the old value.
 
         Elements are int32, uint32, int64, uint64 or floats of 16 to 64 bits.
-        `val` and `mask` are broadcast to the shape of `pointer` and `val` is cast to its element type;
-        where the mask is false memory is left alone and the result is undefined. `sem` orders the
-        accesses around it: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` says
-        among whom it is atomic: "cta", "gpu" (the default) or "sys". Raises `CompilationError` or
-        `TypeRuleError` for other arguments.
+        `val` and `mask` are broadcast to the shape of `pointer` and `val` is cast to its element type.
+        Where the mask is false, memory is not changed and the result is undefined. `sem` is the memory
+        order: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` is the set of threads
+        with respect to which it is atomic: "cta", "gpu" (the default) or "sys". Raises
+        `CompilationError` or `TypeRuleError` for other arguments.
         """
     def atomic_and(
         self,
@@ -216,7 +218,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write memory `& val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
+        """Write memory `& val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
     def atomic_cas(
         self,
         cmp: Tensor | float,
@@ -224,7 +226,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write `val` if memory holds `cmp` (the same bits), in one step, and give what was there.
+        """Write `val` atomically if memory holds `cmp` (bitwise), and return the old value.
 
         Elements are 32 or 64 bits wide. `cmp` and `val` are cast to the element type and broadcast to
         the shape of `pointer`; for `sem` and `scope` see `tl.atomic_add`.
@@ -236,7 +238,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write the greater of memory and `val` (32 or 64 bits wide); else as `tl.atomic_add`."""
+        """Write the greater of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
     def atomic_min(
         self,
         val: Tensor | float,
@@ -244,7 +246,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write the lesser of memory and `val` (32 or 64 bits wide); else as `tl.atomic_add`."""
+        """Write the lesser of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
     def atomic_or(
         self,
         val: Tensor | float,
@@ -252,7 +254,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write memory `| val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
+        """Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
     def atomic_xchg(
         self,
         val: Tensor | float,
@@ -260,7 +262,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write `val` (32 or 64 bits wide), and give what was there; else as `tl.atomic_add`."""
+        """Write `val` (32 or 64 bits wide) and return the old value; see `tl.atomic_add`."""
     def atomic_xor(
         self,
         val: Tensor | float,
@@ -268,12 +270,12 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write memory `^ val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
+        """Write memory `^ val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
     def broadcast_to(self, *shape: Any) -> Tensor:
-        """`input` repeated to `shape`, given as one tuple or as several ints.
+        """Broadcast `input` to `shape`, one tuple or several ints.
 
-        A scalar takes any shape; a tile keeps its number of axes, and only extents of 1 may grow.
-        Raises `CompilationError` for anything else.
+        A scalar broadcasts to any shape; a tile keeps its rank, and only extents of 1 may grow. Raises
+        `CompilationError` for anything else.
         """
     def cast(
         self,
@@ -281,21 +283,22 @@ class Tensor(_Value):
         fp_downcast_rounding: str | None = None,
         bitcast: bool = False,
     ) -> Tensor:
-        """`input` with elements of type `dtype`.
+        """Convert the elements of `input` to type `dtype`.
 
-        Floats round to nearest even when they lose bits, or as `fp_downcast_rounding` says ("rtne",
-        "rtz"). Casts to 8-bit floats saturate: what is larger, infinity too, becomes the largest finite
-        number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes give NaN or infinity;
-        NaN stays NaN. To integers floats are cut off towards zero and saturate, and NaN becomes 0.
-        Integers wrap; anything but zero is true.
-        `bitcast` keeps the bits instead, between types of one width. Pointers convert to other pointers
-        and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other conversions.
+        A cast to a narrower float rounds to nearest even, or as `fp_downcast_rounding` specifies
+        ("rtne", "rtz"). Casts to 8-bit floats saturate: larger magnitudes, including infinity, become
+        the largest finite number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes
+        give NaN or infinity; NaN stays NaN. Casts from float to integer truncate towards zero and
+        saturate, and NaN becomes 0. Casts between integers wrap; nonzero values become true.
+        `bitcast` reinterprets the bits instead, between types of equal width. Pointers convert to other
+        pointers and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other
+        conversions.
         """
     @overload
     def cdiv(self, div: Tensor | float) -> Tensor:
-        """`x` divided by `div` and rounded up, for `x >= 0` and `div > 0`.
+        """The ceiling division of `x` by `div`, for `x >= 0` and `div > 0`.
 
-        Compile-time integers give a compile-time integer.
+        The result of compile-time integers is a compile-time integer.
         """
     @overload
     def cdiv(self, div: Tensor) -> Tensor: ...
@@ -307,51 +310,51 @@ class Tensor(_Value):
         max: Tensor | float,
         propagate_nan: PropagateNan = PropagateNan.NONE,
     ) -> Tensor:
-        """`x` limited to `min` up to `max`, of which `min` must not be the greater.
+        """Clamp `x` to the range from `min` to `max`, where `min <= max`.
 
-        A NaN in `x` gives `min`, or NaN with `tl.PropagateNan.ALL`. Types are as in `tl.minimum`.
+        NaN in `x` gives `min`, or NaN with `tl.PropagateNan.ALL`. Types are as in `tl.minimum`.
         """
     def cos(self) -> Tensor:
         """The cosine of `x` radians."""
     def cumprod(self, axis: Any = 0, reverse: bool = False) -> Tensor:
-        """The product of each element and all before it along `axis`, or all after it if `reverse`.
+        """The inclusive prefix product along `axis`, or the suffix product if `reverse`.
 
-        Integers keep their type and wrap; bfloat16 is computed and given as float32.
+        Integers keep their type and wrap; bfloat16 is computed and returned as float32.
         """
     def cumsum(self, axis: Any = 0, reverse: bool = False, dtype: Any = None) -> Tensor:
-        """The sum of each element and all before it along `axis`, or all after it if `reverse`.
+        """The inclusive prefix sum along `axis`, or the suffix sum if `reverse`.
 
-        Computed in `dtype` if given; else in the type that `tl.sum` takes, and float32 for bfloat16.
+        Computed in `dtype` if given, else in the type that `tl.sum` uses, and float32 for bfloat16.
         """
     def erf(self) -> Tensor:
         """The error function."""
     def exp(self) -> Tensor:
-        """E to the power `x`."""
+        """The exponential function, e to the power `x`."""
     def exp2(self) -> Tensor:
-        """2 to the power `x`. What is less than the least normal number may come out as zero."""
+        """2 to the power `x`. Subnormal results may be flushed to zero."""
     def expand_dims(self, axis: Any) -> Tensor:
-        """`input` with a new axis of extent 1 at each position of `axis`, an int or a tuple of ints.
+        """Insert an axis of extent 1 at each position of `axis`, an int or a tuple of ints.
 
-        Positions count in the result, negative ones from its end. A scalar becomes a tile of one
-        element. Raises `CompilationError` for a position outside the result or given twice.
+        Positions are those of the result; negative ones count from its end. A scalar becomes a tile of
+        one element. Raises `CompilationError` for a position outside the result or a repeated one.
         """
     def flip(self, dim: Any = None) -> Tensor:
-        """`x` with its elements along axis `dim` (None: the last) in reverse."""
+        """Reverse the elements of `x` along axis `dim` (None: the last)."""
     def floor(self) -> Tensor:
         """The greatest integer not above `x`, as a float."""
     def gather(self, index: Tensor, axis: Any) -> Tensor:
-        """The elements of `src` at positions `index` along `axis`, as `numpy.take_along_axis`.
+        """The elements of `src` at positions `index` along `axis`, like `numpy.take_along_axis`.
 
-        `index` is a tile of integers with as many axes as `src` and the same extents, but for `axis`;
-        the result has its shape. What a position outside 0 to extent - 1 gives is not defined. Raises
-        `CompilationError` or `TypeRuleError` for anything else.
+        `index` is a tile of integers with as many axes as `src` and the same extents except along
+        `axis`; the result has its shape. The result of an index outside 0 to extent - 1 is undefined.
+        Raises `CompilationError` or `TypeRuleError` for anything else.
         """
     def histogram(self, num_bins: Any, mask: Tensor | float | None = None) -> Tensor:
-        """How often each of 0 to `num_bins` - 1 is an element of `input`, as an int32 tile.
+        """The number of occurrences of each of 0 to `num_bins` - 1 in `input`, as an int32 tile.
 
-        `num_bins` is a compile-time power of two, `input` a tile of integers with any axes, and `mask`,
-        broadcast to its shape, says which elements count. Those outside the bins count nowhere. Raises
-        `CompilationError` or `TypeRuleError` for anything else.
+        `num_bins` is a compile-time power of two, `input` a tile of integers of any rank, and `mask`,
+        broadcast to its shape, selects the elements that are counted. Values outside the bins are
+        ignored. Raises `CompilationError` or `TypeRuleError` for anything else.
         """
     def log(self) -> Tensor:
         """The natural logarithm."""
@@ -365,11 +368,11 @@ class Tensor(_Value):
         return_indices_tie_break_left: bool = True,
         keep_dims: bool = False,
     ) -> Tensor:
-        """The greatest element along `axis`, NaNs passed over; if `return_indices` its index too.
+        """The greatest element along `axis`, ignoring NaN; with its index if `return_indices`.
 
-        Types narrower than 32 bits are widened to float32 or int32, with indices only bfloat16 is. Of
-        equal elements the index is the lowest, unless `return_indices_tie_break_left` is false, where
-        any may be it.
+        Types narrower than 32 bits are widened to float32 or int32; with indices, only bfloat16 is. Of
+        equal elements, the lowest index is returned, or any of them if `return_indices_tie_break_left`
+        is false.
         """
     @overload
     def max(
@@ -396,11 +399,11 @@ class Tensor(_Value):
         return_indices_tie_break_left: bool = True,
         keep_dims: bool = False,
     ) -> Tensor:
-        """The least element along `axis`, NaNs passed over; if `return_indices` its index too.
+        """The least element along `axis`, ignoring NaN; with its index if `return_indices`.
 
-        Types narrower than 32 bits are widened to float32 or int32, with indices only bfloat16 is. Of
-        equal elements the index is the lowest, unless `return_indices_tie_break_left` is false, where
-        any may be it.
+        Types narrower than 32 bits are widened to float32 or int32; with indices, only bfloat16 is. Of
+        equal elements, the lowest index is returned, or any of them if `return_indices_tie_break_left`
+        is false.
         """
     @overload
     def min(
@@ -420,34 +423,35 @@ class Tensor(_Value):
         keep_dims: bool = False,
     ) -> tuple[Tensor, Tensor]: ...
     def permute(self, *dims: Any) -> Tensor:
-        """`input` with its axes in the order `dims`: axis k of the result is axis `dims[k]`.
+        """Permute the axes of `input`: axis k of the result is axis `dims[k]`.
 
         Raises `CompilationError` if `dims` is not a permutation of the axes.
         """
     def ravel(self, can_reorder: bool = False) -> Tensor:
-        """The elements of `x` in row-major order as a tile of one axis."""
+        """Flatten `x` to a tile of one axis, in row-major order."""
     def reduce(self, axis: Any, combine_fn: Any, keep_dims: bool = False) -> Tensor:
-        """The elements of a tile, or of each of a tuple of tiles, combined along `axis` by a function.
+        """Reduce a tile, or each tile of a tuple, along `axis` with a function.
 
-        `combine_fn` is a `@tile.jit` function or one of the language. It takes two scalars, or for n
-        tiles two groups of n, and returns one scalar or n, of the types of the tiles. It computes:
-        arithmetic, comparisons, `tl.where`, `if`, but no memory and no loops. It must be associative
-        and commutative: how elements are grouped and in which order is not defined. With axis None all
-        elements are combined; `keep_dims` leaves the reduced axes with extent 1. The tiles of a tuple
-        have one shape, and give a tuple. Raises `CompilationError` for anything else.
+        `combine_fn` is a `@tile.jit` function or a builtin. It takes two scalars, or for n tiles two
+        groups of n scalars, and returns one scalar or n, of the element types of the tiles. It may
+        contain arithmetic, comparisons, `tl.where` and `if`, but no memory accesses and no loops. It
+        must be associative and commutative: the grouping and the order of elements are not defined.
+        With axis None all elements are reduced; `keep_dims` keeps the reduced axes with extent 1. The
+        tiles of a tuple have one shape, and the result is a tuple. Raises `CompilationError` for
+        anything else.
         """
     def reduce_or(self, axis: Any, keep_dims: bool = False) -> Tensor:
-        """The bits of integers along `axis` combined by or; of booleans, whether any is true."""
+        """The bitwise or of integers along `axis`; for booleans, true if any element is."""
     def reshape(self, *shape: Any, can_reorder: bool = False) -> Tensor:
-        """The elements of `input` in row-major order as a tile of `shape`: one tuple or several ints.
+        """Reshape `input` to `shape`, one tuple or several ints, in row-major order.
 
-        `can_reorder` allows another order; the order is kept all the same. Raises `CompilationError` or
-        `TypeRuleError` if the number of elements would change.
+        `can_reorder` permits another order, but the order is always preserved. Raises
+        `CompilationError` or `TypeRuleError` if the number of elements would change.
         """
     def rsqrt(self) -> Tensor:
-        """One over the square root."""
+        """The reciprocal of the square root."""
     def sigmoid(self) -> Tensor:
-        """`1 / (1 + exp(-x))` of float32 or float64."""
+        """The sigmoid function `1 / (1 + exp(-x))` of float32 or float64."""
     def sin(self) -> Tensor:
         """The sine of `x` radians."""
     def softmax(
@@ -456,19 +460,19 @@ class Tensor(_Value):
         keep_dims: bool = False,
         ieee_rounding: bool = False,
     ) -> Tensor:
-        """`exp(x)` scaled to sum 1 along axis `dim` (None: the first), as float32 or float64.
+        """The softmax along axis `dim` (None: the first), of float32 or float64.
 
-        The greatest element is taken off first, so nothing overflows. The result has the shape of `x`
-        whatever `keep_dims` is; `ieee_rounding` asks for a division rounded to nearest.
+        The greatest element is subtracted first, so nothing overflows. The result has the shape of `x`
+        whatever `keep_dims` is; `ieee_rounding` selects a division rounded to nearest.
         """
     def sort(self, dim: Any = None, descending: bool = False) -> Tensor:
-        """`x` with its elements along axis `dim` (None: the last) in ascending or descending order.
+        """Sort the elements of `x` along axis `dim` (None: the last), ascending or descending.
 
-        A NaN counts as greater than every number. Which of equal elements comes first, of the two zeros
-        too, is not defined.
+        NaN sorts as greater than every number. The sort is not stable, and the order of the two zeros
+        is not defined.
         """
     def split(self) -> tuple[Tensor, Tensor]:
-        """The first and the second elements along the last axis, whose extent must be 2.
+        """Split a tile along the last axis, whose extent must be 2; the inverse of `tl.join`.
 
         Raises `CompilationError` for another extent.
         """
@@ -477,16 +481,16 @@ class Tensor(_Value):
     def sqrt_rn(self) -> Tensor:
         """The square root, rounded to nearest."""
     def squeeze(self, dim: Any) -> Tensor:
-        """`input` without its axis `dim`, whose extent must be 1.
+        """Remove axis `dim` of `input`, whose extent must be 1.
 
         Raises `CompilationError` for another extent, and for the only axis of a tile.
         """
     def sum(self, axis: Any = None, keep_dims: bool = False, dtype: Any = None) -> Tensor:
-        """The sum along `axis`, computed in `dtype` if that is given.
+        """The sum along `axis`, computed in `dtype` if given.
 
-        Else narrow integers are summed in int32 or uint32 by their signedness, booleans in int32, and
-        every other type in its own; float16 and bfloat16 are better summed in `dtype=tl.float32`. The
-        order in which elements are added is not defined.
+        Otherwise narrow integers are summed in int32 or uint32 according to their signedness, booleans
+        in int32, and every other type in its own type. Use `dtype=tl.float32` for float16 and bfloat16.
+        The order of additions is not defined.
         """
     def tanh(self) -> Tensor:
         """The hyperbolic tangent."""
@@ -496,18 +500,18 @@ class Tensor(_Value):
         fp_downcast_rounding: str | None = None,
         bitcast: bool = False,
     ) -> Tensor:
-        """`tl.cast` as a method."""
+        """The method form of `tl.cast`."""
     def trans(self, *dims: Any) -> Tensor:
-        """`input` with its axes in the order `dims`; without them the last two are exchanged.
+        """Permute the axes of `input` to the order `dims`; without `dims`, swap the last two.
 
         Raises `CompilationError` if `dims` is not a permutation, or is absent for fewer than two axes.
         """
     def unsqueeze(self, dim: Any) -> Tensor:
-        """`input` with a new axis of extent 1 at position `dim` of the result."""
+        """Insert an axis of extent 1 at position `dim` of the result."""
     def view(self, *shape: Any) -> Tensor:
-        """`tl.reshape` under its older name."""
+        """The older name of `tl.reshape`."""
     def xor_sum(self, axis: Any = None, keep_dims: bool = False) -> Tensor:
-        """The bits of integers along `axis` combined by exclusive or; the type stays."""
+        """The bitwise exclusive or of integers along `axis`, in their own type."""
 
 tensor = Tensor
 
@@ -529,74 +533,76 @@ class tensor_descriptor:
     @property
     def block_type(self) -> _Type: ...
     def atomic_add(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
-        """Combine `value` with a box of the array by `tl.atomic_add`, relaxed.
+        """Combine `value` with a block of the array by `tl.atomic_add`, relaxed.
 
-        Each element is combined in one step. Nothing is given back, and what is outside the array is
-        left alone.
+        Each element is updated atomically. There is no result, and elements outside the array are not
+        changed.
         """
     def atomic_and(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
-        """Combine `value` with a box of the array by `tl.atomic_and`, relaxed.
+        """Combine `value` with a block of the array by `tl.atomic_and`, relaxed.
 
-        Each element is combined in one step. Nothing is given back, and what is outside the array is
-        left alone.
+        Each element is updated atomically. There is no result, and elements outside the array are not
+        changed.
         """
     def atomic_max(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
-        """Combine `value` with a box of the array by `tl.atomic_max`, relaxed.
+        """Combine `value` with a block of the array by `tl.atomic_max`, relaxed.
 
-        Each element is combined in one step. Nothing is given back, and what is outside the array is
-        left alone.
+        Each element is updated atomically. There is no result, and elements outside the array are not
+        changed.
         """
     def atomic_min(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
-        """Combine `value` with a box of the array by `tl.atomic_min`, relaxed.
+        """Combine `value` with a block of the array by `tl.atomic_min`, relaxed.
 
-        Each element is combined in one step. Nothing is given back, and what is outside the array is
-        left alone.
+        Each element is updated atomically. There is no result, and elements outside the array are not
+        changed.
         """
     def atomic_or(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
-        """Combine `value` with a box of the array by `tl.atomic_or`, relaxed.
+        """Combine `value` with a block of the array by `tl.atomic_or`, relaxed.
 
-        Each element is combined in one step. Nothing is given back, and what is outside the array is
-        left alone.
+        Each element is updated atomically. There is no result, and elements outside the array are not
+        changed.
         """
     def atomic_xor(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
-        """Combine `value` with a box of the array by `tl.atomic_xor`, relaxed.
+        """Combine `value` with a block of the array by `tl.atomic_xor`, relaxed.
 
-        Each element is combined in one step. Nothing is given back, and what is outside the array is
-        left alone.
+        Each element is updated atomically. There is no result, and elements outside the array are not
+        changed.
         """
     def gather(self, x_offsets: Tensor, y_offset: Tensor | float) -> Tensor:
-        """Read parts of rows that need not be neighbours.
+        """Read N columns of M arbitrary rows of an array.
 
-        The descriptor is of an array with two axes and has a block of shape (1, N). `x_offsets` is a
-        tile of M integers, the rows, and `y_offset` the first of N columns; the result is of shape
-        (M, N). What is outside the array is as for `load`.
+        The descriptor has two axes and a block of shape (1, N). `x_offsets` is a tile of M integers,
+        the rows, and `y_offset` the first of N columns; the result has shape (M, N). Elements outside
+        the array are as in `load`.
         """
     def load(self, offsets: Sequence[Tensor | float]) -> Tensor:
-        """Read the box of a descriptor whose first element has the index `offsets`.
+        """Read the block of a descriptor whose first element has the index `offsets`.
 
         Also `desc.load(offsets)`. Offsets are integers, one for each axis; they may be negative.
-        Elements outside the array are zero, or NaN if the descriptor was made so.
+        Elements outside the array are zero, or NaN if the descriptor has `padding_option="nan"`.
         """
     def scatter(self, value: Tensor, x_offsets: Tensor, y_offset: Tensor | float) -> None:
-        """Write parts of rows that need not be neighbours; see `desc.gather`.
+        """Write N columns of M arbitrary rows of an array; see `desc.gather`.
 
-        `value` is of shape (M, N). Of several rows with one index any may be the one that stays.
+        `value` has shape (M, N). If several rows have the same index, it is not defined which one is
+        written last.
         """
     def store(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
-        """Write the box of a descriptor whose first element has the index `offsets`.
+        """Write the block of a descriptor whose first element has the index `offsets`.
 
         Also `desc.store(offsets, value)`. `value` is cast to the element type and broadcast to the
-        block's shape; what is outside the array is not written.
+        block's shape; elements outside the array are not written.
         """
 
 class range:
-    """`for i in tl.range(start, stop, step)`: a loop that runs in the kernel, with wishes about it.
+    """A loop at run time, `for i in tl.range(start, stop, step)`, with compiler options.
 
-    Bounds and step are integers, known at compile time or not. `num_stages` is the depth of
-    software pipelining (None: the launch's), `loop_unroll_factor` how many turns become one. Called
-    as Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. `flatten`, `warp_specialize` and
-    `disallow_acc_multi_buffer` have no effect yet, nor has any of these in a loop that `break` or
-    `return` may leave; a warning says so once. Raises `CompilationError` for a step of 0.
+    Bounds and step are integers, at compile time or run time. `num_stages` is the depth of software
+    pipelining (None: the launch's), `loop_unroll_factor` the unroll factor. The signatures are
+    those of Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. `flatten`,
+    `warp_specialize` and `disallow_acc_multi_buffer` have no effect yet, and no option has an
+    effect in a loop that `break` or `return` may leave; a warning says so once. Raises
+    `CompilationError` for a step of 0.
     """
     def __init__(
         self,
@@ -613,15 +619,16 @@ class range:
     def __iter__(self) -> Iterator[Tensor]: ...
 
 class static_range:
-    """`for i in tl.static_range(start, stop, step)`: a loop unrolled while the kernel is compiled.
+    """A loop unrolled at compile time, `for i in tl.static_range(start, stop, step)`.
 
-    All three must be known then, and `i` is a plain integer. Raises `CompilationError` otherwise.
+    Bounds and step must be compile-time integers, and `i` is a plain integer. Raises
+    `CompilationError` otherwise.
     """
     def __init__(self, arg1: Any, arg2: Any = None, step: Any = None) -> None: ...
     def __iter__(self) -> Iterator[int]: ...
 
 class condition:
-    """`while tl.condition(c)`: the condition of a loop with a wish about its form.
+    """The condition of a loop with an option, `while tl.condition(c)`.
 
     `disable_licm` has no effect on such a loop; a warning says so once.
     """
@@ -629,23 +636,23 @@ class condition:
 
 @overload
 def abs(x: Tensor) -> Tensor:
-    """The magnitude of floats and integers of any width; of the least integer that integer.
+    """The absolute value of floats and integers of any width; that of the least integer is itself.
 
-    A compile-time number gives a compile-time number.
+    The result of a compile-time number is a compile-time number.
     """
 @overload
 def abs(x: float) -> Any: ...
 @overload
 def add(x: Tensor, y: Tensor | float, sanitize_overflow: bool = True) -> Tensor:
-    """`x + y`. Integers wrap; `sanitize_overflow` is accepted and changes nothing."""
+    """The sum `x + y`. Integers wrap; `sanitize_overflow` is accepted and has no effect."""
 @overload
 def add(x: Tensor | float, y: Tensor, sanitize_overflow: bool = True) -> Tensor: ...
 @overload
 def add(x: float, y: float, sanitize_overflow: bool = True) -> Any: ...
 def arange(start: Any, end: Any) -> Tensor:
-    """The integers from `start` up to and without `end`, as a `tl.int32` tile of one axis.
+    """The integers from `start` (inclusive) to `end` (exclusive), as a 1-d `tl.int32` tile.
 
-    Both must be known at compile time and `end - start` must be a power of two. Raises
+    Both must be compile-time values and `end - start` must be a power of two. Raises
     `CompilationError` or `TypeRuleError` otherwise.
     """
 def argmax(
@@ -654,28 +661,29 @@ def argmax(
     tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> Tensor:
-    """The int32 index of the greatest element along `axis`; the lowest one, if so asked."""
+    """The int32 index of the greatest element along `axis`; the lowest one if `tie_break_left`."""
 def argmin(
     input: Tensor,
     axis: Any,
     tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> Tensor:
-    """The int32 index of the least element along `axis`; the lowest one, if so asked."""
+    """The int32 index of the least element along `axis`; the lowest one if `tie_break_left`."""
 def associative_scan(input: _T, axis: Any, combine_fn: Any, reverse: bool = False) -> _T:
-    """Each element of a tile, or of each of a tuple of tiles, combined with all before it.
+    """Compute the inclusive scan of a tile, or of each tile of a tuple, with a function.
 
     `combine_fn` is as in `tl.reduce`, and must be associative; it need not be commutative. Its
-    first argument, or the first half of them, stands for what is before the second along `axis`; if
-    `reverse`, for what is behind it. How elements are grouped is not defined.
+    first argument, or the first half of its arguments, is the combination of elements that precede
+    those of the second along `axis`, or follow them if `reverse`. The grouping of elements is not
+    defined.
     """
 def assume(cond: Any) -> None:
-    """Promise that a scalar condition holds from here on, to the end of the block.
+    """Tell the compiler that a scalar condition holds from this point to the end of the block.
 
-    A comparison, or several joined by `&`, tells the range of what it compares, so that index
-    arithmetic on it may be known not to be negative; a remainder of zero tells a multiple, so that
-    behind `tl.assume(n % 8 == 0)` rows of that length are accessed in wide pieces. If the promise
-    is false nothing is defined.
+    A comparison, or several joined by `&`, bounds the range of its operands, so that index
+    arithmetic on them can be proved nonnegative. A remainder of zero is a divisibility: after
+    `tl.assume(n % 8 == 0)`, accesses to rows of length `n` can be vectorized. If the condition is
+    false, the behavior is undefined.
     Raises `CompilationError` for a tile, and for a condition that is false at compile time.
     """
 def atomic_add(
@@ -685,14 +693,14 @@ def atomic_add(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Add `val` to memory in one step, and give what was there.
+    """Add `val` to memory atomically, and return the old value.
 
     Elements are int32, uint32, int64, uint64 or floats of 16 to 64 bits.
-    `val` and `mask` are broadcast to the shape of `pointer` and `val` is cast to its element type;
-    where the mask is false memory is left alone and the result is undefined. `sem` orders the
-    accesses around it: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` says
-    among whom it is atomic: "cta", "gpu" (the default) or "sys". Raises `CompilationError` or
-    `TypeRuleError` for other arguments.
+    `val` and `mask` are broadcast to the shape of `pointer` and `val` is cast to its element type.
+    Where the mask is false, memory is not changed and the result is undefined. `sem` is the memory
+    order: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` is the set of threads
+    with respect to which it is atomic: "cta", "gpu" (the default) or "sys". Raises
+    `CompilationError` or `TypeRuleError` for other arguments.
     """
 def atomic_and(
     pointer: Tensor,
@@ -701,7 +709,7 @@ def atomic_and(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write memory `& val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
+    """Write memory `& val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
 def atomic_cas(
     pointer: Tensor,
     cmp: Tensor | float,
@@ -709,7 +717,7 @@ def atomic_cas(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write `val` if memory holds `cmp` (the same bits), in one step, and give what was there.
+    """Write `val` atomically if memory holds `cmp` (bitwise), and return the old value.
 
     Elements are 32 or 64 bits wide. `cmp` and `val` are cast to the element type and broadcast to
     the shape of `pointer`; for `sem` and `scope` see `tl.atomic_add`.
@@ -721,7 +729,7 @@ def atomic_max(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write the greater of memory and `val` (32 or 64 bits wide); else as `tl.atomic_add`."""
+    """Write the greater of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
 def atomic_min(
     pointer: Tensor,
     val: Tensor | float,
@@ -729,7 +737,7 @@ def atomic_min(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write the lesser of memory and `val` (32 or 64 bits wide); else as `tl.atomic_add`."""
+    """Write the lesser of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
 def atomic_or(
     pointer: Tensor,
     val: Tensor | float,
@@ -737,7 +745,7 @@ def atomic_or(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write memory `| val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
+    """Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
 def atomic_xchg(
     pointer: Tensor,
     val: Tensor | float,
@@ -745,7 +753,7 @@ def atomic_xchg(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write `val` (32 or 64 bits wide), and give what was there; else as `tl.atomic_add`."""
+    """Write `val` (32 or 64 bits wide) and return the old value; see `tl.atomic_add`."""
 def atomic_xor(
     pointer: Tensor,
     val: Tensor | float,
@@ -753,16 +761,16 @@ def atomic_xor(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write memory `^ val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
+    """Write memory `^ val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
 def block_type(element_ty: Any, shape: Sequence[int]) -> _Type:
-    """The type of a tile of `shape`: what `x.type` is of such a tile `x`."""
+    """The type of a tile of `shape`, equal to `x.type` of such a tile `x`."""
 def broadcast(input: Tensor | float, other: Tensor | float) -> tuple[Tensor, ...]:
-    """Both inputs repeated to their common shape, by NumPy's rules; a tuple of two."""
+    """Broadcast both inputs to their common shape, by NumPy's rules; the result is a pair."""
 def broadcast_to(input: Tensor | float, *shape: Any) -> Tensor:
-    """`input` repeated to `shape`, given as one tuple or as several ints.
+    """Broadcast `input` to `shape`, one tuple or several ints.
 
-    A scalar takes any shape; a tile keeps its number of axes, and only extents of 1 may grow.
-    Raises `CompilationError` for anything else.
+    A scalar broadcasts to any shape; a tile keeps its rank, and only extents of 1 may grow. Raises
+    `CompilationError` for anything else.
     """
 def cast(
     input: Tensor | float,
@@ -770,27 +778,28 @@ def cast(
     fp_downcast_rounding: str | None = None,
     bitcast: bool = False,
 ) -> Tensor:
-    """`input` with elements of type `dtype`.
+    """Convert the elements of `input` to type `dtype`.
 
-    Floats round to nearest even when they lose bits, or as `fp_downcast_rounding` says ("rtne",
-    "rtz"). Casts to 8-bit floats saturate: what is larger, infinity too, becomes the largest finite
-    number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes give NaN or infinity;
-    NaN stays NaN. To integers floats are cut off towards zero and saturate, and NaN becomes 0.
-    Integers wrap; anything but zero is true.
-    `bitcast` keeps the bits instead, between types of one width. Pointers convert to other pointers
-    and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other conversions.
+    A cast to a narrower float rounds to nearest even, or as `fp_downcast_rounding` specifies
+    ("rtne", "rtz"). Casts to 8-bit floats saturate: larger magnitudes, including infinity, become
+    the largest finite number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes
+    give NaN or infinity; NaN stays NaN. Casts from float to integer truncate towards zero and
+    saturate, and NaN becomes 0. Casts between integers wrap; nonzero values become true.
+    `bitcast` reinterprets the bits instead, between types of equal width. Pointers convert to other
+    pointers and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other
+    conversions.
     """
 def cat(input: Tensor, other: Tensor, can_reorder: bool = False, dim: Any = 0) -> Tensor:
-    """`input` and behind it `other` along axis `dim`, which is twice as long.
+    """Concatenate `input` and `other` along axis `dim`, which is twice as long.
 
-    Both must have one type and shape, since extents are powers of two. `can_reorder` allows another
-    order; the order is kept all the same.
+    Both must have one type and shape, since extents are powers of two. `can_reorder` permits
+    another order, but the order is always preserved.
     """
 @overload
 def cdiv(x: Tensor, div: Tensor | float) -> Tensor:
-    """`x` divided by `div` and rounded up, for `x >= 0` and `div > 0`.
+    """The ceiling division of `x` by `div`, for `x >= 0` and `div > 0`.
 
-    Compile-time integers give a compile-time integer.
+    The result of compile-time integers is a compile-time integer.
     """
 @overload
 def cdiv(x: Tensor | float, div: Tensor) -> Tensor: ...
@@ -804,16 +813,16 @@ def clamp(
     max: Tensor | float,
     propagate_nan: PropagateNan = PropagateNan.NONE,
 ) -> Tensor:
-    """`x` limited to `min` up to `max`, of which `min` must not be the greater.
+    """Clamp `x` to the range from `min` to `max`, where `min <= max`.
 
-    A NaN in `x` gives `min`, or NaN with `tl.PropagateNan.ALL`. Types are as in `tl.minimum`.
+    NaN in `x` gives `min`, or NaN with `tl.PropagateNan.ALL`. Types are as in `tl.minimum`.
     """
 def cos(x: Tensor | float) -> Tensor:
     """The cosine of `x` radians."""
 def cumprod(input: Tensor, axis: Any = 0, reverse: bool = False) -> Tensor:
-    """The product of each element and all before it along `axis`, or all after it if `reverse`.
+    """The inclusive prefix product along `axis`, or the suffix product if `reverse`.
 
-    Integers keep their type and wrap; bfloat16 is computed and given as float32.
+    Integers keep their type and wrap; bfloat16 is computed and returned as float32.
     """
 def cumsum(
     input: Tensor,
@@ -821,21 +830,21 @@ def cumsum(
     reverse: bool = False,
     dtype: Any = None,
 ) -> Tensor:
-    """The sum of each element and all before it along `axis`, or all after it if `reverse`.
+    """The inclusive prefix sum along `axis`, or the suffix sum if `reverse`.
 
-    Computed in `dtype` if given; else in the type that `tl.sum` takes, and float32 for bfloat16.
+    Computed in `dtype` if given, else in the type that `tl.sum` uses, and float32 for bfloat16.
     """
 def debug_barrier() -> None:
-    """Let all threads that work on this program wait for each other."""
+    """Synchronize all threads of this program."""
 def device_assert(cond: Any, msg: Any = '', mask: Any = None) -> None:
     """Stop the launch with `DeviceAssertionError` where `cond` is false and `mask` is true.
 
-    `cond` and `mask` are scalars or tiles, broadcast together; anything but zero is true.
+    `cond` and `mask` are scalars or tiles, broadcast together; nonzero is true.
     """
 def device_print(prefix: Any, *args: Any, hex: bool = False) -> None:
-    """Print a compile-time text and values from every program, integers in base 16 if `hex`."""
+    """Print a compile-time string and values from every program, integers in base 16 if `hex`."""
 def div_rn(x: Tensor | float, y: Tensor | float) -> Tensor:
-    """`x / y` of `tl.float32` or `tl.float64`, rounded to nearest."""
+    """The quotient `x / y` of `tl.float32` or `tl.float64`, rounded to nearest."""
 def dot(
     input: Tensor,
     other: Tensor,
@@ -845,79 +854,79 @@ def dot(
     max_num_imprecise_acc: int | None = None,
     out_dtype: Any = float32,
 ) -> Tensor:
-    """The matrix product `input @ other`, added to `acc` if that is given.
+    """The matrix product `input @ other`, accumulated onto `acc` if given.
 
-    `input` has shape MxK and `other` KxN, or with a third axis in front, a batch, BxMxK and BxKxN.
-    Both have one element type: float16, bfloat16, float32, float64, int8, uint8 or an 8-bit float
-    (of which two different ones may meet). The result has the type of `acc`; without it, it starts
-    from zero and is int32 for integers, float64 for float64 and else `out_dtype`: float32, for
-    float16 and 8-bit floats also float16.
+    `input` has shape MxK and `other` KxN, or with a batch axis in front, BxMxK and BxKxN. Both have
+    one element type: float16, bfloat16, float32, float64, int8, uint8 or an 8-bit float (two
+    different 8-bit floats may be mixed). The result has the type of `acc`. Without `acc`, it
+    accumulates from zero, in int32 for integers, float64 for float64 and otherwise `out_dtype`,
+    which is float32, or for float16 and 8-bit floats also float16.
 
-    `input_precision` says how float32 factors are rounded: "ieee" (the default: not at all),
-    "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older way to say "tf32", which
-    keeps 10 bits of mantissa: each factor is off by less than 2^-10 of itself, as some machines cut
-    off what is behind them instead of rounding.
+    `input_precision` is the precision to which float32 operands are rounded: "ieee" (the default:
+    no rounding), "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older spelling of
+    "tf32", which keeps 10 bits of mantissa: the relative error of each operand is below 2^-10, as
+    some machines truncate instead of rounding.
 
-    A sum is off by at most K units in the last place, of the type of `acc`, of the sum of all
-    products' magnitudes. Of 8-bit floats, some machines (sm_90a) add up products twice as fast if
-    13 bits of mantissa will do for sums of them. `max_num_imprecise_acc` says of how many: from K
-    on, a product is computed so and then added to `acc` in float32; from 2^30 on, so is the sum of
-    all products in a loop. Without it, or with 0, no sum is.
+    The error of an element is at most K units in the last place (of the type of `acc`) of the sum
+    of the magnitudes of all its products. For 8-bit floats, some machines (sm_90a) are twice as
+    fast if partial sums have only 13 bits of mantissa. `max_num_imprecise_acc` is the number of
+    products that may be accumulated so: from K on, one dot is, and its result is added to `acc` in
+    float32; from 2^30 on, all dots of a loop accumulate so. Without it, or with 0, none does.
 
-    Raises `CompilationError` or `TypeRuleError` where types or shapes do not fit.
+    Raises `CompilationError` or `TypeRuleError` if types or shapes do not match.
     """
 def erf(x: Tensor | float) -> Tensor:
     """The error function."""
 def exp(x: Tensor | float) -> Tensor:
-    """E to the power `x`."""
+    """The exponential function, e to the power `x`."""
 def exp2(x: Tensor | float) -> Tensor:
-    """2 to the power `x`. What is less than the least normal number may come out as zero."""
+    """2 to the power `x`. Subnormal results may be flushed to zero."""
 def expand_dims(input: Tensor | float, axis: Any) -> Tensor:
-    """`input` with a new axis of extent 1 at each position of `axis`, an int or a tuple of ints.
+    """Insert an axis of extent 1 at each position of `axis`, an int or a tuple of ints.
 
-    Positions count in the result, negative ones from its end. A scalar becomes a tile of one
-    element. Raises `CompilationError` for a position outside the result or given twice.
+    Positions are those of the result; negative ones count from its end. A scalar becomes a tile of
+    one element. Raises `CompilationError` for a position outside the result or a repeated one.
     """
 def fdiv(x: Tensor | float, y: Tensor | float, ieee_rounding: bool = False) -> Tensor:
-    """`x / y` of floats, in their own type; rounded to nearest if `ieee_rounding`.
+    """The quotient `x / y` of floats, in their own type; rounded to nearest if `ieee_rounding`.
 
     Raises `CompilationError` if neither is a float.
     """
 def flip(x: Tensor, dim: Any = None) -> Tensor:
-    """`x` with its elements along axis `dim` (None: the last) in reverse."""
+    """Reverse the elements of `x` along axis `dim` (None: the last)."""
 def floor(x: Tensor | float) -> Tensor:
     """The greatest integer not above `x`, as a float."""
 def fma(x: Tensor | float, y: Tensor | float, z: Tensor | float) -> Tensor:
-    """`x * y + z` of floats, rounded once; the operands are promoted and broadcast together."""
+    """The fused multiply-add `x * y + z` of floats, rounded once; operands are promoted."""
 def full(shape: Any, value: Tensor | float, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints) filled with a number or scalar, cast to `dtype`.
 
-    Shape `()` gives a scalar. Raises `CompilationError` if `value` is a tile.
+    Shape `()` makes a scalar. Raises `CompilationError` if `value` is a tile.
     """
 def gather(src: Tensor, index: Tensor, axis: Any) -> Tensor:
-    """The elements of `src` at positions `index` along `axis`, as `numpy.take_along_axis`.
+    """The elements of `src` at positions `index` along `axis`, like `numpy.take_along_axis`.
 
-    `index` is a tile of integers with as many axes as `src` and the same extents, but for `axis`;
-    the result has its shape. What a position outside 0 to extent - 1 gives is not defined. Raises
-    `CompilationError` or `TypeRuleError` for anything else.
+    `index` is a tile of integers with as many axes as `src` and the same extents except along
+    `axis`; the result has its shape. The result of an index outside 0 to extent - 1 is undefined.
+    Raises `CompilationError` or `TypeRuleError` for anything else.
     """
 def histogram(input: Tensor, num_bins: Any, mask: Tensor | float | None = None) -> Tensor:
-    """How often each of 0 to `num_bins` - 1 is an element of `input`, as an int32 tile.
+    """The number of occurrences of each of 0 to `num_bins` - 1 in `input`, as an int32 tile.
 
-    `num_bins` is a compile-time power of two, `input` a tile of integers with any axes, and `mask`,
-    broadcast to its shape, says which elements count. Those outside the bins count nowhere. Raises
-    `CompilationError` or `TypeRuleError` for anything else.
+    `num_bins` is a compile-time power of two, `input` a tile of integers of any rank, and `mask`,
+    broadcast to its shape, selects the elements that are counted. Values outside the bins are
+    ignored. Raises `CompilationError` or `TypeRuleError` for anything else.
     """
 def interleave(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """The elements of `a` and `b` in turns along the last axis, which is twice as long.
+    """Interleave the elements of `a` and `b` along the last axis, which is twice as long.
 
     Types and shapes are as in `tl.join`; two scalars give a tile of two elements.
     """
 def join(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """The elements of `a` and `b` in pairs, along a new last axis of extent 2.
+    """Join `a` and `b` along a new last axis of extent 2.
 
-    Both are broadcast together and must have one type; a Python number takes that of the other.
-    Two scalars give a tile of two elements. Raises `CompilationError` for two types.
+    Both are broadcast together and must have one type; a Python number takes the type of the other
+    operand. Two scalars give a tile of two elements. Raises `CompilationError` for two types.
     """
 def load(
     pointer: Tensor,
@@ -931,22 +940,22 @@ def load(
 ) -> Tensor:
     """Read the element at `pointer`, or a tile of them through a tile of pointers.
 
-    `mask` (`tl.int1`) and `other` are broadcast with the pointers, `other` is cast to the element
-    type. Where the mask is false nothing is read: the element is `other`'s, or undefined without
-    it. `cache_modifier` is "", ".ca", ".cg" or ".cv"; `eviction_policy` "", "evict_first" or
-    "evict_last": hints, which a loop's copies to shared memory keep as far as the machine has them,
-    and which OpenCL has no words for. A volatile load is never merged or moved. Raises
-    `CompilationError` if `pointer` is none, if a scalar pointer meets a tile as mask or other, for
-    `other` without `mask` and for a mask that is no truth value.
+    `mask` (`tl.int1`) and `other` are broadcast with the pointers, and `other` is cast to the
+    element type. Where the mask is false, nothing is read: the element is that of `other`, or
+    undefined without it. `cache_modifier` is "", ".ca", ".cg" or ".cv", and `eviction_policy` "",
+    "evict_first" or "evict_last". They are hints: async copies to shared memory keep those that the
+    target supports, and OpenCL has none. A volatile load is never merged or moved. Raises
+    `CompilationError` if `pointer` is not a pointer, if `mask` or `other` is a tile and `pointer` a
+    scalar, for `other` without `mask`, and for a mask that is not boolean.
     """
 def load_tensor_descriptor(
     desc: tensor_descriptor,
     offsets: Sequence[Tensor | float],
 ) -> Tensor:
-    """Read the box of a descriptor whose first element has the index `offsets`.
+    """Read the block of a descriptor whose first element has the index `offsets`.
 
     Also `desc.load(offsets)`. Offsets are integers, one for each axis; they may be negative.
-    Elements outside the array are zero, or NaN if the descriptor was made so.
+    Elements outside the array are zero, or NaN if the descriptor has `padding_option="nan"`.
     """
 def log(x: Tensor | float) -> Tensor:
     """The natural logarithm."""
@@ -959,17 +968,18 @@ def make_tensor_descriptor(
     block_shape: Sequence[int],
     padding_option: str = 'zero',
 ) -> tensor_descriptor:
-    """A descriptor of the array at `base`, of 1 to 5 axes, accessed in boxes of `block_shape`.
+    """Make a descriptor of the array at `base`, of 1 to 5 axes, accessed in blocks.
 
-    `shape` and `strides` are the array's, in elements. The last stride is 1, and the others and the
-    address are multiples of 16 bytes. The extents of a box are powers of two and known when the
-    kernel is compiled; along the last axis it has 16 bytes or more. `padding_option` says what
-    loads give outside the array: "zero", or for floats "nan".
+    `shape` and `strides` are the array's, in elements. The last stride is 1; the other strides and
+    the address are multiples of 16 bytes. The extents of `block_shape` are compile-time powers of
+    two, and the last axis of a block has at least 16 bytes. `padding_option` is the value that
+    loads return outside the array: "zero", or for floats "nan".
 
-    The result has `load(offsets)`, `store(offsets, value)`, `gather(x_offsets, y_offset)`,
-    `scatter(value, x_offsets, y_offset)`, `atomic_add(offsets, value)` and so on for `min`, `max`,
-    `and`, `or`, `xor`; and `shape`, `strides`, `block_shape`, `dtype`. Raises `CompilationError`
-    for arguments that break these rules.
+    The result has the methods `load(offsets)`, `store(offsets, value)`,
+    `gather(x_offsets, y_offset)`, `scatter(value, x_offsets, y_offset)` and
+    `atomic_add(offsets, value)`, also for `min`, `max`, `and`, `or`, `xor`; and the attributes
+    `shape`, `strides`, `block_shape`, `dtype`. Raises `CompilationError` for arguments that violate
+    these rules.
     """
 @overload
 def max(
@@ -979,11 +989,11 @@ def max(
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> Tensor:
-    """The greatest element along `axis`, NaNs passed over; if `return_indices` its index too.
+    """The greatest element along `axis`, ignoring NaN; with its index if `return_indices`.
 
-    Types narrower than 32 bits are widened to float32 or int32, with indices only bfloat16 is. Of
-    equal elements the index is the lowest, unless `return_indices_tie_break_left` is false, where
-    any may be it.
+    Types narrower than 32 bits are widened to float32 or int32; with indices, only bfloat16 is. Of
+    equal elements, the lowest index is returned, or any of them if `return_indices_tie_break_left`
+    is false.
     """
 @overload
 def max(
@@ -1003,16 +1013,17 @@ def max(
     keep_dims: bool = False,
 ) -> tuple[Tensor, Tensor]: ...
 def max_constancy(input: Tensor | float, values: Any) -> Tensor:
-    """`input`, with the promise that along axis k each run of `values[k]` elements is constant.
+    """Tell the compiler that runs of `values[k]` elements of `input` along axis k are constant.
 
-    Runs start at multiples of that number. `values` is a compile-time int or a tuple with one for
-    each axis; of a false promise nothing is defined.
+    Runs start at multiples of their length. `values` is a compile-time int or a tuple with one for
+    each axis. If this is false, the behavior is undefined. The result is `input`.
     """
 def max_contiguous(input: Tensor | float, values: Any) -> Tensor:
-    """`input`, with the promise that along axis k each run of `values[k]` elements counts up by 1.
+    """Tell the compiler that runs of `values[k]` elements of `input` along axis k are contiguous.
 
-    Runs start at multiples of that number. `values` is a compile-time int or a tuple with one for
-    each axis; of a false promise nothing is defined.
+    The elements of a run increase by 1; runs start at multiples of their length. `values` is a
+    compile-time int or a tuple with one for each axis. If this is false, the behavior is
+    undefined. The result is `input`.
     """
 def maximum(
     x: Tensor | float,
@@ -1021,7 +1032,7 @@ def maximum(
 ) -> Tensor:
     """The greater of `x` and `y`; of a number and a NaN the number, unless NaNs propagate.
 
-    Python numbers count as int32 or float32 here, and bfloat16 is computed and given as float32.
+    Python numbers are int32 or float32, and bfloat16 is computed and returned as float32.
     """
 @overload
 def min(
@@ -1031,11 +1042,11 @@ def min(
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> Tensor:
-    """The least element along `axis`, NaNs passed over; if `return_indices` its index too.
+    """The least element along `axis`, ignoring NaN; with its index if `return_indices`.
 
-    Types narrower than 32 bits are widened to float32 or int32, with indices only bfloat16 is. Of
-    equal elements the index is the lowest, unless `return_indices_tie_break_left` is false, where
-    any may be it.
+    Types narrower than 32 bits are widened to float32 or int32; with indices, only bfloat16 is. Of
+    equal elements, the lowest index is returned, or any of them if `return_indices_tie_break_left`
+    is false.
     """
 @overload
 def min(
@@ -1061,27 +1072,28 @@ def minimum(
 ) -> Tensor:
     """The lesser of `x` and `y`; of a number and a NaN the number, unless NaNs propagate.
 
-    Python numbers count as int32 or float32 here, and bfloat16 is computed and given as float32.
+    Python numbers are int32 or float32, and bfloat16 is computed and returned as float32.
     """
 @overload
 def mul(x: Tensor, y: Tensor | float, sanitize_overflow: bool = True) -> Tensor:
-    """`x * y`; for `sanitize_overflow` see `tl.add`."""
+    """The product `x * y`; for `sanitize_overflow` see `tl.add`."""
 @overload
 def mul(x: Tensor | float, y: Tensor, sanitize_overflow: bool = True) -> Tensor: ...
 @overload
 def mul(x: float, y: float, sanitize_overflow: bool = True) -> Any: ...
 def multiple_of(input: Tensor | float, values: Any) -> Tensor:
-    """`input`, with the promise that along axis k it consists of multiples of `values[k]`.
+    """Tell the compiler that the elements of `input` along axis k are multiples of `values[k]`.
 
-    Of elements that count up, it is the first of each run that is the multiple. `values` is a
-    compile-time int or a tuple with one for each axis; of a false promise nothing is defined.
+    For contiguous elements, the first of each run is the multiple. `values` is a compile-time int
+    or a tuple with one for each axis. If this is false, the behavior is undefined. The
+    result is `input`.
     """
 def num_programs(axis: Any) -> Tensor:
     """The extent of the grid along `axis` (0, 1 or 2): a scalar `tl.int32`."""
 def pair_uniform_to_normal(u1: Tensor, u2: Tensor) -> tuple[Tensor, Tensor]:
-    """Two standard normal numbers from two uniform in [0, 1), by Box and Muller's transform."""
+    """Two standard normal numbers from two uniform in [0, 1), by the Box-Muller transform."""
 def permute(input: Tensor, *dims: Any) -> Tensor:
-    """`input` with its axes in the order `dims`: axis k of the result is axis `dims[k]`.
+    """Permute the axes of `input`: axis k of the result is axis `dims[k]`.
 
     Raises `CompilationError` if `dims` is not a permutation of the axes.
     """
@@ -1095,9 +1107,9 @@ def philox(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four random integers for each counter (`c0`, `c1`, `c2`, `c3`), under the key `seed`.
 
-    Counters are integers of one width: 32 bits give `tl.uint32` and take the seed's 64 bits as key,
-    64 bits give `tl.uint64` and take the seed as the low word of the key. Raises `CompilationError`
-    for others.
+    Counters are integers of one width. With 32 bits, the results are `tl.uint32` and the 64 bits of
+    the seed are the key; with 64 bits, the results are `tl.uint64` and the seed is the low word of
+    the key. Raises `CompilationError` for other widths.
     """
 def philox_impl(
     c0: Tensor,
@@ -1108,65 +1120,65 @@ def philox_impl(
     k1: Tensor | float,
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`n_rounds` rounds of Philox on counter (`c0`, `c1`, `c2`, `c3`) with key (`k0`, `k1`).
+    """Apply `n_rounds` rounds of Philox to counter (`c0`, `c1`, `c2`, `c3`), key (`k0`, `k1`).
 
     All are `tl.uint32`, or all `tl.uint64`; the results have that type and the common shape.
     """
 def program_id(axis: Any) -> Tensor:
     """The index of this program along `axis` (0, 1 or 2) of the grid: a scalar `tl.int32`."""
 def rand(seed: Tensor | float, offset: Tensor | float, n_rounds: Any = 10) -> Tensor:
-    """A block of `tl.float32` uniform in [0, 1), of the shape of `offset`."""
+    """A tile of `tl.float32` uniform in [0, 1), of the shape of `offset`."""
 def rand4x(
     seed: Tensor | float,
     offset: Tensor | float,
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Four blocks of `tl.float32` uniform in [0, 1), each of the shape of `offset`."""
+    """Four tiles of `tl.float32` uniform in [0, 1), each of the shape of `offset`."""
 def randint(seed: Tensor | float, offset: Tensor | float, n_rounds: Any = 10) -> Tensor:
-    """A block of random `tl.uint32`, of the shape of `offset`."""
+    """A tile of random `tl.uint32`, of the shape of `offset`."""
 def randint4x(
     seed: Tensor | float,
     offset: Tensor | float,
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Four blocks of random `tl.uint32`, of the shape of `offset`: the cheapest way to many.
+    """Four tiles of random `tl.uint32`, of the shape of `offset`: the cheapest per number.
 
-    Each offset is a counter of its own; one of 64 bits gives two words of the counter, its low one
-    first.
+    Each offset is a separate counter; a 64-bit offset is two words of the counter, low word first.
     """
 def randn(seed: Tensor | float, offset: Tensor | float, n_rounds: Any = 10) -> Tensor:
-    """A block of standard normal `tl.float32`, of the shape of `offset`."""
+    """A tile of standard normal `tl.float32`, of the shape of `offset`."""
 def randn4x(
     seed: Tensor | float,
     offset: Tensor | float,
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Four blocks of standard normal `tl.float32`, each of the shape of `offset`."""
+    """Four tiles of standard normal `tl.float32`, each of the shape of `offset`."""
 def ravel(x: Tensor | float, can_reorder: bool = False) -> Tensor:
-    """The elements of `x` in row-major order as a tile of one axis."""
+    """Flatten `x` to a tile of one axis, in row-major order."""
 def reduce(input: _T, axis: Any, combine_fn: Any, keep_dims: bool = False) -> _T:
-    """The elements of a tile, or of each of a tuple of tiles, combined along `axis` by a function.
+    """Reduce a tile, or each tile of a tuple, along `axis` with a function.
 
-    `combine_fn` is a `@tile.jit` function or one of the language. It takes two scalars, or for n
-    tiles two groups of n, and returns one scalar or n, of the types of the tiles. It computes:
-    arithmetic, comparisons, `tl.where`, `if`, but no memory and no loops. It must be associative
-    and commutative: how elements are grouped and in which order is not defined. With axis None all
-    elements are combined; `keep_dims` leaves the reduced axes with extent 1. The tiles of a tuple
-    have one shape, and give a tuple. Raises `CompilationError` for anything else.
+    `combine_fn` is a `@tile.jit` function or a builtin. It takes two scalars, or for n tiles two
+    groups of n scalars, and returns one scalar or n, of the element types of the tiles. It may
+    contain arithmetic, comparisons, `tl.where` and `if`, but no memory accesses and no loops. It
+    must be associative and commutative: the grouping and the order of elements are not defined.
+    With axis None all elements are reduced; `keep_dims` keeps the reduced axes with extent 1. The
+    tiles of a tuple have one shape, and the result is a tuple. Raises `CompilationError` for
+    anything else.
     """
 def reduce_or(input: Tensor, axis: Any, keep_dims: bool = False) -> Tensor:
-    """The bits of integers along `axis` combined by or; of booleans, whether any is true."""
+    """The bitwise or of integers along `axis`; for booleans, true if any element is."""
 def reshape(input: Tensor | float, *shape: Any, can_reorder: bool = False) -> Tensor:
-    """The elements of `input` in row-major order as a tile of `shape`: one tuple or several ints.
+    """Reshape `input` to `shape`, one tuple or several ints, in row-major order.
 
-    `can_reorder` allows another order; the order is kept all the same. Raises `CompilationError` or
-    `TypeRuleError` if the number of elements would change.
+    `can_reorder` permits another order, but the order is always preserved. Raises
+    `CompilationError` or `TypeRuleError` if the number of elements would change.
     """
 def rsqrt(x: Tensor | float) -> Tensor:
-    """One over the square root."""
+    """The reciprocal of the square root."""
 @overload
 def sigmoid(x: Tensor) -> Tensor:
-    """`1 / (1 + exp(-x))` of float32 or float64."""
+    """The sigmoid function `1 / (1 + exp(-x))` of float32 or float64."""
 @overload
 def sigmoid(x: float) -> Any: ...
 def sin(x: Tensor | float) -> Tensor:
@@ -1178,10 +1190,10 @@ def softmax(
     keep_dims: bool = False,
     ieee_rounding: bool = False,
 ) -> Tensor:
-    """`exp(x)` scaled to sum 1 along axis `dim` (None: the first), as float32 or float64.
+    """The softmax along axis `dim` (None: the first), of float32 or float64.
 
-    The greatest element is taken off first, so nothing overflows. The result has the shape of `x`
-    whatever `keep_dims` is; `ieee_rounding` asks for a division rounded to nearest.
+    The greatest element is subtracted first, so nothing overflows. The result has the shape of `x`
+    whatever `keep_dims` is; `ieee_rounding` selects a division rounded to nearest.
     """
 @overload
 def softmax(
@@ -1191,13 +1203,13 @@ def softmax(
     ieee_rounding: bool = False,
 ) -> Any: ...
 def sort(x: Tensor, dim: Any = None, descending: bool = False) -> Tensor:
-    """`x` with its elements along axis `dim` (None: the last) in ascending or descending order.
+    """Sort the elements of `x` along axis `dim` (None: the last), ascending or descending.
 
-    A NaN counts as greater than every number. Which of equal elements comes first, of the two zeros
-    too, is not defined.
+    NaN sorts as greater than every number. The sort is not stable, and the order of the two zeros
+    is not defined.
     """
 def split(a: Tensor) -> tuple[Tensor, Tensor]:
-    """The first and the second elements along the last axis, whose extent must be 2.
+    """Split a tile along the last axis, whose extent must be 2; the inverse of `tl.join`.
 
     Raises `CompilationError` for another extent.
     """
@@ -1206,7 +1218,7 @@ def sqrt(x: Tensor | float) -> Tensor:
 def sqrt_rn(x: Tensor | float) -> Tensor:
     """The square root, rounded to nearest."""
 def squeeze(input: Tensor, dim: Any) -> Tensor:
-    """`input` without its axis `dim`, whose extent must be 1.
+    """Remove axis `dim` of `input`, whose extent must be 1.
 
     Raises `CompilationError` for another extent, and for the only axis of a tile.
     """
@@ -1219,7 +1231,7 @@ def static_print(
     file: Any = None,
     flush: bool = False,
 ) -> None:
-    """Print while the kernel is compiled; of a value that exists only when it runs, its type."""
+    """Print when the kernel is compiled; a runtime value is printed as its type."""
 def store(
     pointer: Tensor,
     value: Tensor | float,
@@ -1232,22 +1244,22 @@ def store(
 
     `value` is cast to the element type; it and `mask` (`tl.int1`) are broadcast to the shape of the
     pointers. `cache_modifier` is "", ".wb", ".cg", ".cs" or ".wt". Raises `CompilationError` if
-    `pointer` is none, or if the shape of `value` or `mask` does not broadcast to that of the
-    pointers.
+    `pointer` is not a pointer, or if the shape of `value` or `mask` does not broadcast to that of
+    the pointers.
     """
 def store_tensor_descriptor(
     desc: tensor_descriptor,
     offsets: Sequence[Tensor | float],
     value: Tensor | float,
 ) -> None:
-    """Write the box of a descriptor whose first element has the index `offsets`.
+    """Write the block of a descriptor whose first element has the index `offsets`.
 
     Also `desc.store(offsets, value)`. `value` is cast to the element type and broadcast to the
-    block's shape; what is outside the array is not written.
+    block's shape; elements outside the array are not written.
     """
 @overload
 def sub(x: Tensor, y: Tensor | float, sanitize_overflow: bool = True) -> Tensor:
-    """`x - y`; for `sanitize_overflow` see `tl.add`."""
+    """The difference `x - y`; for `sanitize_overflow` see `tl.add`."""
 @overload
 def sub(x: Tensor | float, y: Tensor, sanitize_overflow: bool = True) -> Tensor: ...
 @overload
@@ -1258,11 +1270,11 @@ def sum(
     keep_dims: bool = False,
     dtype: Any = None,
 ) -> Tensor:
-    """The sum along `axis`, computed in `dtype` if that is given.
+    """The sum along `axis`, computed in `dtype` if given.
 
-    Else narrow integers are summed in int32 or uint32 by their signedness, booleans in int32, and
-    every other type in its own; float16 and bfloat16 are better summed in `dtype=tl.float32`. The
-    order in which elements are added is not defined.
+    Otherwise narrow integers are summed in int32 or uint32 according to their signedness, booleans
+    in int32, and every other type in its own type. Use `dtype=tl.float32` for float16 and bfloat16.
+    The order of additions is not defined.
     """
 def swizzle2d(
     i: Tensor | float,
@@ -1271,49 +1283,48 @@ def swizzle2d(
     size_j: Tensor | float,
     size_g: Tensor | float,
 ) -> tuple[Any, Any]:
-    """The place in another order of cell (`i`, `j`) of a grid of `size_i` by `size_j` cells.
+    """Map cell (`i`, `j`) of a grid of `size_i` by `size_j` cells to its swizzled position.
 
-    Row by row order becomes column by column order within each group of `size_g` rows, so that
-    programs that run at one time share more of their data. The last group may have fewer rows.
+    Row-major order becomes column-major order within each group of `size_g` rows, so that
+    concurrent programs share more of their data. The last group may have fewer rows.
     """
 def tanh(x: Tensor | float) -> Tensor:
     """The hyperbolic tangent."""
 def to_tensor(x: Tensor | float) -> Tensor:
-    """A number as a scalar of the first type that holds it: int32, uint32, int64, ..., float32."""
+    """A number as a scalar of the first type that can represent it: int32, uint32, ..., float32."""
 def topk(x: Tensor, k: Any, dim: Any = None) -> Tensor:
-    """The `k` greatest elements along axis `dim` (None: the last), the greatest first.
+    """The `k` greatest elements along axis `dim` (None: the last), in descending order.
 
-    `k` is a compile-time power of two. NaNs are as in `tl.sort`: greatest of all.
+    `k` is a compile-time power of two. NaN is the greatest element, as in `tl.sort`.
     """
 def trans(input: Tensor, *dims: Any) -> Tensor:
-    """`input` with its axes in the order `dims`; without them the last two are exchanged.
+    """Permute the axes of `input` to the order `dims`; without `dims`, swap the last two.
 
     Raises `CompilationError` if `dims` is not a permutation, or is absent for fewer than two axes.
     """
 def uint_to_uniform_float(x: Tensor) -> Tensor:
     """Random integers of 32 or 64 bits as `tl.float32` uniform in [0, 1).
 
-    The sign bit is folded away and the rest scaled, so that every value is as likely as its
-    neighbours.
+    The sign bit is folded away and the rest scaled, so that adjacent values are equally likely.
     """
 def umulhi(x: Tensor | float, y: Tensor | float) -> Tensor:
     """The high half of the product of `x` and `y` as unsigned integers of 32 or 64 bits.
 
-    Signed operands are taken by their bits, and so is the result.
+    Signed operands and results are reinterpreted as unsigned.
     """
 def unsqueeze(input: Tensor | float, dim: Any) -> Tensor:
-    """`input` with a new axis of extent 1 at position `dim` of the result."""
+    """Insert an axis of extent 1 at position `dim` of the result."""
 def view(input: Tensor | float, *shape: Any) -> Tensor:
-    """`tl.reshape` under its older name."""
+    """The older name of `tl.reshape`."""
 def where(condition: Tensor | float, x: Tensor | float, y: Tensor | float) -> Tensor:
-    """`x` where the condition holds, else `y`.
+    """Select `x` where the condition is true, else `y`, elementwise.
 
     `x` and `y` are promoted to one type, and all three are broadcast together. A condition that is
-    not `tl.int1` counts as true where it is not zero. Both `x` and `y` are computed everywhere:
-    what must not be loaded is left out by the mask of the load.
+    not `tl.int1` is true where it is nonzero. Both `x` and `y` are computed everywhere, so loads in
+    them need a mask of their own.
     """
 def xor_sum(input: Tensor, axis: Any = None, keep_dims: bool = False) -> Tensor:
-    """The bits of integers along `axis` combined by exclusive or; the type stays."""
+    """The bitwise exclusive or of integers along `axis`, in their own type."""
 def zeros(shape: Any, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
 def zeros_like(input: Tensor | float) -> Tensor:

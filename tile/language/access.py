@@ -1,4 +1,4 @@
-"""What every access to memory demands of its pointers, values and masks."""
+"""Checks and conversions of the pointers, values and masks of memory accesses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tile.language.tensor import Tensor
 
 
 def pointee(name: str, pointer: Any) -> Scalar | Pointer:
-    """The type of the elements behind `pointer`; raises `CompilationError` if it is no pointer."""
+    """Return the pointee type; raise `CompilationError` if `pointer` is not a pointer."""
     if not isinstance(pointer, Tensor) or not isinstance(pointer.dtype, Pointer):
         raise CompilationError(
             f"{name} takes a pointer or a tile of pointers, not {describe(pointer)}"
@@ -31,7 +31,7 @@ def pointee(name: str, pointer: Any) -> Scalar | Pointer:
 
 
 def as_mask(build: Builder, name: str, mask: Operand | None) -> Tensor | None:
-    """A mask as `tl.int1`, or None where it is always true."""
+    """Return a mask as `tl.int1`, or None if it is always true."""
     if mask is None:
         return None
     number = as_number(mask)
@@ -45,36 +45,36 @@ def as_mask(build: Builder, name: str, mask: Operand | None) -> Tensor | None:
     return tensor
 
 
-def fill(build: Builder, x: Any, ty: Type, what: str) -> Tensor:
-    """`x` cast and broadcast to a type."""
+def cast_to(build: Builder, x: Any, ty: Type, subject: str) -> Tensor:
+    """Return `x` cast and broadcast to a type; `subject` names it in errors."""
     number = as_number(x)
     if number is not None:
         return constant(build, number, ty)
-    return convert_shape(build, convert(build, to_tensor(build, x, what), ty.element), ty.shape)
+    return convert_shape(build, convert(build, to_tensor(build, x, subject), ty.element), ty.shape)
 
 
-def spread(build: Builder, mask: Tensor | None, pointer: Tensor) -> Value | None:
-    """A mask as an operand: broadcast to the shape of the pointers, or absent."""
+def mask_operand(build: Builder, mask: Tensor | None, pointer: Tensor) -> Value | None:
+    """Return a mask as an operand, broadcast to the shape of the pointers; None if absent."""
     return None if mask is None else convert_shape(build, mask, pointer.shape).value
 
 
-def check_scalar(name: str, pointer: Tensor, **given: Any) -> None:
-    """Refuse tiles, each under the name of its parameter, where the pointer is a single one."""
-    for what, x in given.items():
+def check_scalar(name: str, pointer: Tensor, **arguments: Any) -> None:
+    """Raise `CompilationError` if an argument of an access through a scalar pointer is a tile."""
+    for parameter, x in arguments.items():
         if isinstance(x, Tensor) and x.shape:
             raise CompilationError(
                 f"{name} through one pointer of type {pointer.type} takes a scalar as its "
-                f"{what}, not "
+                f"{parameter}, not "
                 f"{x.type}; for a tile add offsets to the pointer, as in pointer + tl.arange(0, N)"
             )
 
 
-def check_shapes(name: str, pointer: Tensor, **given: Any) -> None:
-    """Refuse tiles that do not broadcast to the shape of the pointers, by their parameter."""
-    for what, x in given.items():
+def check_shapes(name: str, pointer: Tensor, **arguments: Any) -> None:
+    """Raise `CompilationError` if an argument does not broadcast to the shape of the pointers."""
+    for parameter, x in arguments.items():
         if isinstance(x, Tensor) and common_shape(pointer.shape, x.shape) != pointer.shape:
             raise CompilationError(
-                f"{name} through pointers of shape {list(pointer.shape)} takes a {what} of "
+                f"{name} through pointers of shape {list(pointer.shape)} takes a {parameter} of "
                 "that shape, "
                 f"not {list(x.shape)}"
             )

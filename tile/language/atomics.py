@@ -1,4 +1,4 @@
-"""Atomic operations on global memory. Each gives what was in memory before."""
+"""Atomic operations on global memory. Each returns the value that memory held before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tile.ir.builder import Builder
 from tile.ir.ops import memory as ops
 from tile.ir.ops.memory import Order, RMWKind, Scope
 from tile.ir.types import with_element
-from tile.language.access import as_mask, check_scalar, check_shapes, fill, pointee, spread
+from tile.language.access import as_mask, cast_to, check_scalar, check_shapes, mask_operand, pointee
 from tile.language.builtin import member
 from tile.language.known import (
     compile_time,
@@ -28,7 +28,7 @@ def _update(
     sem: str | None,
     scope: str | None,
 ) -> Tensor:
-    """Combine `val`, cast and broadcast to fit, into memory where `mask` is true."""
+    """Emit an atomic update of memory with `val`, cast and broadcast, where `mask` is true."""
     name = f"tl.atomic_{kind}"
     element = pointee(name, pointer)
     guard = as_mask(build, name, mask)
@@ -38,8 +38,8 @@ def _update(
     old = build(
         ops.atomic_rmw,
         pointer.value,
-        fill(build, val, with_element(pointer.type, element), f"the val of {name}").value,
-        spread(build, guard, pointer),
+        cast_to(build, val, with_element(pointer.type, element), f"the val of {name}").value,
+        mask_operand(build, guard, pointer),
         kind=kind,
         order=_order(name, sem),
         scope=_scope(name, scope),
@@ -56,14 +56,14 @@ def atomic_add(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Add `val` to memory in one step, and give what was there.
+    """Add `val` to memory atomically, and return the old value.
 
     Elements are int32, uint32, int64, uint64 or floats of 16 to 64 bits.
-    `val` and `mask` are broadcast to the shape of `pointer` and `val` is cast to its element type;
-    where the mask is false memory is left alone and the result is undefined. `sem` orders the
-    accesses around it: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` says
-    among whom it is atomic: "cta", "gpu" (the default) or "sys". Raises `CompilationError` or
-    `TypeRuleError` for other arguments.
+    `val` and `mask` are broadcast to the shape of `pointer` and `val` is cast to its element type.
+    Where the mask is false, memory is not changed and the result is undefined. `sem` is the memory
+    order: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` is the set of threads
+    with respect to which it is atomic: "cta", "gpu" (the default) or "sys". Raises
+    `CompilationError` or `TypeRuleError` for other arguments.
     """
     return _update(build, RMWKind.ADD, pointer, val, mask, sem, scope)
 
@@ -77,7 +77,7 @@ def atomic_max(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write the greater of memory and `val` (32 or 64 bits wide); else as `tl.atomic_add`."""
+    """Write the greater of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
     return _update(build, RMWKind.MAX, pointer, val, mask, sem, scope)
 
 
@@ -90,7 +90,7 @@ def atomic_min(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write the lesser of memory and `val` (32 or 64 bits wide); else as `tl.atomic_add`."""
+    """Write the lesser of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
     return _update(build, RMWKind.MIN, pointer, val, mask, sem, scope)
 
 
@@ -103,7 +103,7 @@ def atomic_and(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write memory `& val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
+    """Write memory `& val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
     return _update(build, RMWKind.AND, pointer, val, mask, sem, scope)
 
 
@@ -116,7 +116,7 @@ def atomic_or(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write memory `| val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
+    """Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
     return _update(build, RMWKind.OR, pointer, val, mask, sem, scope)
 
 
@@ -129,7 +129,7 @@ def atomic_xor(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write memory `^ val` (integers of 32 or 64 bits); else as `tl.atomic_add`."""
+    """Write memory `^ val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
     return _update(build, RMWKind.XOR, pointer, val, mask, sem, scope)
 
 
@@ -142,7 +142,7 @@ def atomic_xchg(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write `val` (32 or 64 bits wide), and give what was there; else as `tl.atomic_add`."""
+    """Write `val` (32 or 64 bits wide) and return the old value; see `tl.atomic_add`."""
     return _update(build, RMWKind.XCHG, pointer, val, mask, sem, scope)
 
 
@@ -155,7 +155,7 @@ def atomic_cas(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write `val` if memory holds `cmp` (the same bits), in one step, and give what was there.
+    """Write `val` atomically if memory holds `cmp` (bitwise), and return the old value.
 
     Elements are 32 or 64 bits wide. `cmp` and `val` are cast to the element type and broadcast to
     the shape of `pointer`; for `sem` and `scope` see `tl.atomic_add`.
@@ -168,8 +168,8 @@ def atomic_cas(
     old = build(
         ops.atomic_cas,
         pointer.value,
-        fill(build, cmp, result, f"the cmp of {name}").value,
-        fill(build, val, result, f"the val of {name}").value,
+        cast_to(build, cmp, result, f"the cmp of {name}").value,
+        cast_to(build, val, result, f"the val of {name}").value,
         order=_order(name, sem),
         scope=_scope(name, scope),
     )

@@ -1,4 +1,4 @@
-"""What stands after the dot of a value in a kernel."""
+"""Attributes and methods of values in a kernel: `x.name`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tile.language import (
 from tile.language.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Bound, suggestion
 from tile.language.tensor import Tensor
 
-# The modules whose functions are methods of values, too: importing them fills the tables of those.
+# The modules whose functions are also methods of values: importing them fills the method tables.
 DECLARING = (
     atomics,
     combine,
@@ -41,9 +41,9 @@ PROPERTIES = ("type", "dtype", "shape", "numel")
 
 
 def tensor_attribute(build: Builder, tensor: Tensor, name: str) -> Any:
-    """What `tensor.name` means in a kernel: a Python value, a `Bound` method or a `Tensor`.
+    """Return `tensor.name` in a kernel: a Python value, a `Bound` method or a `Tensor`.
 
-    Raises `CompilationError`, with the names that are close, for one that a tensor does not have.
+    Raises `CompilationError`, suggesting similar names, if there is no such attribute.
     """
     if isinstance(tensor.type, Descriptor):
         return _descriptor_attribute(build, tensor, tensor.type, name)
@@ -51,27 +51,27 @@ def tensor_attribute(build: Builder, tensor: Tensor, name: str) -> Any:
         return getattr(tensor, name)
     if name == "T":
         return MEMBERS["trans"].emit(build, tensor)
-    found = MEMBERS.get(name)
-    if found is None:
+    member = MEMBERS.get(name)
+    if member is None:
         near = suggestion(name, [*PROPERTIES, "T", *MEMBERS])
         raise CompilationError(f"a value of type {tensor.type} has no attribute `{name}`{near}")
-    return Bound(found, tensor)
+    return Bound(member, tensor)
 
 
 DESCRIPTOR_PROPERTIES = ("type", "dtype", "shape", "strides", "block_shape", "block_type")
 
 
 def _descriptor_attribute(build: Builder, tensor: Tensor, ty: Descriptor, name: str) -> Any:
-    """What `desc.name` means: extents and strides are known when the kernel runs."""
-    known = {"type": ty, "dtype": ty.of, "block_shape": ty.dims, "block_type": ty.box}
-    if name in known:
-        return known[name]
+    """Return `desc.name` of a descriptor; its shape and strides are runtime values."""
+    properties = {"type": ty, "dtype": ty.of, "block_shape": ty.dims, "block_type": ty.box}
+    if name in properties:
+        return properties[name]
     parts = {"shape": ops.descriptor_extent, "strides": ops.descriptor_stride}
     if name in parts:
         axes = range(len(ty.dims))
         return tuple(Tensor(build(parts[name], tensor.value, axis=axis)) for axis in axes)
-    found = DESCRIPTOR_MEMBERS.get(name)
-    if found is None:
+    member = DESCRIPTOR_MEMBERS.get(name)
+    if member is None:
         near = suggestion(name, [*DESCRIPTOR_PROPERTIES, *DESCRIPTOR_MEMBERS])
         raise CompilationError(f"a descriptor of type {ty} has no attribute `{name}`{near}")
-    return Bound(found, tensor)
+    return Bound(member, tensor)

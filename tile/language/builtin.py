@@ -1,10 +1,9 @@
-"""Functions that a kernel calls and that build IR.
+"""Builtins: functions that a kernel calls and that emit IR.
 
 A builtin is an ordinary function whose first parameter is the IR builder. `@builtin` hides that
-parameter: a kernel sees `tl.load(pointer, mask)`, the compiler calls
+parameter: a kernel calls `tl.load(pointer, mask)`, and the compiler calls
 `load.emit(build, pointer, mask)`. A type checker reads the stub of `tile.language`. Arguments are
-`Tensor`s, for values known when the kernel runs, or plain Python objects, for values known when it
-is compiled.
+`Tensor`s for runtime values, or plain Python objects for compile-time values.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tile.by_name import ByName
 from tile.errors import CompilationError
 from tile.tracebacks import entry
 
-if TYPE_CHECKING:  # what a process that finds its kernels on disk does not import
+if TYPE_CHECKING:  # not imported by a process whose kernels are all in the disk cache
     from tile.ir.builder import Builder
     from tile.ir.core import Function
 
@@ -38,7 +37,7 @@ class Builtin(ByName, Generic[P, R]):
         functools.update_wrapper(self, function)
 
     def __getattr__(self, name: str) -> Any:
-        """`__signature__`, made when somebody first asks: a hundred of them cost an import."""
+        """Return `__signature__`, computed on first access: a hundred would slow the import."""
         if name != "__signature__":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         whole = inspect.signature(self.function)
@@ -47,14 +46,14 @@ class Builtin(ByName, Generic[P, R]):
         return self.__signature__
 
     def __get__(self, instance: object, owner: type | None = None) -> Builtin[P, R]:
-        """The function itself: by this method `help` knows a function and shows its signature."""
+        """Return the function itself; `help` shows signatures of objects with this method."""
         return self
 
     def emit(self, build: Builder, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Insert the operations of this function where `build` stands, and give its result.
+        """Emit the operations of this function at the insertion point, and return its result.
 
-        Raises `CompilationError` where the arguments do not fit, and `TypeRuleError` where their
-        types do not; neither has a location yet.
+        Raises `CompilationError` for wrong arguments and `TypeRuleError` for wrong types, both
+        without a location.
         """
         try:
             return self.function(build, *args, **kwargs)
@@ -64,7 +63,7 @@ class Builtin(ByName, Generic[P, R]):
 
     @entry
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse: outside a kernel there is nothing to build."""
+        """Raise `CompilationError`: a builtin can only be called inside a kernel."""
         raise CompilationError(
             f"tl.{self.name} can only be called inside a kernel (a @tile.jit function)"
         )
@@ -74,15 +73,15 @@ class Builtin(ByName, Generic[P, R]):
         try:
             self.__signature__.bind(*args, **kwargs)
         except TypeError as error:
-            known = self.__signature__.parameters
-            hints = [suggestion(name, known) for name in kwargs if name not in known]
+            parameters = self.__signature__.parameters
+            hints = [suggestion(name, parameters) for name in kwargs if name not in parameters]
             raise CompilationError(
                 f"tl.{self.name}: {error}{''.join(hints)}", notes=[f"it is {self.spelling}"]
             ) from None
 
     @property
     def spelling(self) -> str:
-        """The name and parameters, as a reader would write them."""
+        """The name and parameters as text, without annotations."""
         plain = [p.replace(annotation=p.empty) for p in self.__signature__.parameters.values()]
         return f"tl.{self.name}{inspect.Signature(plain)}"
 
@@ -92,7 +91,7 @@ class Builtin(ByName, Generic[P, R]):
 
 @dataclass(frozen=True)
 class Bound:
-    """A builtin with its first argument given: what `x.sum` is in a kernel."""
+    """A builtin bound to its first argument: the value of `x.sum` in a kernel."""
 
     builtin: Builtin[..., Any]
     receiver: Any
@@ -107,9 +106,9 @@ class Bound:
 
 
 class Callback(ABC):
-    """A jitted function as an argument of a builtin, which may call it where it builds.
+    """A jitted function as an argument of a builtin, which can emit calls of it.
 
-    The frontend makes these; `functions` are the functions of the module so far.
+    The frontend creates these. `functions` are the functions compiled into the module so far.
     """
 
     name: str
@@ -117,43 +116,43 @@ class Callback(ABC):
 
     @abstractmethod
     def emit(self, build: Builder, *args: Any) -> Any:
-        """Call the function where `build` stands, and give its result."""
+        """Emit a call of the function at the insertion point, and return its result."""
 
 
-# What can be written after the dot of a value in a kernel, by name; and of a descriptor.
+# The methods of values in a kernel, and of descriptors, by name.
 MEMBERS: dict[str, Builtin[..., Any]] = {}
 DESCRIPTOR_MEMBERS: dict[str, Builtin[..., Any]] = {}
 
 
 def builtin(function: Callable[Concatenate[Builder, P], R]) -> Builtin[P, R]:
-    """Make a function whose first parameter is the builder a function of the language."""
+    """Declare a builtin of the language, a function whose first parameter is the builder."""
     return Builtin(function)
 
 
 def member(function: Callable[Concatenate[Builder, P], R]) -> Builtin[P, R]:
-    """Like `builtin`, for a function that is a method of its first argument as well."""
-    made = Builtin(function)
-    MEMBERS[made.name] = made
-    return made
+    """Declare a builtin that is also a method of its first argument."""
+    declared = Builtin(function)
+    MEMBERS[declared.name] = declared
+    return declared
 
 
 def descriptor_member(
     name: str,
 ) -> Callable[[Callable[Concatenate[Builder, P], R]], Builtin[P, R]]:
-    """Like `builtin`, for a function that is the method `name` of a descriptor, its first argument.
+    """Declare a builtin that is the method `name` of its first argument, a descriptor.
 
-    Errors call it by the function's own name.
+    Error messages use the function's own name.
     """
 
     def declare(function: Callable[Concatenate[Builder, P], R]) -> Builtin[P, R]:
-        made = Builtin(function)
-        DESCRIPTOR_MEMBERS[name] = made
-        return made
+        declared = Builtin(function)
+        DESCRIPTOR_MEMBERS[name] = declared
+        return declared
 
     return declare
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """A sentence end that offers the names nearest to a misspelt one, or nothing."""
-    near = difflib.get_close_matches(name, list(known), n=3)
+def suggestion(name: str, candidates: Iterable[str]) -> str:
+    """Return the end of a message that suggests the names closest to `name`, or an empty string."""
+    near = difflib.get_close_matches(name, list(candidates), n=3)
     return f"; did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""

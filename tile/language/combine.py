@@ -1,4 +1,4 @@
-"""Reductions and scans by a function of the user's."""
+"""Reductions and scans with a user-defined combine function."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ Function: TypeAlias = Builtin[..., Any] | Bound | Callback
 
 @member
 def reduce(build: Builder, input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> Any:
-    """The elements of a tile, or of each of a tuple of tiles, combined along `axis` by a function.
+    """Reduce a tile, or each tile of a tuple, along `axis` with a function.
 
-    `combine_fn` is a `@tile.jit` function or one of the language. It takes two scalars, or for n
-    tiles two groups of n, and returns one scalar or n, of the types of the tiles. It computes:
-    arithmetic, comparisons, `tl.where`, `if`, but no memory and no loops. It must be associative
-    and commutative: how elements are grouped and in which order is not defined. With axis None all
-    elements are combined; `keep_dims` leaves the reduced axes with extent 1. The tiles of a tuple
-    have one shape, and give a tuple. Raises `CompilationError` for anything else.
+    `combine_fn` is a `@tile.jit` function or a builtin. It takes two scalars, or for n tiles two
+    groups of n scalars, and returns one scalar or n, of the element types of the tiles. It may
+    contain arithmetic, comparisons, `tl.where` and `if`, but no memory accesses and no loops. It
+    must be associative and commutative: the grouping and the order of elements are not defined.
+    With axis None all elements are reduced; `keep_dims` keeps the reduced axes with extent 1. The
+    tiles of a tuple have one shape, and the result is a tuple. Raises `CompilationError` for
+    anything else.
     """
     tiles = _tiles("tl.reduce", input)
     flattened = [to_reduce(build, "tl.reduce", x, axis) for x in tiles]
     region = _region(build, "tl.reduce", tiles, combine_fn)
     values = [x.value for x, _ in flattened]
-    made = build.op(ops.reduce_by, *values, regions=[region], axis=flattened[0][1])
-    pairs = zip(made.results, tiles, strict=True)
+    op = build.op(ops.reduce_by, *values, regions=[region], axis=flattened[0][1])
+    pairs = zip(op.results, tiles, strict=True)
     results = [keep_axes(build, "tl.reduce", Tensor(v), x, axis, keep_dims) for v, x in pairs]
     return tuple(results) if isinstance(input, tuple) else results[0]
 
@@ -50,11 +51,12 @@ def reduce(build: Builder, input: Any, axis: Any, combine_fn: Any, keep_dims: bo
 def associative_scan(
     build: Builder, input: Any, axis: Any, combine_fn: Any, reverse: bool = False
 ) -> Any:
-    """Each element of a tile, or of each of a tuple of tiles, combined with all before it.
+    """Compute the inclusive scan of a tile, or of each tile of a tuple, with a function.
 
     `combine_fn` is as in `tl.reduce`, and must be associative; it need not be commutative. Its
-    first argument, or the first half of them, stands for what is before the second along `axis`; if
-    `reverse`, for what is behind it. How elements are grouped is not defined.
+    first argument, or the first half of its arguments, is the combination of elements that precede
+    those of the second along `axis`, or follow them if `reverse`. The grouping of elements is not
+    defined.
     """
     name = "tl.associative_scan"
     tiles = _tiles(name, input)
@@ -62,13 +64,13 @@ def associative_scan(
     backwards = compile_time_bool(reverse, f"the reverse of {name}")
     region = _region(build, name, tiles, combine_fn)
     values = [x.value for x in tiles]
-    made = build.op(ops.scan_by, *values, regions=[region], axis=along, reverse=backwards)
-    results = tuple(map(Tensor, made.results))
+    op = build.op(ops.scan_by, *values, regions=[region], axis=along, reverse=backwards)
+    results = tuple(map(Tensor, op.results))
     return results if isinstance(input, tuple) else results[0]
 
 
 def _tiles(name: str, input: Any) -> list[Tensor]:
-    """The tiles to combine: at least one, all of one shape, of numbers."""
+    """Return the tiles to combine: at least one, all of one shape, of numbers."""
     tiles = [tile_of(name, x) for x in (input if isinstance(input, tuple) else (input,))]
     if not tiles:
         raise CompilationError(f"{name} takes at least one tile, not an empty tuple")
@@ -83,7 +85,7 @@ def _tiles(name: str, input: Any) -> list[Tensor]:
 
 
 def _region(build: Builder, name: str, tiles: Sequence[Tensor], combine_fn: Any) -> Block:
-    """The region that calls the function on two groups of scalars."""
+    """Return the region that calls the function on two groups of scalars."""
     if not isinstance(combine_fn, Builtin | Bound | Callback):
         raise CompilationError(
             f"the combine_fn of {name} is a @tile.jit function, not {describe(combine_fn)}"
@@ -92,28 +94,28 @@ def _region(build: Builder, name: str, tiles: Sequence[Tensor], combine_fn: Any)
     names = [f"{side}{index}" for side in "ab" for index in range(len(tiles))]
     block = Block([*elements, *elements], names)
     with build.into(block):
-        given = combine_fn.emit(build, *map(Tensor, block.args))
-        build.op(control.yield_, *_group(build, name, combine_fn, given, elements))
+        returned = combine_fn.emit(build, *map(Tensor, block.args))
+        build.op(control.yield_, *_group(build, name, combine_fn, returned, elements))
     functions = combine_fn.functions if isinstance(combine_fn, Callback) else None
-    found = ops.intruder(block, functions)
-    if found is not None:
-        loc = found.loc
+    offender = ops.intruder(block, functions)
+    if offender is not None:
+        loc = offender.loc
         inside = loc is not None and loc != build.loc
         raise CompilationError(
-            ops.refusal(name, found), loc=loc.called_from(build.loc) if loc and inside else loc
+            ops.refusal(name, offender), loc=loc.called_from(build.loc) if loc and inside else loc
         )
     return block
 
 
 def _group(
-    build: Builder, name: str, combine_fn: Function, given: Any, elements: Sequence[Any]
+    build: Builder, name: str, combine_fn: Function, returned: Any, elements: Sequence[Any]
 ) -> list[Value]:
-    """What the function returned, as scalars of the types of the tiles."""
-    results = given if isinstance(given, tuple) else (given,)
-    takes = f"`{combine_fn.name}`, which combines for {name},"
+    """Return the results of the function as scalars of the element types of the tiles."""
+    results = returned if isinstance(returned, tuple) else (returned,)
+    subject = f"`{combine_fn.name}`, which combines for {name},"
     if len(results) != len(elements):
         raise CompilationError(
-            f"{takes} returns {_count(len(results), 'value')}, and not one for each of "
+            f"{subject} returns {_count(len(results), 'value')}, and not one for each of "
             f"{_count(len(elements), 'tile')}"
         )
     values = []
@@ -122,21 +124,21 @@ def _group(
         if number is not None and _same_kind(number, element):
             result = weak_constant(build, number, element, combine_fn.name)
         if not isinstance(result, Tensor) or result.type != element:
-            found = spelled(result.type) if isinstance(result, Tensor) else describe(result)
+            text = spelled(result.type) if isinstance(result, Tensor) else describe(result)
             raise CompilationError(
-                f"{takes} returns {found} where the tile has elements of {spelled(element)}; "
+                f"{subject} returns {text} where the tile has elements of {spelled(element)}; "
                 f"convert one to the other"
             )
         values.append(result.value)
     return values
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _same_kind(number: bool | int | float, element: Scalar) -> bool:
-    """Whether a number becomes an element without a change of kind."""
+    """Return True if a number converts to an element without a change of kind."""
     if isinstance(number, bool):
         return element.is_bool()
     return element.is_floating() or (isinstance(number, int) and not element.is_bool())

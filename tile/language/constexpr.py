@@ -1,4 +1,4 @@
-"""The marker of values known when the kernel is compiled."""
+"""`tl.constexpr`, the marker of compile-time values."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ def _reverse(compute: Callable[[Any, Any], Any]) -> Callable[[constexpr, Any], c
 
 
 class constexpr:  # noqa: N801 - the language's own spelling
-    """A value known when the kernel is compiled.
+    """A compile-time value.
 
-    As an annotation, `BLOCK: tl.constexpr` makes a parameter one that the kernel is compiled for,
-    and `x: tl.constexpr = 3` keeps a local name a plain number. As a wrapper, `LIMIT =
-    tl.constexpr(8)` lets kernels read a global. Arithmetic outside kernels gives wrapped results.
+    As an annotation, `BLOCK: tl.constexpr` makes a parameter a compile-time constant, for each
+    value of which the kernel is specialized, and `x: tl.constexpr = 3` keeps a local name a plain
+    number. As a wrapper, `LIMIT = tl.constexpr(8)` lets kernels read a global. Arithmetic outside
+    kernels gives wrapped results.
     """
 
     __slots__ = ("value",)

@@ -1,4 +1,4 @@
-"""Tiles from nothing: ranges, constants, and the conversion of elements."""
+"""Creation of tiles from ranges and constants, and casts."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from tile.language.tensor import Tensor
 
 @builtin
 def arange(build: Builder, start: Any, end: Any) -> Tensor:
-    """The integers from `start` up to and without `end`, as a `tl.int32` tile of one axis.
+    """The integers from `start` (inclusive) to `end` (exclusive), as a 1-d `tl.int32` tile.
 
-    Both must be known at compile time and `end - start` must be a power of two. Raises
+    Both must be compile-time values and `end - start` must be a power of two. Raises
     `CompilationError` or `TypeRuleError` otherwise.
     """
     low = compile_time_int(start, "the start of tl.arange")
@@ -49,7 +49,7 @@ def arange(build: Builder, start: Any, end: Any) -> Tensor:
 def full(build: Builder, shape: Any, value: Operand, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints) filled with a number or scalar, cast to `dtype`.
 
-    Shape `()` gives a scalar. Raises `CompilationError` if `value` is a tile.
+    Shape `()` makes a scalar. Raises `CompilationError` if `value` is a tile.
     """
     extents = compile_time_shape(shape, "the shape of tl.full")
     element = element_type(dtype, "tl.full")
@@ -78,7 +78,7 @@ def zeros_like(build: Builder, input: Operand) -> Tensor:
 
 @builtin
 def to_tensor(build: Builder, x: Operand) -> Tensor:
-    """A number as a scalar of the first type that holds it: int32, uint32, int64, ..., float32."""
+    """A number as a scalar of the first type that can represent it: int32, uint32, ..., float32."""
     return make_tensor(build, x, "the input of tl.to_tensor")
 
 
@@ -90,15 +90,16 @@ def cast(
     fp_downcast_rounding: str | None = None,
     bitcast: bool = False,
 ) -> Tensor:
-    """`input` with elements of type `dtype`.
+    """Convert the elements of `input` to type `dtype`.
 
-    Floats round to nearest even when they lose bits, or as `fp_downcast_rounding` says ("rtne",
-    "rtz"). Casts to 8-bit floats saturate: what is larger, infinity too, becomes the largest finite
-    number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes give NaN or infinity;
-    NaN stays NaN. To integers floats are cut off towards zero and saturate, and NaN becomes 0.
-    Integers wrap; anything but zero is true.
-    `bitcast` keeps the bits instead, between types of one width. Pointers convert to other pointers
-    and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other conversions.
+    A cast to a narrower float rounds to nearest even, or as `fp_downcast_rounding` specifies
+    ("rtne", "rtz"). Casts to 8-bit floats saturate: larger magnitudes, including infinity, become
+    the largest finite number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes
+    give NaN or infinity; NaN stays NaN. Casts from float to integer truncate towards zero and
+    saturate, and NaN becomes 0. Casts between integers wrap; nonzero values become true.
+    `bitcast` reinterprets the bits instead, between types of equal width. Pointers convert to other
+    pointers and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other
+    conversions.
     """
     x = make_tensor(build, input, "the input of tl.cast")
     element = element_type(dtype, "tl.cast")
@@ -111,7 +112,7 @@ def cast(
         return convert(build, x, element)
     if x.dtype.bits != element.bits:
         raise CompilationError(
-            f"a bitcast keeps the width: {spelled(x.dtype)} has {x.dtype.bits} bits and "
+            f"a bitcast needs types of equal width: {spelled(x.dtype)} has {x.dtype.bits} bits and "
             f"{spelled(element)} has {element.bits}"
         )
     return Tensor(build(arith.bitcast, x.value, to=element))
@@ -125,30 +126,30 @@ def to(
     fp_downcast_rounding: str | None = None,
     bitcast: bool = False,
 ) -> Tensor:
-    """`tl.cast` as a method."""
+    """The method form of `tl.cast`."""
     return cast.emit(build, input, dtype, fp_downcast_rounding, bitcast)
 
 
-def element_type(dtype: Any, what: str) -> Scalar | Pointer:
-    """The element type that a `dtype` argument names; anything else is refused."""
-    known = compile_time(dtype, f"the dtype of {what}")
-    if not isinstance(known, Scalar | Pointer):
+def element_type(dtype: Any, function: str) -> Scalar | Pointer:
+    """Return the element type of a `dtype` argument, or raise `CompilationError`."""
+    element = compile_time(dtype, f"the dtype of {function}")
+    if not isinstance(element, Scalar | Pointer):
         raise CompilationError(
-            f"the dtype of {what} is a type as tl.float32 is, not {describe(known)}"
+            f"the dtype of {function} is a type such as tl.float32, not {describe(element)}"
         )
-    return known
+    return element
 
 
-def _rounding(asked: Any, source: Scalar | Pointer, to: Scalar | Pointer) -> Rounding:
-    asked = compile_time(asked, "the fp_downcast_rounding of tl.cast")
-    if asked is None:
+def _rounding(mode: Any, source: Scalar | Pointer, to: Scalar | Pointer) -> Rounding:
+    mode = compile_time(mode, "the fp_downcast_rounding of tl.cast")
+    if mode is None:
         return Rounding.RTNE
-    if asked not in list(Rounding):
-        raise CompilationError(f'fp_downcast_rounding is "rtne" or "rtz", not {brief(asked)}')
+    if mode not in list(Rounding):
+        raise CompilationError(f'fp_downcast_rounding is "rtne" or "rtz", not {brief(mode)}')
     if not (source.is_floating() and to.is_floating() and to.bits < source.bits):
         raise CompilationError(
-            "fp_downcast_rounding is for floats that become narrower, not for "
+            "fp_downcast_rounding is for casts to a narrower float, not for "
             f"{spelled(source)} to "
             f"{spelled(to)}"
         )
-    return Rounding(asked)
+    return Rounding(mode)

@@ -1,4 +1,4 @@
-"""Assertions and prints, while a kernel is compiled and while it runs."""
+"""Assertions and prints, at compile time and at run time, and breakpoints."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def static_print(
     file: Any = None,
     flush: bool = False,
 ) -> None:
-    """Print while the kernel is compiled; of a value that exists only when it runs, its type."""
+    """Print when the kernel is compiled; a runtime value is printed as its type."""
     stream = file if file is not None else sys.stdout
-    known = (v if constant_value(v) is None else constant_value(v) for v in values)
-    stream.write(sep.join(str(v) for v in known) + end)
+    printed = (v if constant_value(v) is None else constant_value(v) for v in values)
+    stream.write(sep.join(str(v) for v in printed) + end)
     if flush:
         stream.flush()
 
 
 @builtin
 def device_print(build: Builder, prefix: Any, *args: Any, hex: bool = False) -> None:
-    """Print a compile-time text and values from every program, integers in base 16 if `hex`."""
+    """Print a compile-time string and values from every program, integers in base 16 if `hex`."""
     text = compile_time(prefix, "the prefix of tl.device_print")
     if not isinstance(text, str):
         raise CompilationError(f"the prefix of tl.device_print is a text, not {brief(text)}")
@@ -60,7 +60,7 @@ def device_print(build: Builder, prefix: Any, *args: Any, hex: bool = False) -> 
 def device_assert(build: Builder, cond: Any, msg: Any = "", mask: Any = None) -> None:
     """Stop the launch with `DeviceAssertionError` where `cond` is false and `mask` is true.
 
-    `cond` and `mask` are scalars or tiles, broadcast together; anything but zero is true.
+    `cond` and `mask` are scalars or tiles, broadcast together; nonzero is true.
     """
     text = str(compile_time(msg, "the message of tl.device_assert"))
     if not isinstance(cond, Tensor) and compile_time(cond, "") and mask is None:
@@ -76,7 +76,7 @@ def device_assert(build: Builder, cond: Any, msg: Any = "", mask: Any = None) ->
 
 @builtin
 def breakpoint_(build: Builder) -> None:
-    """Open the debugger here, if the interpreter runs the kernel; other backends pass it over.
+    """Open the debugger if the interpreter runs the kernel; other backends ignore it.
 
     See `tile debug --help`.
     """

@@ -1,10 +1,10 @@
-"""Descriptors: arrays with bounds, which a kernel reads and writes in boxes of one shape.
+"""Tensor descriptors: arrays with bounds, which a kernel reads and writes in blocks of one shape.
 
     desc = tl.make_tensor_descriptor(x_ptr, shape=[M, N], strides=[N, 1], block_shape=[64, 32])
     x = desc.load([row, column])            # a tile of shape (64, 32)
     desc.store([row, column], x + 1)
 
-What is outside the array is read as zero (or NaN) and not written, so no masks are needed. A
+Elements outside the array are read as zero (or NaN) and not written, so no masks are needed. A
 descriptor may also be made on the host, by `tile.TensorDescriptor`, and passed to the kernel.
 """
 
@@ -21,7 +21,7 @@ from tile.ir.ops import descriptor as ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import RMWKind
 from tile.ir.types import I1, I32, I64, Descriptor, Padding, Pointer, Scalar, Tile
-from tile.language.access import fill
+from tile.language.access import cast_to
 from tile.language.builtin import Builtin, builtin, descriptor_member
 from tile.language.descriptor_parts import DescriptorParts
 from tile.language.known import (
@@ -44,43 +44,44 @@ def make_tensor_descriptor(
     block_shape: Sequence[int],
     padding_option: str = "zero",
 ) -> tensor_descriptor:
-    """A descriptor of the array at `base`, of 1 to 5 axes, accessed in boxes of `block_shape`.
+    """Make a descriptor of the array at `base`, of 1 to 5 axes, accessed in blocks.
 
-    `shape` and `strides` are the array's, in elements. The last stride is 1, and the others and the
-    address are multiples of 16 bytes. The extents of a box are powers of two and known when the
-    kernel is compiled; along the last axis it has 16 bytes or more. `padding_option` says what
-    loads give outside the array: "zero", or for floats "nan".
+    `shape` and `strides` are the array's, in elements. The last stride is 1; the other strides and
+    the address are multiples of 16 bytes. The extents of `block_shape` are compile-time powers of
+    two, and the last axis of a block has at least 16 bytes. `padding_option` is the value that
+    loads return outside the array: "zero", or for floats "nan".
 
-    The result has `load(offsets)`, `store(offsets, value)`, `gather(x_offsets, y_offset)`,
-    `scatter(value, x_offsets, y_offset)`, `atomic_add(offsets, value)` and so on for `min`, `max`,
-    `and`, `or`, `xor`; and `shape`, `strides`, `block_shape`, `dtype`. Raises `CompilationError`
-    for arguments that break these rules.
+    The result has the methods `load(offsets)`, `store(offsets, value)`,
+    `gather(x_offsets, y_offset)`, `scatter(value, x_offsets, y_offset)` and
+    `atomic_add(offsets, value)`, also for `min`, `max`, `and`, `or`, `xor`; and the attributes
+    `shape`, `strides`, `block_shape`, `dtype`. Raises `CompilationError` for arguments that violate
+    these rules.
     """
     return make_descriptor(
         build, DescriptorParts(base, shape, strides, block_shape, padding_option)
     )
 
 
-def make_descriptor(build: Builder, given: DescriptorParts) -> Tensor:
-    """The descriptor with these parts; see `make_tensor_descriptor`."""
-    base = given.base
+def make_descriptor(build: Builder, parts: DescriptorParts) -> Tensor:
+    """Return the descriptor with these parts; see `make_tensor_descriptor`."""
+    base = parts.base
     if not isinstance(base, Tensor) or not isinstance(base.type, Pointer):
         raise CompilationError(f"the base of {MAKE} is one pointer, not {describe(base)}")
-    block = compile_time_shape(given.block_shape, f"the block_shape of {MAKE}")
+    block = compile_time_shape(parts.block_shape, f"the block_shape of {MAKE}")
     rank = len(block)
-    for what, numbers in (("shape", given.shape), ("strides", given.strides)):
+    for name, numbers in (("shape", parts.shape), ("strides", parts.strides)):
         if not isinstance(numbers, tuple | list) or len(numbers) != rank or rank == 0:
             count = f"{len(numbers)} numbers" if isinstance(numbers, tuple | list) else "no list"
             raise CompilationError(
-                f"the {what} of {MAKE} has {count}, and the block_shape {list(block)} has {rank}; "
-                "all have one for each of 1 to 5 axes of the array"
+                f"the {name} of {MAKE} has {count}, and the block_shape {list(block)} has {rank}; "
+                "all have one for each of the 1 to 5 axes of the array"
             )
-    extents = [_extent(build, extent) for extent in given.shape]
-    *outer, last = given.strides
+    extents = [_extent(build, extent) for extent in parts.shape]
+    *outer, last = parts.strides
     strides = [_stride(build, stride, base.type, axis) for axis, stride in enumerate(outer)]
     _last_stride(last)
     sizes = [tensor.value for tensor in (*extents, *strides)]
-    padding = _padding(given.padding)
+    padding = _padding(parts.padding)
     return Tensor(build(ops.make_descriptor, base.value, *sizes, block=block, padding=padding))
 
 
@@ -93,35 +94,35 @@ def _padding(padding: Any) -> Padding:
     return Padding(text)
 
 
-def _integer(build: Builder, x: Any, what: str) -> Tensor:
-    """A scalar integer, whatever its width."""
-    tensor = to_tensor(build, x, what)
+def _integer(build: Builder, x: Any, subject: str) -> Tensor:
+    """Return `x` as a scalar integer of any width."""
+    tensor = to_tensor(build, x, subject)
     if tensor.shape or not tensor.dtype.is_int() or tensor.dtype.is_bool():
-        raise CompilationError(f"{what} is an integer, not {describe(x)}")
+        raise CompilationError(f"{subject} is an integer, not {describe(x)}")
     return tensor
 
 
 def _extent(build: Builder, x: Any) -> Tensor:
-    """An extent in 32 bits, cut to what they hold: indices have no more either."""
-    what = f"an extent in the shape of {MAKE}"
+    """Return an extent as i32; larger ones saturate, since indices are i32 too."""
+    subject = f"an extent in the shape of {MAKE}"
     number = constant_value(x)
     if isinstance(number, int) and number < 0:
-        raise CompilationError(f"{what} is {number}; it is at least 0")
-    return _narrow(build, x, what, I32.max_value)
+        raise CompilationError(f"{subject} is {number}; it is at least 0")
+    return _narrow(build, x, subject, I32.max_value)
 
 
-def _index(build: Builder, x: Any, what: str) -> Tensor:
-    """An index in 32 bits; one that they do not hold becomes one that is outside every array."""
-    return _narrow(build, x, what, I32.min_value)
+def _index(build: Builder, x: Any, subject: str) -> Tensor:
+    """Return an index as i32; one that does not fit becomes an index outside every array."""
+    return _narrow(build, x, subject, I32.min_value)
 
 
-def _narrow(build: Builder, x: Any, what: str, otherwise: int) -> Tensor:
-    """An integer in 32 bits if they hold it, else another number."""
+def _narrow(build: Builder, x: Any, subject: str, otherwise: int) -> Tensor:
+    """Return an integer as i32 if it fits, else the number `otherwise`."""
     number = constant_value(x)
     if isinstance(number, int) and not isinstance(number, bool):
         fits = I32.min_value <= number <= I32.max_value
         return Tensor(build.constant(number if fits else otherwise, I32))
-    wide = _integer(build, x, what)
+    wide = _integer(build, x, subject)
     dtype = wide.dtype
     assert isinstance(dtype, Scalar)
     narrow = convert(build, wide, I32)
@@ -129,15 +130,15 @@ def _narrow(build: Builder, x: Any, what: str, otherwise: int) -> Tensor:
         return narrow
     if dtype.is_int_signed():
         back = convert(build, narrow, dtype)
-        held = build(arith.cmp, back.value, wide.value, predicate=Predicate.EQ)
+        in_range = build(arith.cmp, back.value, wide.value, predicate=Predicate.EQ)
     else:
         most = build.constant(I32.max_value, dtype)
-        held = build(arith.cmp, wide.value, most, predicate=Predicate.LE)
-    return Tensor(build(arith.select, held, narrow.value, build.constant(otherwise, I32)))
+        in_range = build(arith.cmp, wide.value, most, predicate=Predicate.LE)
+    return Tensor(build(arith.select, in_range, narrow.value, build.constant(otherwise, I32)))
 
 
 def _stride(build: Builder, x: Any, base: Pointer, axis: int) -> Tensor:
-    what = f"a stride of {MAKE}"
+    subject = f"a stride of {MAKE}"
     number = constant_value(x)
     step = Descriptor.ALIGNMENT // base.pointee.itemsize
     if isinstance(number, int) and number % max(1, step):
@@ -146,14 +147,14 @@ def _stride(build: Builder, x: Any, base: Pointer, axis: int) -> Tensor:
             f"{number * base.pointee.itemsize} bytes; it is a multiple of {step} elements, "
             f"{Descriptor.ALIGNMENT} bytes"
         )
-    return convert(build, _integer(build, x, what), I64)
+    return convert(build, _integer(build, x, subject), I64)
 
 
 def _last_stride(x: Any) -> None:
     if constant_value(x) != 1:
         raise CompilationError(
             f"the last stride of {MAKE} is 1, known when the kernel is compiled, and this is "
-            f"{describe(x)}; elements along the last axis are neighbours in memory"
+            f"{describe(x)}; elements along the last axis are contiguous in memory"
         )
 
 
@@ -166,22 +167,22 @@ def _descriptor(name: str, desc: Any) -> Descriptor:
 
 def _offsets(build: Builder, name: str, ty: Descriptor, offsets: Any) -> list[Any]:
     rank = len(ty.dims)
-    given = offsets if isinstance(offsets, tuple | list) else (offsets,)
-    if len(given) != rank:
+    items = offsets if isinstance(offsets, tuple | list) else (offsets,)
+    if len(items) != rank:
         raise CompilationError(
-            f"{name} takes {rank} offsets, one for each axis of {ty}, not {len(given)}"
+            f"{name} takes {rank} offsets, one for each axis of {ty}, not {len(items)}"
         )
-    return [_index(build, x, f"an offset of {name}").value for x in given]
+    return [_index(build, x, f"an offset of {name}").value for x in items]
 
 
 @descriptor_member("load")
 def load_tensor_descriptor(
     build: Builder, desc: tensor_descriptor, offsets: Sequence[Operand]
 ) -> Tensor:
-    """Read the box of a descriptor whose first element has the index `offsets`.
+    """Read the block of a descriptor whose first element has the index `offsets`.
 
     Also `desc.load(offsets)`. Offsets are integers, one for each axis; they may be negative.
-    Elements outside the array are zero, or NaN if the descriptor was made so.
+    Elements outside the array are zero, or NaN if the descriptor has `padding_option="nan"`.
     """
     name = "tl.load_tensor_descriptor"
     ty = _descriptor(name, desc)
@@ -192,16 +193,16 @@ def load_tensor_descriptor(
 def store_tensor_descriptor(
     build: Builder, desc: tensor_descriptor, offsets: Sequence[Operand], value: Operand
 ) -> None:
-    """Write the box of a descriptor whose first element has the index `offsets`.
+    """Write the block of a descriptor whose first element has the index `offsets`.
 
     Also `desc.store(offsets, value)`. `value` is cast to the element type and broadcast to the
-    block's shape; what is outside the array is not written.
+    block's shape; elements outside the array are not written.
     """
     name = "tl.store_tensor_descriptor"
     ty = _descriptor(name, desc)
-    box = fill(build, value, ty.box, f"the value of {name}")
+    block = cast_to(build, value, ty.box, f"the value of {name}")
     starts = _offsets(build, name, ty, offsets)
-    build.op(ops.descriptor_store, desc.value, box.value, *starts)
+    build.op(ops.descriptor_store, desc.value, block.value, *starts)
 
 
 def _atomic(kind: RMWKind) -> Builtin[..., None]:
@@ -209,15 +210,15 @@ def _atomic(kind: RMWKind) -> Builtin[..., None]:
 
     def apply(build: Builder, desc: Tensor, offsets: Sequence[Operand], value: Operand) -> None:
         ty = _descriptor(name, desc)
-        box = fill(build, value, ty.box, f"the value of {name}")
+        block = cast_to(build, value, ty.box, f"the value of {name}")
         starts = _offsets(build, name, ty, offsets)
-        build.op(ops.descriptor_atomic, desc.value, box.value, *starts, kind=kind)
+        build.op(ops.descriptor_atomic, desc.value, block.value, *starts, kind=kind)
 
     apply.__name__ = name
-    apply.__doc__ = f"""Combine `value` with a box of the array by `tl.atomic_{kind}`, relaxed.
+    apply.__doc__ = f"""Combine `value` with a block of the array by `tl.atomic_{kind}`, relaxed.
 
-    Each element is combined in one step. Nothing is given back, and what is outside the array is
-    left alone.
+    Each element is updated atomically. There is no result, and elements outside the array are not
+    changed.
     """
     return descriptor_member(f"atomic_{kind}")(apply)
 
@@ -228,11 +229,11 @@ for _kind in ops.BOX_KINDS:
 
 @descriptor_member("gather")
 def descriptor_gather(build: Builder, desc: Tensor, x_offsets: Tensor, y_offset: Operand) -> Tensor:
-    """Read parts of rows that need not be neighbours.
+    """Read N columns of M arbitrary rows of an array.
 
-    The descriptor is of an array with two axes and has a block of shape (1, N). `x_offsets` is a
-    tile of M integers, the rows, and `y_offset` the first of N columns; the result is of shape
-    (M, N). What is outside the array is as for `load`.
+    The descriptor has two axes and a block of shape (1, N). `x_offsets` is a tile of M integers,
+    the rows, and `y_offset` the first of N columns; the result has shape (M, N). Elements outside
+    the array are as in `load`.
     """
     name = "descriptor_gather"
     _descriptor(name, desc)
@@ -244,23 +245,24 @@ def descriptor_gather(build: Builder, desc: Tensor, x_offsets: Tensor, y_offset:
 def descriptor_scatter(
     build: Builder, desc: Tensor, value: Tensor, x_offsets: Tensor, y_offset: Operand
 ) -> None:
-    """Write parts of rows that need not be neighbours; see `desc.gather`.
+    """Write N columns of M arbitrary rows of an array; see `desc.gather`.
 
-    `value` is of shape (M, N). Of several rows with one index any may be the one that stays.
+    `value` has shape (M, N). If several rows have the same index, it is not defined which one is
+    written last.
     """
     name = "descriptor_scatter"
     ty = _descriptor(name, desc)
     rows, column = _rows(build, name, x_offsets, y_offset)
-    wanted = Tile((rows.shape[0], ty.dims[-1]), ty.of)
-    box = fill(build, value, wanted, f"the value of {name}")
-    build.op(ops.descriptor_scatter, desc.value, box.value, rows.value, column.value)
+    block_type = Tile((rows.shape[0], ty.dims[-1]), ty.of)
+    block = cast_to(build, value, block_type, f"the value of {name}")
+    build.op(ops.descriptor_scatter, desc.value, block.value, rows.value, column.value)
 
 
 def _rows(build: Builder, name: str, rows: Any, column: Operand) -> tuple[Tensor, Tensor]:
     integers = isinstance(rows, Tensor) and len(rows.shape) == 1 and rows.dtype.is_int()
     if not integers or rows.dtype is I1:
         raise CompilationError(
-            f"the x_offsets of {name} are a tile of one axis of integers, not {describe(rows)}"
+            f"the x_offsets of {name} are a tile of integers with one axis, not {describe(rows)}"
         )
     if rows.dtype.bits > 32:
         raise CompilationError(f"the x_offsets of {name} have up to 32 bits; cast them to tl.int32")

@@ -1,4 +1,4 @@
-"""What a descriptor of the host is made of."""
+"""The fields of a tensor descriptor that was made on the host."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 
 class DescriptorParts(NamedTuple):
-    """A descriptor that was made on the host, as a kernel is given it.
+    """A descriptor that was made on the host, as an argument of a kernel.
 
-    `base` is a pointer; extents and strides are integers, in elements; the last stride is 1, and
-    that, the block's shape and the padding ("zero" or "nan") are known when the kernel is compiled.
+    `base` is a pointer; extents and strides are integers, in elements. The last stride is 1. It,
+    the block's shape and the padding ("zero" or "nan") are compile-time values.
     """
 
     base: Any

@@ -1,4 +1,4 @@
-"""The element types under their names in the language. They are the IR's own scalar types."""
+"""The element types with their names in the language. They are the scalar types of the IR."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tile.ir.types import (
 )
 from tile.language.builtin import builtin
 
-if TYPE_CHECKING:  # what a process that finds its kernels on disk does not import
+if TYPE_CHECKING:  # not imported by a process whose kernels are all in the disk cache
     from tile.ir.builder import Builder
 
 dtype = Scalar
@@ -54,17 +54,17 @@ NAMES: dict[Scalar, str] = {
 
 
 class const:  # noqa: N801 - the language's own spelling
-    """An annotation: the kernel only reads through this pointer."""
+    """The annotation of a pointer parameter through which the kernel only reads."""
 
 
 @builtin
 def block_type(build: Builder, element_ty: Scalar | Pointer, shape: Sequence[int]) -> Tile:
-    """The type of a tile of `shape`: what `x.type` is of such a tile `x`."""
+    """The type of a tile of `shape`, equal to `x.type` of such a tile `x`."""
     return Tile(tuple(shape), element_ty)
 
 
 def spelled(ty: Type) -> str:
-    """A type as a kernel's author writes it: `tl.float32`, `tl.pointer_type(tl.int8)`."""
+    """Return a type as it is written in a kernel: `tl.float32`, `tl.pointer_type(tl.int8)`."""
     if isinstance(ty, Scalar):
         return f"tl.{NAMES[ty]}"
     if isinstance(ty, Pointer):

@@ -1,4 +1,4 @@
-"""What the author knows and the compiler may use: promises about values, and barriers."""
+"""Compiler hints: assumptions about values, and barriers."""
 
 from __future__ import annotations
 
@@ -18,35 +18,37 @@ from tile.language.tensor import Tensor
 
 @builtin
 def multiple_of(build: Builder, input: Operand, values: Any) -> Tensor:
-    """`input`, with the promise that along axis k it consists of multiples of `values[k]`.
+    """Tell the compiler that the elements of `input` along axis k are multiples of `values[k]`.
 
-    Of elements that count up, it is the first of each run that is the multiple. `values` is a
-    compile-time int or a tuple with one for each axis; of a false promise nothing is defined.
+    For contiguous elements, the first of each run is the multiple. `values` is a compile-time int
+    or a tuple with one for each axis. If this is false, the behavior is undefined. The
+    result is `input`.
     """
-    return _promised(build, "tl.multiple_of", input, "divisible", values)
+    return _hint(build, "tl.multiple_of", input, "divisible", values)
 
 
 @builtin
 def max_contiguous(build: Builder, input: Operand, values: Any) -> Tensor:
-    """`input`, with the promise that along axis k each run of `values[k]` elements counts up by 1.
+    """Tell the compiler that runs of `values[k]` elements of `input` along axis k are contiguous.
 
-    Runs start at multiples of that number. `values` is a compile-time int or a tuple with one for
-    each axis; of a false promise nothing is defined.
+    The elements of a run increase by 1; runs start at multiples of their length. `values` is a
+    compile-time int or a tuple with one for each axis. If this is false, the behavior is
+    undefined. The result is `input`.
     """
-    return _promised(build, "tl.max_contiguous", input, "contiguous", values)
+    return _hint(build, "tl.max_contiguous", input, "contiguous", values)
 
 
 @builtin
 def max_constancy(build: Builder, input: Operand, values: Any) -> Tensor:
-    """`input`, with the promise that along axis k each run of `values[k]` elements is constant.
+    """Tell the compiler that runs of `values[k]` elements of `input` along axis k are constant.
 
-    Runs start at multiples of that number. `values` is a compile-time int or a tuple with one for
-    each axis; of a false promise nothing is defined.
+    Runs start at multiples of their length. `values` is a compile-time int or a tuple with one for
+    each axis. If this is false, the behavior is undefined. The result is `input`.
     """
-    return _promised(build, "tl.max_constancy", input, "constant", values)
+    return _hint(build, "tl.max_constancy", input, "constant", values)
 
 
-def _promised(build: Builder, name: str, input: Any, claim: str, values: Any) -> Tensor:
+def _hint(build: Builder, name: str, input: Any, attribute: str, values: Any) -> Tensor:
     if not isinstance(input, Tensor):
         raise CompilationError(f"{name} takes a tile or scalar, not {describe(input)}")
     numbers = compile_time_shape(values, f"the values of {name}")
@@ -56,22 +58,22 @@ def _promised(build: Builder, name: str, input: Any, claim: str, values: Any) ->
             f"{name} takes one value for each of {axes} axes of {input.type}, not {len(numbers)}"
         )
     source = input.value
-    claims: dict[str, Any] = {claim: numbers}
+    attributes: dict[str, Any] = {attribute: numbers}
     outer = source.op
-    if outer is not None and outer.defn is arith.hint and not outer[claim]:
-        # Promises about one value belong together: a multiple is that of the first of a run.
-        source, claims = outer.inputs[0], outer.attributes | claims
-    return Tensor(build(arith.hint, source, **claims))
+    if outer is not None and outer.defn is arith.hint and not outer[attribute]:
+        # Merge hints on one value: divisibility is that of the first element of a contiguous run.
+        source, attributes = outer.inputs[0], outer.attributes | attributes
+    return Tensor(build(arith.hint, source, **attributes))
 
 
 @builtin
 def assume(build: Builder, cond: Any) -> None:
-    """Promise that a scalar condition holds from here on, to the end of the block.
+    """Tell the compiler that a scalar condition holds from this point to the end of the block.
 
-    A comparison, or several joined by `&`, tells the range of what it compares, so that index
-    arithmetic on it may be known not to be negative; a remainder of zero tells a multiple, so that
-    behind `tl.assume(n % 8 == 0)` rows of that length are accessed in wide pieces. If the promise
-    is false nothing is defined.
+    A comparison, or several joined by `&`, bounds the range of its operands, so that index
+    arithmetic on them can be proved nonnegative. A remainder of zero is a divisibility: after
+    `tl.assume(n % 8 == 0)`, accesses to rows of length `n` can be vectorized. If the condition is
+    false, the behavior is undefined.
     Raises `CompilationError` for a tile, and for a condition that is false at compile time.
     """
     number = as_number(cond)
@@ -87,5 +89,5 @@ def assume(build: Builder, cond: Any) -> None:
 
 @builtin
 def debug_barrier(build: Builder) -> None:
-    """Let all threads that work on this program wait for each other."""
+    """Synchronize all threads of this program."""
     build.op(memory.barrier)

@@ -1,4 +1,4 @@
-"""Functions in which values decide which element goes where."""
+"""Data-dependent indexing: gather, histogram and sort."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from tile.language.tensor import Tensor
 
 @member
 def gather(build: Builder, src: Tensor, index: Tensor, axis: Any) -> Tensor:
-    """The elements of `src` at positions `index` along `axis`, as `numpy.take_along_axis`.
+    """The elements of `src` at positions `index` along `axis`, like `numpy.take_along_axis`.
 
-    `index` is a tile of integers with as many axes as `src` and the same extents, but for `axis`;
-    the result has its shape. What a position outside 0 to extent - 1 gives is not defined. Raises
-    `CompilationError` or `TypeRuleError` for anything else.
+    `index` is a tile of integers with as many axes as `src` and the same extents except along
+    `axis`; the result has its shape. The result of an index outside 0 to extent - 1 is undefined.
+    Raises `CompilationError` or `TypeRuleError` for anything else.
     """
-    x, places = tile_of("tl.gather", src), tile_of("tl.gather", index)
-    if isinstance(places.dtype, Pointer) or not places.dtype.is_int():
-        raise CompilationError(f"the index of tl.gather is a tile of integers, not {places.type}")
-    if places.dtype not in (I32, I64):
-        wide = places.dtype.bits == 64 or places.dtype is U32
-        places = convert(build, places, I64 if wide else I32)
+    x, indices = tile_of("tl.gather", src), tile_of("tl.gather", index)
+    if isinstance(indices.dtype, Pointer) or not indices.dtype.is_int():
+        raise CompilationError(f"the index of tl.gather is a tile of integers, not {indices.type}")
+    if indices.dtype not in (I32, I64):
+        wide = indices.dtype.bits == 64 or indices.dtype is U32
+        indices = convert(build, indices, I64 if wide else I32)
     along = axis_from_right(axis, len(x.shape), "tl.gather")
-    return Tensor(build(ops.gather, x.value, places.value, axis=along))
+    return Tensor(build(ops.gather, x.value, indices.value, axis=along))
 
 
 @member
 def histogram(build: Builder, input: Tensor, num_bins: Any, mask: Operand | None = None) -> Tensor:
-    """How often each of 0 to `num_bins` - 1 is an element of `input`, as an int32 tile.
+    """The number of occurrences of each of 0 to `num_bins` - 1 in `input`, as an int32 tile.
 
-    `num_bins` is a compile-time power of two, `input` a tile of integers with any axes, and `mask`,
-    broadcast to its shape, says which elements count. Those outside the bins count nowhere. Raises
-    `CompilationError` or `TypeRuleError` for anything else.
+    `num_bins` is a compile-time power of two, `input` a tile of integers of any rank, and `mask`,
+    broadcast to its shape, selects the elements that are counted. Values outside the bins are
+    ignored. Raises `CompilationError` or `TypeRuleError` for anything else.
     """
     x = tile_of("tl.histogram", input)
     if isinstance(x.dtype, Pointer) or not x.dtype.is_int():
@@ -61,19 +61,19 @@ def histogram(build: Builder, input: Tensor, num_bins: Any, mask: Operand | None
 
 @member
 def sort(build: Builder, x: Tensor, dim: Any = None, descending: bool = False) -> Tensor:
-    """`x` with its elements along axis `dim` (None: the last) in ascending or descending order.
+    """Sort the elements of `x` along axis `dim` (None: the last), ascending or descending.
 
-    A NaN counts as greater than every number. Which of equal elements comes first, of the two zeros
-    too, is not defined.
+    NaN sorts as greater than every number. The sort is not stable, and the order of the two zeros
+    is not defined.
     """
     return _sorted(build, "tl.sort", x, dim, descending, None)
 
 
 @builtin
 def topk(build: Builder, x: Tensor, k: Any, dim: Any = None) -> Tensor:
-    """The `k` greatest elements along axis `dim` (None: the last), the greatest first.
+    """The `k` greatest elements along axis `dim` (None: the last), in descending order.
 
-    `k` is a compile-time power of two. NaNs are as in `tl.sort`: greatest of all.
+    `k` is a compile-time power of two. NaN is the greatest element, as in `tl.sort`.
     """
     count = compile_time_int(k, "the k of tl.topk")
     return _sorted(build, "tl.topk", x, dim, True, count)

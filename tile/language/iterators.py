@@ -1,4 +1,4 @@
-"""What the loops of a kernel run over. These hold what was asked; the frontend makes the loops."""
+"""The iterators of loops in kernels. They hold bounds and options; the frontend emits the loops."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from tile.language.known import (
 
 
 class range:  # noqa: N801 - the language's own spelling
-    """`for i in tl.range(start, stop, step)`: a loop that runs in the kernel, with wishes about it.
+    """A loop at run time, `for i in tl.range(start, stop, step)`, with compiler options.
 
-    Bounds and step are integers, known at compile time or not. `num_stages` is the depth of
-    software pipelining (None: the launch's), `loop_unroll_factor` how many turns become one. Called
-    as Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. `flatten`, `warp_specialize` and
-    `disallow_acc_multi_buffer` have no effect yet, nor has any of these in a loop that `break` or
-    `return` may leave; a warning says so once. Raises `CompilationError` for a step of 0.
+    Bounds and step are integers, at compile time or run time. `num_stages` is the depth of software
+    pipelining (None: the launch's), `loop_unroll_factor` the unroll factor. The signatures are
+    those of Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. `flatten`,
+    `warp_specialize` and `disallow_acc_multi_buffer` have no effect yet, and no option has an
+    effect in a loop that `break` or `return` may leave; a warning says so once. Raises
+    `CompilationError` for a step of 0.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class range:  # noqa: N801 - the language's own spelling
         self.disable_licm = disable_licm
 
     def attributes(self) -> dict[str, Any]:
-        """The wishes as attributes of the IR's `for`; one out of range is refused."""
+        """Return the options as attributes of the IR's `for`, or raise `CompilationError`."""
         return {
             "num_stages": _count(self.num_stages, "num_stages", 0),
             "unroll": _count(self.loop_unroll_factor, "loop_unroll_factor", 1),
@@ -71,19 +72,20 @@ class range:  # noqa: N801 - the language's own spelling
 
 
 def _count(value: Any, name: str, default: int) -> int:
-    known = compile_time(value, f"the {name} of tl.range")
-    if known is None:
+    constant = compile_time(value, f"the {name} of tl.range")
+    if constant is None:
         return default
-    number = compile_time_int(known, f"the {name} of tl.range")
+    number = compile_time_int(constant, f"the {name} of tl.range")
     if number < default:
         raise CompilationError(f"the {name} of tl.range is at least {default}, not {number}")
     return number
 
 
 class static_range:  # noqa: N801 - the language's own spelling
-    """`for i in tl.static_range(start, stop, step)`: a loop unrolled while the kernel is compiled.
+    """A loop unrolled at compile time, `for i in tl.static_range(start, stop, step)`.
 
-    All three must be known then, and `i` is a plain integer. Raises `CompilationError` otherwise.
+    Bounds and step must be compile-time integers, and `i` is a plain integer. Raises
+    `CompilationError` otherwise.
     """
 
     def __init__(self, arg1: Any, arg2: Any = None, step: Any = None) -> None:
@@ -105,7 +107,7 @@ class static_range:  # noqa: N801 - the language's own spelling
 
     @property
     def values(self) -> builtins.range:
-        """The integers that the loop runs through."""
+        """The integers over which the loop iterates."""
         return builtins.range(self.start, self.stop, self.step)
 
     def __iter__(self) -> Iterator[int]:
@@ -113,7 +115,7 @@ class static_range:  # noqa: N801 - the language's own spelling
 
 
 class condition:  # noqa: N801 - the language's own spelling
-    """`while tl.condition(c)`: the condition of a loop with a wish about its form.
+    """The condition of a loop with an option, `while tl.condition(c)`.
 
     `disable_licm` has no effect on such a loop; a warning says so once.
     """

@@ -1,4 +1,4 @@
-"""The matrix product."""
+"""`tl.dot`, the matrix multiplication of tiles."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ def dot(
     max_num_imprecise_acc: int | None = None,
     out_dtype: Any = F32,
 ) -> Tensor:
-    """The matrix product `input @ other`, added to `acc` if that is given.
+    """The matrix product `input @ other`, accumulated onto `acc` if given.
 
-    `input` has shape MxK and `other` KxN, or with a third axis in front, a batch, BxMxK and BxKxN.
-    Both have one element type: float16, bfloat16, float32, float64, int8, uint8 or an 8-bit float
-    (of which two different ones may meet). The result has the type of `acc`; without it, it starts
-    from zero and is int32 for integers, float64 for float64 and else `out_dtype`: float32, for
-    float16 and 8-bit floats also float16.
+    `input` has shape MxK and `other` KxN, or with a batch axis in front, BxMxK and BxKxN. Both have
+    one element type: float16, bfloat16, float32, float64, int8, uint8 or an 8-bit float (two
+    different 8-bit floats may be mixed). The result has the type of `acc`. Without `acc`, it
+    accumulates from zero, in int32 for integers, float64 for float64 and otherwise `out_dtype`,
+    which is float32, or for float16 and 8-bit floats also float16.
 
-    `input_precision` says how float32 factors are rounded: "ieee" (the default: not at all),
-    "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older way to say "tf32", which
-    keeps 10 bits of mantissa: each factor is off by less than 2^-10 of itself, as some machines cut
-    off what is behind them instead of rounding.
+    `input_precision` is the precision to which float32 operands are rounded: "ieee" (the default:
+    no rounding), "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older spelling of
+    "tf32", which keeps 10 bits of mantissa: the relative error of each operand is below 2^-10, as
+    some machines truncate instead of rounding.
 
-    A sum is off by at most K units in the last place, of the type of `acc`, of the sum of all
-    products' magnitudes. Of 8-bit floats, some machines (sm_90a) add up products twice as fast if
-    13 bits of mantissa will do for sums of them. `max_num_imprecise_acc` says of how many: from K
-    on, a product is computed so and then added to `acc` in float32; from 2^30 on, so is the sum of
-    all products in a loop. Without it, or with 0, no sum is.
+    The error of an element is at most K units in the last place (of the type of `acc`) of the sum
+    of the magnitudes of all its products. For 8-bit floats, some machines (sm_90a) are twice as
+    fast if partial sums have only 13 bits of mantissa. `max_num_imprecise_acc` is the number of
+    products that may be accumulated so: from K on, one dot is, and its result is added to `acc` in
+    float32; from 2^30 on, all dots of a loop accumulate so. Without it, or with 0, none does.
 
-    Raises `CompilationError` or `TypeRuleError` where types or shapes do not fit.
+    Raises `CompilationError` or `TypeRuleError` if types or shapes do not match.
     """
-    factors: tuple[tuple[str, Any], ...] = (("input", input), ("other", other))
-    for what, x in factors:
+    operands: tuple[tuple[str, Any], ...] = (("input", input), ("other", other))
+    for operand, x in operands:
         if not isinstance(x, Tensor) or not x.shape:
-            raise CompilationError(f"the {what} of tl.dot is a tile, not {describe(x)}")
+            raise CompilationError(f"the {operand} of tl.dot is a tile, not {describe(x)}")
     precision = _precision(input_precision, allow_tf32)
     start = acc if acc is not None else _zero(build, input, other, out_dtype)
     if not isinstance(start, Tensor):
@@ -77,22 +77,22 @@ def dot(
 
 
 def _zero(build: Builder, a: Tensor, b: Tensor, out_dtype: Any) -> Tensor:
-    """The accumulator of a product that starts from nothing."""
-    wanted = element_type(out_dtype, "tl.dot")
+    """Return the zero accumulator of a dot without `acc`."""
+    dtype = element_type(out_dtype, "tl.dot")
     element = a.dtype
     allowed = ACCUMULATORS.get(element, ()) if isinstance(element, Scalar) else ()
-    if allowed and wanted not in allowed and wanted is not F32:
+    if allowed and dtype not in allowed and dtype is not F32:
         choices = " or ".join(spelled(ty) for ty in allowed)
         raise CompilationError(
-            f"tl.dot of {spelled(element)} gives {choices}, not {spelled(wanted)}; cast "
+            f"tl.dot of {spelled(element)} gives {choices}, not {spelled(dtype)}; cast "
             "the result, as in "
-            f"tl.dot(a, b).to({spelled(wanted)})"
+            f"tl.dot(a, b).to({spelled(dtype)})"
         )
     if not allowed:
-        # The operation's own rule says which types it takes.
+        # The verifier of the operation reports the unsupported type.
         return constant(build, 0, Tile((1,), F32))
     shape = (*a.shape[:-1], b.shape[-1])
-    return constant(build, 0, with_shape(shape, wanted if wanted in allowed else allowed[0]))
+    return constant(build, 0, with_shape(shape, dtype if dtype in allowed else allowed[0]))
 
 
 def _precision(input_precision: Any, allow_tf32: Any) -> Precision:
@@ -101,10 +101,10 @@ def _precision(input_precision: Any, allow_tf32: Any) -> Precision:
     if name is not None and tf32 is not None:
         raise CompilationError("tl.dot takes input_precision or allow_tf32, not both")
     if name is None:
-        asked = tf32 is not None and compile_time_bool(tf32, "the allow_tf32 of tl.dot")
-        return Precision.TF32 if asked else Precision.IEEE
+        enabled = tf32 is not None and compile_time_bool(tf32, "the allow_tf32 of tl.dot")
+        return Precision.TF32 if enabled else Precision.IEEE
     if not isinstance(name, str) or name.lower() not in list(Precision):
-        choices = ", ".join(f'"{known.value}"' for known in Precision)
+        choices = ", ".join(f'"{precision.value}"' for precision in Precision)
         raise CompilationError(
             f"the input_precision of tl.dot is one of {choices}, not {brief(name)}"
         )

@@ -1,8 +1,8 @@
-"""Functions of real numbers, element by element: `tl.math`; each is in `tl` as well.
+"""Elementwise math functions, `tl.math`; each is in `tl` as well.
 
-Except where said, they take `tl.float32` and `tl.float64` and give the same type; a Python number
-counts as `tl.float32` if that holds it. Narrower floats and integers are refused rather than cast
-in silence.
+Unless documented otherwise, they take `tl.float32` or `tl.float64` and return the same type. A
+Python number is `tl.float32` if that type can represent it. Narrower floats and integers are an
+error instead of being cast silently.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def _real(build: Builder, defn: OpDef, x: Operand) -> Tensor:
-    """Emit a function of one real number, or say which cast is missing."""
+    """Emit a function of one real number; raise `CompilationError` if a cast is missing."""
     number = as_number(x)
     tensor = to_tensor(
         build, x if number is None else float(number), f"the argument of tl.{defn.name}"
@@ -62,13 +62,13 @@ def _real(build: Builder, defn: OpDef, x: Operand) -> Tensor:
 
 @member
 def exp(build: Builder, x: Operand) -> Tensor:
-    """E to the power `x`."""
+    """The exponential function, e to the power `x`."""
     return _real(build, ops.exp, x)
 
 
 @member
 def exp2(build: Builder, x: Operand) -> Tensor:
-    """2 to the power `x`. What is less than the least normal number may come out as zero."""
+    """2 to the power `x`. Subnormal results may be flushed to zero."""
     return _real(build, ops.exp2, x)
 
 
@@ -122,7 +122,7 @@ def sqrt_rn(build: Builder, x: Operand) -> Tensor:
 
 @member
 def rsqrt(build: Builder, x: Operand) -> Tensor:
-    """One over the square root."""
+    """The reciprocal of the square root."""
     return _real(build, ops.rsqrt, x)
 
 
@@ -140,9 +140,9 @@ def ceil(build: Builder, x: Operand) -> Tensor:
 
 @member
 def abs(build: Builder, x: Operand) -> Any:
-    """The magnitude of floats and integers of any width; of the least integer that integer.
+    """The absolute value of floats and integers of any width; that of the least integer is itself.
 
-    A compile-time number gives a compile-time number.
+    The result of a compile-time number is a compile-time number.
     """
     number = as_number(x)
     if number is not None:
@@ -155,7 +155,7 @@ def abs(build: Builder, x: Operand) -> Any:
 
 @builtin
 def fma(build: Builder, x: Operand, y: Operand, z: Operand) -> Tensor:
-    """`x * y + z` of floats, rounded once; the operands are promoted and broadcast together."""
+    """The fused multiply-add `x * y + z` of floats, rounded once; operands are promoted."""
     a, b = unify(build, "tl.fma", x, y)
     a, c = unify(build, "tl.fma", a, z)
     a, b = unify(build, "tl.fma", a, b)
@@ -164,7 +164,7 @@ def fma(build: Builder, x: Operand, y: Operand, z: Operand) -> Tensor:
 
 @builtin
 def fdiv(build: Builder, x: Operand, y: Operand, ieee_rounding: bool = False) -> Tensor:
-    """`x / y` of floats, in their own type; rounded to nearest if `ieee_rounding`.
+    """The quotient `x / y` of floats, in their own type; rounded to nearest if `ieee_rounding`.
 
     Raises `CompilationError` if neither is a float.
     """
@@ -179,7 +179,7 @@ def fdiv(build: Builder, x: Operand, y: Operand, ieee_rounding: bool = False) ->
 
 @builtin
 def div_rn(build: Builder, x: Operand, y: Operand) -> Tensor:
-    """`x / y` of `tl.float32` or `tl.float64`, rounded to nearest."""
+    """The quotient `x / y` of `tl.float32` or `tl.float64`, rounded to nearest."""
     a, b = unify(build, "tl.div_rn", x, y)
     if a.dtype not in (F32, F64):
         raise CompilationError(
@@ -194,7 +194,7 @@ def div_rn(build: Builder, x: Operand, y: Operand) -> Tensor:
 def umulhi(build: Builder, x: Operand, y: Operand) -> Tensor:
     """The high half of the product of `x` and `y` as unsigned integers of 32 or 64 bits.
 
-    Signed operands are taken by their bits, and so is the result.
+    Signed operands and results are reinterpreted as unsigned.
     """
     a, b = unify(build, "tl.umulhi", x, y)
     element = a.dtype

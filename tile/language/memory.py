@@ -10,7 +10,7 @@ from tile.ir.builder import Builder
 from tile.ir.ops import memory as ops
 from tile.ir.ops.memory import CacheModifier, Eviction
 from tile.ir.types import with_element
-from tile.language.access import as_mask, check_scalar, check_shapes, fill, pointee, spread
+from tile.language.access import as_mask, cast_to, check_scalar, check_shapes, mask_operand, pointee
 from tile.language.builtin import builtin
 from tile.language.known import (
     compile_time,
@@ -49,13 +49,13 @@ def load(
 ) -> Tensor:
     """Read the element at `pointer`, or a tile of them through a tile of pointers.
 
-    `mask` (`tl.int1`) and `other` are broadcast with the pointers, `other` is cast to the element
-    type. Where the mask is false nothing is read: the element is `other`'s, or undefined without
-    it. `cache_modifier` is "", ".ca", ".cg" or ".cv"; `eviction_policy` "", "evict_first" or
-    "evict_last": hints, which a loop's copies to shared memory keep as far as the machine has them,
-    and which OpenCL has no words for. A volatile load is never merged or moved. Raises
-    `CompilationError` if `pointer` is none, if a scalar pointer meets a tile as mask or other, for
-    `other` without `mask` and for a mask that is no truth value.
+    `mask` (`tl.int1`) and `other` are broadcast with the pointers, and `other` is cast to the
+    element type. Where the mask is false, nothing is read: the element is that of `other`, or
+    undefined without it. `cache_modifier` is "", ".ca", ".cg" or ".cv", and `eviction_policy` "",
+    "evict_first" or "evict_last". They are hints: async copies to shared memory keep those that the
+    target supports, and OpenCL has none. A volatile load is never merged or moved. Raises
+    `CompilationError` if `pointer` is not a pointer, if `mask` or `other` is a tile and `pointer` a
+    scalar, for `other` without `mask`, and for a mask that is not boolean.
     """
     _no_boundary("tl.load", boundary_check, padding_option)
     element = pointee("tl.load", pointer)
@@ -70,8 +70,8 @@ def load(
     loaded = build(
         ops.load,
         pointer.value,
-        spread(build, guard, pointer),
-        fill(build, other, result, "the other of tl.load").value
+        mask_operand(build, guard, pointer),
+        cast_to(build, other, result, "the other of tl.load").value
         if other is not None and guard is not None
         else None,
         cache=_cache("tl.load", cache_modifier, LOAD_CACHES),
@@ -95,8 +95,8 @@ def store(
 
     `value` is cast to the element type; it and `mask` (`tl.int1`) are broadcast to the shape of the
     pointers. `cache_modifier` is "", ".wb", ".cg", ".cs" or ".wt". Raises `CompilationError` if
-    `pointer` is none, or if the shape of `value` or `mask` does not broadcast to that of the
-    pointers.
+    `pointer` is not a pointer, or if the shape of `value` or `mask` does not broadcast to that of
+    the pointers.
     """
     _no_boundary("tl.store", boundary_check, "")
     element = pointee("tl.store", pointer)
@@ -107,8 +107,8 @@ def store(
     build.op(
         ops.store,
         pointer.value,
-        fill(build, value, with_element(pointer.type, element), "the value of tl.store").value,
-        spread(build, guard, pointer),
+        cast_to(build, value, with_element(pointer.type, element), "the value of tl.store").value,
+        mask_operand(build, guard, pointer),
         cache=_cache("tl.store", cache_modifier, STORE_CACHES),
         eviction=_eviction("tl.store", eviction_policy),
     )
@@ -125,17 +125,17 @@ def _no_boundary(name: str, boundary_check: Any, padding_option: Any) -> None:
 
 def _cache(name: str, modifier: Any, allowed: tuple[CacheModifier, ...]) -> CacheModifier:
     text = compile_time(modifier, f"the cache_modifier of {name}") or ""
-    for known in allowed:
-        if text in (f".{known.value}", known.value):
-            return known
-    choices = ", ".join(f'".{known.value}"' for known in allowed if known.value)
+    for choice in allowed:
+        if text in (f".{choice.value}", choice.value):
+            return choice
+    choices = ", ".join(f'".{choice.value}"' for choice in allowed if choice.value)
     raise CompilationError(f'the cache_modifier of {name} is "", {choices}, not {brief(text)}')
 
 
 def _eviction(name: str, policy: Any) -> Eviction:
     text = compile_time(policy, f"the eviction_policy of {name}") or ""
     if text not in EVICTIONS:
-        choices = ", ".join(f'"{known}"' for known in EVICTIONS)
+        choices = ", ".join(f'"{choice}"' for choice in EVICTIONS)
         raise CompilationError(
             f"the eviction_policy of {name} is one of {choices}, not {brief(text)}"
         )

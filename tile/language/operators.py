@@ -1,9 +1,10 @@
-"""What the operators of Python mean on tiles and scalars.
+"""Python's operators on tiles and scalars.
 
-Operands are runtime values or compile-time Python objects. Where both are compile-time, Python's
-own operator gives the result. Otherwise numbers are promoted as `promote` says, shapes are
-broadcast, and one elementwise operation is emitted. Integers divide towards zero and a remainder
-has the sign of the dividend. `>>` of a signed integer keeps its sign, whatever it is shifted by.
+Operands are runtime values or compile-time Python objects. If both are compile-time values,
+Python's own operator computes the result. Otherwise numbers are promoted by the rules of
+`tile.language.promote`, shapes are broadcast, and one elementwise operation is emitted. Integer
+division truncates towards zero, and a remainder has the sign of the dividend. `>>` of a signed
+integer is an arithmetic shift, whatever the type of the shift amount.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ INSTEAD = {
 
 
 def binary(build: Builder, op: str, a: Any, b: Any) -> Any:
-    """`a op b` for an arithmetic or bitwise operator: `+ - * / // % & | ^ << >> ** @`.
+    """Emit `a op b` for an arithmetic or bitwise operator: `+ - * / // % & | ^ << >> ** @`.
 
-    Raises `CompilationError` where the operator is not defined on the operands.
+    Raises `CompilationError` if the operator is not defined on the operands.
     """
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         return _python(op, a, b)
@@ -110,7 +111,7 @@ def binary(build: Builder, op: str, a: Any, b: Any) -> Any:
 
 
 def _shift_right(build: Builder, shifted: Scalar | Pointer, x: Tensor, y: Tensor) -> Tensor:
-    """`x >> y` at the common type, arithmetic if the type `shifted` of the operand was signed."""
+    """Emit `x >> y` in the common type, arithmetic if the operand's own type is signed."""
     common = x.dtype
     assert isinstance(shifted, Scalar) and isinstance(common, Scalar)
     if shifted.signed and not common.signed:
@@ -132,9 +133,9 @@ def _divide(build: Builder, op: str, x: Tensor, y: Tensor) -> Tensor:
 
 
 def compare(build: Builder, op: str, a: Any, b: Any) -> Any:
-    """`a op b` for `== != < <= > >=`: a tile or scalar of `tl.int1`; pointers compare by address.
+    """Emit `a op b` for `== != < <= > >=`, of type `tl.int1`; pointers compare by address.
 
-    Raises `CompilationError` where the operands cannot be compared.
+    Raises `CompilationError` if the operands cannot be compared.
     """
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         return _python(op, a, b)
@@ -143,9 +144,9 @@ def compare(build: Builder, op: str, a: Any, b: Any) -> Any:
 
 
 def unary(build: Builder, op: str, a: Any) -> Any:
-    """`+a`, `-a`, `~a` or `not a`.
+    """Emit `+a`, `-a`, `~a` or `not a`.
 
-    Raises `CompilationError` where the operator is not defined on the operand.
+    Raises `CompilationError` if the operator is not defined on the operand.
     """
     if not isinstance(a, Tensor):
         return _python_unary(op, a)
@@ -163,10 +164,10 @@ def unary(build: Builder, op: str, a: Any) -> Any:
 
 
 def logical(build: Builder, op: str, a: Any, b: Any) -> Any:
-    """`a and b` or `a or b` of operands that are both evaluated.
+    """Emit `a and b` or `a or b` of operands that are both evaluated already.
 
-    A compile-time operand decides as in Python: one that settles the result is the result, and
-    another leaves the other operand. Two runtime values give `tl.int1`, element by element.
+    A compile-time operand short-circuits as in Python: the result is that operand, or the other
+    one. Two runtime values give `tl.int1`, elementwise.
     """
     stops = {"and": False, "or": True}[op]
     for x, other in ((a, b), (b, a)):
@@ -176,16 +177,16 @@ def logical(build: Builder, op: str, a: Any, b: Any) -> Any:
     return Tensor(build(arith.and_ if op == "and" else arith.or_, x.value, y.value))
 
 
-def truth(build: Builder, x: Any, what: str) -> Tensor:
-    """`x` as `tl.int1`: whether each element is not zero. `what` wants it, for the message."""
-    tensor = to_tensor(build, x, f"the operand of {what}")
+def truth(build: Builder, x: Any, subject: str) -> Tensor:
+    """Return `x != 0` as `tl.int1`, elementwise; `subject` names the user of `x` in errors."""
+    tensor = to_tensor(build, x, f"the operand of {subject}")
     return convert(build, tensor, I1)
 
 
 def subscript(build: Builder, x: Any, index: Any) -> Any:
-    """`x[index]`: an element of a compile-time tuple, or a tile with new axes.
+    """Return `x[index]`: an element of a compile-time tuple, or a tile with new axes.
 
-    A tile takes `:`, `None` and `...`: each `None` puts an axis of extent 1 there. Raises
+    A tile takes `:`, `None` and `...`: each `None` inserts an axis of extent 1. Raises
     `CompilationError` for anything else.
     """
     if not isinstance(x, Tensor):
@@ -212,7 +213,7 @@ def subscript(build: Builder, x: Any, index: Any) -> Any:
 
 
 def emit(build: Builder, op: str, defn: OpDef, *xs: Tensor, **attributes: Any) -> Tensor:
-    """An operation on runtime values of one type, 8-bit floats refused: they are for storage."""
+    """Emit an operation on runtime values of one type; refuse 8-bit floats, a storage type."""
     if xs[0].dtype.is_fp8():
         raise CompilationError(
             f"`{op}` is not defined on {spelled(xs[0].dtype)}, which is for storage, casts "
@@ -227,7 +228,7 @@ def _is_pointer(x: Any) -> bool:
 
 
 def _pointer(build: Builder, op: str, a: Any, b: Any) -> Tensor:
-    """Pointer arithmetic: `pointer + integer`, `integer + pointer` and `pointer - integer`."""
+    """Emit pointer arithmetic: `pointer + integer`, `integer + pointer`, `pointer - integer`."""
     if op == "+" and not _is_pointer(a):
         a, b = b, a
     if _is_pointer(a) and _is_pointer(b) and op in "+-":
@@ -249,12 +250,12 @@ def _pointer(build: Builder, op: str, a: Any, b: Any) -> Tensor:
 
 
 def _negatable(ty: Scalar | Pointer) -> Scalar:
-    """A signed type that holds what `ty` holds with its sign changed, as far as 64 bits go."""
+    """Return a signed type that holds the negated values of `ty`, as far as 64 bits allow."""
     return I64 if ty in (U32, U64, I64) else I32
 
 
 def _python(op: str, a: Any, b: Any) -> Any:
-    """A binary operator on compile-time values, its failure told as an error of the kernel."""
+    """Return a binary operator's result on compile-time values; raise `CompilationError`."""
     integers = isinstance(a, int) and isinstance(b, int)
     if _size(op, a, b) > (MOST_BITS if integers else MOST_ITEMS):
         raise too_large(f"{describe(a)} {op} {describe(b)}", "bits" if integers else "items")
@@ -265,9 +266,9 @@ def _python(op: str, a: Any, b: Any) -> Any:
 
 
 def _size(op: str, a: Any, b: Any) -> int:
-    """About how many bits (at least) an integer has that `a op b` makes, or items a sequence.
+    """Return a lower bound of the bits of the integer `a op b`, or of the items of a sequence.
 
-    0 where the result is not much larger than the operands.
+    Return 0 if the result is not much larger than the operands.
     """
     if isinstance(a, int) and isinstance(b, int):
         if op == "<<":
@@ -290,20 +291,20 @@ def _python_unary(op: str, a: Any) -> Any:
 
 
 def _python_subscript(x: Any, index: Any) -> Any:
-    known = _known_slice(index) if isinstance(index, slice) else _known(x, index)
+    key = _constant_slice(index) if isinstance(index, slice) else _constant_index(x, index)
     try:
-        return x[known]
+        return x[key]
     except Exception as error:  # noqa: BLE001 - as above
-        raise failed(f"{describe(x)}[{brief(known)}]", error) from None
+        raise failed(f"{describe(x)}[{brief(key)}]", error) from None
 
 
-def _known(x: Any, index: Any) -> Any:
+def _constant_index(x: Any, index: Any) -> Any:
     if not isinstance(index, Tensor):
         return constant_value(index)
     return compile_time_int(index, f"an index into {type(x).__name__}")
 
 
-def _known_slice(index: slice) -> slice:
+def _constant_slice(index: slice) -> slice:
     bounds = (index.start, index.stop, index.step)
     start, stop, step = (
         b if b is None else compile_time_int(b, "a bound of a slice") for b in bounds

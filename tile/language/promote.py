@@ -1,15 +1,16 @@
-"""The only implicit casts and broadcasts of the language.
+"""Type promotion and broadcasting: the only implicit conversions of the language.
 
-Two runtime values meet at a common type: the higher kind (bool < integer < float), then the greater
-width. Of equal width, float16 goes before bfloat16 and an unsigned integer before a signed one.
-bfloat16 meets integers and 8-bit floats at float32; two different 8-bit floats meet at float16, and
-an 8-bit float meets no integer. Division and remainder of 16-bit floats are done in float32, and of
-integers only where both are signed or both are not.
+Two runtime values are promoted to a common type: the higher kind (bool < integer < float), then the
+greater width. Of equal width, float16 wins over bfloat16 and unsigned over signed. The common type
+of bfloat16 and an integer or 8-bit float is float32, and that of two different 8-bit floats is
+float16. An 8-bit float and an integer have none. Division and remainder of 16-bit floats are
+computed in float32; those of integers need operands of equal signedness.
 
-A Python number is weak: it takes the type of the other operand unless its kind is higher, in which
-case it counts as the first of int32, uint32, int64, uint64 or of float32, float64 that holds it.
+A Python number is weakly typed: it takes the type of the other operand unless its kind is higher.
+Then its type is the first of int32, uint32, int64, uint64, or of float32, float64, that can
+represent it.
 
-Shapes are made equal as in NumPy: missing axes are added on the left, and an extent of 1 is
+Shapes are broadcast as in NumPy: missing axes are added on the left, and an extent of 1 is
 repeated.
 """
 
@@ -52,7 +53,7 @@ GREATEST = (2 - 2.0**-23) * 2.0**127
 
 
 def as_number(x: Any) -> Number | None:
-    """The Python number that `x` is, a NumPy scalar or `tl.constexpr` unwrapped, or None."""
+    """Return `x` as a Python number, with a NumPy scalar or `tl.constexpr` unwrapped, or None."""
     if isinstance(x, constexpr):
         x = x.value
     if isinstance(x, np.generic):
@@ -61,9 +62,9 @@ def as_number(x: Any) -> Number | None:
 
 
 def number_type(number: Number) -> Scalar:
-    """The type that a Python number has where nothing else decides: the first that holds it.
+    """Return the default type of a Python number: the first that can represent it.
 
-    Raises `CompilationError` for an integer that no type holds.
+    Raises `CompilationError` for an integer that no type can represent.
     """
     if isinstance(number, bool):
         return I1
@@ -79,7 +80,7 @@ def number_type(number: Number) -> Scalar:
 
 
 def _integers(a: Scalar, b: Scalar) -> Scalar:
-    """The common type of two integers, booleans counted as unsigned integers of one bit."""
+    """Return the common type of two integers; a boolean is an unsigned integer of one bit."""
     if a.signed == b.signed:
         return a if a.bits > b.bits else b
     unsigned, signed = (b, a) if a.signed else (a, b)
@@ -87,7 +88,7 @@ def _integers(a: Scalar, b: Scalar) -> Scalar:
 
 
 def _floats(a: Scalar, b: Scalar) -> Scalar:
-    """The common type of two types of which one at least is a float."""
+    """Return the common type of two types of which at least one is a float."""
     both = (a, b)
     for ty in (F64, F32, F16):
         if ty in both:
@@ -98,7 +99,7 @@ def _floats(a: Scalar, b: Scalar) -> Scalar:
 
 
 def common_type(a: Scalar, b: Scalar, *, dividing: bool = False, op: str = "/") -> Scalar:
-    """The type at which two runtime values meet; `dividing` says that it is for `/`, `//` or `%`.
+    """Return the common type of two runtime values; `dividing` if it is for `/`, `//` or `%`.
 
     Raises `CompilationError` for an 8-bit float and an integer, and for a division of integers of
     different signedness.
@@ -120,7 +121,7 @@ def common_type(a: Scalar, b: Scalar, *, dividing: bool = False, op: str = "/") 
 
 
 def weak_type(number: Number, other: Scalar, *, dividing: bool = False) -> Scalar:
-    """The type at which a Python number and a runtime value of type `other` meet."""
+    """Return the common type of a Python number and a runtime value of type `other`."""
     if _kind(number) > other.kind:
         return common_type(number_type(number), other, dividing=dividing)
     return F32 if dividing and other in (F16, BF16) else other
@@ -133,9 +134,9 @@ def _kind(number: Number) -> Kind:
 
 
 def weak_constant(build: Builder, number: Number, ty: Type, op: str) -> Tensor:
-    """A Python number as a constant of `ty`, the type at which it met the other operand of `op`.
+    """Return a Python number as a constant of `ty`, its common type with the operand of `op`.
 
-    Raises `CompilationError` if an integer type does not hold it.
+    Raises `CompilationError` if an integer type cannot represent it.
     """
     element = ty.element
     assert isinstance(element, Scalar)
@@ -152,21 +153,21 @@ def weak_constant(build: Builder, number: Number, ty: Type, op: str) -> Tensor:
     return Tensor(build.constant(_finite(number, element), ty))
 
 
-def to_tensor(build: Builder, x: Any, what: str = "this") -> Tensor:
-    """A runtime value: `x` itself, or a scalar constant of the first type that holds the number.
+def to_tensor(build: Builder, x: Any, subject: str = "this") -> Tensor:
+    """Return `x` as a runtime value; a number becomes a scalar constant of its default type.
 
-    Raises `CompilationError`, naming `what`, for anything else.
+    Raises `CompilationError`, naming `subject`, for anything else.
     """
     if isinstance(x, Tensor):
         return x
     number = as_number(x)
     if number is None:
-        raise CompilationError(f"{what} must be a tile, a scalar or a number, not {describe(x)}")
+        raise CompilationError(f"{subject} must be a tile, a scalar or a number, not {describe(x)}")
     return Tensor(build.constant(number, number_type(number)))
 
 
 def describe(x: Any) -> str:
-    """An operand as a message names it: by its type if it is a runtime value."""
+    """Return the text of an operand in a message: the type of a runtime value, else the value."""
     if isinstance(x, Tensor):
         return str(x.type)
     if isinstance(x, Type):
@@ -177,10 +178,10 @@ def describe(x: Any) -> str:
 def convert(
     build: Builder, x: Tensor, to: Scalar | Pointer, rounding: Rounding = Rounding.RTNE
 ) -> Tensor:
-    """`x` with elements of another type, as `x.to(dtype)` does it.
+    """Return `x` with elements of another type, like `x.to(dtype)`.
 
-    Pointers convert to other pointers and, bit by bit, to and from 64-bit integers; a pointer is
-    true unless it is null. Raises `CompilationError` for other conversions of pointers.
+    Pointers convert to other pointers and, bitwise, to and from 64-bit integers; a pointer is true
+    unless it is null. Raises `CompilationError` for other conversions of pointers.
     """
     source = x.dtype
     if source == to:
@@ -200,7 +201,7 @@ def convert(
 
 
 def constant(build: Builder, number: Number, ty: Type) -> Tensor:
-    """A Python number as a constant, converted to `ty` as a runtime value would be."""
+    """Return a Python number as a constant, converted to `ty` as a runtime value would be."""
     element = ty.element
     if isinstance(element, Pointer):
         return convert_shape(build, convert(build, to_tensor(build, number), element), ty.shape)
@@ -213,7 +214,7 @@ def constant(build: Builder, number: Number, ty: Type) -> Tensor:
 
 
 def _finite(number: Number, ty: Scalar) -> Number:
-    """A number for a constant of `ty`; for a float, an integer beyond every float is refused."""
+    """Return a number for a constant of `ty`; raise if an integer overflows Python's float."""
     if ty.is_floating() and not isinstance(number, float):
         try:
             return float(number)
@@ -225,15 +226,15 @@ def _finite(number: Number, ty: Scalar) -> Number:
 
 
 def _holds(ty: Scalar, number: Number) -> bool:
-    """Whether the integer type holds the number, a fraction cut off."""
+    """Return True if an integer type can represent a number truncated to an integer."""
     finite = number == number and abs(number) != float("inf")
     return finite and ty.min_value <= int(number) <= ty.max_value
 
 
 def convert_shape(build: Builder, x: Tensor, extents: tuple[int, ...]) -> Tensor:
-    """`x` repeated to a shape it can be broadcast to: axes are added on the left.
+    """Return `x` broadcast to a shape; axes are added on the left.
 
-    Raises `CompilationError` where an extent is neither 1 nor the wanted one.
+    Raises `CompilationError` if an extent is neither 1 nor that of the result.
     """
     if x.shape == extents:
         return x
@@ -241,7 +242,7 @@ def convert_shape(build: Builder, x: Tensor, extents: tuple[int, ...]) -> Tensor
         return Tensor(build(shape.splat, x.value, shape=extents))
     padded = (1,) * (len(extents) - len(x.shape)) + x.shape
     if len(padded) != len(extents) or any(
-        have not in (1, want) for have, want in zip(padded, extents, strict=True)
+        source not in (1, extent) for source, extent in zip(padded, extents, strict=True)
     ):
         raise CompilationError(
             f"a tile of shape {list(x.shape)} cannot be broadcast to shape {list(extents)}"
@@ -255,27 +256,27 @@ def convert_shape(build: Builder, x: Tensor, extents: tuple[int, ...]) -> Tensor
 
 
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape to which all of these can be broadcast.
+    """Return the shape to which all of these broadcast.
 
-    Raises `CompilationError` where two extents on one axis differ and neither is 1.
+    Raises `CompilationError` if two extents on one axis differ and neither is 1.
     """
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(s)) + s for s in shapes]
     extents = []
     for axis in range(rank):
-        wanted = {s[axis] for s in padded} - {1}
-        if len(wanted) > 1:
+        extents_of_axis = {s[axis] for s in padded} - {1}
+        if len(extents_of_axis) > 1:
             named = " and ".join(str(list(s)) for s in shapes)
             raise CompilationError(
                 f"shapes {named} cannot be broadcast together: axis {axis} has extents "
                 f"{' and '.join(str(s[axis]) for s in padded)}, of which neither is 1"
             )
-        extents.append(wanted.pop() if wanted else 1)
+        extents.append(extents_of_axis.pop() if extents_of_axis else 1)
     return tuple(extents)
 
 
 def broadcast_together(build: Builder, *xs: Tensor) -> tuple[Tensor, ...]:
-    """The values repeated to their common shape."""
+    """Return the values broadcast to their common shape."""
     extents = common_shape(*(x.shape for x in xs))
     return tuple(convert_shape(build, x, extents) for x in xs)
 
@@ -283,10 +284,10 @@ def broadcast_together(build: Builder, *xs: Tensor) -> tuple[Tensor, ...]:
 def unify(
     build: Builder, op: str, a: Any, b: Any, *, dividing: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Two operands of `op` as runtime values of one type and shape, numbers promoted by the rules.
+    """Return two operands of `op` as runtime values, promoted to one type and shape.
 
-    Pointers keep their type and must have the same. Two Python numbers become scalars of their
-    common type. Raises `CompilationError` where no common type or shape exists.
+    Pointers must have the same type. Two Python numbers become scalars of their common type. Raises
+    `CompilationError` if there is no common type or shape.
     """
     left, right = as_number(a), as_number(b)
     if left is not None and right is not None:

@@ -1,4 +1,4 @@
-"""What Python's own functions mean in a kernel."""
+"""Python's built-in functions in kernels."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tile.language.tensor import Tensor
 
 @builtin
 def min_(build: Builder, *args: Any) -> Any:
-    """The least argument: Python's own of compile-time values, else `tl.minimum` of all."""
+    """The least argument: Python's `min` of compile-time values, else `tl.minimum` of all."""
     return _extremum(build, builtins.min, minimum.emit, args)
 
 
 @builtin
 def max_(build: Builder, *args: Any) -> Any:
-    """The greatest argument: Python's own of compile-time values, else `tl.maximum` of all."""
+    """The greatest argument: Python's `max` of compile-time values, else `tl.maximum` of all."""
     return _extremum(build, builtins.max, maximum.emit, args)
 
 
@@ -65,7 +65,7 @@ def len_(build: Builder, x: Any) -> int:
 
 
 def _converter(make: type[bool] | type[int] | type[float], dtype: str) -> Any:
-    """A builtin for `int(x)` and its like: of compile-time values only."""
+    """Return a builtin for `int(x)`, `float(x)` or `bool(x)` of compile-time values."""
 
     def convert(build: Builder, x: Any = 0) -> Any:
         if as_number(x) is None and isinstance(x, Tensor):
@@ -85,7 +85,7 @@ def _converter(make: type[bool] | type[int] | type[float], dtype: str) -> Any:
 
 @builtin
 def print_(build: Builder, *args: Any, hex: bool = False) -> None:
-    """`tl.device_print`: compile-time texts in front become the prefix."""
+    """Call `tl.device_print`; leading compile-time strings become the prefix."""
     texts = []
     rest = list(args)
     while rest and isinstance(rest[0], str):
@@ -93,8 +93,8 @@ def print_(build: Builder, *args: Any, hex: bool = False) -> None:
     device_print.emit(build, " ".join(texts), *rest, hex=hex)
 
 
-# Python's function -> what a call of it means in a kernel: a `Builtin`, or a class to call with the
-# arguments as they are.
+# Python's function -> its implementation in a kernel: a `Builtin`, or a class to call with the
+# unchanged arguments.
 PYTHON_BUILTINS: dict[Any, Any] = {
     builtins.abs: math.abs,
     builtins.breakpoint: breakpoint_,

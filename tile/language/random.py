@@ -1,8 +1,8 @@
-"""Random numbers from a counter: Philox-4x32-10 and Philox-4x64-10.
+"""Counter-based random numbers: Philox-4x32-10 and Philox-4x64-10.
 
-Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. A block
-cipher without state: the same seed and offset give the same numbers, in whatever program and order.
-`seed` is the key, its low half first; `offset` is the counter.
+Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The generator
+is stateless: the same seed and offset give the same numbers in any program and order. `seed` is the
+key, its low half first; `offset` is the counter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROUNDS = 10
 
 @dataclass(frozen=True)
 class _Constants:
-    """The multipliers of a round and what is added to the key after it."""
+    """The multipliers of a round, and the Weyl constants that are added to the key after it."""
 
     multipliers: tuple[int, int]
     weyl: tuple[int, int]
@@ -44,7 +44,7 @@ CONSTANTS = {
         (0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
     ),
 }
-# The greatest float32 by which the greatest signed integer of that width gives less than 1.
+# The greatest float32 whose product with the greatest signed integer of that width is below 1.
 UNIT = {32: 4.6566127342e-10, 64: 1.0842020432385337e-19}
 LEAST_UNIFORM = 1.0e-7
 TWO_PI = 6.283185307179586
@@ -61,7 +61,7 @@ def philox_impl(
     k1: Operand,
     n_rounds: Any = ROUNDS,
 ) -> Four:
-    """`n_rounds` rounds of Philox on counter (`c0`, `c1`, `c2`, `c3`) with key (`k0`, `k1`).
+    """Apply `n_rounds` rounds of Philox to counter (`c0`, `c1`, `c2`, `c3`), key (`k0`, `k1`).
 
     All are `tl.uint32`, or all `tl.uint64`; the results have that type and the common shape.
     """
@@ -74,8 +74,8 @@ def philox_impl(
             f"tl.philox_impl takes counters and keys that are all tl.uint32 or all tl.uint64, not "
             f"{', '.join(spelled(x.dtype) for x in (*counter, *key))}"
         )
-    for turn in range(compile_time_int(n_rounds, "the n_rounds of tl.philox_impl")):
-        if turn > 0:
+    for i in range(compile_time_int(n_rounds, "the n_rounds of tl.philox_impl")):
+        if i > 0:
             key = [binary(build, "+", k, w) for k, w in zip(key, constants.weyl, strict=True)]
         counter = _round(build, counter, key, constants)
     a, b, c, d = broadcast_together(build, *counter)
@@ -109,9 +109,9 @@ def philox(
 ) -> Four:
     """Four random integers for each counter (`c0`, `c1`, `c2`, `c3`), under the key `seed`.
 
-    Counters are integers of one width: 32 bits give `tl.uint32` and take the seed's 64 bits as key,
-    64 bits give `tl.uint64` and take the seed as the low word of the key. Raises `CompilationError`
-    for others.
+    Counters are integers of one width. With 32 bits, the results are `tl.uint32` and the 64 bits of
+    the seed are the key; with 64 bits, the results are `tl.uint64` and the seed is the low word of
+    the key. Raises `CompilationError` for other widths.
     """
     key = _integer(build, seed, "the seed of tl.philox")
     counter = [_integer(build, c, "a counter of tl.philox") for c in (c0, c1, c2, c3)]
@@ -134,19 +134,18 @@ def philox(
     )
 
 
-def _integer(build: Builder, x: Operand, what: str) -> Tensor:
-    tensor = to_tensor(build, x, what)
+def _integer(build: Builder, x: Operand, subject: str) -> Tensor:
+    tensor = to_tensor(build, x, subject)
     if not tensor.dtype.is_int():
-        raise CompilationError(f"{what} is an integer, not {describe(x)}")
+        raise CompilationError(f"{subject} is an integer, not {describe(x)}")
     return tensor
 
 
 @builtin
 def randint4x(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Four:
-    """Four blocks of random `tl.uint32`, of the shape of `offset`: the cheapest way to many.
+    """Four tiles of random `tl.uint32`, of the shape of `offset`: the cheapest per number.
 
-    Each offset is a counter of its own; one of 64 bits gives two words of the counter, its low one
-    first.
+    Each offset is a separate counter; a 64-bit offset is two words of the counter, low word first.
     """
     counter = _integer(build, offset, "the offset of tl.randint4x")
     low = convert(build, counter, U32)
@@ -159,7 +158,7 @@ def randint4x(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = RO
 
 @builtin
 def randint(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Tensor:
-    """A block of random `tl.uint32`, of the shape of `offset`."""
+    """A tile of random `tl.uint32`, of the shape of `offset`."""
     return randint4x.emit(build, seed, offset, n_rounds)[0]
 
 
@@ -167,8 +166,7 @@ def randint(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUN
 def uint_to_uniform_float(build: Builder, x: Tensor) -> Tensor:
     """Random integers of 32 or 64 bits as `tl.float32` uniform in [0, 1).
 
-    The sign bit is folded away and the rest scaled, so that every value is as likely as its
-    neighbours.
+    The sign bit is folded away and the rest scaled, so that adjacent values are equally likely.
     """
     bits = to_tensor(build, x, "the input of tl.uint_to_uniform_float")
     if not bits.dtype.is_int() or bits.dtype.bits not in UNIT:
@@ -184,13 +182,13 @@ def uint_to_uniform_float(build: Builder, x: Tensor) -> Tensor:
 
 @builtin
 def rand(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Tensor:
-    """A block of `tl.float32` uniform in [0, 1), of the shape of `offset`."""
+    """A tile of `tl.float32` uniform in [0, 1), of the shape of `offset`."""
     return uint_to_uniform_float.emit(build, randint.emit(build, seed, offset, n_rounds))
 
 
 @builtin
 def rand4x(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Four:
-    """Four blocks of `tl.float32` uniform in [0, 1), each of the shape of `offset`."""
+    """Four tiles of `tl.float32` uniform in [0, 1), each of the shape of `offset`."""
     a, b, c, d = (
         uint_to_uniform_float.emit(build, x) for x in randint4x.emit(build, seed, offset, n_rounds)
     )
@@ -199,7 +197,7 @@ def rand4x(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUND
 
 @builtin
 def pair_uniform_to_normal(build: Builder, u1: Tensor, u2: Tensor) -> tuple[Tensor, Tensor]:
-    """Two standard normal numbers from two uniform in [0, 1), by Box and Muller's transform."""
+    """Two standard normal numbers from two uniform in [0, 1), by the Box-Muller transform."""
     above_zero = maximum.emit(build, LEAST_UNIFORM, u1)
     angle = binary(build, "*", u2, TWO_PI)
     radius = math.sqrt.emit(build, binary(build, "*", math.log.emit(build, above_zero), -2.0))
@@ -210,13 +208,13 @@ def pair_uniform_to_normal(build: Builder, u1: Tensor, u2: Tensor) -> tuple[Tens
 
 @builtin
 def randn(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Tensor:
-    """A block of standard normal `tl.float32`, of the shape of `offset`."""
+    """A tile of standard normal `tl.float32`, of the shape of `offset`."""
     a, b, _, _ = rand4x.emit(build, seed, offset, n_rounds)
     return pair_uniform_to_normal.emit(build, a, b)[0]
 
 
 @builtin
 def randn4x(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Four:
-    """Four blocks of standard normal `tl.float32`, each of the shape of `offset`."""
+    """Four tiles of standard normal `tl.float32`, each of the shape of `offset`."""
     a, b, c, d = rand4x.emit(build, seed, offset, n_rounds)
     return (*pair_uniform_to_normal.emit(build, a, b), *pair_uniform_to_normal.emit(build, c, d))

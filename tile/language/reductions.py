@@ -1,7 +1,7 @@
 """Reductions and scans along an axis of a tile.
 
-`axis` is a compile-time int, negative ones counted from the last axis; where it may be None, all
-elements are reduced to one. `keep_dims` leaves the reduced axes with extent 1.
+`axis` is a compile-time int; a negative one counts from the last axis. With axis None, where
+allowed, all elements are reduced. `keep_dims` keeps the reduced axes with extent 1.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tile.language.tensor import Tensor
 def sum(
     build: Builder, input: Tensor, axis: Any = None, keep_dims: bool = False, dtype: Any = None
 ) -> Tensor:
-    """The sum along `axis`, computed in `dtype` if that is given.
+    """The sum along `axis`, computed in `dtype` if given.
 
-    Else narrow integers are summed in int32 or uint32 by their signedness, booleans in int32, and
-    every other type in its own; float16 and bfloat16 are better summed in `dtype=tl.float32`. The
-    order in which elements are added is not defined.
+    Otherwise narrow integers are summed in int32 or uint32 according to their signedness, booleans
+    in int32, and every other type in its own type. Use `dtype=tl.float32` for float16 and bfloat16.
+    The order of additions is not defined.
     """
     x = numbers("tl.sum", input)
     return _reduced(
@@ -50,11 +50,11 @@ def max(
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The greatest element along `axis`, NaNs passed over; if `return_indices` its index too.
+    """The greatest element along `axis`, ignoring NaN; with its index if `return_indices`.
 
-    Types narrower than 32 bits are widened to float32 or int32, with indices only bfloat16 is. Of
-    equal elements the index is the lowest, unless `return_indices_tie_break_left` is false, where
-    any may be it.
+    Types narrower than 32 bits are widened to float32 or int32; with indices, only bfloat16 is. Of
+    equal elements, the lowest index is returned, or any of them if `return_indices_tie_break_left`
+    is false.
     """
     return _greatest(
         build, ArgKind.MAX, input, axis, return_indices, return_indices_tie_break_left, keep_dims
@@ -70,11 +70,11 @@ def min(
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The least element along `axis`, NaNs passed over; if `return_indices` its index too.
+    """The least element along `axis`, ignoring NaN; with its index if `return_indices`.
 
-    Types narrower than 32 bits are widened to float32 or int32, with indices only bfloat16 is. Of
-    equal elements the index is the lowest, unless `return_indices_tie_break_left` is false, where
-    any may be it.
+    Types narrower than 32 bits are widened to float32 or int32; with indices, only bfloat16 is. Of
+    equal elements, the lowest index is returned, or any of them if `return_indices_tie_break_left`
+    is false.
     """
     return _greatest(
         build, ArgKind.MIN, input, axis, return_indices, return_indices_tie_break_left, keep_dims
@@ -85,7 +85,7 @@ def min(
 def argmax(
     build: Builder, input: Tensor, axis: Any, tie_break_left: bool = True, keep_dims: bool = False
 ) -> Tensor:
-    """The int32 index of the greatest element along `axis`; the lowest one, if so asked."""
+    """The int32 index of the greatest element along `axis`; the lowest one if `tie_break_left`."""
     return _located(build, "tl.argmax", ArgKind.MAX, input, axis, tie_break_left, keep_dims)[1]
 
 
@@ -93,20 +93,20 @@ def argmax(
 def argmin(
     build: Builder, input: Tensor, axis: Any, tie_break_left: bool = True, keep_dims: bool = False
 ) -> Tensor:
-    """The int32 index of the least element along `axis`; the lowest one, if so asked."""
+    """The int32 index of the least element along `axis`; the lowest one if `tie_break_left`."""
     return _located(build, "tl.argmin", ArgKind.MIN, input, axis, tie_break_left, keep_dims)[1]
 
 
 @member
 def xor_sum(build: Builder, input: Tensor, axis: Any = None, keep_dims: bool = False) -> Tensor:
-    """The bits of integers along `axis` combined by exclusive or; the type stays."""
+    """The bitwise exclusive or of integers along `axis`, in their own type."""
     x = _integers("tl.xor_sum", input)
     return _reduced(build, "tl.xor_sum", x, axis, keep_dims, ReduceKind.XOR)
 
 
 @member
 def reduce_or(build: Builder, input: Tensor, axis: Any, keep_dims: bool = False) -> Tensor:
-    """The bits of integers along `axis` combined by or; of booleans, whether any is true."""
+    """The bitwise or of integers along `axis`; for booleans, true if any element is."""
     x = _integers("tl.reduce_or", input)
     return _reduced(build, "tl.reduce_or", x, axis, keep_dims, ReduceKind.OR)
 
@@ -115,9 +115,9 @@ def reduce_or(build: Builder, input: Tensor, axis: Any, keep_dims: bool = False)
 def cumsum(
     build: Builder, input: Tensor, axis: Any = 0, reverse: bool = False, dtype: Any = None
 ) -> Tensor:
-    """The sum of each element and all before it along `axis`, or all after it if `reverse`.
+    """The inclusive prefix sum along `axis`, or the suffix sum if `reverse`.
 
-    Computed in `dtype` if given; else in the type that `tl.sum` takes, and float32 for bfloat16.
+    Computed in `dtype` if given, else in the type that `tl.sum` uses, and float32 for bfloat16.
     """
     x = _summed(build, _scannable(build, "tl.cumsum", input), dtype, "tl.cumsum")
     return _scanned(build, "tl.cumsum", x, axis, reverse, ReduceKind.SUM)
@@ -125,16 +125,16 @@ def cumsum(
 
 @member
 def cumprod(build: Builder, input: Tensor, axis: Any = 0, reverse: bool = False) -> Tensor:
-    """The product of each element and all before it along `axis`, or all after it if `reverse`.
+    """The inclusive prefix product along `axis`, or the suffix product if `reverse`.
 
-    Integers keep their type and wrap; bfloat16 is computed and given as float32.
+    Integers keep their type and wrap; bfloat16 is computed and returned as float32.
     """
     x = _scannable(build, "tl.cumprod", input)
     return _scanned(build, "tl.cumprod", x, axis, reverse, ReduceKind.PROD)
 
 
 def numbers(name: str, x: Any) -> Tensor:
-    """The input of a reduction: a tile of numbers on which arithmetic is defined."""
+    """Return the input of a reduction: a tile of numbers on which arithmetic is defined."""
     tile = tile_of(name, x)
     if isinstance(tile.dtype, Pointer) or tile.dtype.is_fp8():
         raise CompilationError(
@@ -152,7 +152,7 @@ def _integers(name: str, x: Any) -> Tensor:
 
 
 def to_reduce(build: Builder, name: str, x: Tensor, axis: Any) -> tuple[Tensor, int]:
-    """The tile to reduce and the axis of it, all axes made one for None."""
+    """Return the tile to reduce and its axis; for axis None, the tile is flattened."""
     if axis is None:
         return ravel.emit(build, x), -1
     return x, axis_from_right(axis, len(x.shape), name)
@@ -161,7 +161,7 @@ def to_reduce(build: Builder, name: str, x: Tensor, axis: Any) -> tuple[Tensor, 
 def keep_axes(
     build: Builder, name: str, result: Tensor, x: Tensor, axis: Any, keep_dims: Any
 ) -> Tensor:
-    """The result with the reduced axes put back, if so asked."""
+    """Return the result, with the reduced axes of extent 1 inserted if `keep_dims`."""
     if not compile_time_bool(keep_dims, f"the keep_dims of {name}"):
         return result
     rank = len(x.shape)
@@ -180,13 +180,13 @@ def _reduced(
 def _located(
     build: Builder, name: str, kind: ArgKind, input: Any, axis: Any, left: Any, keep_dims: Any
 ) -> tuple[Tensor, Tensor]:
-    """The greatest or least element and its index."""
+    """Return the greatest or least element and its index."""
     x = _scannable(build, name, input)
     x = convert(build, x, I32) if x.dtype.is_bool() else x
     flat, along = to_reduce(build, name, x, axis)
     ties = compile_time_bool(left, f"the tie_break_left of {name}")
-    found = build.op(ops.arg_reduce, flat.value, axis=along, kind=kind, tie_break_left=ties)
-    value, index = (keep_axes(build, name, Tensor(v), x, axis, keep_dims) for v in found.results)
+    op = build.op(ops.arg_reduce, flat.value, axis=along, kind=kind, tie_break_left=ties)
+    value, index = (keep_axes(build, name, Tensor(v), x, axis, keep_dims) for v in op.results)
     return value, index
 
 
@@ -203,7 +203,7 @@ def _greatest(
 
 
 def _scannable(build: Builder, name: str, input: Any) -> Tensor:
-    """The input of a scan: bfloat16 as float32."""
+    """Return the input of a scan, with bfloat16 cast to float32."""
     x = numbers(name, input)
     return convert(build, x, F32) if x.dtype is BF16 else x
 
@@ -217,7 +217,7 @@ def _scanned(
 
 
 def _summed(build: Builder, x: Tensor, dtype: Any, name: str) -> Tensor:
-    """The input of a sum in the type in which it is summed."""
+    """Return the input of a sum, cast to the type in which it is summed."""
     if dtype is not None:
         return convert(build, x, element_type(dtype, name))
     element = x.dtype

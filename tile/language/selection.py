@@ -1,4 +1,4 @@
-"""Choosing between values, element by element."""
+"""Elementwise selection: `tl.where`, `tl.minimum`, `tl.maximum` and `tl.clamp`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tile.language.tensor import Tensor
 
 
 class PropagateNan(enum.Enum):
-    """What `minimum`, `maximum` and `clamp` give where an operand is NaN."""
+    """The result of `minimum`, `maximum` and `clamp` if an operand is NaN."""
 
     NONE = 0  # the other operand
     ALL = 0xFFFF  # NaN
@@ -29,11 +29,11 @@ class PropagateNan(enum.Enum):
 
 @builtin
 def where(build: Builder, condition: Operand, x: Operand, y: Operand) -> Tensor:
-    """`x` where the condition holds, else `y`.
+    """Select `x` where the condition is true, else `y`, elementwise.
 
     `x` and `y` are promoted to one type, and all three are broadcast together. A condition that is
-    not `tl.int1` counts as true where it is not zero. Both `x` and `y` are computed everywhere:
-    what must not be loaded is left out by the mask of the load.
+    not `tl.int1` is true where it is nonzero. Both `x` and `y` are computed everywhere, so loads in
+    them need a mask of their own.
     """
     chosen = convert(build, to_tensor(build, condition, "the condition of tl.where"), I1)
     a, b = unify(build, "tl.where", x, y)
@@ -47,7 +47,7 @@ def minimum(
 ) -> Tensor:
     """The lesser of `x` and `y`; of a number and a NaN the number, unless NaNs propagate.
 
-    Python numbers count as int32 or float32 here, and bfloat16 is computed and given as float32.
+    Python numbers are int32 or float32, and bfloat16 is computed and returned as float32.
     """
     return _extremum(build, arith.min_, x, y, propagate_nan, "tl.minimum")
 
@@ -58,7 +58,7 @@ def maximum(
 ) -> Tensor:
     """The greater of `x` and `y`; of a number and a NaN the number, unless NaNs propagate.
 
-    Python numbers count as int32 or float32 here, and bfloat16 is computed and given as float32.
+    Python numbers are int32 or float32, and bfloat16 is computed and returned as float32.
     """
     return _extremum(build, arith.max_, x, y, propagate_nan, "tl.maximum")
 
@@ -71,15 +71,15 @@ def clamp(
     max: Operand,
     propagate_nan: PropagateNan = PropagateNan.NONE,
 ) -> Tensor:
-    """`x` limited to `min` up to `max`, of which `min` must not be the greater.
+    """Clamp `x` to the range from `min` to `max`, where `min <= max`.
 
-    A NaN in `x` gives `min`, or NaN with `tl.PropagateNan.ALL`. Types are as in `tl.minimum`.
+    NaN in `x` gives `min`, or NaN with `tl.PropagateNan.ALL`. Types are as in `tl.minimum`.
     """
     low = _extremum(build, arith.max_, x, min, propagate_nan, "tl.clamp")
     return _extremum(build, arith.min_, low, max, propagate_nan, "tl.clamp")
 
 
-# On truth values the lesser is `and` and the greater is `or`.
+# On booleans, the minimum is `and` and the maximum is `or`.
 _ON_BOOLS = {arith.min_: arith.and_, arith.max_: arith.or_}
 
 
@@ -99,6 +99,6 @@ def _extremum(
 
 
 def _widened(build: Builder, x: Operand, name: str) -> Tensor:
-    """An operand as a runtime value, bfloat16 as float32."""
+    """Return an operand as a runtime value, with bfloat16 cast to float32."""
     tensor = to_tensor(build, x, f"an operand of {name}")
     return convert(build, tensor, F32) if tensor.dtype is BF16 else tensor

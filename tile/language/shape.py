@@ -1,4 +1,4 @@
-"""Functions that give a tile another shape or its axes another order, and compute nothing."""
+"""Shape manipulation: functions that change the shape or the order of axes of a tile."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from tile.language.tensor import Tensor
 
 @member
 def expand_dims(build: Builder, input: Operand, axis: Any) -> Tensor:
-    """`input` with a new axis of extent 1 at each position of `axis`, an int or a tuple of ints.
+    """Insert an axis of extent 1 at each position of `axis`, an int or a tuple of ints.
 
-    Positions count in the result, negative ones from its end. A scalar becomes a tile of one
-    element. Raises `CompilationError` for a position outside the result or given twice.
+    Positions are those of the result; negative ones count from its end. A scalar becomes a tile of
+    one element. Raises `CompilationError` for a position outside the result or a repeated one.
     """
     x = to_tensor(build, input, "the input of tl.expand_dims")
-    wanted = axis if isinstance(axis, tuple | list) else (axis,)
-    rank = len(x.shape) + len(wanted)
-    axes = sorted(axis_from_right(a, rank, "tl.expand_dims") for a in wanted)
-    if len(set(axes)) != len(axes):
+    items = axis if isinstance(axis, tuple | list) else (axis,)
+    rank = len(x.shape) + len(items)
+    positions = sorted(axis_from_right(a, rank, "tl.expand_dims") for a in items)
+    if len(set(positions)) != len(positions):
         raise CompilationError(
-            f"tl.expand_dims was given one axis twice: {[a + rank for a in axes]}"
+            f"tl.expand_dims was given one axis twice: {[a + rank for a in positions]}"
         )
-    for a in axes:
+    for a in positions:
         x = _insert_axis(build, x, a + rank)
     return x
 
@@ -53,10 +53,10 @@ def _insert_axis(build: Builder, x: Tensor, position: int) -> Tensor:
 
 @member
 def broadcast_to(build: Builder, input: Operand, *shape: Any) -> Tensor:
-    """`input` repeated to `shape`, given as one tuple or as several ints.
+    """Broadcast `input` to `shape`, one tuple or several ints.
 
-    A scalar takes any shape; a tile keeps its number of axes, and only extents of 1 may grow.
-    Raises `CompilationError` for anything else.
+    A scalar broadcasts to any shape; a tile keeps its rank, and only extents of 1 may grow. Raises
+    `CompilationError` for anything else.
     """
     x = to_tensor(build, input, "the input of tl.broadcast_to")
     extents = compile_time_shape_of(shape, "the shape of tl.broadcast_to")
@@ -70,17 +70,17 @@ def broadcast_to(build: Builder, input: Operand, *shape: Any) -> Tensor:
 
 @builtin
 def broadcast(build: Builder, input: Operand, other: Operand) -> tuple[Tensor, ...]:
-    """Both inputs repeated to their common shape, by NumPy's rules; a tuple of two."""
+    """Broadcast both inputs to their common shape, by NumPy's rules; the result is a pair."""
     x = to_tensor(build, input, "the input of tl.broadcast")
     return broadcast_together(build, x, to_tensor(build, other, "the other of tl.broadcast"))
 
 
 @member
 def reshape(build: Builder, input: Operand, *shape: Any, can_reorder: bool = False) -> Tensor:
-    """The elements of `input` in row-major order as a tile of `shape`: one tuple or several ints.
+    """Reshape `input` to `shape`, one tuple or several ints, in row-major order.
 
-    `can_reorder` allows another order; the order is kept all the same. Raises `CompilationError` or
-    `TypeRuleError` if the number of elements would change.
+    `can_reorder` permits another order, but the order is always preserved. Raises
+    `CompilationError` or `TypeRuleError` if the number of elements would change.
     """
     return _reshaped(
         build, input, compile_time_shape_of(shape, "the shape of tl.reshape"), "tl.reshape"
@@ -89,13 +89,13 @@ def reshape(build: Builder, input: Operand, *shape: Any, can_reorder: bool = Fal
 
 @member
 def view(build: Builder, input: Operand, *shape: Any) -> Tensor:
-    """`tl.reshape` under its older name."""
+    """The older name of `tl.reshape`."""
     return _reshaped(build, input, compile_time_shape_of(shape, "the shape of tl.view"), "tl.view")
 
 
 @member
 def ravel(build: Builder, x: Operand, can_reorder: bool = False) -> Tensor:
-    """The elements of `x` in row-major order as a tile of one axis."""
+    """Flatten `x` to a tile of one axis, in row-major order."""
     tensor = to_tensor(build, x, "the input of tl.ravel")
     return _reshaped(build, tensor, (tensor.numel,), "tl.ravel")
 
@@ -115,7 +115,7 @@ def _reshaped(build: Builder, input: Operand, extents: tuple[int, ...], name: st
 
 @member
 def trans(build: Builder, input: Tensor, *dims: Any) -> Tensor:
-    """`input` with its axes in the order `dims`; without them the last two are exchanged.
+    """Permute the axes of `input` to the order `dims`; without `dims`, swap the last two.
 
     Raises `CompilationError` if `dims` is not a permutation, or is absent for fewer than two axes.
     """
@@ -129,16 +129,16 @@ def trans(build: Builder, input: Tensor, *dims: Any) -> Tensor:
 
 @member
 def permute(build: Builder, input: Tensor, *dims: Any) -> Tensor:
-    """`input` with its axes in the order `dims`: axis k of the result is axis `dims[k]`.
+    """Permute the axes of `input`: axis k of the result is axis `dims[k]`.
 
     Raises `CompilationError` if `dims` is not a permutation of the axes.
     """
     rank = len(tile_of("tl.permute", input).shape)
-    given = compile_time_shape_of(dims, "the order of tl.permute")
-    order = tuple(d + rank if d < 0 else d for d in given)
+    axes = compile_time_shape_of(dims, "the order of tl.permute")
+    order = tuple(d + rank if d < 0 else d for d in axes)
     if sorted(order) != list(range(rank)):
         raise CompilationError(
-            f"the order of tl.permute is {given}; for {input.type} it is a permutation of "
+            f"the order of tl.permute is {axes}; for {input.type} it is a permutation of "
             f"0 to {rank - 1}"
         )
     return Tensor(build(ops.trans, input.value, order=order))
@@ -146,7 +146,7 @@ def permute(build: Builder, input: Tensor, *dims: Any) -> Tensor:
 
 @member
 def squeeze(build: Builder, input: Tensor, dim: Any) -> Tensor:
-    """`input` without its axis `dim`, whose extent must be 1.
+    """Remove axis `dim` of `input`, whose extent must be 1.
 
     Raises `CompilationError` for another extent, and for the only axis of a tile.
     """
@@ -163,23 +163,23 @@ def squeeze(build: Builder, input: Tensor, dim: Any) -> Tensor:
 
 @member
 def unsqueeze(build: Builder, input: Operand, dim: Any) -> Tensor:
-    """`input` with a new axis of extent 1 at position `dim` of the result."""
+    """Insert an axis of extent 1 at position `dim` of the result."""
     return expand_dims.emit(build, input, compile_time_int(dim, "the dim of tl.unsqueeze"))
 
 
 @member
 def flip(build: Builder, x: Tensor, dim: Any = None) -> Tensor:
-    """`x` with its elements along axis `dim` (None: the last) in reverse."""
+    """Reverse the elements of `x` along axis `dim` (None: the last)."""
     axis = last_or(dim, tile_of("tl.flip", x), "tl.flip")
     return Tensor(build(ops.flip, x.value, axis=axis))
 
 
 @builtin
 def join(build: Builder, a: Operand, b: Operand) -> Tensor:
-    """The elements of `a` and `b` in pairs, along a new last axis of extent 2.
+    """Join `a` and `b` along a new last axis of extent 2.
 
-    Both are broadcast together and must have one type; a Python number takes that of the other.
-    Two scalars give a tile of two elements. Raises `CompilationError` for two types.
+    Both are broadcast together and must have one type; a Python number takes the type of the other
+    operand. Two scalars give a tile of two elements. Raises `CompilationError` for two types.
     """
     x, y = _alike(build, "tl.join", a, b)
     return Tensor(build(ops.join, x.value, y.value))
@@ -187,7 +187,7 @@ def join(build: Builder, a: Operand, b: Operand) -> Tensor:
 
 @member
 def split(build: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
-    """The first and the second elements along the last axis, whose extent must be 2.
+    """Split a tile along the last axis, whose extent must be 2; the inverse of `tl.join`.
 
     Raises `CompilationError` for another extent.
     """
@@ -203,7 +203,7 @@ def split(build: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
 
 @builtin
 def interleave(build: Builder, a: Operand, b: Operand) -> Tensor:
-    """The elements of `a` and `b` in turns along the last axis, which is twice as long.
+    """Interleave the elements of `a` and `b` along the last axis, which is twice as long.
 
     Types and shapes are as in `tl.join`; two scalars give a tile of two elements.
     """
@@ -219,10 +219,10 @@ def interleave(build: Builder, a: Operand, b: Operand) -> Tensor:
 def cat(
     build: Builder, input: Tensor, other: Tensor, can_reorder: bool = False, dim: Any = 0
 ) -> Tensor:
-    """`input` and behind it `other` along axis `dim`, which is twice as long.
+    """Concatenate `input` and `other` along axis `dim`, which is twice as long.
 
-    Both must have one type and shape, since extents are powers of two. `can_reorder` allows another
-    order; the order is kept all the same.
+    Both must have one type and shape, since extents are powers of two. `can_reorder` permits
+    another order, but the order is always preserved.
     """
     x, y = tile_of("tl.cat", input), tile_of("tl.cat", other)
     if x.type != y.type:
@@ -236,7 +236,7 @@ def cat(
 
 
 def _alike(build: Builder, name: str, a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
-    """Two operands broadcast together, of one type without any conversion of runtime values."""
+    """Return two operands broadcast together; runtime values must already have one type."""
     if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype != b.dtype:
         raise CompilationError(
             f"{name} takes values of one type, not {spelled(a.dtype)} and {spelled(b.dtype)}; cast "
@@ -246,13 +246,13 @@ def _alike(build: Builder, name: str, a: Operand, b: Operand) -> tuple[Tensor, T
 
 
 def last_or(dim: Any, x: Tensor, name: str) -> int:
-    """An axis counted from the right, the last one for None."""
+    """Return an axis counted from the right; the last one for None."""
     return -1 if dim is None else axis_from_right(dim, len(x.shape), name)
 
 
 def tile_of(name: str, x: Any) -> Tensor:
-    """`x`, which must be a tile. Raises `CompilationError` for a scalar or anything else."""
+    """Return `x`, which must be a tile; raise `CompilationError` for anything else."""
     if not isinstance(x, Tensor) or not x.shape:
-        what = f"a scalar of type {x.type}" if isinstance(x, Tensor) else describe(x)
-        raise CompilationError(f"{name} takes a tile, not {what}")
+        subject = f"a scalar of type {x.type}" if isinstance(x, Tensor) else describe(x)
+        raise CompilationError(f"{name} takes a tile, not {subject}")
     return x

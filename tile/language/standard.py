@@ -1,4 +1,4 @@
-"""Functions written in the language itself."""
+"""Library functions composed of other functions of the language."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from tile.language.tensor import Tensor
 
 @builtin
 def add(build: Builder, x: Operand, y: Operand, sanitize_overflow: bool = True) -> Any:
-    """`x + y`. Integers wrap; `sanitize_overflow` is accepted and changes nothing."""
+    """The sum `x + y`. Integers wrap; `sanitize_overflow` is accepted and has no effect."""
     return binary(build, "+", x, y)
 
 
 @builtin
 def sub(build: Builder, x: Operand, y: Operand, sanitize_overflow: bool = True) -> Any:
-    """`x - y`; for `sanitize_overflow` see `tl.add`."""
+    """The difference `x - y`; for `sanitize_overflow` see `tl.add`."""
     return binary(build, "-", x, y)
 
 
 @builtin
 def mul(build: Builder, x: Operand, y: Operand, sanitize_overflow: bool = True) -> Any:
-    """`x * y`; for `sanitize_overflow` see `tl.add`."""
+    """The product `x * y`; for `sanitize_overflow` see `tl.add`."""
     return binary(build, "*", x, y)
 
 
 @member
 def cdiv(build: Builder, x: Operand, div: Operand) -> Any:
-    """`x` divided by `div` and rounded up, for `x >= 0` and `div > 0`.
+    """The ceiling division of `x` by `div`, for `x >= 0` and `div > 0`.
 
-    Compile-time integers give a compile-time integer.
+    The result of compile-time integers is a compile-time integer.
     """
     above = binary(build, "-", binary(build, "+", x, div), 1)
     return binary(build, "//", above, div)
@@ -44,7 +44,7 @@ def cdiv(build: Builder, x: Operand, div: Operand) -> Any:
 
 @member
 def sigmoid(build: Builder, x: Operand) -> Any:
-    """`1 / (1 + exp(-x))` of float32 or float64."""
+    """The sigmoid function `1 / (1 + exp(-x))` of float32 or float64."""
     e = math.exp.emit(build, unary(build, "-", x))
     return binary(build, "/", 1, binary(build, "+", 1, e))
 
@@ -57,10 +57,10 @@ def softmax(
     keep_dims: bool = False,
     ieee_rounding: bool = False,
 ) -> Any:
-    """`exp(x)` scaled to sum 1 along axis `dim` (None: the first), as float32 or float64.
+    """The softmax along axis `dim` (None: the first), of float32 or float64.
 
-    The greatest element is taken off first, so nothing overflows. The result has the shape of `x`
-    whatever `keep_dims` is; `ieee_rounding` asks for a division rounded to nearest.
+    The greatest element is subtracted first, so nothing overflows. The result has the shape of `x`
+    whatever `keep_dims` is; `ieee_rounding` selects a division rounded to nearest.
     """
     axis = 0 if dim is None else dim
     above = binary(build, "-", x, max.emit(build, x, axis, keep_dims=True))
@@ -73,10 +73,10 @@ def softmax(
 def swizzle2d(
     build: Builder, i: Operand, j: Operand, size_i: Operand, size_j: Operand, size_g: Operand
 ) -> tuple[Any, Any]:
-    """The place in another order of cell (`i`, `j`) of a grid of `size_i` by `size_j` cells.
+    """Map cell (`i`, `j`) of a grid of `size_i` by `size_j` cells to its swizzled position.
 
-    Row by row order becomes column by column order within each group of `size_g` rows, so that
-    programs that run at one time share more of their data. The last group may have fewer rows.
+    Row-major order becomes column-major order within each group of `size_g` rows, so that
+    concurrent programs share more of their data. The last group may have fewer rows.
     """
 
     def calc(op: str, a: Any, b: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A value in a kernel as the language sees it: a scalar or tile, there when the kernel runs."""
+"""`Tensor`: a runtime value in a kernel, a scalar or tile."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from tile.errors import CompilationError
 from tile.ir.types import Pointer, Scalar, Type
 
-if TYPE_CHECKING:  # what a process that finds its kernels on disk does not import
+if TYPE_CHECKING:  # not imported by a process whose kernels are all in the disk cache
     from tile.ir.core import Value
 
 
 class Tensor:
     """A handle on an IR value of a scalar, pointer, tile or descriptor type.
 
-    A scalar has shape `()`. The value itself exists when the kernel runs; its type is known before.
+    A scalar has shape `()`. The value exists at run time, its type at compile time.
     """
 
     __slots__ = ("value",)
@@ -39,7 +39,7 @@ class Tensor:
 
     @property
     def numel(self) -> int:
-        """How many elements it has; 1 for a scalar."""
+        """The number of elements; 1 for a scalar."""
         return math.prod(self.shape)
 
     def __bool__(self) -> bool:
@@ -53,6 +53,6 @@ class Tensor:
         return f"<value of type {self.type}>"
 
 
-# As annotations spell it.
+# The names for annotations.
 tensor = Tensor
 tensor_descriptor = Tensor
