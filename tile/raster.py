@@ -69,9 +69,10 @@ class Raster:
         row = (np.arange(rows) - self.margin)[:, None, None] * self.high
         column = np.arange(columns)[:, None] * self.wide
         size = self.high * self.wide
-        within = np.arange(size)
         if size > most:
             within = np.random.default_rng(0).integers(size, size=(rows, columns, most))
+        else:
+            within = np.arange(size)
         columns_of = column + within % self.wide
         points = (row + within // self.wide) * self.columns + columns_of
         chosen: Array = points[np.broadcast_to(columns_of < self.columns, points.shape)]
