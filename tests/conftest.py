@@ -25,6 +25,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The backend that the conformance suite holds against the op table, and its options."""
     parser.addoption("--backend", default="interp", help="backend under test (default: interp)")
+    parser.addoption(
+        "--differing",
+        action="store_true",
+        help="of the conformance suite, only what is lowered otherwise for this backend than for others",
+    )
     parser.addoption("--kernels", type=int, default=8, help="random kernels for each device (8)")
     for name in ("num_warps", "num_stages"):
         default = getattr(Options(), name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +11,29 @@ from pathlib import Path
 import pytest
 
 from tests import oclgrind, pocl
+from tests.conformance.differing import TABLE
 from tests.conformance.running import Device
 from tile.backends.base import Options
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--differing`, leave the tests that the table has for the backend under test.
+
+    A name in the table that no test has is an error: a test was renamed, and would be left out.
+    """
+    if not config.getoption("--differing"):
+        return
+    target = config.getoption("--backend")
+    if target not in TABLE:
+        raise pytest.UsageError(f"--differing: the table has {', '.join(TABLE)}, and not {target}")
+    names = [f"{item.path.name}::{item.name}" for item in items]
+    table = [beginning for group in TABLE[target] for beginning in group.tests]
+    unknown = [begin for begin in table if not any(name.startswith(begin) for name in names)]
+    if unknown:
+        raise pytest.UsageError(f"--differing: no test's name begins with {', '.join(unknown)}")
+    chosen = [any(group.has(name) for group in TABLE[target]) for name in names]
+    config.hook.pytest_deselected(items=list(itertools.compress(items, map(operator.not_, chosen))))
+    items[:] = itertools.compress(items, chosen)
 
 
 @pytest.fixture(scope="session")

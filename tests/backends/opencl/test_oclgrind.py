@@ -51,6 +51,7 @@ def log_of(tmp_path: Path, *arguments: str) -> str:
     return log.read_text("utf-8") if log.exists() else ""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(set(KERNELS) - LARGE))
 def test_nothing_is_wrong(name: str, tmp_path: Path) -> None:
     assert log_of(tmp_path, name) == ""
