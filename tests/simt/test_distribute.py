@@ -24,7 +24,7 @@ from tile.ir.types import F16, F32, I1, I8, I16, I32, I64, U8, Pointer, Scalar, 
 from tile.ir.verifier import verify
 from tile.simt import ops
 from tile.simt.distribute import distribute
-from tile.simt.distribute.convert import plan
+from tile.simt.distribute.convert import conversion_plan
 from tile.simt.factors import thread_factors
 from tile.simt.layout_rules import LayoutBuilder, collapsed, layout_of
 from tile.simt.layouts.axes import reshape_axes
@@ -231,7 +231,7 @@ def test_a_sender_of_one_register_serves_lanes_in_turns() -> None:
     x = laid(src.shape, I32, src)
     tile = np.arange(16, dtype=np.int32).reshape(8, 2)
     threads = check(lambda b, x: [b.convert(x, dst)], [x], [tile])
-    found = plan(src, dst, 32, True)
+    found = conversion_plan(src, dst, 32, True)
     assert isinstance(found, Shuffle) and found.turn.out_bits("turn") > 0
     assert calls(threads, arith.select)
 
@@ -808,5 +808,5 @@ def test_accumulators_of_matrix_instructions_have_registers(target: SimtTarget) 
 def test_what_threads_cannot_do_is_named() -> None:
     layout = LinearLayout.of({"register": [], "lane": [[1], [2], [4]], "warp": [[0], [0]]}, [8])
     module, _ = module_of(lambda b, x: [b(shape.flip, x, axis=-1)], laid([8], F32, layout))
-    with pytest.raises(CompilationError, match="`flip` is nothing that threads can do"):
+    with pytest.raises(CompilationError, match="`flip` has no lowering to threads"):
         distribute(module, target=SMALL, num_warps=4)

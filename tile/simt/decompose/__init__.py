@@ -1,8 +1,8 @@
-"""Reductions, scans, sorts and the like in terms of what a warp does.
+"""Reductions, scans, sorts and the like in terms of operations that one warp can do.
 
-holding      who holds the bits of an axis, and layouts in which others do
-axes         an axis cut into others, and the numbers along it
-regions      how two groups of scalars are combined
+holding      the owners of the bits of an axis, and layouts with other owners
+axes         split an axis; the indices along it
+regions      the regions that combine two groups of scalars
 reduce       reductions
 scan         scans
 sort         sorts, and the first elements of one
@@ -29,8 +29,8 @@ from tile.simt.decompose.sort import sort
 from tile.simt.layout_rules import LayoutBuilder, layout_of
 from tile.simt.target import GENERIC, SimtTarget
 
-# Makes, before an operation, others that give its results, in any layouts; None to leave it as it
-# is.
+# Builds, before an operation, others with the same results, in any layouts. Returns these results,
+# or None to leave the operation as it is.
 Rule = Callable[[Operation, LayoutBuilder, SimtTarget], Sequence[Value] | None]
 
 RULES: dict[OpDef, Rule] = {
@@ -48,19 +48,20 @@ RULES: dict[OpDef, Rule] = {
 
 @module_pass("decompose", before=Level.LAID_OUT)
 def decompose(module: Module, *, target: SimtTarget = GENERIC) -> None:
-    """Leave no more of reductions, scans, sorts and the like than a warp can do by itself.
+    """Decompose reductions, scans, sorts and the like into operations that one warp can do.
 
-    All kinds of reductions become `reduce_by`, of scans `scan_by`. Along their axis elements are in
-    registers, and in lanes if these can shuffle; those of a scan in order. What warps share is cut
-    off first, as a reshape, and combined when each of them has done its part.
+    All kinds of reductions become `reduce_by`, all kinds of scans `scan_by`. Along their axis the
+    elements are in registers, and in lanes if the target has shuffles; those of a scan in order. An
+    axis that several warps share is split by a reshape. Each warp combines its part, and then the
+    partial results are combined.
 
         %r = reduce %x {kind = sum} : f32         %a = reshape %x {shape = (4, 128)}
                                                   %b = reduce_by %a : tile<4xf32, ...> { add }
                                                   %c = convert_layout %b : tile<4xf32, ...>
                                                   %r = reduce_by %c : f32 { add }
 
-    Sorts become exchanges with comparisons, `flip` an exchange; `gather` and `histogram` go through
-    buffers in shared memory.
+    Sorts become exchanges with comparisons, and `flip` an exchange; `gather` and `histogram` go
+    through buffers in shared memory.
 
         %y = gather %x, %i                        %m = alloc : shared<...>
                                                   local_store %m, %x

@@ -11,6 +11,9 @@ from tile.simt.target import SimtTarget
 
 
 def flip(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
-    """Element i is that at extent - 1 - i, which is i XOR (extent - 1)."""
+    """Reverse an axis by one exchange.
+
+    Element i becomes the element at extent - 1 - i, which is i XOR (extent - 1).
+    """
     (x,), axis = op.inputs, op["axis"]
     return [b(exchange, x, axis=axis, mask=x.type.shape[axis] - 1)]

@@ -1,4 +1,4 @@
-"""The regions of `reduce_by` and `scan_by`: how two groups of scalars are combined to one."""
+"""The regions of `reduce_by` and `scan_by`, which combine two groups of scalars into one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import EXTREMES, ArgKind, ReduceKind
 from tile.ir.types import I32, Scalar, Type
 
-# Makes a region anew for each operation that is to have it.
+# Builds a new region for each operation that needs it.
 Region = Callable[[], Block]
-# Of two groups, the one that they are combined to.
+# Builds the combination of two groups.
 Combine = Callable[[Builder, Sequence[Value], Sequence[Value]], Sequence[Value]]
 
-# What combines two elements.
+# The operation that combines two elements.
 KINDS: dict[ReduceKind, OpDef] = {
     ReduceKind.SUM: arith.add,
     ReduceKind.PROD: arith.mul,
@@ -38,8 +38,8 @@ def _region(elements: Sequence[Type], combine: Combine) -> Block:
     return block
 
 
-def copy_of(region: Block) -> Region:
-    """The same region again."""
+def clone_region(region: Block) -> Region:
+    """Return a builder of clones of a region."""
 
     def copy() -> Block:
         block = Block([arg.type for arg in region.args], [arg.name for arg in region.args])
@@ -51,8 +51,8 @@ def copy_of(region: Block) -> Region:
     return copy
 
 
-def combining(kind: ReduceKind, element: Type, propagate_nan: bool = False) -> Region:
-    """Two elements combined as `reduce` and `scan` do it."""
+def elementwise_region(kind: ReduceKind, element: Type, propagate_nan: bool = False) -> Region:
+    """Return the region that combines two elements as `reduce` and `scan` of a kind do."""
 
     def combine(b: Builder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
         if kind in EXTREMES:
@@ -62,10 +62,10 @@ def combining(kind: ReduceKind, element: Type, propagate_nan: bool = False) -> R
     return partial(_region, [element], combine)
 
 
-def better(kind: ArgKind, element: Scalar, tie_break_left: bool) -> Region:
-    """Of two elements with their indices, the one that `arg_reduce` looks for.
+def arg_region(kind: ArgKind, element: Scalar, tie_break_left: bool) -> Region:
+    """Return the region that selects, of two elements with their indices, that of `arg_reduce`.
 
-    In its order a NaN stands behind every number, and equal to other NaNs.
+    A NaN is worse than every number, and equal to other NaNs.
     """
     at_least, above = {
         ArgKind.MAX: (Predicate.GE, Predicate.GT),
@@ -74,22 +74,25 @@ def better(kind: ArgKind, element: Scalar, tie_break_left: bool) -> Region:
     first = Predicate.LT if tie_break_left else Predicate.GT
 
     def combine(b: Builder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
-        tied = b(arith.cmp, x[0], y[0], predicate=at_least)
+        ties = b(arith.cmp, x[0], y[0], predicate=at_least)
         wins = b(arith.cmp, x[0], y[0], predicate=above)
         if element.is_floating():
             x_number = b(arith.cmp, x[0], x[0], predicate=Predicate.EQ)
             y_nan = b(arith.cmp, y[0], y[0], predicate=Predicate.NE)
-            tied = b(arith.or_, tied, y_nan)
+            ties = b(arith.or_, ties, y_nan)
             wins = b(arith.or_, wins, b(arith.and_, y_nan, x_number))
-        # One of the two always holds: `tied` of x and y, or `wins` of y and x.
-        takes = b(arith.select, b(arith.cmp, x[1], y[1], predicate=first), tied, wins)
+        # Either `ties` holds for (x, y), or `wins` for (y, x).
+        takes = b(arith.select, b(arith.cmp, x[1], y[1], predicate=first), ties, wins)
         return [b(arith.select, takes, own, other) for own, other in zip(x, y, strict=True)]
 
     return partial(_region, [element, I32], combine)
 
 
-def latest(elements: Sequence[Type], reverse: bool) -> Region:
-    """Of two groups that end with an index, the one of the greater, or least for `reverse`."""
+def last_region(elements: Sequence[Type], reverse: bool) -> Region:
+    """Return the region that selects the group with the greater index, its last element.
+
+    reverse: select the group with the lesser index.
+    """
     predicate = Predicate.LT if reverse else Predicate.GT
 
     def combine(b: Builder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
@@ -99,6 +102,6 @@ def latest(elements: Sequence[Type], reverse: bool) -> Region:
     return partial(_region, [*elements, I32], combine)
 
 
-def either(element: Type) -> Region:
-    """Of two elements that are equal, one."""
+def any_region(element: Type) -> Region:
+    """Return the region that selects either of two equal elements."""
     return partial(_region, [element], lambda b, x, y: x)

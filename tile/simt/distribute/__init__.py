@@ -1,12 +1,12 @@
-"""From tiles to threads: the LAID_OUT level becomes the THREAD level.
+"""Lower tiles to per-thread fragments: from the LAID_OUT level to the THREAD level.
 
-context        a function on its way: the builder, and what each value has become
+context        the state of a function's lowering: the builder and the new values
 elementwise, control, memory, relabel, shared, convert, reduce, scan, dot, debug
                the rules, by operation
-facts          what analyses know of conversions
+facts          analysis rules of layout conversions
 inline         the regions of reductions and scans
 registers      tables of register numbers
-resources      tiles that are too large for the machine
+resources      the check for tiles that are too large for the machine
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ for family in (elementwise, control, memory, relabel, shared, convert, reduce, s
 
 @module_pass("distribute", before=Level.LAID_OUT, after=Level.THREAD)
 def distribute(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
-    """Write what one thread does: tiles become the fragments that it holds of them.
+    """Lower a program to the code of one thread: tiles become the fragments that it holds of them.
 
-    Threads meet in shuffles and in shared memory alone, and where several hold copies, the first
-    one writes.
+    Threads exchange data only by shuffles and through shared memory. Where several threads hold
+    copies of an element, the first one writes.
 
         %i = arange {start = 0, end = 256}     %i = linear_index {layout = #a} : frag<2xi32>
           : tile<256xi32, #a>
@@ -52,7 +52,7 @@ def distribute(module: Module, *, target: SimtTarget = GENERIC, num_warps: int =
         %q = addptr %p, %i {stride = 4}        %q = addptr %p, %i {stride = 4}
         %v = load %q : tile<256xf32, #a>       %v = load %q {vector = 2} : frag<2xf32>
 
-    Raises `OutOfResourcesError` for a tile that takes more registers than can be.
+    Raises `OutOfResourcesError` for a tile that takes too many registers.
     """
     for function in module:
         ctx = Context(module, function, target, num_warps, RULES)

@@ -1,4 +1,4 @@
-"""A function on its way from tiles to what one thread holds of them."""
+"""The lowering of a function from tiles to fragments: its builder and the new values."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tile.simt.distribute.resources import check_fits
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.target import SimtTarget
 
-# Writes an operation anew for one thread; what takes the place of its results.
+# Builds an operation for one thread, and returns the values that replace its results.
 Rule = Callable[["Context", Operation], Sequence[Value]]
 
 
 class Context(Builder):
     """Builds the operations of one thread, at the end of the block that is being rewritten.
 
-    What depends on nothing but the thread's number, such as where it reads shared memory, is built
-    by `once`: at the top level of the function, so outside of loops, and once for all its uses.
+    Values that depend only on the thread's number, such as offsets in shared memory, are built by
+    `once`: at the top level of the function, so outside of loops, and once for all uses.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Context(Builder):
         self.num_warps = num_warps
         self.rules = rules
         self.values: dict[Value, Value] = {}
-        self.known: dict[Any, Value] = {}
+        self.built: dict[Any, Value] = {}
         self.types: dict[Type, Type] = {}
         self.new = self._function()
         self.top = Builder(self.new.body)
@@ -67,57 +67,57 @@ class Context(Builder):
         return new
 
     @cached_property
-    def facts(self) -> AxisInfoResult:
-        """What is known of the tiles' contents, along their axes."""
+    def axes(self) -> AxisInfoResult:
+        """The axis info of the function's tiles."""
         return axis_info(self.old)
 
-    # What was, and what it is now.
+    # -- types and values
 
     def type_of(self, ty: Type) -> Type:
-        """What a thread has in place of a value of this type."""
+        """Return the type of a thread's part of a value: a fragment for a tile."""
         if not isinstance(ty, Tile):
             return ty
-        found = self.types.get(ty)
-        if found is None:
+        fragment = self.types.get(ty)
+        if fragment is None:
             assert isinstance(ty.layout, LinearLayout)
-            found = Fragment(1 << register_bits(ty.layout), ty.of)
-            self.types[ty] = found
-        return found
+            fragment = Fragment(1 << register_bits(ty.layout), ty.of)
+            self.types[ty] = fragment
+        return fragment
 
     def of(self, value: Value) -> Value:
-        """What took the place of a value."""
+        """Return the value that replaces `value`."""
         return self.values[value]
 
     def operands(self, op: Operation) -> list[Value | None]:
-        """What took the place of an operation's operands; None for one that is absent."""
+        """Return the values that replace an operation's operands; None for an absent one."""
         return [None if value is None else self.values[value] for value in op.operands]
 
-    # Walking.
+    # -- walk
 
     def rewrite(self, block: Block) -> None:
-        """Write the operations of a block anew."""
+        """Lower the operations of a block."""
         for op in block:
             self.loc = op.loc
             check_fits(self, op)
             with stamp(op.loc):
-                results = self.rules.get(op.defn, unknown)(self, op)
+                results = self.rules.get(op.defn, not_lowered)(self, op)
             for old, new in zip(op.results, results, strict=True):
                 self.values[old] = new
                 if not new.name:
                     new.name = old.name
 
     def region(self, block: Block) -> Block:
-        """A region written anew, its arguments too."""
+        """Return a lowered region, with lowered arguments."""
         new = Block([self.type_of(v.type) for v in block.args], [v.name for v in block.args])
         self.values.update(zip(block.args, new.args, strict=True))
         with self.into(new):
             self.rewrite(block)
         return new
 
-    # Building.
+    # -- build
 
-    def same(self, op: Operation, regions: Sequence[Block] = ()) -> Sequence[Value]:
-        """The same operation on what a thread has."""
+    def clone(self, op: Operation, regions: Sequence[Block] = ()) -> Sequence[Value]:
+        """Build the same operation on a thread's operands."""
         attributes = dict(op.attributes)
         types = [self.type_of(value.type) for value in op.results]
         explicit = op.defn.explicit
@@ -128,46 +128,50 @@ class Context(Builder):
         return new.results
 
     def once(self, defn: OpDef, *operands: Value, **attributes: Any) -> Value:
-        """An operation whose operands, if any, were built by `once`, too."""
+        """Build an operation at the top level, or return it if it has been built.
+
+        Its operands must have been built by `once`, too.
+        """
         key = (defn, tuple(map(id, operands)), tuple(attributes.items()))
-        found = self.known.get(key)
-        if found is None:
+        value = self.built.get(key)
+        if value is None:
             self.top.loc = self.loc
-            found = self.known[key] = self.top(defn, *operands, **attributes)
-        return found
+            value = self.built[key] = self.top(defn, *operands, **attributes)
+        return value
 
     def index(self, layout: LinearLayout) -> Value:
-        """Where a layout leads from this thread."""
+        """Return the images of this thread's registers under a layout."""
         return self.once(ops.thread.linear_index, layout=layout)
 
     def number(self, value: int, ty: Type = I32) -> Value:
-        """A constant integer, of a scalar or fragment type."""
+        """Return a constant integer, of a scalar or fragment type."""
         return self.once(arith.const, value=value, result=ty)
 
-    def filled(self, condition: Value, count: int) -> Value:
-        """A condition of this thread, for each of `count` registers."""
+    def splat(self, condition: Value, count: int) -> Value:
+        """Return a fragment of `count` registers of a condition of this thread."""
         return self.once(ops.thread.fill, condition, count=count)
 
     def any_bit(self, layout: LinearLayout) -> Value:
-        """Whether a layout of (lane, warp) leads from this thread to anything but 0; an i1."""
+        """Return, as an i1, whether this thread's image under a (lane, warp) layout is not 0."""
         index = self.index(layout)
         return self.once(arith.cmp, index, self.number(0), predicate=Predicate.NE)
 
     def no_bit(self, layout: LinearLayout) -> Value:
-        """The opposite of `any_bit`."""
+        """Return the negation of `any_bit`."""
         index = self.index(layout)
         return self.once(arith.cmp, index, self.number(0), predicate=Predicate.EQ)
 
     def xored(self, index: Value, mask: int) -> Value:
-        """A number that `once` built, XORed with a constant."""
+        """Return an integer that `once` built, XORed with a constant."""
         if mask == 0:
             return index
         return self.once(arith.xor, index, self.number(mask, index.type))
 
     def pick(self, *fragments: Value, registers: Registers) -> Value:
-        """Registers of fragments; the fragment itself where these are all of one, in order.
+        """Return the given registers of fragments, numbered through all fragments, as a fragment.
 
-        What is picked from what was picked is picked from the first at once.
+        If these are all registers of one fragment in order, that is the fragment itself. A `pick`
+        of a `pick` is folded into one.
         """
         source = fragments[0].op
         if len(fragments) == 1 and source is not None and source.defn is ops.thread.pick:
@@ -179,26 +183,25 @@ class Context(Builder):
         return self(ops.thread.pick, *fragments, registers=registers)
 
     def and_(self, mask: Value | None, other: Value | None) -> Value | None:
-        """Both masks, of one type, either of which may be absent."""
+        """Return the AND of two masks of one type; either may be absent."""
         if mask is None or other is None:
             return mask or other
         return self(arith.and_, mask, other)
 
 
-def unknown(ctx: Context, op: Operation) -> Sequence[Value]:
-    """What is no operation of threads."""
+def not_lowered(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Raise the error for an operation without a rule."""
     raise CompilationError(
-        f"`{op.name}` is nothing that threads can do by themselves; an earlier pass should have "
-        "replaced it"
+        f"`{op.name}` has no lowering to threads; an earlier pass should have replaced it"
     )
 
 
 def count_of(value: Value) -> int:
-    """How many registers a fragment has."""
+    """Return the number of registers of a fragment."""
     assert isinstance(value.type, Fragment)
     return value.type.count
 
 
 def bits_of_element(ty: Type) -> int:
-    """The bits that an element takes in a register or in memory: 8 to 64."""
+    """Return the bits that an element takes in a register or in memory: 8 to 64."""
     return max(8, ty.element.bits)

@@ -1,4 +1,4 @@
-"""Loops, branches and calls: the same on what a thread has of the values they carry."""
+"""Rules of loops, branches and calls, which stay the same on a thread's values."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tile.simt.distribute.context import Context, Rule
 
 
 def regions(ctx: Context, op: Operation) -> Sequence[Value]:
-    """An operation with regions, which are written anew."""
+    """Lower an operation with regions."""
     loc = ctx.loc
     new = [ctx.region(region) for region in op.regions]
     ctx.loc = loc
-    return ctx.same(op, new)
+    return ctx.clone(op, new)
 
 
 def plain(ctx: Context, op: Operation) -> Sequence[Value]:
-    """A call, or what ends a block."""
-    return ctx.same(op)
+    """Lower a call or a terminator."""
+    return ctx.clone(op)
 
 
 RULES: dict[OpDef, Rule] = {

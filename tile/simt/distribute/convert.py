@@ -1,11 +1,11 @@
-"""Tiles that change their layout inside of warps: registers get other names, or lanes shuffle.
+"""Rules of layout conversions inside of warps: registers are renumbered, or lanes shuffle.
 
-A `Shuffle` plan is one of rounds, in each of which every lane sends a word: a register whose number
-depends on the lane, from a lane that does, to a register that does. Here all rounds are done at
-once. What depends on the lane is the same in every round but for an XOR with a constant, so it is
-brought in front of and behind them all:
+A `Shuffle` plan is a sequence of shuffles. In each of them every lane sends a 32-bit register and
+reads one from another lane; the numbers of both registers and of that lane depend on the lane.
+From shuffle to shuffle these numbers differ only by an XOR with a constant. So the dependence on
+the lane is moved in front of and after all shuffles, which are then done at once:
 
-    sent  = x with registers r XOR send(lane, warp)       as many selects as bits that differ
+    sent  = x with registers r XOR send(lane, warp)       a select for each bit that differs
     got   = registers of `sent`, by constant numbers, shuffled: one fragment for each source
     z     = registers of all `got`, by constant numbers
     y     = z with registers r XOR receive(lane, warp)
@@ -33,21 +33,21 @@ from tile.simt.layouts.shuffle import Shuffle
 
 
 @lru_cache(maxsize=1024)
-def plan(src: LinearLayout, dst: LinearLayout, bits: int, shuffles: bool) -> Conversion:
-    """How to convert between two layouts; kept, since it takes a while to find."""
+def conversion_plan(src: LinearLayout, dst: LinearLayout, bits: int, shuffles: bool) -> Conversion:
+    """Return the plan of a conversion between two layouts; cached, as planning is slow."""
     return plan_conversion(src, dst, bits, shuffles=shuffles)
 
 
 def convert_layout(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Registers by other names, or shuffles."""
+    """Lower a conversion to renumbered registers or to shuffles."""
     old = op.inputs[0]
     bits = bits_of_element(old.type)
-    found = plan(layout_of(old), layout_of(op.result), bits, ctx.target.shuffles)
+    plan = conversion_plan(layout_of(old), layout_of(op.result), bits, ctx.target.shuffles)
     x = ctx.of(old)
-    if isinstance(found, Renaming):
-        return [ctx.pick(x, registers=found.registers)]
-    if isinstance(found, Shuffle):
-        return [_shuffled(ctx, x, found)]
+    if isinstance(plan, Renaming):
+        return [ctx.pick(x, registers=plan.registers)]
+    if isinstance(plan, Shuffle):
+        return [_shuffled(ctx, x, plan)]
     raise CompilationError(
         f"`{op.name}` moves elements between warps of {ctx.target}; an earlier pass should have "
         "taken it through shared memory"
@@ -58,8 +58,8 @@ def convert_layout(ctx: Context, op: Operation) -> Sequence[Value]:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Rounds that have one source: which registers they send, and which they fill."""
+class ShuffleGroup:
+    """The shuffles with one `source`: the registers that they send, and those that they fill."""
 
     turn: int
     source: int
@@ -68,43 +68,46 @@ class Group:
 
 
 @lru_cache(maxsize=1024)
-def groups(found: Shuffle) -> tuple[Group, ...]:
-    """The rounds of a plan by turn and source; registers of one word stand side by side."""
-    rounds: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for step in found.rounds:
-        moved = rounds.setdefault((step.turn, step.source), [])
-        for sent, filled in found.packed:
+def shuffle_groups(plan: Shuffle) -> tuple[ShuffleGroup, ...]:
+    """Return the shuffles of a plan by turn and source.
+
+    Registers that are packed into one 32-bit register are adjacent.
+    """
+    by_source: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for step in plan.rounds:
+        moved = by_source.setdefault((step.turn, step.source), [])
+        for sent, filled in plan.packed:
             moved.append((step.send ^ sent, step.receive ^ filled))
     return tuple(
-        Group(turn, source, *(tuple(numbers) for numbers in zip(*moved, strict=True)))
-        for (turn, source), moved in sorted(rounds.items())
+        ShuffleGroup(turn, source, *(tuple(numbers) for numbers in zip(*moved, strict=True)))
+        for (turn, source), moved in sorted(by_source.items())
     )
 
 
-def _shuffled(ctx: Context, x: Value, found: Shuffle) -> Value:
-    """All rounds of a plan."""
-    sent = permuted(ctx, x, found.send)
-    turns: dict[int, list[tuple[Value, Registers]]] = {}
-    for group in groups(found):
-        got = _sent(ctx, ctx.pick(sent, registers=group.sent), found, group.source)
-        turns.setdefault(group.turn, []).append((got, group.filled))
-    filled = [_assembled(ctx, turns[turn]) for turn in range(len(turns))]
-    for bit in range(found.turn.out_bits("turn")):
-        late = _bit(found.turn, 1 << bit)
+def _shuffled(ctx: Context, x: Value, plan: Shuffle) -> Value:
+    """Build all shuffles of a plan."""
+    sent = permuted(ctx, x, plan.send)
+    by_turn: dict[int, list[tuple[Value, Registers]]] = {}
+    for group in shuffle_groups(plan):
+        got = _sent(ctx, ctx.pick(sent, registers=group.sent), plan, group.source)
+        by_turn.setdefault(group.turn, []).append((got, group.filled))
+    filled = [_assembled(ctx, by_turn[turn]) for turn in range(len(by_turn))]
+    for bit in range(plan.turn.out_bits("turn")):
+        is_second = _bit(plan.turn, 1 << bit)
         pairs = zip(filled[::2], filled[1::2], strict=True)
-        filled = [_either(ctx, late, second, first) for first, second in pairs]
-    return permuted(ctx, filled[0], found.receive)
+        filled = [_either(ctx, is_second, second, first) for first, second in pairs]
+    return permuted(ctx, filled[0], plan.receive)
 
 
-def _sent(ctx: Context, x: Value, found: Shuffle, source: int) -> Value:
-    """What the lane that the plan reads from, XORed with `source`, gives."""
-    if found.is_butterfly:
+def _sent(ctx: Context, x: Value, plan: Shuffle, source: int) -> Value:
+    """Return what this thread reads from the plan's source lane XOR `source`."""
+    if plan.is_butterfly:
         return ctx(ops.thread.shuffle_xor, x, mask=source) if source else x
-    return ctx(ops.thread.shuffle, x, ctx.xored(ctx.index(found.source), source))
+    return ctx(ops.thread.shuffle, x, ctx.xored(ctx.index(plan.source), source))
 
 
 def _assembled(ctx: Context, parts: Sequence[tuple[Value, Registers]]) -> Value:
-    """The registers that were filled, in order."""
+    """Return the registers that were filled, in order."""
     filled = [register for _, registers in parts for register in registers]
     place = {register: at for at, register in enumerate(filled)}
     order = tuple([place[register] for register in range(len(filled))])
@@ -112,9 +115,9 @@ def _assembled(ctx: Context, parts: Sequence[tuple[Value, Registers]]) -> Value:
 
 
 def permuted(ctx: Context, x: Value, mask: LinearLayout) -> Value:
-    """The fragment whose register r is r XOR `mask` of `x`, a layout of (lane, warp).
+    """Return the fragment whose register r is register r XOR `mask(lane, warp)` of `x`.
 
-    A thread's mask is a sum of a few, each of which it has in it or not: so a select for each.
+    A thread's mask is the XOR of some vectors of a basis; there is a select for each of these.
     """
     count = count_of(x)
     for direction in f2.basis(mask.columns):
@@ -125,32 +128,32 @@ def permuted(ctx: Context, x: Value, mask: LinearLayout) -> Value:
 
 @lru_cache(maxsize=1024)
 def _coordinate(mask: LinearLayout, direction: int) -> LinearLayout:
-    """Whether a thread's mask, as a sum of the basis, has this vector of it in it."""
-    known = f2.Elimination()
+    """Return the one-bit layout that is 1 if a thread's mask contains a vector of the basis."""
+    basis = f2.Elimination()
     for vector in f2.basis(mask.columns):
-        known.define(vector, int(vector == direction))
+        basis.define(vector, int(vector == direction))
     ins = [
-        (name, tuple([known.reduce(column)[1] for column in columns])) for name, columns in mask.ins
+        (name, tuple([basis.reduce(column)[1] for column in columns])) for name, columns in mask.ins
     ]
     return LinearLayout(tuple(ins), (("bit", 1),))
 
 
 def _bit(layout: LinearLayout, bit: int) -> LinearLayout:
-    """One bit of where a layout leads."""
+    """Return one bit of a layout's image, as a layout."""
     ins = [(name, tuple([int(bool(c & bit)) for c in columns])) for name, columns in layout.ins]
     return LinearLayout(tuple(ins), (("bit", 1),))
 
 
 def _either(ctx: Context, condition: LinearLayout, x: Value, y: Value) -> Value:
-    """`x` in threads from which a layout of one bit leads to 1, `y` in the others."""
-    return ctx(arith.select, ctx.filled(ctx.any_bit(condition), count_of(x)), x, y)
+    """Select `x` in threads whose image under a one-bit layout is 1, and `y` in the others."""
+    return ctx(arith.select, ctx.splat(ctx.any_bit(condition), count_of(x)), x, y)
 
 
 # -- exchange
 
 
 def exchange(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Registers by other names, lanes by a butterfly."""
+    """Lower an exchange: renumber registers, and shuffle lanes by a butterfly."""
     register, lane, warp = _distance(layout_of(op.result), op["axis"], op["mask"])
     if warp or (lane and not ctx.target.shuffles):
         raise CompilationError(
@@ -164,21 +167,21 @@ def exchange(ctx: Context, op: Operation) -> Sequence[Value]:
 
 @lru_cache(maxsize=1024)
 def _distance(layout: LinearLayout, axis: int, mask: int) -> tuple[int, int, int]:
-    """What to XOR the register, lane and warp with to move along an axis by an XOR with `mask`."""
-    known = f2.Elimination()
+    """Return what an XOR of an axis's index with `mask` XORs the register, lane and warp with."""
+    basis = f2.Elimination()
     bits = {name: layout.in_bits(name) for name in (REGISTER, LANE, WARP)}
     shift = 0
     for name in (REGISTER, LANE, WARP):
         for bit, column in enumerate(layout.images(name)):
             if column:
-                known.define(column, 1 << shift + bit)
+                basis.define(column, 1 << shift + bit)
         shift += bits[name]
     whole = axis_mask(layout, axis)
-    found = known.image(mask * (whole & -whole))
-    assert found is not None, f"{layout} lacks elements"
-    lanes = found >> bits[REGISTER]
+    source = basis.image(mask * (whole & -whole))
+    assert source is not None, f"{layout} lacks elements"
+    lanes = source >> bits[REGISTER]
     return (
-        found & (1 << bits[REGISTER]) - 1,
+        source & (1 << bits[REGISTER]) - 1,
         lanes & (1 << bits[LANE]) - 1,
         lanes >> bits[LANE],
     )

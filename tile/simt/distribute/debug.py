@@ -1,4 +1,4 @@
-"""Prints and assertions."""
+"""Rules of prints and assertions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tile.simt.layout_rules import maybe_layout
 
 
 def device_print(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Every thread prints what it holds; the layouts tell which elements these are."""
+    """Print in every thread what it holds; the layouts identify the elements."""
     layouts = [layout for layout in map(maybe_layout, op.inputs) if layout is not None]
     ctx.op(ops.thread.thread_print, *ctx.operands(op), **op.attributes, layouts=tuple(layouts))
     return []
 
 
 def device_assert(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Every thread checks what it holds; a scalar the first thread."""
+    """Check in every thread what it holds; the first thread checks a scalar."""
     condition, mask = ctx.operands(op)
     if maybe_layout(op.inputs[0]) is None:
         mask = ctx.and_(mask, first_thread(ctx))

@@ -1,4 +1,4 @@
-"""Products of matrices: of what one thread holds, or of what a warp holds together."""
+"""Rules of dots: by FMAs of one thread, by mma instructions of a warp, and by wgmma."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from tile.simt.layouts.layout import LinearLayout
 
 
 def dot(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Each thread's own product, of registers in row-major order."""
+    """Lower a dot to FMAs of each thread, on registers in row-major order."""
     layouts = [layout_of(value) for value in op.inputs]
     orders = [row_major(layout) for layout in layouts]
     picked = [
         ctx.pick(ctx.of(value), registers=order)
         for value, order in zip(op.inputs, orders, strict=True)
     ]
-    acc = held(layouts[2])
+    acc = elements_along(layouts[2])
     batch = acc[0] if len(acc) == 3 else 1
     sizes = (batch, acc[-2], acc[-1], op.inputs[0].type.shape[-1])
     precision = op["input_precision"]
-    product = ctx(ops.matrix.thread_dot, *picked, sizes=sizes, input_precision=precision)
-    return [ctx.pick(product, registers=inverse(orders[2]))]
+    result = ctx(ops.matrix.thread_dot, *picked, sizes=sizes, input_precision=precision)
+    return [ctx.pick(result, registers=inverse(orders[2]))]
 
 
 @lru_cache(maxsize=1024)
 def row_major(layout: LinearLayout) -> Registers:
-    """The registers in the order of the elements they hold, the last axis fastest.
+    """Return the registers in the order of their elements, the last axis fastest.
 
-    Every register bit moves along one axis, as `thread_factors` sees to.
+    Every register bit moves along one axis; `thread_factors` ensures that.
     """
     bits: list[int] = []
     for axis in reversed(range(len(layout.outs))):
@@ -48,31 +48,31 @@ def row_major(layout: LinearLayout) -> Registers:
 
 
 @lru_cache(maxsize=1024)
-def held(layout: LinearLayout) -> tuple[int, ...]:
-    """How many elements a thread holds along each axis."""
+def elements_along(layout: LinearLayout) -> tuple[int, ...]:
+    """Return the number of elements that a thread holds along each axis."""
     axes = range(len(layout.outs))
     return tuple([1 << len(along_axis(layout, REGISTER, axis)) for axis in axes])
 
 
 def matrix_dot(ctx: Context, op: Operation) -> Sequence[Value]:
-    """The instructions of a warp, as often as its part of the tile takes."""
+    """Lower a dot to the mma instructions of a warp, repeated over its part of the tile."""
     m, n, k, _ = op["shape"]
     (rows, depth), columns = op.inputs[0].type.shape, op.inputs[1].type.shape[1]
     warps = op["warps"]
     repeats = (max(1, rows // (m * warps[0])), max(1, columns // (n * warps[1])), depth // k)
     attributes = {"shape": op["shape"], "input_precision": op["input_precision"]}
-    factors = [ctx.of(value) for value in op.inputs]
-    return [ctx(ops.matrix.matrix_multiply, *factors, repeats=repeats, **attributes)]
+    operands = [ctx.of(value) for value in op.inputs]
+    return [ctx(ops.matrix.matrix_multiply, *operands, repeats=repeats, **attributes)]
 
 
 def group_dot(ctx: Context, op: Operation) -> Sequence[Value]:
-    """The same by the threads of groups, with factors in buffers or in the right registers."""
+    """Lower a wgmma, whose operands are in buffers or in the layout that it takes."""
     for index in stored_factors(op):
         raise CompilationError(
             f"`{op.name}` reads {op.inputs[index].type} from shared memory; an earlier pass should "
             "have stored it there"
         )
-    return ctx.same(op)
+    return ctx.clone(op)
 
 
 RULES: dict[OpDef, Rule] = {

@@ -1,4 +1,4 @@
-"""What each thread does as it was written, on its own registers."""
+"""Rules of operations that each thread does on its own registers."""
 
 from __future__ import annotations
 
@@ -16,75 +16,75 @@ from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.layout import LinearLayout
 
 
-def same(ctx: Context, op: Operation) -> Sequence[Value]:
-    """The same operation, on what a thread has of its operands."""
-    return ctx.same(op)
+def clone(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Build the same operation on a thread's operands."""
+    return ctx.clone(op)
 
 
 def compare(ctx: Context, op: Operation) -> Sequence[Value]:
-    """One comparison for each run of registers in which all come out the same.
+    """Build one comparison for each run of registers that have the same result.
 
-    Masks such as `column < columns` do so where what they compare is divisible by enough.
+    Masks such as `column < columns` have such runs if `columns` is sufficiently divisible.
     """
     layout = maybe_layout(op.result)
     if layout is None:
-        return same(ctx, op)
-    first, each = runs(layout, ctx.facts.of(op.result).constant)
+        return clone(ctx, op)
+    first, each = constant_runs(layout, ctx.axes.of(op.result).constant)
     if len(first) == len(each):
-        return same(ctx, op)
+        return clone(ctx, op)
     operands = [ctx.pick(ctx.of(value), registers=first) for value in op.inputs]
     return [ctx.pick(ctx(arith.cmp, *operands, **op.attributes), registers=each)]
 
 
 @lru_cache(maxsize=1024)
-def runs(layout: LinearLayout, constant: tuple[int, ...]) -> tuple[Registers, Registers]:
-    """The first register of each run, and to which run each register belongs.
+def constant_runs(layout: LinearLayout, constant: tuple[int, ...]) -> tuple[Registers, Registers]:
+    """Return the first register of each run, and the run of each register.
 
-    Along each axis all is the same in aligned runs of so many elements.
+    constant: the length of the aligned runs of equal elements along each axis.
     """
     inside = 0
-    for axis, most in enumerate(constant):
+    for axis, extent in enumerate(constant):
         for bit, step in along_axis(layout, REGISTER, axis):
-            inside |= (step < most) << bit
+            inside |= (step < extent) << bit
     bits = range(register_bits(layout))
     outside = [bit for bit in bits if not inside >> bit & 1]
-    places = [1 << outside.index(bit) if bit in outside else 0 for bit in bits]
-    return sums(1 << bit for bit in outside), sums(places)
+    columns = [1 << outside.index(bit) if bit in outside else 0 for bit in bits]
+    return sums(1 << bit for bit in outside), sums(columns)
 
 
-def operand(ctx: Context, op: Operation) -> Sequence[Value]:
-    """The operand: the operation says something of it, and does nothing."""
+def forward_operand(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Return the operand of an operation that only states something about it."""
     return [ctx.of(op.inputs[0])]
 
 
-def nothing(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Nothing: analyses have used it."""
+def erase(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Erase an operation that only analyses use."""
     return []
 
 
 RULES: dict[OpDef, Rule] = {
-    **{defn: same for defn in OPS if defn.elementwise},
+    **{defn: clone for defn in OPS if defn.elementwise},
     arith.cmp: compare,
-    arith.const: same,
-    arith.poison: same,
-    arith.hint: operand,
-    descriptor.box_pointers: operand,
-    debug.assume: nothing,
-    memory.addptr: same,
-    memory.barrier: same,
-    program.program_id: same,
-    program.num_programs: same,
-    ops.shared.alloc: same,
-    ops.shared.slot: same,
-    ops.shared.local_trans: same,
-    ops.shared.copy_commit: same,
-    ops.shared.copy_wait: same,
-    ops.group.group_wait: same,
-    ops.group.group_fence: same,
-    ops.bulk.barrier_init: same,
-    ops.bulk.barrier_expect: same,
-    ops.bulk.barrier_wait: same,
-    ops.bulk.barrier_free: same,
-    ops.bulk.bulk_copy: same,
-    ops.bulk.bulk_store: same,
+    arith.const: clone,
+    arith.poison: clone,
+    arith.hint: forward_operand,
+    descriptor.box_pointers: forward_operand,
+    debug.assume: erase,
+    memory.addptr: clone,
+    memory.barrier: clone,
+    program.program_id: clone,
+    program.num_programs: clone,
+    ops.shared.alloc: clone,
+    ops.shared.slot: clone,
+    ops.shared.local_trans: clone,
+    ops.shared.copy_commit: clone,
+    ops.shared.copy_wait: clone,
+    ops.group.group_wait: clone,
+    ops.group.group_fence: clone,
+    ops.bulk.barrier_init: clone,
+    ops.bulk.barrier_expect: clone,
+    ops.bulk.barrier_wait: clone,
+    ops.bulk.barrier_free: clone,
+    ops.bulk.bulk_copy: clone,
+    ops.bulk.bulk_store: clone,
 }

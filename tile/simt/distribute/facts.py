@@ -1,6 +1,6 @@
-"""What analyses know of operations of the LAID_OUT level.
+"""Analysis rules of operations of the LAID_OUT level.
 
-A conversion changes nothing that they speak of: facts are of elements, wherever they are held.
+A layout conversion preserves axis info and ranges: these describe elements, whoever holds them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tile.ir.core import Operation
 from tile.simt import ops
 
 
-def _same_axes(op: Operation, facts: Sequence[AxisInfo | None], known: Ranges) -> AxisInfo:
+def _same_axes(op: Operation, facts: Sequence[AxisInfo | None], ranges: Ranges) -> AxisInfo:
     (fact,) = facts
     assert fact is not None
     return fact

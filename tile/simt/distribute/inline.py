@@ -1,7 +1,7 @@
-"""The regions of reductions and scans, written out for fragments: many groups of scalars at once.
+"""Inline the regions of reductions and scans on fragments: many groups of scalars at once.
 
-They are pure, so both arms of an `if` are computed and one is selected, and called functions are
-written out in place.
+These regions are pure, so both arms of an `if` are computed and one is selected. Called functions
+are inlined, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Values = list[Value]
 
 
 def combine(ctx: Context, region: Block, first: Sequence[Value], second: Sequence[Value]) -> Values:
-    """What a region makes of two groups of fragments, all of as many registers."""
+    """Return a region's combination of two groups of fragments, all of equal register counts."""
     return _Inlining(ctx, first[0]).block(region, [*first, *second])
 
 
@@ -29,7 +29,7 @@ class _Inlining:
         self.values: dict[Value, Value] = {}
 
     def block(self, block: Block, args: Sequence[Value] = ()) -> Values:
-        """Write out the operations of a block; what its terminator gives."""
+        """Inline the operations of a block, and return the operands of its terminator."""
         self.values.update(zip(block.args, args, strict=True))
         for op in block:
             if op.defn.terminator:
@@ -42,7 +42,7 @@ class _Inlining:
         return [self.values[value] for value in op.inputs]
 
     def plain(self, op: Operation) -> Values:
-        """An elementwise operation or a constant."""
+        """Inline an elementwise operation or a constant."""
         types = [with_element(self.like, value.type.element) for value in op.results]
         attributes = dict(op.attributes)
         if op.defn.explicit is not None:
@@ -52,7 +52,7 @@ class _Inlining:
         return new.results
 
     def both(self, op: Operation) -> Values:
-        """An `if`: both arms, and a choice."""
+        """Inline an `if`: compute both arms, and select."""
         condition = self.values[op.inputs[0]]
         arms = [self.block(region) for region in op.regions]
         return [self.ctx(arith.select, condition, x, y) for x, y in zip(*arms, strict=True)]

@@ -1,10 +1,11 @@
-"""Accesses to global memory: loads and stores in vectors, and what only one thread may do.
+"""Rules of global memory accesses: vector loads and stores, and writes by one thread only.
 
-A vector is of neighbours in memory, aligned, in registers of one thread. Axis information says how
-many neighbours there are along an axis, the layout how many of them a thread holds. If these are
-not the lowest registers they are picked to be so before the access, and picked back behind it.
+A vector is of contiguous, aligned elements in memory, in registers of one thread. Axis info bounds
+the number of contiguous elements along an axis, and the layout the number of them that a thread
+holds. If these are not the lowest registers, registers are permuted before the access, and back
+after it.
 
-Where several threads hold copies, the first holder alone writes: the one whose number has zeros in
+Where several threads hold copies, only the first holder writes: the one whose number has zeros in
 the bits that lead to copies.
 """
 
@@ -31,17 +32,18 @@ from tile.simt.layouts.layout import LinearLayout
 
 
 @lru_cache(maxsize=1024)
-def vector_order(layout: LinearLayout, axis: int, most: int) -> tuple[int, Registers]:
-    """How many neighbours along an axis, up to `most`, a thread holds in an aligned run.
+def vector_order(layout: LinearLayout, axis: int, limit: int) -> tuple[int, Registers]:
+    """Return the length of a thread's aligned runs of contiguous elements along an axis.
 
-    And its registers in the order that has them in a row.
+    limit: the greatest length to return.
+    Second is the order of registers in which runs are contiguous.
     """
     mask = axis_mask(layout, axis)
     unit = mask & -mask
     registers = layout.images(REGISTER)
     everything = layout.columns
     low: list[int] = []
-    while 2 << len(low) <= most and unit & mask and unit in registers:
+    while 2 << len(low) <= limit and unit & mask and unit in registers:
         if sum(bool(column & unit) for column in everything) > 1:
             break
         low.append(registers.index(unit))
@@ -51,28 +53,28 @@ def vector_order(layout: LinearLayout, axis: int, most: int) -> tuple[int, Regis
 
 
 def vector_of(ctx: Context, ptr: Value, mask: Value | None) -> tuple[int, Registers]:
-    """The widest vectors through pointers, and the order of registers that they need."""
+    """Return the widest vector through pointers, and the order of registers that it needs."""
     layout = maybe_layout(ptr)
     if layout is None:
         return 1, ()
     size = pointee("a vector", ptr.type).itemsize
-    fact = ctx.facts.of(ptr)
-    found: tuple[int, Registers] = (1, ())
+    fact = ctx.axes.of(ptr)
+    best: tuple[int, Registers] = (1, ())
     for axis in range(len(layout.outs)):
-        most = min(fact.vector(axis, size), ctx.target.vector_bits // (8 * size))
+        limit = min(fact.vector(axis, size), ctx.target.vector_bits // (8 * size))
         if mask is not None:
-            most = min(most, ctx.facts.of(mask).constant[axis])
-        if most > found[0]:
-            found = max(found, vector_order(layout, axis, most), key=lambda known: known[0])
-    return found
+            limit = min(limit, ctx.axes.of(mask).constant[axis])
+        if limit > best[0]:
+            best = max(best, vector_order(layout, axis, limit), key=lambda candidate: candidate[0])
+    return best
 
 
-# -- one of several threads that hold copies
+# -- the first of several threads that hold copies
 
 
 @lru_cache(maxsize=1024)
 def copies_of(layout: LinearLayout) -> LinearLayout | None:
-    """Which copy of its elements a (lane, warp) holds, from 0; None if there is but one."""
+    """Return the number of the copy that a (lane, warp) holds; None if there is only one copy."""
     free = 0
     ins = []
     for name in (LANE, WARP):
@@ -85,25 +87,25 @@ def copies_of(layout: LinearLayout) -> LinearLayout | None:
 
 
 def first_holder(ctx: Context, layout: LinearLayout) -> Value | None:
-    """Whether this thread is the first that holds its elements, an i1; None if it is the only."""
+    """Return, as an i1, whether this thread is the first holder; None if it is the only one."""
     copies = copies_of(layout)
     return None if copies is None else ctx.no_bit(copies)
 
 
 def first_thread(ctx: Context) -> Value:
-    """Whether this is the first thread of the program, an i1."""
+    """Return, as an i1, whether this is the first thread of the program."""
     number = ctx.once(ops.thread.thread_id)
     return ctx.once(arith.cmp, number, ctx.number(0), predicate=Predicate.EQ)
 
 
-def _alone(ctx: Context, ptr: Value, mask: Value | None) -> Value | None:
-    """The mask, and that this thread is the one to write; `mask` is a thread's own."""
+def _mask_first_holder(ctx: Context, ptr: Value, mask: Value | None) -> Value | None:
+    """Return the AND of the thread's mask and of whether this thread is to write."""
     layout = maybe_layout(ptr)
     if layout is None:
         return ctx.and_(mask, first_thread(ctx))
     holder = first_holder(ctx, layout)
     if holder is not None:
-        holder = ctx.filled(holder, count_of(ctx.of(ptr)))
+        holder = ctx.splat(holder, count_of(ctx.of(ptr)))
     return ctx.and_(mask, holder)
 
 
@@ -111,7 +113,7 @@ def _alone(ctx: Context, ptr: Value, mask: Value | None) -> Value | None:
 
 
 def load(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Every thread reads what it holds, in vectors; a scalar every thread."""
+    """Load in every thread what it holds, in vectors; every thread loads a scalar."""
     other = op["other"]
     other = None if other is None else ctx.of(other)
     return [read(ctx, op.inputs[0], op["mask"], other, **op.attributes)]
@@ -120,7 +122,7 @@ def load(ctx: Context, op: Operation) -> Sequence[Value]:
 def read(
     ctx: Context, ptr: Value, mask: Value | None, other: Value | None, **attributes: Any
 ) -> Value:
-    """What is where a tile of pointers leads; `other` is a thread's own already."""
+    """Return what a thread loads through its pointers; `other` is a fragment already."""
     vector, order = vector_of(ctx, ptr, mask)
     operands = [ctx.of(ptr), None if mask is None else ctx.of(mask), other]
     if vector > 1:
@@ -130,10 +132,10 @@ def read(
 
 
 def store(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Every thread writes what it holds, in vectors, and of several that hold it the first."""
+    """Store from every thread what it is the first to hold, in vectors."""
     ptr = op.inputs[0]
     mask = op["mask"]
-    own = _alone(ctx, ptr, None if mask is None else ctx.of(mask))
+    own = _mask_first_holder(ctx, ptr, None if mask is None else ctx.of(mask))
     vector, order = vector_of(ctx, ptr, mask)
     operands: list[Value | None] = [*ctx.operands(op)[:2], own]
     if vector > 1:
@@ -147,23 +149,23 @@ def _ordered(ctx: Context, value: Value | None, order: Registers) -> Value | Non
 
 
 def atomic(ctx: Context, op: Operation) -> Sequence[Value]:
-    """The first thread that holds an element does it, and has the result."""
+    """Do the atomic in the first thread that holds an element; it alone has the result."""
     *operands, mask = ctx.operands(op)
-    own = _alone(ctx, op.inputs[0], mask)
+    own = _mask_first_holder(ctx, op.inputs[0], mask)
     return [ctx(op.defn, *operands, own, **op.attributes)]
 
 
 def atomic_rmw(ctx: Context, op: Operation) -> Sequence[Value]:
-    """In vectors, where the machine has some that give no result and nobody wants one."""
-    most = atomic_vector(op, ctx.target)
-    if most == 1:
+    """Do the atomic in vectors, if the target has these (without a result) and it is unused."""
+    limit = atomic_vector(op, ctx.target)
+    if limit == 1:
         return atomic(ctx, op)
     ptr, _, mask = op.operands
     assert ptr is not None
     vector, order = vector_of(ctx, ptr, mask)
-    vector = min(vector, most)
+    vector = min(vector, limit)
     *operands, own = ctx.operands(op)
-    operands.append(_alone(ctx, ptr, own))
+    operands.append(_mask_first_holder(ctx, ptr, own))
     if vector > 1:
         operands = [_ordered(ctx, value, order) for value in operands]
     result = ctx(op.defn, *operands, **{**op.attributes, "vector": vector})

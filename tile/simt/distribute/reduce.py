@@ -1,12 +1,12 @@
-"""Reductions inside of warps: in registers by halves, then among lanes by butterflies.
+"""Rules of reductions inside of warps: a tree over registers, then butterflies among lanes.
 
     8 registers -> 4 -> 2 -> 1, then each lane with that at distance 1, 2, 4 and so on
 
-Where the machine combines all lanes of a warp at once, it does that instead; integers that are
-narrower than those it does so with become as wide for that.
+If the target has an instruction that reduces all lanes of a warp, that replaces the butterflies;
+integers narrower than the ones that it takes are extended.
 
-The bits of an axis are those that move along it and nowhere else. Bits that lead to copies move
-nowhere: what they hold is counted once.
+The bits of an axis are those that move along it and along no other axis. Bits that lead to copies
+move along none: copies are counted once.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ from tile.simt.layouts.layout import LinearLayout
 
 
 def reduce_by(ctx: Context, op: Operation) -> Sequence[Value]:
-    """The elements of an axis combined, in each thread that holds some of them."""
+    """Combine the elements along an axis, in each thread that holds some of them."""
     layout, axis, region = layout_of(op.inputs[0]), op["axis"], op.regions[0]
     check_in_warp(ctx, op, layout)
     parts = [ctx.of(value) for value in op.inputs]
     for bit in sorted([bit for bit, _ in along_axis(layout, REGISTER, axis)], reverse=True):
         parts = combined(ctx, region, *[_half(ctx, parts, bit, upper) for upper in (0, 1)])
     lanes = along_axis(layout, LANE, axis)
-    together = _together(ctx, region) if 1 << len(lanes) == ctx.target.warp_size else None
-    if together is not None:
-        parts = [_at_once(ctx, parts[0], **together)]
+    warp_reduction = (
+        _warp_reduction(ctx, region) if 1 << len(lanes) == ctx.target.warp_size else None
+    )
+    if warp_reduction is not None:
+        parts = [_reduce_warp(ctx, parts[0], **warp_reduction)]
         lanes = []
     for bit, _ in lanes:
         others = [ctx(ops.thread.shuffle_xor, part, mask=1 << bit) for part in parts]
@@ -49,46 +51,46 @@ def reduce_by(ctx: Context, op: Operation) -> Sequence[Value]:
     return [ctx(ops.thread.element, part, register=0) for part in parts]
 
 
-def _together(ctx: Context, region: Block) -> dict[str, Any] | None:
-    """How the machine combines the lanes of a warp at once; None if it does not."""
+def _warp_reduction(ctx: Context, region: Block) -> dict[str, Any] | None:
+    """Return the attributes of the target's warp reduction; None if it has none for a region."""
     op, end = region.first, region.last
     if op is None or end is None or op.next is not end or op.defn not in _KINDS:
         return None
     if [*op.inputs] != [*region.args] or [*end.inputs] != [*op.results]:
         return None
     kind, element = _KINDS[op.defn], op.result.type.element
-    if not isinstance(element, Scalar) or not ctx.target.reduces_lanes(kind, _as_word(element)):
+    if not isinstance(element, Scalar) or not ctx.target.reduces_lanes(kind, _widened(element)):
         return None
     return {"kind": kind, "propagate_nan": op.attributes.get("propagate_nan", False)}
 
 
-def _as_word(element: Scalar) -> Scalar:
-    """An integer of 32 bits for one of fewer, of the same sign; any other element itself.
+def _widened(element: Scalar) -> Scalar:
+    """Return the 32-bit integer of the same sign for a narrower one; else the element itself.
 
-    What that gives, cut to the narrow one, is what the narrow one would give by itself: sums wrap
-    at either width, and the order of numbers stays.
+    The result, truncated, is that of the narrow type: sums wrap at either width, and the order of
+    numbers is the same.
     """
     if not element.is_int() or element.bits >= 32:
         return element
     return I32 if element.is_int_signed() else U32
 
 
-def _at_once(ctx: Context, part: Value, **together: Any) -> Value:
-    """What all lanes have, combined by the machine."""
+def _reduce_warp(ctx: Context, part: Value, **warp_reduction: Any) -> Value:
+    """Combine all lanes by the target's warp reduction."""
     element = part.type.element
     assert isinstance(element, Scalar)
-    word = _as_word(element)
-    if word is element:
-        return ctx(ops.thread.lane_reduce, part, **together)
-    found = ctx(ops.thread.lane_reduce, ctx(arith.cast, part, to=word), **together)
-    return ctx(arith.cast, found, to=element)
+    wide = _widened(element)
+    if wide is element:
+        return ctx(ops.thread.lane_reduce, part, **warp_reduction)
+    reduced = ctx(ops.thread.lane_reduce, ctx(arith.cast, part, to=wide), **warp_reduction)
+    return ctx(arith.cast, reduced, to=element)
 
 
 _KINDS = {defn: kind for kind, defn in KINDS.items()}
 
 
 def _half(ctx: Context, parts: Sequence[Value], bit: int, upper: int) -> list[Value]:
-    """The registers whose number has a bit, or has it not."""
+    """Return the registers whose number has a bit equal to `upper`."""
     bits = count_of(parts[0]).bit_length() - 1
     lower = sums(1 << other for other in range(bits) if other != bit)
     registers = tuple([register | upper << bit for register in lower])
@@ -96,9 +98,9 @@ def _half(ctx: Context, parts: Sequence[Value], bit: int, upper: int) -> list[Va
 
 
 def check_in_warp(ctx: Context, op: Operation, layout: LinearLayout) -> None:
-    """Refuse an axis that lies across warps, or lanes where there are no shuffles."""
-    beyond = (WARP,) if ctx.target.shuffles else (LANE, WARP)
-    for name in beyond:
+    """Refuse an axis that lies across warps, or across lanes if the target has no shuffles."""
+    inputs = (WARP,) if ctx.target.shuffles else (LANE, WARP)
+    for name in inputs:
         if along_axis(layout, name, op["axis"]):
             raise CompilationError(
                 f"`{op.name}` along axis {op['axis']} of {layout} combines elements of different "

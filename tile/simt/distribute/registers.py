@@ -1,11 +1,11 @@
-"""Tables of registers: a linear map of register numbers, written out.
+"""Tables of registers: linear maps of register numbers, tabulated.
 
-A register number is a vector of bits, so where the bits go says where all go. The tables are as
-long as fragments, 1 to 256, and are made by doubling.
+A register number is a vector of bits, so the images of the bits determine the map. The tables are
+as long as fragments, 1 to 256, and are made by doubling.
 
-    >>> sums([1, 4, 2])                            # bits 1 and 2 trade places
+    >>> sums([1, 4, 2])                            # swap bits 1 and 2
     (0, 1, 4, 5, 2, 3, 6, 7)
-    >>> inverse((2, 0, 1))                         # where each number stands
+    >>> inverse((2, 0, 1))                         # the position of each number
     (1, 2, 0)
 """
 
@@ -20,7 +20,7 @@ Registers = tuple[int, ...]
 
 
 def sums(columns: Iterable[int]) -> Registers:
-    """The images of 0, 1, 2 and so on under the map whose bits have these images."""
+    """Return the images of 0, 1, 2 and so on under the map in which the bits have these images."""
     table = [0]
     for column in columns:
         table += [column ^ other for other in table]
@@ -28,22 +28,22 @@ def sums(columns: Iterable[int]) -> Registers:
 
 
 def inverse(registers: Sequence[int]) -> Registers:
-    """The place of each number in a permutation."""
-    found = [0] * len(registers)
-    for place, register in enumerate(registers):
-        found[register] = place
-    return tuple(found)
+    """Return the position of each number in a permutation."""
+    positions = [0] * len(registers)
+    for position, register in enumerate(registers):
+        positions[register] = position
+    return tuple(positions)
 
 
 def axis_mask(layout: LinearLayout, axis: int) -> int:
-    """The bits of an image that are an axis's coordinate; `axis` counts from either end."""
+    """Return the mask of an axis's coordinate in an image; `axis` counts from either end."""
     axis %= len(layout.outs)
     bits = layout.outs[axis][1]
     return (1 << bits) - 1 << places(layout.outs)[axis_name(axis)]
 
 
 def along_axis(layout: LinearLayout, name: str, axis: int) -> list[tuple[int, int]]:
-    """The bits of an input that move along this axis alone: (bit, image as a coordinate of it)."""
+    """Return the bits of an input that move along this axis alone: (bit, coordinate it adds)."""
     mask = axis_mask(layout, axis)
     lowest = mask & -mask
     return [
@@ -54,5 +54,5 @@ def along_axis(layout: LinearLayout, name: str, axis: int) -> list[tuple[int, in
 
 
 def register_bits(layout: LinearLayout) -> int:
-    """How many bits number the registers of a layout."""
+    """Return the number of bits of a layout's register numbers."""
     return layout.in_bits(REGISTER)

@@ -1,7 +1,7 @@
-"""Tiles that are made without data, and elements that get other names.
+"""Rules of tiles that are made without data, and of operations that only renumber elements.
 
-What a thread holds of a tile stays where it is under `trans`, `reshape` and `expand_dims`, by the
-rules of layouts. The others repeat registers, or take two fragments apart or together.
+Under `trans`, `reshape` and `expand_dims` a thread's registers stay as they are, by the rules of
+layout inference. The others repeat registers, or join and split fragments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tile.ir.ops import arith, shape
 from tile.ir.ops.arith import Predicate
 from tile.simt import ops
 from tile.simt.distribute.context import Context, Rule, count_of
-from tile.simt.distribute.elementwise import operand
+from tile.simt.distribute.elementwise import forward_operand
 from tile.simt.distribute.registers import Registers, axis_mask, sums
 from tile.simt.layout_rules import layout_of, maybe_layout
 from tile.simt.layouts.dims import REGISTER
@@ -23,12 +23,12 @@ from tile.simt.layouts.layout import LinearLayout
 
 
 def splat(ctx: Context, op: Operation) -> Sequence[Value]:
-    """A register for each of the thread's elements."""
+    """Build a register for each of the thread's elements."""
     return [ctx(ops.thread.fill, ctx.of(op.inputs[0]), count=_count(op))]
 
 
 def arange(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Where the layout leads from this thread, from the start on."""
+    """Build the images of the thread's registers under the layout, plus the start."""
     index = ctx.index(layout_of(op.result))
     start = op["start"]
     if start != 0:
@@ -37,27 +37,27 @@ def arange(ctx: Context, op: Operation) -> Sequence[Value]:
 
 
 def broadcast(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Each register for all that it is repeated to."""
+    """Repeat each register."""
     x = op.inputs[0]
     return [ctx.pick(ctx.of(x), registers=_repeated(layout_of(op.result), x.type.shape))]
 
 
 @lru_cache(maxsize=1024)
 def _repeated(layout: LinearLayout, extents: Sequence[int]) -> Registers:
-    """For each register of the result, which one of the operand it repeats."""
-    kept = 0
+    """Return, for each register of the result, the one of the operand that it repeats."""
+    varying = 0
     for axis, extent in enumerate(extents):
         if extent != 1:
-            kept |= axis_mask(layout, axis)
+            varying |= axis_mask(layout, axis)
     columns, bits = [], 0
     for column in layout.images(REGISTER):
-        columns.append(1 << bits if column & kept else 0)
-        bits += bool(column & kept)
+        columns.append(1 << bits if column & varying else 0)
+        bits += bool(column & varying)
     return sums(columns)
 
 
 def join(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Pairs of registers side by side."""
+    """Interleave the registers of two fragments."""
     a, b = (ctx.of(value) for value in op.inputs)
     if maybe_layout(op.inputs[0]) is None:
         return [_pair(ctx, layout_of(op.result), a, b)]
@@ -66,7 +66,7 @@ def join(ctx: Context, op: Operation) -> Sequence[Value]:
 
 
 def _pair(ctx: Context, layout: LinearLayout, a: Value, b: Value) -> Value:
-    """A tile of two scalars, in any layout."""
+    """Build a tile of two scalars, in any layout."""
     index = ctx.index(layout)
     zero = ctx.number(0, index.type)
     first = ctx.once(arith.cmp, index, zero, predicate=Predicate.EQ)
@@ -75,11 +75,11 @@ def _pair(ctx: Context, layout: LinearLayout, a: Value, b: Value) -> Value:
 
 
 def split(ctx: Context, op: Operation) -> Sequence[Value]:
-    """The registers that hold the first of a pair, and the second."""
+    """Return the registers that hold the first of a pair, and those that hold the second."""
     x = ctx.of(op.inputs[0])
     pair = layout_of(op.inputs[0]).images(REGISTER).index(1)
     others = [1 << bit for bit in _bits(count_of(x)) if bit != pair]
-    parts = [tuple(r | which << pair for r in sums(others)) for which in (0, 1)]
+    parts = [tuple(r | member << pair for r in sums(others)) for member in (0, 1)]
     if not op.results[0].type.shape:
         return [ctx(ops.thread.element, x, register=part[0]) for part in parts]
     return [ctx.pick(x, registers=part) for part in parts]
@@ -96,9 +96,9 @@ def _count(op: Operation) -> int:
 RULES: dict[OpDef, Rule] = {
     shape.splat: splat,
     shape.arange: arange,
-    shape.trans: operand,
-    shape.reshape: operand,
-    shape.expand_dims: operand,
+    shape.trans: forward_operand,
+    shape.reshape: forward_operand,
+    shape.expand_dims: forward_operand,
     shape.broadcast: broadcast,
     shape.join: join,
     shape.split: split,

@@ -1,16 +1,17 @@
-"""Scans inside of warps: a thread's run of neighbours first, then the lanes' totals.
+"""Rules of scans inside of warps: each thread's contiguous run first, then the lanes' totals.
 
-Where the combination is associative but not commutative, what stands before must come first. For
-each bit of a position along the axis, from the lowest on, the blocks of that size pair up: what has
-the bit is combined with the total of the block before it, which is the last element in there.
+The combination is associative but may not be commutative, so earlier elements are its first
+operand. For each bit of a position along the axis, from the lowest on, blocks of that size are
+paired: elements that have the bit are combined with the total of the block before, which is the
+last element of that block.
 
     bit 0    a b c d e f g h   ->   a ab c cd e ef g gh
     bit 1                      ->   a ab abc abcd e ef efg efgh
     bit 2                      ->   a ab abc abcd abcde ...
 
-That takes half as many combinations as there are registers, for each bit. Lanes do the same with
-the totals of their runs, by shuffles; a lane's run is then combined with the total before it.
-A scan in reverse exchanges the bits' ones and zeros.
+Each bit takes half as many combinations as there are registers. Lanes do the same with the totals
+of their runs, by shuffles; a lane's run is then combined with the total before it. A reverse scan
+exchanges the ones and zeros of the bits.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tile.simt.layouts.layout import LinearLayout
 
 
 def scan_by(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Each element combined with all before it along the axis."""
+    """Combine each element with all earlier ones along the axis."""
     layout = layout_of(op.inputs[0])
     check_in_warp(ctx, op, layout)
     scan = _Scan(ctx, op, layout)
@@ -42,7 +43,7 @@ def scan_by(ctx: Context, op: Operation) -> Sequence[Value]:
 
 
 class _Scan:
-    """One scan; `register_bits`, then `lane_bits`, count along the axis, the lowest first."""
+    """One scan; `register_bits`, then `lane_bits`, are the bits of the axis, the lowest first."""
 
     def __init__(self, ctx: Context, op: Operation, layout: LinearLayout) -> None:
         self.ctx = ctx
@@ -50,7 +51,7 @@ class _Scan:
         self.reverse = bool(op["reverse"])
         registers = along_axis(layout, REGISTER, op["axis"])
         lanes = along_axis(layout, LANE, op["axis"])
-        if not _counts(layout, op["axis"], [image for _, image in registers + lanes]):
+        if not _is_in_order(layout, op["axis"], [image for _, image in registers + lanes]):
             raise CompilationError(
                 f"`{op.name}` along axis {op['axis']} takes a layout in which registers, then "
                 f"lanes count along the axis, not {layout}; an earlier pass should have converted"
@@ -62,26 +63,26 @@ class _Scan:
         self.warp_count = layout.in_bits(WARP)
 
     def runs(self, parts: Values) -> Values:
-        """The scan of each thread's run."""
+        """Return the scan of each thread's run."""
         bits = count_of(parts[0]).bit_length() - 1
         below: list[int] = []
         for bit in self.register_bits:
             others = sums(1 << other for other in range(bits) if other != bit)
-            early, late = (tuple([r | has << bit for r in others]) for has in (0, 1))
+            lower, upper = (tuple([r | has << bit for r in others]) for has in (0, 1))
             if self.reverse:
-                early, late = late, early
-            last = tuple([self._last(r, below) for r in early])
-            before, own = self._picked(parts, last), self._picked(parts, late)
+                lower, upper = upper, lower
+            last = tuple([self._last(r, below) for r in lower])
+            before, own = self._picked(parts, last), self._picked(parts, upper)
             new = combined(self.ctx, self.region, before, own)
-            kept = [self.ctx.pick(part, registers=early) for part in parts]
-            order = inverse([*early, *late])
-            pairs = zip(kept, new, strict=True)
+            lower_parts = [self.ctx.pick(part, registers=lower) for part in parts]
+            order = inverse([*lower, *upper])
+            pairs = zip(lower_parts, new, strict=True)
             parts = [self.ctx.pick(x, y, registers=order) for x, y in pairs]
             below.append(bit)
         return parts
 
     def _last(self, register: int, bits: Sequence[int]) -> int:
-        """The last register, in the order of the scan, of those that differ in some bits."""
+        """Return the last register, in the scan's order, of those that differ in some bits."""
         whole = sum(1 << bit for bit in bits)
         return register & ~whole if self.reverse else register | whole
 
@@ -89,7 +90,7 @@ class _Scan:
         return [self.ctx.pick(part, registers=registers) for part in parts]
 
     def lanes(self, parts: Values) -> Values:
-        """What a lane's run is after all lanes before it."""
+        """Combine each lane's run with the total of all earlier lanes."""
         bits = count_of(parts[0]).bit_length() - 1
         others = [1 << bit for bit in range(bits) if bit not in self.register_bits]
         ends = tuple([self._last(r, self.register_bits) for r in sums(others)])
@@ -98,13 +99,15 @@ class _Scan:
             return totals
         lane = self._previous()
         before = [self.ctx(ops.thread.shuffle, total, lane) for total in totals]
-        place = {1 << bit: 1 << at for at, bit in enumerate(_minus(bits, self.register_bits))}
-        spread = sums(place.get(1 << bit, 0) for bit in range(bits))
-        new = combined(self.ctx, self.region, self._picked(before, spread), parts)
+        position = {
+            1 << bit: 1 << at for at, bit in enumerate(_other_bits(bits, self.register_bits))
+        }
+        repeated = sums(position.get(1 << bit, 0) for bit in range(bits))
+        new = combined(self.ctx, self.region, self._picked(before, repeated), parts)
         return self._where(self._is_first(), parts, new)
 
     def _totals(self, totals: Values) -> Values:
-        """The scan of the totals, one for each lane."""
+        """Return the scan of the totals, one for each lane."""
         for level, bit in enumerate(self.lane_bits):
             lane = self._last_lane(self.lane_bits[:level], bit)
             before = [self.ctx(ops.thread.shuffle, total, lane) for total in totals]
@@ -117,36 +120,36 @@ class _Scan:
         return totals
 
     def _where(self, condition: Value, xs: Values, ys: Values) -> Values:
-        """A choice of each thread."""
-        filled = self.ctx.filled(condition, count_of(xs[0]))
-        return [self.ctx(arith.select, filled, x, y) for x, y in zip(xs, ys, strict=True)]
+        """Select by a condition of the thread."""
+        splat = self.ctx.splat(condition, count_of(xs[0]))
+        return [self.ctx(arith.select, splat, x, y) for x, y in zip(xs, ys, strict=True)]
 
-    # Which lane to read from.
+    # -- the lane to read from
 
     def _lane_map(self, columns: dict[int, int], out: str, bits: int) -> LinearLayout:
-        """A layout of (lane, warp) in which some bits of the lane matter."""
+        """Return a layout of (lane, warp) that depends on some bits of the lane only."""
         lanes = tuple([columns.get(bit, 0) for bit in range(self.lane_count)])
         return LinearLayout(((LANE, lanes), (WARP, (0,) * self.warp_count)), ((out, bits),))
 
-    def _kept_lane(self, dropped: Sequence[int]) -> Value:
-        """The lane with zeros for some of its bits."""
-        kept = {bit: 1 << bit for bit in _minus(self.lane_count, dropped)}
-        return self.ctx.index(self._lane_map(kept, LANE, self.lane_count))
+    def _lane_without(self, dropped: Sequence[int]) -> Value:
+        """Return this lane's number with zeros for some of its bits."""
+        columns = {bit: 1 << bit for bit in _other_bits(self.lane_count, dropped)}
+        return self.ctx.index(self._lane_map(columns, LANE, self.lane_count))
 
     def _last_lane(self, below: Sequence[int], bit: int) -> Value:
-        """The last lane of the block before: without `bit`, and the bits below all ones."""
-        lane = self._kept_lane([*below, bit])
+        """Return the last lane of the block before: `bit` is 0, and the bits below are ones."""
+        lane = self._lane_without([*below, bit])
         ones = 1 << bit if self.reverse else sum(1 << low for low in below)
         return self.ctx.xored(lane, ones)
 
     def _previous(self) -> Value:
-        """The lane before this one along the axis; any, for the first.
+        """Return the lane before this one along the axis; any lane for the first one.
 
-        To count down inside of a mask, what is outside is 0 and so lent through. To count up, the
-        outside is ones, and so carried through.
+        To subtract 1 within a mask, bits outside of it are 0, so that they pass the borrow on. To
+        add 1, they are ones, so that they pass the carry on.
         """
         ctx = self.ctx
-        outside = self._kept_lane(self.lane_bits)
+        outside = self._lane_without(self.lane_bits)
         if self.reverse:
             every = (1 << self.lane_count) - 1
             counted = ctx.once(
@@ -158,22 +161,22 @@ class _Scan:
         return ctx.once(arith.or_, outside, inside)
 
     def _inside(self) -> Value:
-        """The lane's bits along the axis."""
-        return self._kept_lane(_minus(self.lane_count, self.lane_bits))
+        """Return the lane's bits along the axis."""
+        return self._lane_without(_other_bits(self.lane_count, self.lane_bits))
 
     def _is_first(self) -> Value:
-        """Whether no lane stands before this one."""
+        """Return, as an i1, whether this lane is the first one along the axis."""
         end = self.ctx.number(self.lane_mask if self.reverse else 0)
         return self.ctx.once(arith.cmp, self._inside(), end, predicate=arith.Predicate.EQ)
 
 
-def _minus(count: int, bits: Sequence[int]) -> list[int]:
-    """The bits below a count that are not among those given."""
+def _other_bits(count: int, bits: Sequence[int]) -> list[int]:
+    """Return the bits below `count` that are not in `bits`."""
     return [bit for bit in range(count) if bit not in bits]
 
 
-def _counts(layout: LinearLayout, axis: int, images: Sequence[int]) -> bool:
-    """Whether these are all the bits of a position along an axis, in order, and nothing else is."""
+def _is_in_order(layout: LinearLayout, axis: int, images: Sequence[int]) -> bool:
+    """Return True if `images` are all the bits of a position along an axis, in order."""
     mask = axis_mask(layout, axis)
     moving = sum(bool(column & mask) for column in layout.columns)
     return moving == len(images) and list(images) == [1 << bit for bit in range(moving)]
