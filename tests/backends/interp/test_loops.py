@@ -76,7 +76,7 @@ def test_counts_stop_at_the_end_of_their_type(element: str, together: bool) -> N
 def test_a_step_of_zero_is_refused(bounds: list[tuple[int, int, int]]) -> None:
     text = COUNT.replace("TYPE", "i32").replace("SIZE", "4")
     row = next(i for i, b in enumerate(bounds) if b[2] == 0)
-    with pytest.raises(ExecutionError, match="a `for` loop counts in steps of 0") as caught:
+    with pytest.raises(ExecutionError, match="a `for` loop has a step of 0") as caught:
         run(text, len(bounds), np.array(bounds, np.int32).ravel(), np.zeros(9, np.int64))
     assert f"in program ({row}, 0, 0)" in str(caught.value)
     assert caught.value.loc is not None

@@ -1,4 +1,4 @@
-"""Kernels in NumPy: the meaning of the IR, and a debugger for it."""
+"""The interpreter: runs kernels in NumPy, as the reference semantics of the IR."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Rules that keep index arithmetic affine.
 
-A rule answers None where it cannot, and the operation's meaning runs instead. Only
-what is exactly right is kept: a rule for integers proves by the bounds it tracks that nothing
-wrapped.
+A rule returns None if it does not apply, and the operation's semantics run instead. Results are
+exact: a rule for integers proves with the bounds it tracks that nothing wraps.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def _fits(number: int) -> bool:
 
 
 def counting(op: Operation) -> Affine:
-    """The value of an `arange`."""
+    """Return the value of an `arange`."""
     start, end = op["start"], op["end"]
     base = np.full((1, 1), start, np.int64)
     return Affine(base, (1,), (end - start,), np.dtype(np.int32), start, end - 1)
@@ -58,14 +57,14 @@ def _bounds(value: RunValue) -> tuple[int, int]:
 
 
 def _parts(value: RunValue, rank: int) -> tuple[Array, tuple[int, ...]]:
-    """Base and steps of any integer value."""
+    """Return the base and the steps of any integer value."""
     if isinstance(value, Affine):
         return value.base, value.steps
     return value.astype(np.int64, copy=False), (0,) * rank
 
 
 def _fits_base(value: RunValue) -> bool:
-    """Whether a value varies along so few axes that it may be part of a base."""
+    """Return True if a value is affine, or small enough to become a base."""
     return isinstance(value, Affine) or value.size <= value.shape[0] * 4096
 
 
@@ -77,9 +76,9 @@ def _integer(op: Operation) -> Scalar | None:
 def _make_affine(
     base: Array, steps: tuple[int, ...], op: Operation, low: int, high: int
 ) -> RunValue | None:
-    """An affine integer, if its bounds show that it fits the result's type.
+    """Return an affine integer if its bounds prove that it fits the result's type, else None.
 
-    Bases and steps are int64, so what needs more, as large u64 do, is not kept.
+    Bases and steps are int64; values that need more bits, as large u64 do, give None.
     """
     element = _integer(op)
     if element is None or low < element.min_value or high > element.max_value:
@@ -151,7 +150,7 @@ def cmp(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
     return None
 
 
-# From x in [a, b] and y in [c, d]: whether the comparison always holds, and whether it never does.
+# For x in [a, b] and y in [c, d]: (True if the comparison always holds, True if it never does).
 _DECIDED: dict[Predicate, Callable[[int, int, int, int], tuple[bool, bool]]] = {
     Predicate.LT: lambda a, b, c, d: (b < c, a >= d),
     Predicate.LE: lambda a, b, c, d: (b <= c, a > d),
@@ -210,7 +209,7 @@ def bitcast(op: Operation, x: Affine) -> RunValue | None:
 
 
 def unit_and(x: Array, y: Array) -> Array:
-    """`x & y` of masks, at no cost where one of them is known to be true everywhere."""
+    """Return `x & y` of masks, at no cost if one of them is known to be true everywhere."""
     if x.size == 1 and x.flat[0]:
         return y
     if y.size == 1 and y.flat[0]:

@@ -1,8 +1,8 @@
-"""Atomic operations of many programs at once, as if done one after the other in order of program.
+"""Atomic operations of many programs at once, as if performed in order of program.
 
-Addresses that occur once are done together. Where one address occurs several times, occurrences
-are done in rounds, the n-th of every address in round n; or by NumPy's `ufunc.at`, which goes one
-by one, when nobody asks what was there before.
+If all addresses are distinct, they are updated together. If an address occurs several times, its
+n-th occurrence is updated in step n. If the old values are not used, NumPy's `ufunc.at` updates one
+element after the other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMBINE: dict[RMWKind, Combine] = {
     RMWKind.XCHG: lambda old, new: new,
 }
 
-# What does the same as COMBINE on one element after the other.
+# The ufuncs that combine as COMBINE does, for `ufunc.at`.
 UFUNCS: dict[RMWKind, np.ufunc] = {
     RMWKind.ADD: np.add,
     RMWKind.MAX: np.fmax,
@@ -39,16 +39,16 @@ UFUNCS: dict[RMWKind, np.ufunc] = {
 
 
 def update(flat: Array, index: Array, values: Array, kind: RMWKind) -> None:
-    """Combine `values` into `flat[index]`, one after the other."""
+    """Combine `values` into `flat[index]`, in order."""
     ufunc = UFUNCS.get(kind)
     if ufunc is None:
-        flat[index] = values  # of several to one address NumPy keeps the last
+        flat[index] = values  # if an index occurs several times, NumPy keeps the last value
     else:
         ufunc.at(flat, index, values)
 
 
 def exchange(flat: Array, index: Array, values: Array, kind: RMWKind) -> Array:
-    """The same, giving what was there before each one."""
+    """Combine `values` into `flat[index]`, in order; return the old value before each update."""
     combine = COMBINE[kind]
     old = np.empty(index.shape, flat.dtype)
     for lanes in _conflict_free_groups(index):
@@ -60,10 +60,10 @@ def exchange(flat: Array, index: Array, values: Array, kind: RMWKind) -> Array:
 
 
 def compare_and_swap(flat: Array, index: Array, expected: Array, values: Array) -> Array:
-    """Write `values` where `flat[index]` holds the bits of `expected`; give what was there before.
+    """Write `values` where `flat[index]` holds the bits of `expected`; return the old values.
 
-    One that fails changes nothing, so all up to the first that succeeds at an address see the
-    same: a round ends with one success at each address, not with one attempt.
+    An attempt that fails changes nothing, so all attempts at an address up to the first success see
+    the same value. Each step therefore handles one success per address, not one attempt.
     """
     bits = np.dtype(f"u{flat.itemsize}")
     memory, expected_bits = flat.view(bits), expected.view(bits)
@@ -80,7 +80,7 @@ def compare_and_swap(flat: Array, index: Array, expected: Array, values: Array) 
         _, first = np.unique(cell[matches], return_index=True)
         winners = matches[first]
         memory[targets[winners]] = values.view(bits)[pending[winners]]
-        # At an address with a winner, those behind it look again.
+        # At an address with a success, later attempts are repeated.
         winner_of = np.full(len(cells), pending.size, np.intp)
         winner_of[cell[winners]] = winners
         pending = pending[np.arange(pending.size) > winner_of[cell]]
@@ -88,7 +88,7 @@ def compare_and_swap(flat: Array, index: Array, expected: Array, values: Array) 
 
 
 def _conflict_free_groups(index: Array) -> list[Array]:
-    """The positions of `index` in groups without a repeated value, earlier occurrences first."""
+    """Divide the positions of `index` into groups without repeats, earlier occurrences first."""
     order = np.argsort(index, kind="stable")
     sorted_index = index[order]
     is_first = np.empty(index.size, bool)

@@ -1,4 +1,4 @@
-"""What operations on descriptors do: boxes of an array read and written within its bounds."""
+"""Rules of descriptor operations: blocks of an array, read and written within its bounds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make(op: Operation) -> Run:
 
 
 def _check(batch: Wave, ty: Descriptor, made: Array) -> None:
-    """Refuse an address or strides that no descriptor has."""
+    """Raise `ExecutionError` for an address or strides that a descriptor cannot have."""
     rank, size, alignment = len(ty.dims), ty.of.itemsize, ty.ALIGNMENT
     for column, scale in ((0, 1), *((1 + rank + axis, size) for axis in range(rank - 1))):
         numbers = made[:, column] * scale
@@ -111,8 +111,8 @@ def _type(op: Operation) -> Descriptor:
     return ty
 
 
-# The indices of a box along one axis: where it starts in each program, and a line of indices from
-# there, which is None for as many as follow each other.
+# The indices of a block along one axis: its start in each program, and offsets from there; None for
+# consecutive indices.
 AxisIndices = tuple[Array, Array | None]
 
 
@@ -148,7 +148,7 @@ def _write(
 
 
 def _blame_descriptor(error: ExecutionError, ty: Descriptor) -> ExecutionError:
-    """The error for an element that is inside the descriptor's bounds and outside the array."""
+    """Add a note to the error: the element is in the descriptor's bounds but not in the array."""
     error.notes.append(f"it is inside the bounds of the descriptor {ty}, which are wrong")
     return error
 
@@ -156,7 +156,7 @@ def _blame_descriptor(error: ExecutionError, ty: Descriptor) -> ExecutionError:
 def _block_addresses(
     ty: Descriptor, desc: Array, axes: Sequence[AxisIndices], dims: tuple[int, ...]
 ) -> tuple[RunValue, Array | None]:
-    """The addresses of a box, and which of its elements are inside; None for all of them."""
+    """Return the addresses of a block, and which of its elements are in bounds (None: all)."""
     rank, size = len(dims), ty.of.itemsize
     base: Array = desc[:, 0].reshape((-1,) + (1,) * rank)
     steps: list[int] = []
@@ -180,7 +180,7 @@ def _block_addresses(
 
 
 def _inside(start: Array, offsets: Array | None, extent: Array, count: int) -> Array | None:
-    """Which indices along one axis are inside the array; None for all of them."""
+    """Return which indices along one axis are in bounds; None for all of them."""
     if offsets is None:
         if ((start >= 0) & (start + count <= extent)).all():
             return None
@@ -191,6 +191,6 @@ def _inside(start: Array, offsets: Array | None, extent: Array, count: int) -> A
 
 
 def _along(values: Array, axis: int, rank: int) -> Array:
-    """Values of programs along one axis of a box, for all of its axes."""
+    """Reshape values (program, extent) to broadcast along one axis of a block."""
     programs, *extent = values.shape
     return values.reshape((programs, *[1] * axis, *extent, *[1] * (rank - axis - 1)))

@@ -1,8 +1,7 @@
-"""IR made ready to run: blocks of instructions over numbered registers.
+"""Translation of IR to bytecode: blocks of instructions over numbered registers.
 
-Each value of a function has a register of its own. An instruction knows when its operands are
-read for the last time and frees them, so that a chunk of programs holds little more than what is
-live.
+Each value of a function has its own register. An instruction frees the registers of values that are
+dead after it, so that a chunk of programs holds little more than its live values.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tile.analysis.exit_slice import EXACT, ExitSlice, exit_slice
 from tile.backends.interp.affine import AFFINE, counting
 from tile.backends.interp.region import run_region
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, full
-from tile.backends.interp.waiting import observed
+from tile.backends.interp.waiting import observe_access
 from tile.errors import UnsupportedError
 from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.opdef import OpDef
@@ -27,7 +26,7 @@ from tile.ir.types import Descriptor, Shared, Type
 if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
-# What an instruction does with its operands: one result, several, or None.
+# The function of an instruction: from the batch and operands to one result, several, or None.
 Run = Callable[..., Any]
 Shape = tuple[int, ...]
 ABSENT = -1
@@ -35,7 +34,7 @@ ABSENT = -1
 
 @dataclass(eq=False)
 class Instruction:
-    """An operation with its registers. `run` is None for control flow, which the machine does."""
+    """An operation with its registers. `run` is None for control flow, left to the executor."""
 
     op: Operation
     operands: tuple[int, ...]
@@ -43,12 +42,12 @@ class Instruction:
     frees: tuple[int, ...] = ()
     run: Run | None = None
     regions: tuple[BlockCode, ...] = ()
-    exits: ExitSlice | None = None  # of a `while`: what its end depends on
+    exits: ExitSlice | None = None  # of a `while`: the slice that decides its end
 
 
 @dataclass(eq=False)
 class BlockCode:
-    """A block: the registers of its arguments, and its instructions."""
+    """The code of a block: the registers of its arguments, and its instructions."""
 
     args: tuple[int, ...]
     instructions: list[Instruction] = field(default_factory=list)
@@ -56,7 +55,7 @@ class BlockCode:
 
 @dataclass(eq=False)
 class FunctionCode:
-    """A function, with the number of registers that a call of it takes."""
+    """The code of a function; `registers` is the number that a call needs."""
 
     function: Function
     body: BlockCode
@@ -65,12 +64,12 @@ class FunctionCode:
 
 @dataclass(eq=False)
 class Code:
-    """A module ready to run."""
+    """The code of a module."""
 
     module: Module
     kernel: FunctionCode
     functions: dict[str, FunctionCode]
-    polls: bool  # whether programs may wait for each other
+    polls: bool  # True if programs may wait for each other in a loop
     largest_value: int  # bytes of the largest value of a program, or thread
 
 
@@ -80,10 +79,10 @@ Rules = dict[OpDef, Callable[[Operation], Run]]
 def translate(
     module: Module, rules: Rules, translator: Callable[[Rules], Translator] | None = None
 ) -> Code:
-    """Make a module ready to run, with rules for operations that have effects.
+    """Translate a module to code, with rules for operations that have effects.
 
-    `translator` makes what gives each operation its instruction, for each function anew.
-    Raises `UnsupportedError` for an operation that has neither a meaning nor a rule.
+    `translator` creates the translator of each function; by default a `Translator`.
+    Raises `UnsupportedError` for an operation without reference semantics and without a rule.
     """
     make = translator or Translator
     functions = {f.name: make(rules).function(f) for f in module}
@@ -98,14 +97,14 @@ def translate(
 
 
 def _size(ty: Type) -> int:
-    """The bytes of a value; shared memory is none."""
+    """Return the bytes of a value; a shared-memory buffer has none in registers."""
     if isinstance(ty, Descriptor):
         return sum(part.itemsize for part in ty.parts)
     return 0 if isinstance(ty, Shared) else math.prod(ty.shape) * ty.element.itemsize
 
 
 class Translator:
-    """Makes the code of one function."""
+    """Translates one function to code."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -128,7 +127,7 @@ class Translator:
                     op,
                     tuple(map(self.register, op.operands)),
                     tuple(map(self.register, op.results)),
-                    run=self.observed(op) if op.defn.family != "control" else None,
+                    run=self.observe_access(op) if op.defn.family != "control" else None,
                     regions=() if op.defn.isolated else tuple(map(self.block, op.regions)),
                     exits=exit_slice(op) if op.defn is control.while_ else None,
                 )
@@ -137,7 +136,7 @@ class Translator:
         return code
 
     def free(self, block: Block, code: BlockCode) -> None:
-        """Let each instruction free the values of this block that nothing reads after it."""
+        """Let each instruction free the values of this block that are dead after it."""
         own = {*block.args, *(value for op in block for value in op.results)}
         last: dict[Value, int] = {}
         for position, op in enumerate(block):
@@ -161,14 +160,14 @@ class Translator:
             raise UnsupportedError(f"the interpreter has no rule for `{op.name}`", loc=op.loc)
         return self.isolated(op) if op.defn.isolated else pure(op)
 
-    def observed(self, op: Operation) -> Run:
-        """Run an operation; an access in a `while` so that the loop can observe it."""
+    def observe_access(self, op: Operation) -> Run:
+        """Return what an operation runs; an access in a `while` can be observed by the loop."""
         run = self.run(op)
         waits = op.defn in EXACT and any(o.defn is control.while_ for o in op.ancestors())
-        return observed(op, run) if waits else run
+        return observe_access(op, run) if waits else run
 
     def isolated(self, op: Operation) -> Run:
-        """Run an operation by its meaning, with its regions as functions of arrays."""
+        """Return what an isolated operation runs: its semantics, with regions as functions."""
         assert op.defn.meaning is not None
         semantics = partial(op.defn.meaning, **op.attributes)
         shapes = _shapes(op)
@@ -176,12 +175,12 @@ class Translator:
 
         def run(batch: Wave, *values: RunValue) -> Any:
             functions = {name: partial(run_region, batch, *code) for name, code in regions.items()}
-            return semantics(*_whole(values, shapes), **functions)
+            return semantics(*_full_operands(values, shapes), **functions)
 
         return run
 
     def regions(self, op: Operation) -> dict[str, tuple[BlockCode, int]]:
-        """The code of each region of an isolated operation, with the registers that it takes."""
+        """Return the code of each region of an isolated operation, and its number of registers."""
         regions = {}
         for name, region in zip(op.defn.regions, op.regions, strict=True):
             translator = self.inner()
@@ -189,12 +188,12 @@ class Translator:
         return regions
 
     def inner(self) -> Translator:
-        """A translator for a region of an isolated operation."""
+        """Return a translator for a region of an isolated operation."""
         return Translator(self.rules)
 
 
 def pure(op: Operation) -> Run:
-    """Run an operation by its meaning; index arithmetic by an affine rule where one applies."""
+    """Return what a pure operation runs: its semantics, or an affine rule where one applies."""
     if op.defn is shape.arange:
         ramp = counting(op)
         return lambda batch: ramp
@@ -207,16 +206,16 @@ def pure(op: Operation) -> Run:
     if op.defn.keeps_units:
         affine = AFFINE.get(op.defn)
         if affine is None:
-            return partial(_by_units, semantics)
-        return partial(_by_affine, semantics, affine, op)
-    return partial(_in_full, semantics, _shapes(op))
+            return partial(_run_compact, semantics)
+        return partial(_run_affine, semantics, affine, op)
+    return partial(_run_full, semantics, _shapes(op))
 
 
-def _by_units(semantics: Run, batch: Wave, *values: RunValue) -> Any:
+def _run_compact(semantics: Run, batch: Wave, *values: RunValue) -> Any:
     return semantics(*[v.array() if type(v) is Affine else v for v in values])
 
 
-def _by_affine(semantics: Run, affine: Run, op: Operation, batch: Wave, *values: RunValue) -> Any:
+def _run_affine(semantics: Run, affine: Run, op: Operation, batch: Wave, *values: RunValue) -> Any:
     for value in values:
         if type(value) is Affine:
             result = affine(op, *values)
@@ -226,15 +225,17 @@ def _by_affine(semantics: Run, affine: Run, op: Operation, batch: Wave, *values:
     return semantics(*values)
 
 
-def _in_full(semantics: Run, shapes: list[Shape], batch: Wave, *values: RunValue | None) -> Any:
-    return semantics(*_whole(values, shapes))
+def _run_full(semantics: Run, shapes: list[Shape], batch: Wave, *values: RunValue | None) -> Any:
+    return semantics(*_full_operands(values, shapes))
 
 
 def _shapes(op: Operation) -> list[Shape]:
     return [() if value is None else value.type.shape for value in op.operands]
 
 
-def _whole(values: Sequence[RunValue | None], shapes: Sequence[Shape]) -> list[Array | None]:
-    """Operands as arrays of their tiles' whole shapes; None for one that is absent."""
+def _full_operands(
+    values: Sequence[RunValue | None], shapes: Sequence[Shape]
+) -> list[Array | None]:
+    """Broadcast operands to the full shapes of their tiles; None for one that is absent."""
     pairs = zip(values, shapes, strict=True)
     return [None if value is None else full(value, shape) for value, shape in pairs]

@@ -1,4 +1,4 @@
-"""One run of a kernel over its grid."""
+"""A run of a kernel over its grid."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from tile.backends.interp.tracing.recorder import Recorder
     from tile.backends.interp.values import RunValue
 
-# The most programs of a chunk: enough to hide the cost of an operation, few enough to bound memory.
+# Limit of programs in a chunk: enough to amortize the cost of an operation, and to bound memory.
 MAX_CHUNK = 1 << 16
 
 
-# The most waves that a grid is cut into for the sake of another order.
+# Limit of batches that a grid is divided into only to run it in another order.
 MAX_REORDERED_BATCHES = 32
 
 
 def reordered(programs: int, size: int, order: str | int) -> Iterator[Rows]:
-    """The programs of waves of at most `size`, in another order than they are numbered in.
+    """Yield the programs of batches of at most `size`, in an order other than the numerical one.
 
-    `reverse` starts the last program first; a number is the seed of a random order, which is cut
-    into a random number of waves. Rows of a wave ascend, as those of all waves do.
+    The order `reverse` starts the last program first. A number is the seed of a random order, which
+    is divided into a random number of batches. Within a batch, as in all batches, rows ascend.
     """
     if order == "reverse":
         sequence, batches = np.arange(programs)[::-1], MAX_REORDERED_BATCHES
@@ -53,7 +53,7 @@ def reordered(programs: int, size: int, order: str | int) -> Iterator[Rows]:
 def reordered_runs(programs: int, size: int, order: str | int) -> Iterator[Rows]:
     """Yield the programs in runs of at most `size` consecutive ones, in another order.
 
-    As `reordered`, for machines whose programs of a wave stand side by side.
+    Like `reordered`, for the SIMT simulator, whose batches consist of consecutive programs.
     """
     if order == "reverse":
         cuts = np.linspace(0, programs, min(programs, MAX_REORDERED_BATCHES) + 1).astype(np.int64)[
@@ -71,13 +71,13 @@ def reordered_runs(programs: int, size: int, order: str | int) -> Iterator[Rows]
 
 
 class Launch:
-    """A kernel, a grid and the arguments in memory; what rules see of the run they are in.
+    """A kernel, a grid and the arguments in memory: the state of a run that rules access.
 
-    A row of its waves is a program.
+    A row of its batches is a program.
     """
 
     executor = Executor
-    recorder: Recorder | None = None  # whom instrumented code tells what it does
+    recorder: Recorder | None = None  # called by instrumented code
     scheduler = Scheduler
 
     def __init__(self, code: Code, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
@@ -90,7 +90,7 @@ class Launch:
         self.arguments = self.bind_arguments(arguments)
 
     def bind_arguments(self, arguments: Sequence[LaunchArgument]) -> list[RunValue]:
-        """Put arrays into memory; the values of the kernel's parameters."""
+        """Add arrays to memory; return the values of the kernel's parameters."""
         values: list[RunValue] = []
         for parameter, argument in zip(self.code.kernel.function.args, arguments, strict=True):
             if parameter.type.element.is_ptr():
@@ -105,7 +105,7 @@ class Launch:
     def run(self) -> None:
         """Run all programs.
 
-        Raises the fault of the first access, assertion or deadlock that is wrong.
+        Raises the error of the first illegal access, failed assertion or deadlock.
         """
         with numerics.quiet():
             self.scheduler(self, self.chunks()).run()
@@ -115,7 +115,7 @@ class Launch:
         raise error_of(fault)
 
     def chunks(self) -> Iterator[Wave]:
-        """The programs of the grid, in order, in waves whose tiles fit the cache."""
+        """Yield the programs of the grid, in order, in batches whose tiles fit the cache."""
         size = max(1, min(MAX_CHUNK, config.chunk_bytes // self.code.largest_value))
         order = config.interp_order
         if order is not None:
@@ -125,7 +125,7 @@ class Launch:
             yield self.start(np.arange(first, min(first + size, self.programs)))
 
     def start(self, rows: Rows) -> Wave:
-        """A wave at the beginning of the kernel."""
+        """Return a batch at the beginning of the kernel."""
         kernel = self.code.kernel
         activation = Activation(kernel)
         for register, value in zip(kernel.body.args, self.arguments, strict=True):
@@ -135,11 +135,11 @@ class Launch:
     # -- places in the grid
 
     def programs_of(self, rows: Rows) -> Rows:
-        """The number of each row's program."""
+        """Return the number of each row's program."""
         return rows
 
     def coordinate(self, rows: Rows, axis: int) -> Array:
-        """The index of rows' programs along an axis of the grid; one number if they share it."""
+        """Return the index of rows' programs along a grid axis, as i32; one number if shared."""
         programs = self.programs_of(rows)
         stride = math.prod(self.grid[:axis])
         extent = self.grid[axis]
@@ -151,15 +151,15 @@ class Launch:
         return (programs // stride % extent).astype(np.int32)
 
     def coordinates(self, program: int) -> tuple[int, int, int]:
-        """Where a program stands in the grid."""
+        """Return the grid coordinates of a program."""
         x, y, _ = self.grid
         return program % x, program // x % y, program // (x * y)
 
     def program(self, row: int) -> str:
-        """Whom a row stands for, in words."""
+        """Describe the program of a row."""
         return f"program {self.coordinates(row)} of grid {self.grid}"
 
     def element(self, index: tuple[int, ...], row: int) -> str:
-        """An element of a value, and whose it is, in words. A scalar has an empty index."""
+        """Describe an element of a value, and its program. A scalar has an empty index."""
         where = f"element {list(index)} of the tile, in " if index else "in "
         return where + self.program(row)

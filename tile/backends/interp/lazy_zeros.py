@@ -1,4 +1,4 @@
-"""Arrays of zeros that take memory where they are touched, page by page."""
+"""Arrays of zeros that occupy memory only where they are touched, page by page."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from tile.backends.interp.values import Array
 from tile.errors import ArgumentValueError
 
-# From so many bytes on, memory is asked of the system itself: without a reservation, an array may
-# be larger than the machine's memory. Linux's number, which `mmap` has a name for from 3.13 on.
+# Arrays of at least this many bytes are mapped directly. Without a reservation of swap space, an
+# array may be larger than the machine's memory.
 DIRECT = 1 << 26
-NO_RESERVE = 0x4000
+NO_RESERVE = 0x4000  # Linux's MAP_NORESERVE, which `mmap` defines from Python 3.13 on
 
 
 def lazy_zeros(count: int, dtype: type[np.generic]) -> Array:
-    """Return a line of zeros, of which untouched pages take no memory.
+    """Return a one-dimensional array of zeros whose untouched pages occupy no memory.
 
-    Raises `ArgumentValueError` where this process has no address space for it.
+    Raises `ArgumentValueError` if this process has no address space for it.
     """
     size = count * np.dtype(dtype).itemsize
     if size < DIRECT or sys.platform != "linux":

@@ -1,7 +1,7 @@
-"""Runs waves: straight-line instructions one after the other, and control flow over frames.
+"""The executor of program batches: straight-line instructions, and control flow over frames.
 
-The machine has its own stack of frames instead of Python's, because a wave must be able to stand
-still in the middle of a loop while others run (see `scheduler.py`).
+The executor has its own stack of frames instead of Python's, because a batch must be able to pause
+in the middle of a loop while others run (see `scheduler.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from tile.analysis.exit_slice import ExitSlice
 from tile.backends.interp.code import BlockCode, Instruction
 from tile.backends.interp.values import Array, Held, array_of, same, take
-from tile.backends.interp.waiting import Observed, Wait, repeats
+from tile.backends.interp.waiting import ObservedAccesses, Wait, wait_of_observed
 from tile.backends.interp.wave import Activation, Frame, Join, Loop, Wave
 from tile.errors import ExecutionError
 from tile.ir import numerics
@@ -26,23 +26,23 @@ from tile.ir.types import Scalar
 if TYPE_CHECKING:
     from tile.backends.interp.scheduler import Scheduler
 
-# Iterations of a loop that waits for memory, since a program last left it, after which the
-# programs that did leave go on, and others get their turn. Loops are looked at for cycles as often.
-# A power of two.
+# A loop that reads memory yields to other batches after this many iterations since a program last
+# left it, and programs that did leave continue. Loops are checked for cycles as often. A power of
+# two.
 CHECK_INTERVAL = 64
 
 
 class StepResult(enum.Enum):
-    """What a step of control flow leaves behind."""
+    """The state of a batch after a step of control flow."""
 
-    GO = enum.auto()  # the wave runs on
+    GO = enum.auto()  # it continues
     STOP = enum.auto()  # it ended, or waits for its children
     PARK = enum.auto()  # it waits for a change of memory
-    YIELD = enum.auto()  # it could run on, but others shall have their turn
+    YIELD = enum.auto()  # it can continue, but other batches are to run first
 
 
 class Executor:
-    """Runs one wave at a time until it cannot go on by itself."""
+    """Runs one batch at a time until it cannot continue by itself."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -57,7 +57,7 @@ class Executor:
         }
 
     def run(self, batch: Wave) -> StepResult:
-        """Run a wave as far as it goes."""
+        """Run a batch as far as it goes."""
         while True:
             frame = batch.frames[-1]
             activation = frame.activation
@@ -94,7 +94,7 @@ class Executor:
         return values  # type: ignore[return-value]
 
     def deliver(self, batch: Wave, instruction: Instruction, values: list[Held]) -> None:
-        """Write the results of a region operation, in the frame on top, and go on behind it."""
+        """Write the results of a region operation in the top frame, and continue after it."""
         frame = batch.frames[-1]
         registers = frame.activation.registers
         for register, value in zip(instruction.results, values, strict=True):
@@ -104,7 +104,7 @@ class Executor:
         frame.pc += 1
 
     def enter(self, frame: Frame, block: BlockCode, values: list[Held]) -> None:
-        """Start a block of the frame with its arguments."""
+        """Enter a block of the frame with its arguments."""
         registers = frame.activation.registers
         for register, value in zip(block.args, values, strict=True):
             registers[register] = value
@@ -112,7 +112,7 @@ class Executor:
         frame.pc = 0
 
     def leave(self, batch: Wave, frame: Frame, values: list[Held]) -> StepResult:
-        """All programs of the wave leave the region of the frame on top."""
+        """Leave the region of the top frame, with all programs of the batch."""
         assert frame.instruction is not None
         join = frame.join
         if join is not None and not join.broken:
@@ -122,7 +122,7 @@ class Executor:
         return StepResult.GO
 
     def arrive(self, join: Join, programs: Array, values: list[Held]) -> StepResult:
-        """Programs reach a join; the last ones set the waiting wave going."""
+        """Record programs that reach a join; the last ones make the waiting batch ready."""
         if join.arrive(programs, values):
             self.scheduler.close(join)
             self.deliver(join.wave, join.instruction, join.results())
@@ -130,7 +130,7 @@ class Executor:
         return StepResult.STOP
 
     def release(self, join: Join) -> None:
-        """Let the programs that arrived go on without the rest."""
+        """Break a join: let the programs that arrived continue without the rest."""
         batch = join.wave.fork(join.arrived())
         self.deliver(batch, join.instruction, join.results())
         join.broken = True
@@ -170,7 +170,7 @@ class Executor:
         self.check_step(batch, bounds[2])
         uniform = [_uniform_int(b) for b in bounds]
         if None in uniform:
-            # Wide enough for a count one step past the end of its type.
+            # Wide enough for an index one step past the end of its type.
             wide = np.dtype(object) if bounds[0].itemsize == 8 else np.dtype(np.int64)
             loop.index, loop.upper, loop.step = (b.astype(wide) for b in bounds)
         else:
@@ -179,13 +179,13 @@ class Executor:
         return self.next_for_iteration(batch, batch.frames[-1])
 
     def check_step(self, batch: Wave, step: Array) -> None:
-        """Refuse a step with which a `for` never gets anywhere."""
+        """Raise `ExecutionError` for a `for` with a step of 0."""
         if not step.all():
             where = batch.launch.program(int(batch.rows[int((step == 0).argmax())]))
-            raise ExecutionError("a `for` loop counts in steps of 0", notes=[f"in {where}"])
+            raise ExecutionError("a `for` loop has a step of 0", notes=[f"in {where}"])
 
     def next_for_iteration(self, batch: Wave, frame: Frame) -> StepResult:
-        """Begin the next iteration of a `for`, or leave it."""
+        """Start the next iteration of a `for`, or leave it."""
         loop, instruction = frame.loop, frame.instruction
         assert loop is not None
         assert instruction is not None
@@ -230,7 +230,7 @@ class Executor:
         return StepResult.GO
 
     def split_loop(self, batch: Wave, frame: Frame, mask: Array) -> StepResult:
-        """Some programs leave a loop and the rest go round again."""
+        """Split a batch in a loop: programs where `mask` is false leave, the others continue."""
         loop, instruction = frame.loop, frame.instruction
         assert loop is not None
         assert instruction is not None
@@ -259,7 +259,7 @@ class Executor:
         return StepResult.GO
 
     def reenter(self, frame: Frame) -> None:
-        """Enter the body for the programs that go round again."""
+        """Enter the body for the programs that continue with the loop."""
         loop, instruction = frame.loop, frame.instruction
         assert loop is not None
         assert instruction is not None
@@ -299,11 +299,11 @@ class Executor:
     def next_while_iteration(
         self, batch: Wave, frame: Frame, loop: Loop, next_values: list[Held]
     ) -> StepResult:
-        """A `while` goes round: see whether it can ever end, and whether others should run first.
+        """End an iteration of a `while`: detect if it repeats forever, or should yield to others.
 
-        Programs are deterministic: a loop whose exit slice is what it was, while memory has not
-        changed, does the same again until another wave changes memory. What it carries besides is
-        no progress.
+        Programs are deterministic. A loop whose exit slice has its earlier state, while memory has
+        not changed, repeats itself until another batch changes memory. Loop-carried values outside
+        the exit slice do not matter.
         """
         assert frame.instruction is not None
         exits = frame.instruction.exits
@@ -323,11 +323,11 @@ class Executor:
     def find_wait(
         self, batch: Wave, loop: Loop, exits: ExitSlice, next_values: list[Held]
     ) -> Wait | None:
-        """Return what a loop waits for that came back to an earlier state, or None.
+        """Return what a loop that is back in an earlier state waits for, or None.
 
-        Each iteration of a loop that reads memory is compared with the one before it, as most waits
-        change nothing at all. Longer cycles are looked for from time to time, by comparing with
-        iterations that are further and further apart (Brent's algorithm).
+        Each iteration of a loop that reads memory is compared with the previous one, as most spin
+        loops change nothing at all. Longer cycles are detected every `CHECK_INTERVAL` iterations,
+        by comparison with checkpoints at doubling distances (Brent's algorithm).
         """
         memory, polls = batch.launch.memory, bool(exits.reads)
         wait = None
@@ -338,11 +338,11 @@ class Executor:
             unread = not polls or memory.version == loop.checkpoint_version
             if unread and _same_state(loop.checkpoint, next_values):
                 wait = Wait(memory.version if polls else None)
-            wait = wait or repeats(loop, exits, next_values, memory)
+            wait = wait or wait_of_observed(loop, exits, next_values, memory)
             if loop.iterations & (loop.iterations - 1) == 0:
                 loop.checkpoint, loop.checkpoint_version = exits.state(next_values), memory.version
         observes = polls and exits.exact and (loop.iterations + 1) % CHECK_INTERVAL == 0
-        loop.observed = Observed() if observes else None
+        loop.observed = ObservedAccesses() if observes else None
         return wait
 
     def call(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
@@ -364,12 +364,12 @@ class Executor:
 
 
 def _same_state(state: Mapping[int, Held] | None, carried: Sequence[Held]) -> bool:
-    """Return True if a loop is where it was, in all that its end depends on."""
+    """Return True if the loop-carried values equal an earlier state of the exit slice."""
     return state is not None and all(same(value, carried[i]) for i, value in state.items())
 
 
 def _uniform_bool(mask: Array) -> bool | None:
-    """What all programs say, or None if they differ."""
+    """Return the condition that all programs share, or None if they differ."""
     if mask.size == 1:
         return bool(mask[0])
     if mask.all():
@@ -378,6 +378,6 @@ def _uniform_bool(mask: Array) -> bool | None:
 
 
 def _uniform_int(bound: Array) -> int | None:
-    """The number that all programs have, or None if they differ."""
+    """Return the number that all programs share, or None if they differ."""
     first = int(bound[0])
     return first if bound.size == 1 or (bound == first).all() else None

@@ -1,16 +1,15 @@
-"""The memory that programs see, and every load and store with its bounds check.
+"""Virtual memory of a launch: its arrays, and loads and stores with bounds checks.
 
-Each array that was passed lives in a window of its own of a virtual address space, 2^46 bytes
-wide, so that an address says by itself to which array it belongs and how far outside it fell.
-Only the elements of the view that was passed may be touched, whatever else its allocation holds.
-Nothing here is as large as the memory between a view's first element and its last.
+Each array passed to the kernel has its own window of a virtual address space, 2^46 bytes wide, so
+that an address alone tells which array it belongs to and how far out of bounds it is. Only elements
+of the view that was passed may be accessed, whatever else its allocation holds. No data structure
+here is proportional to the memory that a view spans.
 
-An access comes as an array of addresses or as an `Affine`, with or without a mask. From the
-cheapest:
+An access is an array of addresses or an `Affine`, with or without a mask. From the cheapest:
 
 1. affine, all lanes active: one strided view of the array, copied;
-2. affine, programs at irregular places: a gather of whole rows;
-3. affine, with a mask that cuts off one end of one axis: as before, on the part that is active;
+2. affine, programs at irregular offsets: a gather of whole rows;
+3. affine, with a mask that is one run along one axis: as before, on the active run;
 4. anything else: a gather by address.
 """
 
@@ -32,10 +31,9 @@ from tile.ir.types import Pointer, Scalar
 
 WINDOW_BITS = 46
 WINDOW = 1 << WINDOW_BITS
-# Virtual addresses lie above all real ones, so that a number read from memory is known for what
-# it is.
+# Virtual addresses are above all real ones, so that one read from memory can be told apart.
 LOWEST = 1 << 62
-# Arrays begin in the middle of their window, at an address that is aligned as the real one is.
+# Arrays begin in the middle of their window, at an address with the alignment of the real one.
 MIDDLE = WINDOW >> 1
 ALIGNMENT = 4096
 # Limits of a launch: bytes from an array's first element to its last, and arrays.
@@ -55,16 +53,16 @@ class Buffer:
     span: Array = field(
         default_factory=lambda: np.empty(0, np.uint8)
     )  # all bytes from start to end
-    gaps: ViewBytes | None = None  # the bytes of a view that leaves some of the span out
+    gaps: ViewBytes | None = None  # the bytes of a view that does not cover its span
     views: dict[np.dtype[Any], Array] = field(default_factory=dict)
 
     @property
     def real(self) -> int:
-        """The machine's address of the element at index 0."""
+        """The real address of the element at index 0."""
         return self.array.ctypes.data
 
     def typed(self, dtype: np.dtype[Any]) -> Array:
-        """The bytes of the array as a flat array of `dtype`."""
+        """Return the bytes of the array as a flat array of `dtype`."""
         view = self.views.get(dtype)
         if view is None:
             whole = len(self.span) // dtype.itemsize * dtype.itemsize
@@ -73,9 +71,9 @@ class Buffer:
 
 
 class FaultError(Exception):
-    """Some address of an access is not inside an array: which lane, of which program, and where.
+    """An access out of bounds: the first lane that is, its program (`row`) and its address.
 
-    `count` lanes of that program are outside, of as many as are `active`.
+    `count` of the program's `active` lanes are out of bounds.
     """
 
     def __init__(
@@ -94,17 +92,16 @@ class Memory:
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
-        self.version = 0  # counts the changes, so that who waits for one knows of it
-        self.watched = (
-            False  # whether somebody may wait: then a store that changes nothing is no change
-        )
+        self.version = 0  # counts changes, so that a waiting loop notices one
+        # True if a loop may wait for a change; a store that changes no value is then not counted.
+        self.watched = False
 
     # -- arrays
 
     def add(self, name: str, array: Array) -> int:
-        """Give an array a window; the virtual address of its first element.
+        """Assign an array a window; return the virtual address of its first element.
 
-        Raises `ArgumentValueError` for arrays that no window holds.
+        Raises `ArgumentValueError` if the array exceeds a window, or no window is left.
         """
         low, high = footprint(array)
         self._check_limits(name, high - low)
@@ -130,13 +127,13 @@ class Memory:
             )
 
     def virtual(self, addresses: Array) -> Array:
-        """Addresses as programs use them, from real ones that were read from memory.
+        """Convert real addresses, read from memory, to virtual ones.
 
-        Those that are virtual already, or belong to no array that is known, stay what they are.
+        Addresses that are virtual already, or belong to no array of the launch, are unchanged.
         """
-        found, where = np.unique(addresses, return_inverse=True)
-        mapped = np.array([self._virtual(int(address)) for address in found], np.int64)
-        return mapped[where].reshape(addresses.shape)
+        distinct, inverse = np.unique(addresses, return_inverse=True)
+        mapped = np.array([self._virtual(int(address)) for address in distinct], np.int64)
+        return mapped[inverse].reshape(addresses.shape)
 
     def _virtual(self, address: int) -> int:
         for buffer in self.buffers:
@@ -146,28 +143,28 @@ class Memory:
         return address
 
     def real(self, addresses: Array) -> Array:
-        """Addresses as memory holds them, from those that programs use."""
-        found, where = np.unique(addresses, return_inverse=True)
-        mapped = np.array([self._real(int(address)) for address in found], np.int64)
-        return mapped[where].reshape(addresses.shape)
+        """Convert virtual addresses to real ones, as memory holds them."""
+        distinct, inverse = np.unique(addresses, return_inverse=True)
+        mapped = np.array([self._real(int(address)) for address in distinct], np.int64)
+        return mapped[inverse].reshape(addresses.shape)
 
     def _real(self, address: int) -> int:
         buffer = self.buffer_at(address)
         return address if buffer is None else address - buffer.origin + buffer.real
 
     def buffer_at(self, address: int) -> Buffer | None:
-        """The array in whose window an address lies."""
+        """Return the array in whose window an address lies; None outside of all windows."""
         index = (address - LOWEST) >> WINDOW_BITS
         return self.buffers[index] if 0 <= index < len(self.buffers) else None
 
     def by_buffer(self, addresses: Array) -> Iterator[tuple[Buffer, Any]]:
-        """The arrays in whose windows addresses lie, each with an index of its own addresses."""
+        """Yield the arrays in whose windows addresses lie, each with an index of its addresses."""
         windows = addresses >> WINDOW_BITS
-        found = _distinct(windows)
-        for window in found:
+        distinct = _distinct(windows)
+        for window in distinct:
             buffer = self.buffer_at(int(window) << WINDOW_BITS)
             if buffer is not None:
-                yield buffer, slice(None) if len(found) == 1 else windows == window
+                yield buffer, slice(None) if len(distinct) == 1 else windows == window
 
     # -- accesses
 
@@ -179,7 +176,7 @@ class Memory:
         element: Scalar | Pointer,
         shape: tuple[int, ...],
     ) -> Array:
-        """The elements at some addresses; `other` (or zero) where the mask is false.
+        """Return the elements at some addresses; `other` (or zero) where the mask is false.
 
         Raises `FaultError`.
         """
@@ -201,7 +198,7 @@ class Memory:
         element: Scalar | Pointer,
         shape: tuple[int, ...],
     ) -> None:
-        """Write elements. Of several to one address the last program's last element stays.
+        """Write elements. If several have one address, the last program's last element wins.
 
         Raises `FaultError` before anything is written.
         """
@@ -222,7 +219,7 @@ class Memory:
     def strided(
         self, address: RunValue, mask: Array | None, dtype: np.dtype[Any], shape: tuple[int, ...]
     ) -> Strided | None:
-        """The access as strided elements of one array, if it is one and inside that array."""
+        """Return the access as strided elements in bounds of one array; None if it is not that."""
         if type(address) is not Affine:
             return None
         part: tuple[int, int, int] | None = None
@@ -289,7 +286,7 @@ class Memory:
         other: Array | None,
         dtype: np.dtype[Any],
     ) -> Array:
-        """The elements of an access by address that was found to lie in these arrays."""
+        """Return the elements of an access by address, resolved to arrays by `groups`."""
         if len(groups) == 1 and groups[0].lanes is None:
             group = groups[0]
             return group.flat[group.index]
@@ -328,7 +325,7 @@ class Memory:
     def scatter_groups(
         self, groups: Sequence[BufferLanes], value: Array, extents: tuple[int, ...]
     ) -> None:
-        """Write elements at addresses that were found to lie in these arrays."""
+        """Write elements at addresses resolved to arrays by `groups`."""
         values = np.broadcast_to(value, extents)
         for group in groups:
             index = np.broadcast_to(group.index, extents)
@@ -352,7 +349,7 @@ class Memory:
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
     ) -> list[BufferLanes]:
-        """The active lanes of an access, by array, with the index of each in the array's flat view.
+        """Return the active lanes of an access by array, with their indices in its flat view.
 
         Raises `FaultError` if any active lane lies outside its array.
         """
@@ -416,7 +413,7 @@ class Memory:
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
     ) -> NoReturn:
-        """Raise `FaultError` for the first lane, in program order, that is outside."""
+        """Raise `FaultError` for the first lane, in program order, that is out of bounds."""
         extents = addresses.shape[:1] + shape
         if lanes is not None:
             extents = np.broadcast_shapes(extents, lanes.shape)
@@ -429,7 +426,7 @@ class Memory:
         raise FaultError(row, tuple(lane), int(spread[position]), count, of)
 
     def valid(self, addresses: Array, size: int) -> Array:
-        """Which addresses have `size` bytes inside an array, aligned to `size`."""
+        """Return the addresses that have `size` bytes inside an array, aligned to `size`."""
         good = np.zeros(addresses.shape, bool)
         windows = addresses >> WINDOW_BITS
         for number in _distinct(windows):
@@ -447,9 +444,10 @@ class Memory:
 
 @dataclass
 class BufferLanes:
-    """Lanes of one access that fall into one array.
+    """The lanes of one access that fall into one array.
 
-    `flat[index]` where `lanes` (None: everywhere). The array is None if no lane is active.
+    They access `flat[index]` where `lanes` is true (None: everywhere). The buffer is None if no
+    lane is active.
     """
 
     buffer: Buffer | None
@@ -459,13 +457,13 @@ class BufferLanes:
 
 
 def _distinct(windows: Array) -> Array:
-    """The windows that there are among many, of which most often all are one."""
+    """Return the distinct windows; usually there is only one, which is checked first."""
     uniform = windows.size and windows.flat[0] == windows.min() == windows.max()
     return windows.reshape(-1)[:1] if uniform else np.unique(windows)
 
 
 def _bytes(array: Array, low: int, high: int) -> Array:
-    """All bytes from `low` to `high` around the first element, as a view of the array's memory."""
+    """Return all bytes from `low` to `high`, relative to the first element, as a view."""
     upwards = (slice(None, None, -1) if s < 0 else slice(None) for s in array.strides)
     corner = array[(..., *upwards)]
     first = restrided(corner, (1,), (array.itemsize,))

@@ -1,10 +1,10 @@
-"""Runs the regions of combining operations, which are functions of scalars, on arrays.
+"""Execution of the regions of reductions and scans, which are functions of scalars, on arrays.
 
-What the IR calls a scalar of such a region is an array here, with an element for each of all the
-pairs that are combined at once; its axes are those of the tile behind the program axis. The
-operations of the region broadcast, so that they need not know. Where elements go different ways
-through an `if`, both arms run and each element gets the result of its own. In a run with checks
-these arrays may be `Watched` values, which `select` then knows how to choose between.
+A scalar of such a region is an array at run time, with one element for each of the pairs that are
+combined at once; its axes are the program axis and those of the tile. The operations of the region
+broadcast, so they work unchanged. If elements take different arms of an `if`, both arms run and
+each element selects its own result. In runs with checks these arrays may be `CheckedValue`s, which
+`select` must handle.
 """
 
 from __future__ import annotations

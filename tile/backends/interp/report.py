@@ -1,4 +1,4 @@
-"""Faults as errors that say which program did what, where in which array."""
+"""Fault reports: which program did what, at which element of which array."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ ERRORS: dict[Check, type[ExecutionError]] = {
 
 
 def error_of(fault: Fault) -> ExecutionError:
-    """The error that stands for a fault."""
+    """Return the error for a fault."""
     error = ERRORS[fault.check](fault.message, loc=fault.loc, notes=fault.notes)
     error.fault = fault
     return error
 
 
 def out_of_bounds(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> ExecutionError:
-    """The error for an access at a bad address.
+    """Return the error for an access out of bounds.
 
-    `verb` is what the access does: reads, writes, updates.
+    `verb` is that of the access: reads, writes or updates.
     """
     return error_of(bounds_fault(batch, verb, fault, itemsize))
 
 
 def bounds_fault(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> Fault:
-    """An access at a bad address, as data."""
+    """Return the fault of an access out of bounds, as data."""
     launch = batch.launch
     buffer = launch.memory.buffer_at(fault.address)
-    # An access that is the same in all programs was done once, for the first of them.
+    # An access that is the same in all programs is performed once, for the first of them.
     row = int(batch.rows[fault.row if fault.row < len(batch) else 0])
     if buffer is None:
         what = f"{verb} address {fault.address:#x}, which belongs to no array of this launch"
@@ -81,14 +81,14 @@ def bounds_fault(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> Fa
 
 
 def place_of(buffer: Buffer, address: int) -> Place:
-    """Where an address lies, relative to the array in whose window it is."""
+    """Return the place of an address, relative to the array in whose window it is."""
     array = buffer.array
     element = (address - buffer.origin) // array.itemsize
     return Place(buffer.name, element, index_of(buffer, address), array.shape, array.dtype.name)
 
 
 def view_of(buffer: Buffer) -> View:
-    """An array as reports know it."""
+    """Return the view of an array, with strides and bounds in elements, for reports."""
     array = buffer.array
     size = array.itemsize
     return View(
@@ -102,14 +102,14 @@ def view_of(buffer: Buffer) -> View:
 
 
 def index_of(buffer: Buffer, address: int) -> tuple[int, ...] | None:
-    """The index of the element that an address is the first byte of; None if there is none."""
+    """Return the index of the element that begins at an address; None if there is none."""
     array = buffer.array
     if not array.size:
         return None
     rest = address - buffer.origin
     axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
     index = [0] * array.ndim
-    # Counted from the corner with the least address, each axis has the index that fits.
+    # Relative to the corner with the least address, each axis takes the largest index that fits.
     for axis in axes:
         if array.strides[axis] < 0:
             rest -= array.strides[axis] * (array.shape[axis] - 1)
@@ -140,7 +140,7 @@ def _place(buffer: Buffer, address: int, itemsize: int) -> str:
 
 
 def described(buffer: Buffer) -> str:
-    """An array in words."""
+    """Describe an array: dtype, shape, and its range of elements."""
     array = buffer.array
     kind = f"{array.dtype} array of shape {array.shape}"
     if array.size == 0:
@@ -154,5 +154,5 @@ def described(buffer: Buffer) -> str:
 
 
 def first_false(condition: Array) -> tuple[int, ...]:
-    """The index of the first false element."""
+    """Return the index of the first false element."""
     return tuple(int(i) for i in np.unravel_index(int(condition.argmin()), condition.shape))

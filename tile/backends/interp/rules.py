@@ -1,6 +1,6 @@
-"""What the operations with effects do.
+"""Rules of operations with effects.
 
-Each rule makes, from an operation, what its instruction runs.
+A rule returns, for an operation, what its instruction runs.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ Apply = Callable[..., Array | None]
 
 
 def applied(op: Operation) -> Apply:
-    """What an atomic operation does to elements; gives what was there, if anybody uses it."""
+    """Return the function that an atomic applies to elements; it returns old values if used."""
     if op.defn is memory.atomic_cas:
         return atomics.compare_and_swap
     kind = op["kind"]
@@ -138,7 +138,7 @@ def _atomic(
     mask: RunValue | None,
     *operands: RunValue,
 ) -> Array:
-    """Do an atomic operation in every program of the wave, one after the other."""
+    """Perform an atomic operation in every program of the batch, in order."""
     ptr = op.inputs[0].type
     element = pointee("atomic", ptr)
     assert isinstance(element, Scalar)
@@ -154,9 +154,9 @@ def update(
     mask: RunValue | None,
     *operands: RunValue,
 ) -> Array:
-    """Update memory at a tile of addresses in every program, one after the other.
+    """Update memory at a tile of addresses in every program, in order.
 
-    Gives what was there, where `apply` tells.
+    Returns the old values if `apply` returns them, else zeros.
     """
     dtype = numerics.numpy_dtype(element)
     space = batch.launch.memory
@@ -181,7 +181,7 @@ def update_groups(
     dtype: np.dtype[Any],
     values: Sequence[Array],
 ) -> Array:
-    """Do an atomic operation on elements inside arrays; what was there before."""
+    """Perform an atomic operation on resolved elements; return the old values, see `update`."""
     result = np.zeros(extents, dtype)
     for group in groups:
         active = np.ones(extents, bool) if group.lanes is None else group.lanes
@@ -262,7 +262,7 @@ def _print(op: Operation, batch: Wave, *values: RunValue) -> None:
 
 
 def print_line(op: Operation, batch: Wave, program_index: int, values: Sequence[Any]) -> None:
-    """Print what one program has to say."""
+    """Print the line of one program."""
     head = f"pid {batch.launch.coordinates(program_index)} {op['prefix']}"
     texts = [_text(value, op["hex"]) for value in values]
     sys.stdout.write(" ".join([head, *texts]) + "\n")

@@ -1,12 +1,12 @@
-"""Decides which wave runs next, so that every program that can go on does, and a deadlock is found.
+"""The scheduler of program batches: fair, so that a program makes progress if it can, or deadlocks.
 
-The grid is cut into chunks of programs that start as one wave each. One wave runs at a time, in
-order of program where it can be chosen. When no wave is ready:
+The grid is divided into chunks of programs, each of which starts as one batch. One batch runs at a
+time, in order of program where there is a choice. When no batch is ready:
 
-1. those that wait for a change of memory are ready again if memory has changed;
-2. else a join is broken: programs that wait for others to catch up go on without them;
+1. batches that wait for a change of memory are ready again if memory has changed;
+2. else a join is broken: programs that wait for others to reconverge continue without them;
 3. else the next chunk starts, since a program may wait for one that has not started;
-4. else nobody can ever go on: a deadlock.
+4. else no program can ever continue: a deadlock, which is reported.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from tile.spread import of_programs
 if TYPE_CHECKING:
     from tile.backends.interp.launch import Launch
 
-# Turns that waves give away with nobody else to take them, after which the next chunk starts
-# beside them.
+# Consecutive yields with no other batch ready, after which a join is broken or a chunk starts.
 MAX_IDLE_YIELDS = 16
 
 
 class Scheduler:
-    """Runs all waves of a launch."""
+    """Runs all batches of a launch."""
 
     def __init__(self, launch: Launch, chunks: Iterator[Wave]) -> None:
         self.launch = launch
@@ -45,19 +44,19 @@ class Scheduler:
         self.idle = 0
 
     def ready(self, batch: Wave) -> None:
-        """A wave can run."""
+        """Queue a batch that can run."""
         self.queue.append(batch)
 
     def open(self, join: Join) -> None:
-        """Programs begin to wait at a join."""
+        """Register a join at which programs wait."""
         self.joins[join] = None
 
     def close(self, join: Join) -> None:
-        """Nobody waits there any more."""
+        """Remove a join at which no program waits any more."""
         self.joins.pop(join, None)
 
     def run(self) -> None:
-        """Run all programs to their end. Raises `DeadlockError`."""
+        """Run all programs to completion. Raises `DeadlockError`."""
         while True:
             batch = self.next()
             if batch is None:
@@ -71,7 +70,7 @@ class Scheduler:
                 self.idle = 0
 
     def step(self, batch: Wave) -> StepResult:
-        """Run a wave; give an error that has no place that of the instruction it stands at."""
+        """Run a batch; give an error without a location that of the current instruction."""
         try:
             return self.executor.run(batch)
         except TileError as error:
@@ -81,7 +80,7 @@ class Scheduler:
             raise
 
     def rotate(self, batch: Wave) -> None:
-        """Put a wave that gave its turn away behind all others."""
+        """Requeue a batch that yielded, after all others."""
         others = bool(self.queue)
         self.queue.append(batch)
         if others:
@@ -95,7 +94,7 @@ class Scheduler:
                 self.start()
 
     def next(self) -> Wave | None:
-        """The wave to run, or None when all programs have ended."""
+        """Return the batch to run, or None when all programs have ended."""
         while not self.queue:
             if self.wake() or self.break_join() or self.start():
                 continue
@@ -105,7 +104,7 @@ class Scheduler:
         return self.queue.popleft()
 
     def wake(self) -> bool:
-        """Make those ready that waited for a change of memory which has come."""
+        """Make batches ready whose wait for a change of memory is over; return True if any is."""
         ready_batches: list[Wave] = []
         still_parked: list[Wave] = []
         for batch in self.parked:
@@ -116,7 +115,7 @@ class Scheduler:
         return bool(ready_batches)
 
     def break_join(self) -> bool:
-        """Break the youngest join at which programs wait."""
+        """Break the youngest join at which programs wait; return False if there is none."""
         for join in reversed(self.joins):
             if join.arrivals:
                 self.close(join)
@@ -125,14 +124,14 @@ class Scheduler:
         return False
 
     def start(self) -> bool:
-        """Start the next chunk."""
+        """Start the next chunk; return False if there is none."""
         batch = next(self.chunks, None)
         if batch is not None:
             self.queue.append(batch)
         return batch is not None
 
     def deadlock(self) -> None:
-        """Report that nobody can go on; whoever waits is given up."""
+        """Report a deadlock, and give up the waiting batches."""
         batch, *others = self.parked
         launch = self.launch
         frame = next(f for f in reversed(batch.frames) if f.loop is not None)

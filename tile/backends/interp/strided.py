@@ -1,8 +1,8 @@
-"""An affine access as strided elements of one array: how it is read and written.
+"""Affine accesses as strided elements of one array.
 
     flat[offsets + sum(steps[k] * i_k)]   for i_k below extents[k]
 
-`offsets` holds where each program starts, and varies along tile axes only where `steps` is zero.
+`offsets` has the start of each program, and varies along a tile axis only if its step is zero.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tile.backends.interp.values import Array
 
 
 def restrided(array: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
-    """A view of other extents from the array's first element on; writeable if the array is.
+    """Return a view of other extents, from the array's first element; writeable if the array is.
 
-    NumPy's `as_strided` does not know the dtypes of all floats of 8 bits, so it is shown integers.
+    NumPy's `as_strided` does not support all 8-bit float dtypes, so it is applied to integers.
     """
     bits = array.view(f"u{array.itemsize}")
     view = as_strided(bits, shape, strides, writeable=bool(array.flags.writeable))
@@ -31,8 +31,8 @@ def restrided(array: Array, shape: Sequence[int], strides: Sequence[int]) -> Arr
 class Strided:
     """An access as `flat[offsets + sum(steps[k] * i_k)]` for i_k below `extents[k]`.
 
-    `part` is (axis, first, count) if the access covers only that run of one axis of its tile, and
-    `low` the least address.
+    `part` is (axis, first, count) if the access covers only that run of one axis of its tile;
+    `low` is the least address.
     """
 
     flat: Array
@@ -43,7 +43,7 @@ class Strided:
     low: int = 0
 
     def view(self) -> Array | None:
-        """The elements as a view of the array, if the programs too stand at even distances."""
+        """Return the elements as a view of the array; None if its programs are not equidistant."""
         offsets = self.offsets
         distance = 0
         if offsets.size != 1:
@@ -62,38 +62,38 @@ class Strided:
         )
 
     def rows(self) -> tuple[Array, Array, tuple[int, ...]]:
-        """What reads the access row by row: `view[places].transpose(order)`.
+        """Return (windows, starts, order); the access is `windows[starts].transpose(order)`.
 
-        The view has a window at every place of the array.
+        `windows` is a view with a window of the strided axes at every element of the array.
         """
         size = self.flat.itemsize
-        moving = [axis for axis, step in enumerate(self.steps) if step]
-        still = [axis for axis, step in enumerate(self.steps) if not step]
+        strided = [axis for axis, step in enumerate(self.steps) if step]
+        uniform = [axis for axis, step in enumerate(self.steps) if not step]
         windows = restrided(
             self.flat,
-            (len(self.flat), *(self.extents[axis] for axis in moving)),
-            (size, *(self.steps[axis] * size for axis in moving)),
+            (len(self.flat), *(self.extents[axis] for axis in strided)),
+            (size, *(self.steps[axis] * size for axis in strided)),
         )
-        places = self.offsets.squeeze(tuple(axis + 1 for axis in moving))
+        starts = self.offsets.squeeze(tuple(axis + 1 for axis in strided))
         order = [0] * (1 + len(self.steps))
-        for position, axis in enumerate(still):
+        for position, axis in enumerate(uniform):
             order[axis + 1] = 1 + position
-        for position, axis in enumerate(moving):
-            order[axis + 1] = 1 + len(still) + position
-        return windows, places, tuple(order)
+        for position, axis in enumerate(strided):
+            order[axis + 1] = 1 + len(uniform) + position
+        return windows, starts, tuple(order)
 
     def read(self) -> Array:
-        """The elements, an array of their own."""
+        """Return a copy of the elements."""
         if not self.flat.size:
             return np.empty((1, *self.extents), self.flat.dtype)
         view = self.view()
         if view is not None:
             return view.copy()
-        windows, places, order = self.rows()
-        return windows[places].transpose(order)
+        windows, starts, order = self.rows()
+        return windows[starts].transpose(order)
 
     def distinct(self, value: Array) -> bool:
-        """Whether all elements have addresses of their own, so that their order does not matter."""
+        """Return True if all elements have distinct addresses, so that order does not matter."""
         if not self.flat.size:
             return True
         if self.offsets.shape[0] == 1 and value.shape[0] > 1:
@@ -102,22 +102,22 @@ class Strided:
         for axis, step in enumerate(self.steps):
             if step == 0 and self.extents[axis] > 1 and self.offsets.shape[axis + 1] == 1:
                 return False
-        moving = sorted(pair for pair in size if pair[0])
-        reach = 1
-        for step, extent in moving:
-            if step < reach:
+        strided = sorted(pair for pair in size if pair[0])
+        span = 1
+        for step, extent in strided:
+            if step < span:
                 return False
-            reach = step * (extent - 1) + reach
-        places = self.offsets.reshape(-1)
-        if len(places) == 1:
+            span = step * (extent - 1) + span
+        starts = self.offsets.reshape(-1)
+        if len(starts) == 1:
             return True
-        gaps = np.diff(places)
-        if (gaps >= reach).all() or (-gaps >= reach).all():
+        gaps = np.diff(starts)
+        if (gaps >= span).all() or (-gaps >= span).all():
             return True
-        return bool((np.diff(np.sort(places)) >= reach).all())
+        return bool((np.diff(np.sort(starts)) >= span).all())
 
     def write(self, value: Array, compare: bool) -> bool:
-        """Store the values; whether anything changed (taken for granted unless `compare`)."""
+        """Store the values; return True if memory changed, which is assumed unless `compare`."""
         if not self.flat.size:
             return False
         if self.part is not None:
@@ -129,19 +129,19 @@ class Strided:
         if view is not None and view.shape[1:] == tuple(self.extents):
             view[...] = value
         else:
-            windows, places, order = self.rows()
+            windows, starts, order = self.rows()
             extents = (self.offsets.shape[0], *self.extents)
-            whole = np.broadcast_to(value, extents)
+            full = np.broadcast_to(value, extents)
             for axis, step in enumerate(self.steps):
-                if step == 0 and self.offsets.shape[axis + 1] == 1:  # the last one at an address
-                    whole = whole[(slice(None),) * (axis + 1) + (slice(-1, None),)]
-            windows[places] = whole.transpose(np.argsort(order))
+                if step == 0 and self.offsets.shape[axis + 1] == 1:  # the last value per address
+                    full = full[(slice(None),) * (axis + 1) + (slice(-1, None),)]
+            windows[starts] = full.transpose(np.argsort(order))
         return not compare or self.read().tobytes() != before
 
     def padded(
         self, values: Array, other: Array | None, dtype: np.dtype[Any], shape: tuple[int, ...]
     ) -> Array:
-        """The values of the active run in a tile that holds `other` elsewhere."""
+        """Return a tile with the values of the active run, and `other` (or zero) elsewhere."""
         assert self.part is not None
         axis, first, count = self.part
         fill = np.zeros((1,) * (1 + len(shape)), dtype) if other is None else other
@@ -149,14 +149,17 @@ class Strided:
             (*values.shape[: axis + 1], 1, *values.shape[axis + 2 :]), fill.shape
         )
         extents = (*extents[: axis + 1], shape[axis], *extents[axis + 2 :])
-        whole = np.empty(extents, dtype)
-        whole[...] = fill
-        whole[(slice(None),) * (axis + 1) + (slice(first, first + count),)] = values
-        return whole
+        full = np.empty(extents, dtype)
+        full[...] = fill
+        full[(slice(None),) * (axis + 1) + (slice(first, first + count),)] = values
+        return full
 
 
 def active_run(mask: Array, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """(axis, first, count) of a mask that is one run along one axis in all programs alike."""
+    """Return (axis, first, count) of a mask that is one run along one axis, equal in all programs.
+
+    Returns None for any other mask, also for one that is true everywhere.
+    """
     if mask.shape[0] != 1:
         return None
     varying = [axis for axis in range(len(shape)) if mask.shape[axis + 1] != 1]

@@ -1,4 +1,4 @@
-"""What the interpreter needs, and the machines whose threads it can run."""
+"""The interpreter's requirements, and the GPUs that its SIMT simulator offers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tile.simt.target import TARGETS
 
 
 def survey() -> list[Finding]:
-    """Packages and machines."""
+    """Return the versions of packages, and the targets of the SIMT simulator."""
     packages = tuple(f"{name} {metadata.version(name)}" for name in ("numpy", "ml_dtypes"))
     machines = f"{', '.join(TARGETS)}, as in interp:{next(iter(TARGETS))}"
     return [Finding("packages", packages), Finding("machines of threads", (machines,))]

@@ -1,18 +1,18 @@
-"""What a value is while a kernel runs: an array over all programs, or an affine index.
+"""Run-time values: an array over all programs, or an affine index.
 
 The array of a value of shape (m, n) has axes (program, m, n). An axis of extent 1 stands for a
-value that does not change along it, whatever extent the type says: values that are equal in all
-programs are kept once, a splat costs nothing, and NumPy's broadcasting does the rest. A scalar
-has the program axis alone.
+value that is constant along it, whatever extent the type has: values that are equal in all programs
+are stored once, a splat costs nothing, and NumPy's broadcasting does the rest. A scalar has only
+the program axis.
 
-Index arithmetic makes up most operations of a kernel and little of its meaning, so integers and
-pointers that grow evenly along axes of the tile are kept as an `Affine`:
+Most operations of a kernel are index arithmetic. Integers and pointers that are affine in the
+indices of their tile are therefore represented as an `Affine`:
 
     value[p, i, j] = base[p, i, j] + steps[0] * i + steps[1] * j
 
-with a `base` that has extent 1 wherever it can. `x + tl.arange(0, 1024)` is then one number a
-program, whatever the size of the tile; and a load through such a pointer is a strided view
-instead of a gather.
+with a `base` that has extent 1 wherever possible. `x + tl.arange(0, 1024)` is then one number per
+program, whatever the size of the tile, and a load through such a pointer is a strided view instead
+of a gather.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ TRUE = np.ones(1, np.bool_)
 class Affine:
     """Integers or addresses that are affine in the indices of their tile; see the top of the file.
 
-    `base` is int64; `shape` is the tile's; `dtype` that of the array it stands for. Integers hold
-    a bound on their values in `low` and `high`, by which a rule knows that arithmetic did not
-    wrap; addresses have none.
+    `base` is int64; `shape` is the tile's; `dtype` is that of the array it stands for. Integers
+    have inclusive bounds `low` and `high`, with which rules prove that arithmetic does not wrap;
+    addresses have none.
     """
 
     __slots__ = ("_array", "base", "dtype", "high", "low", "shape", "steps")
@@ -57,7 +57,7 @@ class Affine:
         self._array: Array | None = None
 
     def array(self) -> Array:
-        """The elements themselves; computed once."""
+        """Return the elements as an array; computed once."""
         if self._array is None:
             self._array = self._expand().astype(self.dtype, copy=False)
         return self._array
@@ -73,7 +73,7 @@ class Affine:
         return total
 
     def span(self) -> tuple[int, int]:
-        """How far elements lie below and above their base."""
+        """Return the least and the greatest offset of elements from their base."""
         below = above = 0
         for step, extent in zip(self.steps, self.shape, strict=True):
             reach = step * (extent - 1)
@@ -84,7 +84,7 @@ class Affine:
         return below, above
 
     def folded(self) -> Affine:
-        """The same value, with steps along axes on which the base varies moved into the base."""
+        """Return the same value, with steps 0 along axes on which the base varies."""
         steps, base, rank = list(self.steps), self.base, len(self.shape)
         for axis, step in enumerate(steps):
             if step and base.shape[axis + 1] != 1:
@@ -98,7 +98,7 @@ class Affine:
 
 
 class CheckedValue:
-    """A value with what checks know of its elements; they alone make any (`checks/marked.py`)."""
+    """A value with poison, which only runs with checks create (`checks/marked.py`)."""
 
     __slots__ = ()
 
@@ -106,11 +106,11 @@ class CheckedValue:
         raise NotImplementedError
 
     def take_rows(self, rows: Rows) -> CheckedValue:
-        """The value in some of the programs."""
+        """Return the value in some of the programs."""
         raise NotImplementedError
 
     def merged(self, parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
-        """One value of parts, this among them; see `merge`."""
+        """Merge parts, of which this value is one; see `merge`."""
         raise NotImplementedError
 
 
@@ -119,30 +119,30 @@ Held: TypeAlias = Array | Affine | CheckedValue
 
 
 def array_of(value: Held) -> Array:
-    """The value as an array, axes of extent 1 left as they are."""
+    """Return the value as an array; axes of extent 1 are kept."""
     return value if isinstance(value, np.ndarray) else value.array()
 
 
 def full(value: Held, shape: tuple[int, ...]) -> Array:
-    """The value as an array of the tile's whole shape; the program axis is left as it is."""
+    """Return the value as an array of the tile's full shape; the program axis is kept as it is."""
     array = array_of(value)
     target = array.shape[:1] + shape
     return array if array.shape == target else np.broadcast_to(array, target)
 
 
 def broadcast_rows(value: Held, shape: tuple[int, ...], programs: int) -> Array:
-    """The value as an array of the tile's whole shape over all programs (a view)."""
+    """Return the value as an array of the tile's full shape over all programs (a view)."""
     array, target = array_of(value), (programs, *shape)
     return array if array.shape == target else np.broadcast_to(array, target)
 
 
 def is_true(mask: Array | None) -> bool:
-    """Whether a mask is true everywhere and known to be at no cost."""
+    """Return True if a mask is known, at no cost, to be true everywhere."""
     return mask is None or (mask.size == 1 and bool(mask.flat[0]))
 
 
 def take(value: Held, rows: Rows) -> Held:
-    """The value in some of the programs."""
+    """Return the value in some of the programs."""
     if isinstance(value, np.ndarray):
         return value if value.shape[0] == 1 else value[rows]
     if isinstance(value, CheckedValue):
@@ -154,7 +154,7 @@ def take(value: Held, rows: Rows) -> Held:
 
 
 def merge(parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
-    """One value from its parts in disjoint sets of programs that make up all `programs`."""
+    """Merge the parts of a value, in disjoint sets of rows that cover all `programs`."""
     for _, value in parts:
         if isinstance(value, CheckedValue):
             return value.merged(parts, programs)
@@ -189,7 +189,7 @@ def _merge_arrays(parts: Sequence[tuple[Rows, Array]], programs: int) -> Array:
 
 
 def same(a: Held, b: Held) -> bool:
-    """Whether two values are equal in every bit of every program."""
+    """Return True if two values are equal in every bit of every program."""
     if a is b:
         return True
     x, y = np.broadcast_arrays(array_of(a), array_of(b))

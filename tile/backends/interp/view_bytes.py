@@ -1,8 +1,8 @@
 """Membership in the bytes of a strided view, by arithmetic on its strides.
 
-Counted from the lowest one, the bytes of a view are at the sums of one multiple of each stride:
-{sum(i_k * stride_k), i_k < extent_k}. Whether an offset is among them follows from strides and
-extents, so the cost is that of the offsets asked for, however far the view extends.
+Relative to the lowest one, the bytes of a view are at the sums of one multiple of each stride:
+{sum(i_k * stride_k), i_k < extent_k}. Membership of an offset follows from strides and extents, so
+the cost is proportional to the number of offsets queried, however far the view extends.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 
 from tile.backends.interp.values import Array
 
-# Residues below this can be multiplied in 64 bits.
-WORD = 1 << 31
+# Products of two residues below this fit 64 bits.
+MAX_FACTOR = 1 << 31
 
 
 class Axis(NamedTuple):
-    """An arithmetic progression from 0 on; the stride is positive and counts units."""
+    """An arithmetic progression from 0; the stride is positive, in units."""
 
     stride: int
     extent: int
 
     @property
-    def reach(self) -> int:
+    def last(self) -> int:
         """The last term."""
         return self.stride * (self.extent - 1)
 
@@ -44,14 +44,14 @@ class ViewBytes:
 
     @classmethod
     def of(cls, array: Array) -> ViewBytes:
-        """The bytes of an array that has elements."""
+        """Return the bytes of an array that has elements."""
         steps = zip(array.strides, array.shape, strict=True)
-        moving = [(abs(stride), extent) for stride, extent in steps if stride and extent > 1]
-        unit = math.gcd(array.itemsize, *(stride for stride, _ in moving))
-        axes = [Axis(stride // unit, extent) for stride, extent in moving]
+        strided = [(abs(stride), extent) for stride, extent in steps if stride and extent > 1]
+        unit = math.gcd(array.itemsize, *(stride for stride, _ in strided))
+        axes = [Axis(stride // unit, extent) for stride, extent in strided]
         if array.itemsize > unit:
             axes.append(Axis(1, array.itemsize // unit))
-        return cls(unit, tuple(sorted(_joined(axes), reverse=True)))
+        return cls(unit, tuple(sorted(_merge_axes(axes), reverse=True)))
 
     @property
     def dense(self) -> bool:
@@ -59,7 +59,7 @@ class ViewBytes:
         return not self.axes or (len(self.axes) == 1 and self.axes[0].stride == 1)
 
     def contain(self, offsets: Array, size: int) -> Array:
-        """Return which accesses lie inside: of `size` bytes at offsets that `size` divides.
+        """Return which accesses are in bounds: of `size` bytes, at offsets that `size` divides.
 
         `size` is a power of two, as all element sizes are.
         """
@@ -70,33 +70,33 @@ class ViewBytes:
         return inside
 
 
-def _joined(axes: Sequence[Axis]) -> list[Axis]:
-    """Axes with the same sums, where progressions that continue each other are one.
+def _merge_axes(axes: Sequence[Axis]) -> list[Axis]:
+    """Merge axes whose progressions continue each other; the set of sums stays the same.
 
-    Multiples of `m * s`, each followed by `m` or more terms of stride `s`, leave none of these out.
+    Multiples of `m * s`, each followed by `m` or more terms of stride `s`, leave no gap.
     """
-    joined: list[Axis] = []
+    merged: list[Axis] = []
     for axis in sorted(axes):
-        for at, (stride, extent) in enumerate(joined):
+        for index, (stride, extent) in enumerate(merged):
             if axis.stride % stride == 0 and axis.stride // stride <= extent:
-                joined[at] = Axis(stride, extent + axis.reach // stride)
-                return _joined([*joined, *sorted(axes)[len(joined) + 1 :]])
-        joined.append(axis)
-    return joined
+                merged[index] = Axis(stride, extent + axis.last // stride)
+                return _merge_axes([*merged, *sorted(axes)[len(merged) + 1 :]])
+        merged.append(axis)
+    return merged
 
 
 def _contain(axes: Sequence[Axis], points: Array) -> Array:
-    """Return which points are sums of one term of each axis; strides descend."""
+    """Return which points are sums of one term of each axis; strides are in descending order."""
     if not axes:
         return np.asarray(points == 0)
     if len(axes) == 1:
         return _is_term(points, axes[0])
-    for at in range(1, len(axes)):
-        unit = math.gcd(*(axis.stride for axis in axes[:at]))
-        if sum(axis.reach for axis in axes[at:]) < unit:  # two digits of the point
-            high = [Axis(axis.stride // unit, axis.extent) for axis in axes[:at]]
-            return _contain(high, points // unit) & _contain(axes[at:], points % unit)
-    if len(axes) == 2 and axes[1].stride < WORD:
+    for index in range(1, len(axes)):
+        unit = math.gcd(*(axis.stride for axis in axes[:index]))
+        if sum(axis.last for axis in axes[index:]) < unit:  # two digits of the point
+            high = [Axis(axis.stride // unit, axis.extent) for axis in axes[:index]]
+            return _contain(high, points // unit) & _contain(axes[index:], points % unit)
+    if len(axes) == 2 and axes[1].stride < MAX_FACTOR:
         return _contain_pair(axes[0], axes[1], points)
     return _search(axes, points)
 
@@ -112,14 +112,14 @@ def _is_term(points: Array, axis: Axis) -> Array:
 def _contain_pair(first: Axis, second: Axis, points: Array) -> Array:
     """Return which points are `i * a + j * b`.
 
-    The remainder by `b` fixes `i` modulo `b`. The least such `i` that leaves no more than `j * b`
-    can be decides, since a larger one only leaves less.
+    The remainder by `b` determines `i` modulo `b`. It is enough to test the least such `i` that
+    leaves at most the largest `j * b`, since a larger `i` leaves less.
     """
     a, b = first.stride, second.stride
     common = math.gcd(a, b)
     modulus = b // common
     inverse = pow(a // common, -1, modulus)
-    least = np.maximum(-((second.reach - points) // a), 0)
+    least = np.maximum(-((second.last - points) // a), 0)
     most = np.minimum(points // a, first.extent - 1)
     residue = points // common % modulus * inverse % modulus
     index = least + (residue - least) % modulus
@@ -129,21 +129,21 @@ def _contain_pair(first: Axis, second: Axis, points: Array) -> Array:
 def _search(axes: Sequence[Axis], points: Array) -> Array:
     """Return which points are sums of axes that overlap irregularly: try all indices of one axis.
 
-    It is the axis with the fewest candidates: those that leave no more than the others reach.
+    That axis has the fewest candidates: indices that leave at most the largest sum of the others.
     """
-    total = sum(axis.reach for axis in axes)
-    chosen = min(axes, key=lambda axis: min(axis.extent, (total - axis.reach) // axis.stride + 1))
-    rest = [axis for axis in axes if axis is not chosen]
-    reach = total - chosen.reach
+    total = sum(axis.last for axis in axes)
+    searched = min(axes, key=lambda axis: min(axis.extent, (total - axis.last) // axis.stride + 1))
+    rest = [axis for axis in axes if axis is not searched]
+    last = total - searched.last
     line = points.ravel()
     inside = np.zeros(line.shape, np.bool_)
-    index = np.minimum(line // chosen.stride, chosen.extent - 1)
-    open_ = np.arange(line.size)
+    index = np.minimum(line // searched.stride, searched.extent - 1)
+    pending = np.arange(line.size)
     while True:
-        remainder = line[open_] - index[open_] * chosen.stride
-        open_ = open_[(index[open_] >= 0) & (remainder <= reach)]
-        if not open_.size:
+        remainder = line[pending] - index[pending] * searched.stride
+        pending = pending[(index[pending] >= 0) & (remainder <= last)]
+        if not pending.size:
             return inside.reshape(points.shape)
-        inside[open_] = _contain(rest, line[open_] - index[open_] * chosen.stride)
-        open_ = open_[~inside[open_]]
-        index[open_] -= 1
+        inside[pending] = _contain(rest, line[pending] - index[pending] * searched.stride)
+        pending = pending[~inside[pending]]
+        index[pending] -= 1

@@ -1,14 +1,15 @@
-"""Loops that come back to an earlier state, and what would get them on.
+"""Detection of spin loops: loops that are back in an earlier state, and what they wait for.
 
-A `while` whose exit slice (`tile/analysis/exit_slice.py`) is what it was before, and whose reads
-would give the same again, runs forever unless another wave writes what it reads. Two rules tell:
+A `while` whose exit slice (`tile/analysis/exit_slice.py`) is in an earlier state, and whose reads
+would return the same values again, runs forever unless another batch writes what it reads. Two
+rules detect this:
 
-1. The carried values of the slice, stored values included, are those of an earlier iteration, and
-   memory has not changed since then.
-2. Memory changes all the time, since the loop itself or another one that waits writes to it. Then
-   the accesses of one iteration are observed. If its slice is unchanged, memory still holds what it
-   read, and none of its stores meets what it read, the next iteration is the same; if one does, the
-   slice with stored values counts.
+1. The loop-carried values of the slice, stored values included, are those of an earlier iteration,
+   and memory has not changed since then.
+2. If memory changes all the time, because the loop itself or another spin loop writes to it, the
+   accesses of one iteration are observed. If its slice is unchanged, memory still holds what it
+   read, and none of its stores overlaps its reads, the next iteration is the same. If a store does
+   overlap, the slice with stored values must be unchanged.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from tile.backends.interp.wave import Loop, Wave
 
 Run = Callable[..., Any]
-# The most accesses of an iteration that are observed.
-MOST_OBSERVED = 256
+# Limit of accesses of an iteration that are observed.
+MAX_OBSERVED = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class ObservedAccess:
     """A load, store or atomic operation as it ran: its operands, and what it read."""
 
     op: Operation
@@ -52,15 +53,15 @@ class Access:
         address, mask = self.operand("ptr"), self.operand("mask")
         assert address is not None and self.read is not None
         try:
-            now = memory.load(
+            current = memory.load(
                 address, mask, self.operand("other"), pointee(self.op.name, ptr), ptr.shape
             )
         except FaultError:
             return False
-        return same(now, self.read)
+        return same(current, self.read)
 
     def bytes(self, memory: Memory) -> Array:
-        """The addresses of all bytes that were accessed, as the machine has them."""
+        """Return the real addresses of all bytes that were accessed."""
         ptr = self.op["ptr"].type
         addresses, mask = self.operand("ptr"), self.operand("mask")
         assert addresses is not None
@@ -69,28 +70,28 @@ class Access:
             addresses = addresses[mask]
         size = pointee(self.op.name, ptr).itemsize
         parts = [np.empty(0, np.int64)]
-        for buffer, here in memory.by_buffer(addresses.ravel()):
-            parts.append(addresses.ravel()[here] - buffer.origin + buffer.real)
+        for buffer, index in memory.by_buffer(addresses.ravel()):
+            parts.append(addresses.ravel()[index] - buffer.origin + buffer.real)
         return (np.concatenate(parts)[:, None] + np.arange(size)).ravel()
 
 
 @dataclass(eq=False)
-class Observed:
-    """The accesses of one iteration of a loop, in all programs of the wave that runs it."""
+class ObservedAccesses:
+    """The accesses of one iteration of a loop, in all programs of the batch that runs it."""
 
-    accesses: list[Access] = field(default_factory=list)
-    full: bool = False  # there were more
+    accesses: list[ObservedAccess] = field(default_factory=list)
+    full: bool = False  # True if there were more than the limit
 
-    def add(self, access: Access) -> None:
-        self.full = self.full or len(self.accesses) == MOST_OBSERVED
+    def add(self, access: ObservedAccess) -> None:
+        self.full = self.full or len(self.accesses) == MAX_OBSERVED
         if not self.full:
             self.accesses.append(access)
 
-    def reads(self, ops: Iterable[Operation]) -> list[Access]:
-        """Return the memory that these operations read."""
+    def reads(self, ops: Iterable[Operation]) -> list[ObservedAccess]:
+        """Return the observed accesses of these operations."""
         return [access for access in self.accesses if access.op in ops]
 
-    def stores_meet(self, reads: Iterable[Access], memory: Memory) -> bool:
+    def stores_overlap(self, reads: Iterable[ObservedAccess], memory: Memory) -> bool:
         """Return True if a store that is none of these reads wrote what one of them read."""
         others = [a for a in self.accesses if _writes(a.op) and a not in reads]
         read = [access.bytes(memory) for access in reads]
@@ -108,7 +109,7 @@ class Wait:
     """
 
     version: int | None
-    reads: tuple[Access, ...] = ()
+    reads: tuple[ObservedAccess, ...] = ()
 
     def over(self, memory: Memory) -> bool:
         """Return True if the next iteration may differ."""
@@ -117,31 +118,33 @@ class Wait:
         return not self.reads or not all(read.holds(memory) for read in self.reads)
 
 
-def observed(op: Operation, run: Run) -> Run:
-    """Let an access tell the loops around it what it did, while they observe an iteration."""
+def observe_access(op: Operation, run: Run) -> Run:
+    """Wrap an access so that enclosing loops which observe an iteration record it."""
 
     def access(batch: Wave, *operands: Held | None) -> Any:
         result = run(batch, *operands)
         for frame in batch.frames:
             if frame.loop is not None and frame.loop.observed is not None:
-                frame.loop.observed.add(Access(op, operands, result))
+                frame.loop.observed.add(ObservedAccess(op, operands, result))
         return result
 
     return access
 
 
-def repeats(loop: Loop, exits: ExitSlice, next_values: list[Held], memory: Memory) -> Wait | None:
-    """Return the wait of a loop by the second rule, or None where it may get on by itself.
+def wait_of_observed(
+    loop: Loop, exits: ExitSlice, next_values: list[Held], memory: Memory
+) -> Wait | None:
+    """Return what a loop waits for by the second rule, or None if it may progress by itself.
 
-    The loop has observed the iteration that yields the `following` values.
+    The loop has observed the iteration that yields `next_values`.
     """
-    seen = loop.observed
-    if seen is None or seen.full or loop.entry_state is None:
+    accesses = loop.observed
+    if accesses is None or accesses.full or loop.entry_state is None:
         return None
     unchanged = {i for i, value in loop.entry_state.items() if same(value, next_values[i])}
-    reads, carried = seen.reads(exits.reads), exits.carried
-    if seen.stores_meet(reads, memory):
-        reads, carried = seen.reads(exits.stored_reads), exits.stored_carried
+    reads, carried = accesses.reads(exits.reads), exits.carried
+    if accesses.stores_overlap(reads, memory):
+        reads, carried = accesses.reads(exits.stored_reads), exits.stored_carried
     if not unchanged.issuperset(carried):
         return None
     if not all(read.holds(memory) for read in reads):

@@ -1,12 +1,12 @@
-"""Programs that run together: where they stand and what their registers hold.
+"""Program batches: programs that run together, their position in the code and their registers.
 
-A wave is a set of programs at one place in the code. Where they disagree on a condition the wave
-is forked: its children run each with some of the programs, and meet again at a `Join` behind the
-region, so that programs part for no longer than they must. A child copies nothing when it is
-forked; it fetches from its parent, which stands still meanwhile, what it comes to read.
+A batch is a set of programs at one instruction. Where they disagree on a condition the batch is
+forked: each child runs some of the programs, and the children meet again at a `Join` after the
+region (reconvergence), so that programs diverge no longer than they must. A fork copies nothing. A
+child takes the registers that it reads from its parent, which does not run meanwhile.
 
-At the THREAD level the rows of a wave are threads, the first thread of the first program first, and
-all that is said of programs here is true of them.
+At the THREAD level the rows of a batch are threads, ordered by program and then by thread number,
+and everything said of programs here applies to them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tile.backends.interp.values import Held, Rows, merge, take
 
 if TYPE_CHECKING:
     from tile.backends.interp.launch import Launch
-    from tile.backends.interp.waiting import Observed, Wait
+    from tile.backends.interp.waiting import ObservedAccesses, Wait
 
 
 class Activation:
-    """The registers of one call of a function, for the programs of one wave."""
+    """The registers of one call of a function, for the programs of one batch."""
 
     __slots__ = ("function", "parent", "registers", "rows")
 
@@ -36,10 +36,10 @@ class Activation:
         self.function = function
         self.registers: list[Held | None] = [None] * function.registers
         self.parent = parent
-        self.rows = rows  # the programs of this activation among the parent's
+        self.rows = rows  # rows of the parent that are the programs of this activation
 
     def read(self, register: int) -> Held | None:
-        """The value of a register; None for an operand that is absent."""
+        """Return the value of a register; None for an operand that is absent."""
         if register == ABSENT:
             return None
         value = self.registers[register]
@@ -52,33 +52,33 @@ class Activation:
         return value
 
     def take_rows(self, rows: Rows) -> Activation:
-        """The same registers for some of the programs."""
-        take_rows = Activation(
+        """Return the same registers for some of the programs."""
+        taken = Activation(
             self.function, self.parent, None if self.rows is None else self.rows[rows]
         )
-        take_rows.registers = [None if v is None else take(v, rows) for v in self.registers]
-        return take_rows
+        taken.registers = [None if v is None else take(v, rows) for v in self.registers]
+        return taken
 
 
 @dataclass(eq=False)
 class Loop:
     """A running `for` or `while`."""
 
-    carried: list[Held]  # between iterations; while the body runs its registers hold them
-    index: Any = None  # of a `for`: an int, or an array where bounds differ between programs
+    carried: list[Held]  # between iterations; while the body runs, its registers hold them
+    index: Any = None  # of a `for`: an int, or an array if bounds differ between programs
     upper: Any = None
     step: Any = None
     iterations: int = 0  # iterations since a program left the loop
-    # Of a `while`: the state of its exit slice when the running iteration began, and memory's
-    # version then; the same of an earlier iteration, with which others are compared.
+    # Of a `while`: the state of its exit slice at the start of the running iteration, and memory's
+    # version then; the same of an earlier iteration, with which later ones are compared.
     entry_state: dict[int, Held] | None = None
     version: int = -1
     checkpoint: dict[int, Held] | None = None
     checkpoint_version: int = -1
-    observed: Observed | None = None  # the accesses of the running iteration, if observed
+    observed: ObservedAccesses | None = None  # the accesses of the running iteration, if observed
 
     def take_rows(self, rows: Rows) -> Loop:
-        """The loop for some of its programs."""
+        """Return the loop for some of its programs."""
         bounds = (self.index, self.upper, self.step)
         if isinstance(self.index, np.ndarray):
             bounds = tuple(take(b, rows) for b in bounds)  # type: ignore[assignment]
@@ -99,17 +99,17 @@ def _take_rows(state: dict[int, Held] | None, rows: Rows) -> dict[int, Held] | N
 
 @dataclass(eq=False)
 class Frame:
-    """A place inside a block, and what to do at its end."""
+    """A position in a block, and the continuation at the block's end."""
 
     activation: Activation
     block: BlockCode
-    instruction: Instruction | None = None  # whose region, or call, this is
+    instruction: Instruction | None = None  # the operation whose region, or callee, this is
     loop: Loop | None = None
     join: Join | None = None
     pc: int = 0
 
     def take_rows(self, rows: Rows, activation: Activation) -> Frame:
-        """The frame for some of its programs."""
+        """Return the frame for some of its programs."""
         loop = None if self.loop is None else self.loop.take_rows(rows)
         return Frame(activation, self.block, self.instruction, loop, self.join, self.pc)
 
@@ -117,7 +117,7 @@ class Frame:
 class Wave:
     """Programs, or threads, that run together. `rows` are their sorted numbers in the launch.
 
-    `chunk` is what those that started together share, if the launch has such a thing.
+    `chunk` is the state shared by programs that started together, if the launch has such state.
     """
 
     def __init__(
@@ -127,20 +127,20 @@ class Wave:
         self.rows = rows
         self.frames = frames
         self.chunk = chunk
-        self.parked: Wait | None = None  # what this wave waits for
+        self.parked: Wait | None = None  # what this batch waits for
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def fork(self, rows: Rows) -> Wave:
-        """A wave of some of the programs at the same place.
+        """Return a batch of some of the programs at the same position, which shares registers.
 
-        This wave must not run while it lives.
+        This batch must not run before the new one has ended.
         """
         return self._take_rows(rows, lambda outer: Activation(outer.function, outer, rows))
 
     def split(self, rows: Rows) -> Wave:
-        """A wave of some of the programs that shares nothing with this one, which may run on."""
+        """Return a batch of some of the programs that shares nothing with this one."""
         return self._take_rows(rows, lambda outer: outer.take_rows(rows))
 
     def _take_rows(self, rows: Rows, make: Callable[[Activation], Activation]) -> Wave:
@@ -159,7 +159,7 @@ class Wave:
         self.rows, self.frames = rest.rows, rest.frames
 
     def instruction(self) -> Instruction | None:
-        """The instruction at which the wave stands."""
+        """Return the instruction at which the batch stands; None at the end of a block."""
         frame = self.frames[-1]
         if frame.pc < len(frame.block.instructions):
             return frame.block.instructions[frame.pc]
@@ -168,11 +168,10 @@ class Wave:
 
 @dataclass(eq=False)
 class Join:
-    """Where the children of a wave meet again: behind an `if` or a loop of the waiting `wave`.
+    """The reconvergence point of a batch's children, after an `if` or loop of the waiting parent.
 
-    A join may be broken when nothing else can run: those that arrived go on without the rest, and
-    the rest on their own later. That is what lets a program that left a spin loop release its
-    lock.
+    If nothing else can run, a join is broken: the programs that arrived continue without the rest,
+    which continue on their own later. This lets a program that left a spin loop release its lock.
     """
 
     wave: Wave
@@ -182,20 +181,20 @@ class Join:
     broken: bool = False
 
     def arrive(self, programs: Rows, values: list[Held]) -> bool:
-        """Take the results of some programs; whether they were the last."""
+        """Take the results of some programs; return True if they were the last."""
         rows = np.searchsorted(self.wave.rows, programs)
         self.arrivals.append((rows, values))
         self.count += len(programs)
         return self.count == len(self.wave)
 
     def results(self) -> list[Held]:
-        """The results of all programs that arrived, in order of program."""
+        """Return the results of all programs that arrived, in order of program."""
         rows = np.concatenate([r for r, _ in self.arrivals])
-        place = np.argsort(np.argsort(rows))
+        rank = np.argsort(np.argsort(rows))
         parts = []
         start = 0
         for r, values in self.arrivals:
-            parts.append((place[start : start + len(r)], values))
+            parts.append((rank[start : start + len(r)], values))
             start += len(r)
         return [
             merge([(r, values[i]) for r, values in parts], len(rows))
@@ -203,5 +202,5 @@ class Join:
         ]
 
     def arrived(self) -> Rows:
-        """The rows of the waiting wave that arrived."""
+        """Return the rows of the waiting batch that arrived."""
         return np.sort(np.concatenate([r for r, _ in self.arrivals]))

@@ -1,11 +1,11 @@
-"""Checks of runs on the grid: a translation of its own, so that runs without checks cost nothing.
+"""The sanitizer: runs with checks. They have a translation of their own; other runs pay nothing.
 
-- `translate.py`: instructions that know of marks, and those that report.
-- `marked.py`, `propagate.py`: which elements of a value are undefined, or come of arithmetic that
-  wrapped; and how operations hand that on. A value of which nothing is known to be wrong is held
-  as ever, so what is clean costs one look at its type.
-- `sources.py`: the operations that make such elements.
-- `access.py`, `rules.py`: loads, stores and atomics: what marks may not reach, bounds.
-- `shadow.py`, `order.py`: who touched which element last, and whose accesses are ordered.
-- `launch.py`: a run with checks; the machine that looks at conditions.
+- `translate.py`: instructions that propagate poison, and those that report faults.
+- `marked.py`, `propagate.py`: poison, that is, which elements of a value are undefined or derived
+  from arithmetic that wrapped; and its propagation through operations. A value without poison is
+  held as a plain array or `Affine`, so it costs one check of its type.
+- `sources.py`: the operations that create poison.
+- `access.py`, `rules.py`: loads, stores and atomics: bounds, and uses that poison must not reach.
+- `shadow.py`, `order.py`: shadow memory with the last accesses, and the happens-before relation.
+- `launch.py`: a run with checks; `machine.py`: an executor that checks conditions.
 """

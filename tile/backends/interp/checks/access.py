@@ -1,7 +1,7 @@
-"""Checks of every access: no wrong mask or address, and no address outside its array.
+"""Checks of every access: no poisoned mask or address, and no address out of bounds.
 
-All kinds of faults of an access are looked for, and reported in this order: a mask or an address
-that is wrong, which may be why the rest is; elements out of bounds; undefined values; races.
+All kinds of faults of an access are detected, and reported in this order: a poisoned mask or
+address, which may cause the others; elements out of bounds; undefined values; races.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Site:
-    """A memory operation: what its messages and its accesses need of it."""
+    """A memory operation: its verb in messages, and the type and shape of its accesses."""
 
     def __init__(self, op: Operation, verb: str) -> None:
         self.op = op
@@ -45,7 +45,7 @@ class Site:
 
 @dataclass
 class ResolvedAccess:
-    """An access inside arrays: as strided elements of one, or by address in some."""
+    """An access that is in bounds: strided elements of one array, or addresses in one or more."""
 
     address: RunValue
     mask: Array | None
@@ -53,7 +53,7 @@ class ResolvedAccess:
     groups: Sequence[BufferLanes]
 
     def load(self, memory: Memory, site: Site, other: Array | None) -> Array:
-        """The elements; `other`, or zero, where the mask is false."""
+        """Return the elements; `other`, or zero, where the mask is false."""
         access = self.strided
         if access is None:
             addresses = array_of(self.address)
@@ -76,12 +76,11 @@ class ResolvedAccess:
 
 
 class Lanes:
-    """The elements of an access that are `possible`, and those of them that are `sound`.
+    """The elements of an access that are `possible`, and those of them that are `valid`.
 
-    Elements under an undefined mask may be accessed, and those that are marked would be where their
-    addresses are: all of them are held to bounds and to other programs' accesses, so that a fault
-    of one kind hides none of another. What is accessed are the sound ones, that have no fault.
-    None stands for all elements.
+    Possible elements are those whose mask is true or undefined, also with a poisoned address. All
+    are checked for bounds and races, so that a fault of one kind hides none of another. Only valid
+    ones, which have no fault, are accessed. None stands for all elements.
     """
 
     def __init__(self, mask: Array | None) -> None:
@@ -90,7 +89,7 @@ class Lanes:
         self.reported: dict[Mark, Array] = {}
 
     def wrong(self, kind: Mark, poison: PoisonMask | None) -> Array | None:
-        """Return possible elements with a mark that were not reported for it; None for none."""
+        """Return possible elements with this poison that are not reported yet; None if none are."""
         if poison is None or poison.excluded_by(self.possible):
             return None
         reported = self.reported.get(kind)
@@ -109,7 +108,7 @@ def _and_not(mask: Array | None, wrong: Array) -> Array:
 
 
 def check_operands(batch: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, Lanes]:
-    """The address of an access without marks, and its elements; marks are reported."""
+    """Report poison of an access's mask and address; return the plain address and the elements."""
     lanes = Lanes(None if mask is None else array_of(mask))
     launch = launch_of(batch)
     if type(mask) is Poisoned:
@@ -117,7 +116,7 @@ def check_operands(batch: Wave, site: Site, address: Any, mask: Any) -> tuple[Ru
         if undefined_mask is not None:
             lanes.possible = undefined_mask.where | lanes.possible
         for kind, report_masked in _MASKED.items():
-            # Whatever the mask says of such an element, it is not what was meant.
+            # Whether the mask is true or false for such an element, it is not what was meant.
             poison = flag_of(mask, kind)
             if poison is not None and poison.where.any():
                 lanes.reported[kind] = poison.where
@@ -141,7 +140,7 @@ def check_operands(batch: Wave, site: Site, address: Any, mask: Any) -> tuple[Ru
 def mask_out(
     batch: Wave, poison: PoisonMask | None, mask: Array | None, report: Callable[[Array], Fault]
 ) -> None:
-    """Report flagged elements that are active."""
+    """Report poisoned elements that are active under `mask` (None: all)."""
     if poison is None or poison.excluded_by(mask):
         return
     wrong = poison.where if mask is None else poison.where & mask
@@ -152,9 +151,10 @@ def mask_out(
 def resolve_access(
     batch: Wave, site: Site, address: RunValue, mask: Array | None, value: Array | None = None
 ) -> ResolvedAccess:
-    """Where an access goes. With the `value` of a store, elements are strided if all are apart.
+    """Resolve the addresses of an access to elements of arrays.
 
-    Those outside are reported, and left out.
+    Elements out of bounds are reported and dropped.
+    value: that of a store, whose elements are strided only if their addresses are distinct.
     """
     memory = batch.launch.memory
     while True:
@@ -178,7 +178,7 @@ def resolve_access(
 def valid_part(
     batch: Wave, site: Site, lanes: Lanes, resolved: ResolvedAccess, value: Array | None = None
 ) -> ResolvedAccess:
-    """The part of an access that has no fault, of its possible elements inside arrays."""
+    """Return the part of a resolved access that has no fault."""
     if lanes.valid is lanes.possible:
         return resolved
     valid = lanes.valid
@@ -188,7 +188,7 @@ def valid_part(
 
 
 def launch_of(batch: Wave) -> CheckedLaunch:
-    """The run with checks that a wave is of."""
+    """Return the run with checks that a batch belongs to."""
     return cast("CheckedLaunch", batch.launch)
 
 
@@ -197,7 +197,7 @@ def launch_of(batch: Wave) -> CheckedLaunch:
 
 @dataclass(frozen=True)
 class ElementLocation:
-    """The first of some `wrong` elements: whose it is, and which one."""
+    """The first of some `wrong` elements: its program (`row`), its index, its place in `wrong`."""
 
     row: int
     element: tuple[int, ...]
@@ -206,7 +206,7 @@ class ElementLocation:
 
 
 def locate_first(batch: Wave, wrong: Array) -> ElementLocation:
-    """The first of the wrong elements; an axis of extent 1 stands for its first index."""
+    """Locate the first of the wrong elements; an axis of extent 1 stands for its first index."""
     place = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
     row = int(batch.rows[place[0]])
     return ElementLocation(row, place[1:], place, wrong)
@@ -222,7 +222,7 @@ def fault_at(
     address: RunValue | None = None,
     **details: Any,
 ) -> Fault:
-    """A fault of an operation, seen first in one element; `address` is where it points to."""
+    """Return a fault of an operation, located at its first element; it accesses `address`."""
     launch = batch.launch
     addresses = None if address is None else array_of(address)
     spread = spread_in(batch, op.inputs[0].type.shape, location.wrong, addresses)
@@ -249,7 +249,7 @@ def undefined_fault(
     wrong: Array,
     address: RunValue | None = None,
 ) -> Fault:
-    """An undefined value that reached what it must not; on its way to an address, if it has one."""
+    """Return the fault of an undefined value; `address` is what the operation accesses, if any."""
     message = f"{message} that is undefined"
     location = locate_first(batch, wrong)
     place = None if address is None else place_of_element(batch, address, wrong, location)
@@ -272,7 +272,7 @@ def undefined_fault(
 def place_of_element(
     batch: Wave, address: RunValue, wrong: Array, location: ElementLocation
 ) -> Place | None:
-    """Where an address of a wrong element points."""
+    """Return the array element that a wrong element's address points to; None outside arrays."""
     array = array_of(address)
     extents = np.broadcast_shapes(array.shape, wrong.shape)
     at = tuple(i if n > 1 else 0 for i, n in zip(location.place, extents, strict=True))
@@ -290,7 +290,7 @@ def wrapped_fault(
     address: RunValue | None = None,
     place: Place | None = None,
 ) -> Fault:
-    """A value that wrapped and decides where memory is accessed."""
+    """Return the fault of a wrapped value that decides which memory is accessed."""
     cause = poison.cause
     return fault_at(
         batch,
@@ -306,7 +306,7 @@ def wrapped_fault(
 
 
 def location_text(loc: Any) -> str:
-    """A place in a note."""
+    """Return a source location as text for a note."""
     return "at an unknown place" if loc is None else f"at {loc}"
 
 

@@ -1,4 +1,4 @@
-"""Promises to the compiler, held against what programs compute."""
+"""Checks of assumptions: promises to the compiler, compared with what programs compute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tile.backends.interp.checks.launch import CheckedLaunch
     from tile.backends.interp.wave import Wave
 
-# What the claims of a `hint` are called in programs.
+# The language function that makes each claim of a `hint`.
 FUNCTIONS = {
     "divisible": "tl.multiple_of",
     "contiguous": "tl.max_contiguous",
@@ -46,7 +46,7 @@ def check_assume(batch: Wave, op: Operation, condition: Any) -> None:
 
 
 def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
-    """What a `hint` runs: its operand, whose elements are held to the claims."""
+    """Return what a `hint` runs: it checks the claims, and returns its operand."""
     rank = op.results[0].type.rank
     shape = op.results[0].type.shape or (1,)
 
@@ -65,7 +65,7 @@ def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _clearly_holds(op: Operation, value: Any) -> bool:
-    """Whether the steps of an affine value show that the claims hold, of which most are like it."""
+    """Return True if the steps of an affine value prove the claims, as they mostly do."""
     if type(value) is not Affine or len(value.shape) != 1 or value.base.size != len(value.base):
         return False
     (run,) = op["contiguous"] or (1,)
@@ -80,7 +80,7 @@ def _clearly_holds(op: Operation, value: Any) -> bool:
 
 
 def _violations(op: Operation, array: Array) -> Iterator[tuple[str, int, Array]]:
-    """Each claim, its number, and the elements that break it."""
+    """Yield each claim with its number and the elements that violate it."""
     rank = array.ndim - 1
     for axis in range(rank):
         run = (op["contiguous"] or (1,) * rank)[axis]
@@ -104,7 +104,7 @@ def _is_not_successor(before: Array, after: Array) -> Array:
 
 
 def _differs(before: Array, after: Array) -> Array:
-    """Whether two elements differ; of floats all NaNs are alike."""
+    """Return True where two elements differ; all NaNs are equal."""
     differs: Array = (before != after) & ~((before != before) & (after != after))
     return differs
 
@@ -129,7 +129,7 @@ def _false_claim(
 
 
 def check_alignment(launch: CheckedLaunch) -> None:
-    """Report arguments that are not multiples of what the kernel was compiled for."""
+    """Report arguments that violate the divisibility that the kernel was compiled for."""
     function = launch.code.kernel.function
     for value, parameter, argument_value in zip(
         function.args, function.arguments, launch.original_arguments, strict=True

@@ -1,8 +1,9 @@
-"""Reductions and scans by a region, with marks: its operations hand them on element by element.
+"""Reductions and scans by a region, with poison that the region's operations propagate.
 
-Marks go along with the elements: for each operand and mark, the region combines a tile of truths as
-well. That doubles the work or more, so that elements alone are combined first, and again only if an
-operation of the region marks a result (by a sum that wraps, say).
+Poison is combined along with the elements: for each operand and kind of poison, the region also
+combines a bool tile. That at least doubles the work. Plain operands are therefore combined without
+poison first, and again with it only if an operation of the region poisons a result (a sum that
+wraps, say).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ KINDS = tuple(Mark)
 
 
 def combining(op: Operation, regions: dict[str, tuple[BlockCode, int]]) -> Run:
-    """Return what an isolated operation runs; `regions` are made of instructions with marks."""
+    """Return what an isolated operation runs; instructions of `regions` propagate poison."""
     assert op.defn.meaning is not None
     semantics = partial(op.defn.meaning, **op.attributes)
     shapes = [value.type.shape for value in op.inputs]
@@ -57,7 +58,7 @@ def combining(op: Operation, regions: dict[str, tuple[BlockCode, int]]) -> Run:
 
 
 class Attempt:
-    """A region that combines elements alone; it is `clean` until it marks one."""
+    """A region that combines elements alone; `clean` until it poisons one."""
 
     def __init__(self, region: Run) -> None:
         self.region = region
@@ -71,9 +72,9 @@ class Attempt:
 
 
 class TrackedRegion:
-    """A region that combines elements and their marks.
+    """A region that combines elements and their poison.
 
-    Tiles are those of the `count` operands, and then for each mark one of truths for each operand.
+    Its tiles are the `count` operands, followed, for each kind, by a bool tile for each operand.
     """
 
     def __init__(self, region: Run, count: int) -> None:
@@ -82,7 +83,7 @@ class TrackedRegion:
         self.causes: dict[Mark, Cause] = {}
 
     def tiles(self, elements: Sequence[Array], values: Sequence[Held]) -> list[Array]:
-        """Return the tiles of the operands."""
+        """Return the tiles of the operands, with those of their poison."""
         return [*elements, *self._masks(elements, values)]
 
     def combine(self, *group: Array) -> list[Any]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class FaultCollector:
-    """A context in which the faults of one operation are gathered, and reported at its end."""
+    """A context that collects the faults of one operation, and reports them at its end."""
 
     def __init__(self, launch: CheckedLaunch) -> None:
         self.launch = launch
@@ -41,7 +41,7 @@ class FaultCollector:
 
 
 class CheckedLaunch(Launch):
-    """A run of a kernel with checks; `report` takes its faults, or the first one is raised."""
+    """A run of a kernel with checks; `report` collects its faults, or the first one is raised."""
 
     executor = CheckedExecutor
 
@@ -64,20 +64,20 @@ class CheckedLaunch(Launch):
             shadow = ShadowMemory(self.memory, code.written, code.min_element_bytes)
             self.shadow = shadow if shadow.regions else None
         undef = Check.UNDEF in code.checks
-        self.uninitialised = written_elements(self.memory.buffers) if undef else {}
+        self.uninitialized = written_elements(self.memory.buffers) if undef else {}
 
     def report_fault(self, fault: Fault) -> None:
-        """Take a fault; inside of `together`, report it with others of the same operation."""
+        """Take a fault; inside of `fault_collector`, with others of the same operation."""
         if self.fault_collector.faults is None:
             self.commit_faults([fault])
         else:
             self.fault_collector.faults.append(fault)
 
     def report_faults(self, batch: Wave, wrong: Array, make: Callable[[Array], Fault]) -> None:
-        """Take the faults of wrong elements of a wave: one for each program that has some.
+        """Take the faults of wrong elements of a batch: one for each program that has some.
 
-        `make` gives the fault of some of these elements. How many faults there are does not depend
-        on how the grid is cut into waves. Those that a report does not keep are made as one.
+        `make` returns the fault of some of these elements. The number of faults does not depend on
+        how the grid is divided into batches. Faults beyond the report's limit are merged into one.
         """
         where = np.broadcast_to(wrong, (len(batch), *wrong.shape[1:]))
         programs = np.flatnonzero(where.reshape(len(batch), -1).any(axis=1))

@@ -1,4 +1,4 @@
-"""A machine that looks at what decides where programs go."""
+"""An executor that checks the values that decide control flow."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ DECIDING = (Mark.UNDEFINED, Mark.WRAPPED)
 
 
 class CheckedExecutor(Executor):
-    """Reports a branch or a loop that is decided by a value that is undefined, or wrapped.
+    """Reports branches and loops that an undefined or wrapped value decides.
 
-    With a report, the number that is there decides: zero, where it is undefined.
+    If faults are collected, the run continues with the number that is there: zero if undefined.
 
-    A `for` whose bounds wrapped runs a wrong number of times, which is always reported. The
-    condition of an `if` or a `while` is like a mask to the accesses inside. Where there are none it
-    is like that of a selection: what the operation gives is marked as wrapped, and reported if it
-    comes to decide where memory is accessed.
+    A `for` with wrapped bounds runs a wrong number of iterations, which is always reported. The
+    condition of an `if` or a `while` acts as a mask on the accesses inside. Without accesses inside
+    it acts as the condition of a `select`: the results are poisoned as WRAPPED, and reported if
+    they decide which memory is accessed.
     """
 
     def if_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
@@ -76,9 +76,9 @@ class CheckedExecutor(Executor):
         message: str,
         bounds: int = 1,
     ) -> None:
-        """Look at the first operands, `bounds` in number.
+        """Check the first operands, `bounds` in number.
 
-        guarding: an operation in which wrapped values matter only to accesses.
+        guarded: an operation for which a wrapped value is a fault only if it contains accesses.
         """
         launch = launch_of(batch)
         for register in instruction.operands[:bounds]:
@@ -99,7 +99,7 @@ class CheckedExecutor(Executor):
 
 
 def _end_poisoned_loops(values: list[Held]) -> list[Held]:
-    """Let a `for` end at once in programs in which one of its bounds is marked."""
+    """Make a `for` run no iteration in programs in which one of its bounds is poisoned."""
     lower, upper, step, *carried = values
     masks = [flag_of(bound, kind) for bound in (lower, upper, step) for kind in DECIDING]
     wrong = [poison.where for poison in masks if poison is not None]
@@ -117,7 +117,7 @@ def _accesses(op: Operation) -> bool:
 def _poison_selected(
     op: Operation, frame: Frame, instruction: Instruction, values: list[Held]
 ) -> list[Held]:
-    """Mark results that a condition selects in the programs in which it wrapped."""
+    """Poison the results in the programs in which the condition that selects them wrapped."""
     poison = flag_of(frame.activation.read(instruction.operands[0]), Mark.WRAPPED)
     if poison is None or _accesses(op):
         return values

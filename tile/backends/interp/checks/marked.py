@@ -1,4 +1,4 @@
-"""Values of which some elements are not what they seem, with the reason."""
+"""Poison: elements of values that are undefined or wrong, with the cause."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from tile.errors import Loc
 
 
 class Mark(enum.Enum):
-    """What may be wrong with an element."""
+    """Kinds of poison."""
 
-    UNDEFINED = enum.auto()  # nobody gave it a value
-    WRAPPED = enum.auto()  # it comes of signed arithmetic that wrapped
+    UNDEFINED = enum.auto()  # never assigned or written
+    WRAPPED = enum.auto()  # derived from signed arithmetic that wrapped
     STRAYED = enum.auto()  # a pointer that left one array's window for another's
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The origin of a mark: a place, what happened there, and what to do about it."""
+    """The origin of poison: a location, what happened there, and how to fix it."""
 
     loc: Loc | None
     text: str
@@ -40,10 +40,11 @@ class Cause:
 
 
 class PoisonMask:
-    """The elements that have a mark, as truths that broadcast to the value's shape.
+    """The elements with one kind of poison, as a bool array that broadcasts to the value's shape.
 
-    Those of a masked load are the mask's opposite. It is computed when somebody asks for it: most
-    often the value is stored under the same mask, which shows at a glance that it does not matter.
+    After a masked load these are the elements `outside` the mask. The inverse of that mask is
+    computed lazily: most often the value is stored under the same mask object, which proves without
+    any work that the poison is not stored.
     """
 
     __slots__ = ("_where", "cause", "outside")
@@ -55,20 +56,20 @@ class PoisonMask:
 
     @property
     def where(self) -> Array:
-        """The truths themselves."""
+        """The poisoned elements, a bool array."""
         if self._where is None:
             assert self.outside is not None
             self._where = ~self.outside
         return self._where
 
     def union(self, other: PoisonMask) -> PoisonMask:
-        """The elements that one of two flags has."""
+        """Return the elements that are in either mask, with the cause of this one."""
         if self is other or (self.outside is not None and self.outside is other.outside):
             return self
         return PoisonMask(self.where | other.where, self.cause)
 
     def excluded_by(self, mask: Array | None) -> bool:
-        """Whether it is known at no cost that no flagged element is active under a mask."""
+        """Return True if it is known at no cost that no poisoned element is active under `mask`."""
         return mask is not None and mask is self.outside
 
 
@@ -76,7 +77,7 @@ PoisonMasks = Mapping[Mark, PoisonMask]
 
 
 class Poisoned(CheckedValue):
-    """A value with flags, at least one."""
+    """A value with poison of at least one kind."""
 
     __slots__ = ("masks", "value")
 
@@ -89,7 +90,7 @@ class Poisoned(CheckedValue):
 
     def take_rows(self, rows: Rows) -> CheckedValue:
         masks = {kind: PoisonMask(_take(f.where, rows), f.cause) for kind, f in self.masks.items()}
-        return Poisoned(_unchecked(take(self.value, rows)), masks)
+        return Poisoned(_as_plain(take(self.value, rows)), masks)
 
     def merged(self, parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
         value = merge([(rows, bare(part)) for rows, part in parts], programs)
@@ -104,35 +105,35 @@ class Poisoned(CheckedValue):
                     (rows, nothing if poison is None else poison.where) for rows, poison in poisons
                 ]
                 masks[kind] = PoisonMask(array_of(merge(poisoned_parts, programs)), causes[0])
-        return with_poison(_unchecked(value), masks)
+        return with_poison(_as_plain(value), masks)
 
 
 def _take(where: Array, rows: Rows) -> Array:
     return where if where.shape[0] == 1 else where[rows]
 
 
-def _unchecked(value: Held) -> RunValue:
+def _as_plain(value: Held) -> RunValue:
     assert not isinstance(value, CheckedValue)
     return value
 
 
 def bare(value: Held) -> RunValue:
-    """The value without what is known of it."""
-    return value.value if isinstance(value, Poisoned) else _unchecked(value)
+    """Return the value without its poison."""
+    return value.value if isinstance(value, Poisoned) else _as_plain(value)
 
 
 def flag_of(value: Any, kind: Mark) -> PoisonMask | None:
-    """The elements of a value that have a mark; None for a value that is absent, too."""
+    """Return the elements with one kind of poison; None if there are none or `value` is absent."""
     return value.masks.get(kind) if type(value) is Poisoned else None
 
 
 def with_poison(value: RunValue, masks: PoisonMasks) -> Held:
-    """The value with these flags, if there are any."""
+    """Return the value with these masks; the plain value if there are none."""
     return Poisoned(value, masks) if masks else value
 
 
 def add_poison(value: Held, kind: Mark, where: Array, cause: Cause) -> Held:
-    """The value with some more elements marked."""
+    """Return the value with further elements poisoned, those where `where` is true."""
     if not where.any():
         return value
     added = PoisonMask(where, cause)

@@ -1,14 +1,15 @@
-"""Which accesses of different programs are ordered: what each program knows of the others.
+"""The happens-before relation: which accesses of different programs are ordered.
 
-Time counts the atomic operations that order anything. A release at some place and a later acquire
-at the same place make an edge: whoever acquires knows what the other had done by the time of its
-release, and what that one knew by then. All atomics here are read-modify-writes, so an acquire sees
-every release that was before it at that place (the release sequence of C++ goes on through them).
+Time counts the synchronizing atomic operations. A release at an address and a later acquire at the
+same address form a synchronizes-with edge: what the releasing program did, or had acquired, before
+its release happens before what the acquiring program does next. All atomics are
+read-modify-writes, so an acquire synchronizes with every earlier release at its address (they
+continue the release sequence, as in C++).
 
-Edges are kept as they come, by place and by program; nothing grows with the square of the grid.
-What a program knows, as a time for each program, is worked out when two of its accesses meet: along
-the edges backwards, newest first, until the question is answered. Kernels in which nothing acquires
-have no `Order` at all.
+Edges are stored by address and by program; no data grows with the square of the grid. A program's
+vector clock (a time for each program) is computed lazily, when two accesses meet: backwards along
+the edges, newest first, until the query is answered. A kernel without acquires has no
+`HappensBefore`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from tile.backends.interp.values import Array
 
-# How many programs' knowledge is kept.
+# Limit of vector clocks that are cached, one a program.
 MAX_CACHED_VIEWS = 64
 
 
@@ -31,10 +32,10 @@ def _times() -> array[int]:
 
 @dataclass
 class Releases:
-    """The releases at one place, in order of time.
+    """The releases at one address, in order of time.
 
-    `foreign` has the positions of those whose programs had acquired at other places before, so that
-    more is known through them than this place tells.
+    `chained` has the positions of releases whose programs had acquired at other addresses before,
+    so that edges of those addresses follow.
     """
 
     times: array[int] = field(default_factory=_times)
@@ -44,18 +45,22 @@ class Releases:
 
 @dataclass
 class Acquires:
-    """The acquires of one program: for each place their times, in order."""
+    """The acquires of one program: their times in order, by address."""
 
     addresses: dict[int, list[int]] = field(default_factory=dict)
-    released: int = -1  # when the program released last
+    released: int = -1  # time of the program's last release
 
 
 class VectorView:
-    """What a program knows, as far as somebody asked."""
+    """The vector clock of a program, as far as queries have needed it."""
 
     def __init__(self, programs: int, acquires: Acquires) -> None:
-        self.clock = np.full(programs, -1, np.int64)  # by program, the last release known of
-        self.releases_seen: dict[int, int] = {}  # by place, how many of its releases are in `known`
+        self.clock = np.full(
+            programs, -1, np.int64
+        )  # by program, the time of its last release that happens before
+        self.releases_seen: dict[
+            int, int
+        ] = {}  # by address, the number of its releases that are in `clock`
         self.pending = [(address, times[-1]) for address, times in acquires.addresses.items()]
 
 
@@ -72,7 +77,7 @@ class HappensBefore:
     def synchronize(
         self, programs: Array, addresses: Array, acquires: bool, releases: Array
     ) -> None:
-        """Atomic operations of programs at places, one after the other; who of them releases."""
+        """Record atomic operations in order: programs, addresses, and which of them release."""
         for program, address, release in zip(
             programs.tolist(), addresses.tolist(), releases.tolist(), strict=True
         ):
@@ -85,7 +90,7 @@ class HappensBefore:
     def _acquire(self, program: int, address: int) -> None:
         acquires = self.acquires.setdefault(program, Acquires())
         times = acquires.addresses.setdefault(address, [])
-        # Nobody can have learnt what was known between this one and the last before it.
+        # Without a release since the last acquire, no program can have observed that one.
         if times and times[-1] > acquires.released:
             times[-1] = self.now
         else:
@@ -103,7 +108,7 @@ class HappensBefore:
         releases.programs.append(program)
 
     def happens_before(self, programs: Array, times: Array, observers: Array) -> Array:
-        """Whether accesses that programs made at some times are known to those that meet them."""
+        """Return True for accesses of `programs` at `times` that happen before the observers'."""
         if (observers == observers[0]).all():
             return self._visible_to(int(observers[0]), programs, times)
         result = np.zeros(programs.shape, np.bool_)
@@ -129,7 +134,7 @@ class HappensBefore:
             self._join_releases(view)
 
     def _join_releases(self, view: VectorView) -> None:
-        """Follow one edge: take in what was released at a place before some time."""
+        """Follow one pending edge: join the releases at an address before some time."""
         address, time = view.pending.pop()
         releases = self.releases.get(address)
         if releases is None:
@@ -145,7 +150,7 @@ class HappensBefore:
             self._add_acquires(view, releases.programs[position], releases.times[position], address)
 
     def _add_acquires(self, view: VectorView, program: int, released: int, address: int) -> None:
-        """Go on to what a program had acquired elsewhere by the time of its release."""
+        """Add edges for what a program had acquired at other addresses before its release."""
         for other, times in self.acquires[program].addresses.items():
             count = bisect_right(times, released)
             if count and other != address:

@@ -1,9 +1,9 @@
-"""How marks go through operations.
+"""Propagation of poison through operations.
 
-A rule gives the elements of the results that are marked, from those of the operands (None: no
-element) and the operands themselves. An element of the result of an elementwise operation is marked
-where one of any operand is; every other operation has a rule of its own here, and one that has none
-is refused when a kernel is made ready.
+A rule returns the poisoned elements of the results, from those of the operands (None: no element)
+and the operands themselves. An elementwise operation poisons an element of its result if that
+element of any operand is poisoned. Every other operation has a rule here; translation refuses an
+operation without one.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ MOVES = (
     shape.join,
     shape.split,
 )
-# Whoever computes with bits means the number that is there: that arithmetic wrapped, or that a
-# pointer strayed, goes through all operations but these.
+# Code that computes with bits, as a hash does, means the wrapped number. WRAPPED and STRAYED
+# propagate through all operations but these.
 BITWISE = frozenset({arith.and_, arith.or_, arith.xor, arith.not_, arith.shr, arith.mulhi})
 
 
 def propagates_wrapping(op: Operation) -> bool:
-    """Return True if results hand on that an operand wrapped: between truths bits are logic."""
+    """Return True if an operation propagates WRAPPED and STRAYED; bit operations on i1 do."""
     bitwise = op.defn in BITWISE
     if op.defn in (reductions.reduce, reductions.scan):
         bitwise = op["kind"].bitwise
@@ -59,7 +59,7 @@ def propagates_wrapping(op: Operation) -> bool:
 
 
 def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
-    """Declare the rule of operations that are not element by element."""
+    """Declare the rule of operations that are not elementwise."""
 
     def declare(function: Rule) -> Rule:
         for defn in defns:
@@ -77,7 +77,7 @@ def rule_of(defn: OpDef) -> Rule:
 
 
 def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
-    """What an instruction of a pure operation runs where operands may be marked."""
+    """Return what the instruction of a pure operation runs if operands may be poisoned."""
     kinds = tuple(Mark) if propagates_wrapping(op) else (Mark.UNDEFINED,)
     transfer = rule_of(op.defn)
     single = len(op.results) == 1
@@ -133,7 +133,7 @@ def _add_mask(result: Held, kind: Mark, poison: PoisonMask) -> Held:
 
 @rule(arith.const, arith.poison, shape.arange, arith.hint, memory.addptr)
 def union(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """Where any operand is marked."""
+    """Poison elements where any operand is poisoned."""
     return reduce(np.logical_or, [poison for poison in poisons if poison is not None])
 
 
@@ -151,7 +151,7 @@ def _as_masks(op: Operation, poisons: Sequence[PoisonedElements]) -> list[Array]
 
 @rule(*MOVES)
 def moved(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """Marks go where their elements go."""
+    """Move poison with the elements."""
     assert op.defn.meaning is not None
     masks = _as_masks(op, poisons)
     if not op.defn.keeps_units:
@@ -163,13 +163,13 @@ def moved(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[A
 
 @rule(arith.select)
 def select(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """What is not chosen does not matter."""
+    """Ignore the poison of elements that are not selected."""
     condition, x, y = _as_masks(op, poisons)
     return np.where(array_of(values[0]), x, y) | condition
 
 
 def select_poisoned(condition: Held, x: Held, y: Held) -> Held:
-    """Select between the results of an `if` in the region of a reduction or scan, with marks."""
+    """Select between the results of an `if` in the region of a reduction or scan, with poison."""
     truth, values = array_of(condition), (condition, x, y)
     result: Held = numerics.select(truth, array_of(x), array_of(y))
     for kind in Mark:
@@ -184,7 +184,7 @@ def select_poisoned(condition: Held, x: Held, y: Held) -> Held:
 
 @rule(arith.and_, arith.or_)
 def deciding(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """One operand that decides the result makes the other not matter: `false & x`, `-1 | x`."""
+    """Ignore the poison of one operand where the other decides: `false & x`, `-1 | x`."""
     (f, g), (x, y) = _as_masks(op, poisons), map(array_of, values)
     ones = op.defn is arith.or_
     decided = (_decides(x, ones) & ~f) | (_decides(y, ones) & ~g)
@@ -198,14 +198,14 @@ def _decides(x: Array, ones: bool) -> Array:
 
 @rule(reductions.reduce, reductions.arg_reduce)
 def reduced(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """All elements along the axis make up the result."""
+    """Poison the result if any element along the axis is poisoned."""
     (poison,) = _as_masks(op, poisons)
     return poison.any(axis=op["axis"])
 
 
 @rule(reductions.scan)
 def scanned(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """An element is made up of those before it."""
+    """Poison an element if it or one before it is poisoned."""
     (poison,) = _as_masks(op, poisons)
     return _accumulated(full(poison, op.inputs[0].type.shape), op["axis"], op["reverse"])
 
@@ -218,21 +218,21 @@ def _accumulated(poison: Array, axis: int, reverse: bool) -> Array:
 
 @rule(index.sort)
 def ordered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """Any element may come to stand anywhere."""
+    """Poison all elements along the axis if one is poisoned: it may end up anywhere."""
     (poison,) = _as_masks(op, poisons)
     return poison.any(axis=op["axis"], keepdims=True)
 
 
 @rule(linalg.dot)
 def multiplied(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """An element is made up of a row and a column."""
+    """Poison an element if its row of a, its column of b, or its accumulator is poisoned."""
     a, b, acc = _as_masks(op, poisons)
     return a.any(axis=-1, keepdims=True) | b.any(axis=-2, keepdims=True) | acc
 
 
 @rule(index.gather)
 def gathered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """Marks go with the elements that are taken; one of the position is one of the element."""
+    """Move poison with the gathered elements; a poisoned position poisons its element."""
     x, position = _as_masks(op, poisons)
     source, at = op.inputs
     whole = full(values[1], at.type.shape)
@@ -244,7 +244,7 @@ def gathered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequenc
 
 @rule(index.histogram)
 def counted(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """An element that is counted may be in any bin."""
+    """Poison all bins if a counted element is poisoned: it may be in any bin."""
     ranked = _as_masks(op, poisons)
     poison = ranked[0]
     if len(ranked) == 2:
@@ -254,5 +254,5 @@ def counted(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence
 
 @rule(descriptor.box_pointers)
 def pointing(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """The pointers alone are handed on."""
+    """Propagate the poison of the pointers alone."""
     return _as_masks(op, poisons)[0]

@@ -1,9 +1,9 @@
-"""Readers of an element beyond the two that have records beside it.
+"""Readers of an element beyond the two that shadow memory has records for.
 
-Where programs synchronise, a write must come after every reader, and that it comes after two of
-them says nothing of a third. Readers whose records others take the place of are kept here, as a
-list for the whole region: there are few, since only memory that the kernel writes is watched, and
-little of that is read by three programs which nothing orders.
+If programs synchronize, a write must happen after every reader, and two readers say nothing about a
+third. Readers whose records are replaced are therefore kept here, in one list per region. They are
+few: only memory that the kernel writes is tracked, and little of it is read by three programs that
+nothing orders.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 
 from tile.backends.interp.values import Array
 
-# How many are kept of a region, at sixteen bytes each.
+# Limit of reads kept per region, at sixteen bytes each.
 MAX_EXTRA_READERS = 1 << 20
 
 
 class ExtraReaders:
-    """Cells, and records of reads of them."""
+    """Reads of a region: cells, and the record of each read."""
 
     def __init__(self) -> None:
         self._cells: list[Array] = []
@@ -25,7 +25,7 @@ class ExtraReaders:
         self._count = 0
 
     def add(self, cells: Array, records: Array) -> bool:
-        """Keep reads; whether there is room for them."""
+        """Keep reads; return False if they exceed the limit."""
         if self._count + cells.size > MAX_EXTRA_READERS:
             return False
         self._count += cells.size
@@ -34,7 +34,7 @@ class ExtraReaders:
         return True
 
     def of(self, cells: Array) -> tuple[Array, Array]:
-        """The reads of some cells: which of `cells` each is of, and its record."""
+        """Return the reads of some cells: for each, its index into `cells`, and its record."""
         if len(self._cells) > 1:
             self._cells = [np.concatenate(self._cells)]
             self._records = [np.concatenate(self._records)]

@@ -1,6 +1,6 @@
-"""What operations with effects do in a run with checks.
+"""Rules of operations with effects in runs with checks.
 
-Each rule makes, from an operation and what its instruction runs without checks, what it runs here.
+Each rule returns what an instruction runs, given the operation and what it runs without checks.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
 
 @rule(memory.load)
 def load(op: Operation, plain: Run, checks: Checks) -> Run:
-    """Look who reads what, and mark what nobody defined."""
+    """Check a load and record it in shadow memory; poison undefined elements."""
     site = Site(op, "reads")
     masked_cause = Cause(op.loc, "the load's mask is false there and it has no `other`")
-    unwritten_cause = Cause(op.loc, "nobody wrote that element of an uninitialised array")
+    unwritten_cause = Cause(op.loc, "that element of an uninitialized array was never written")
     undef = Check.UNDEF in checks
 
     def run(batch: Wave, address: Any, mask: Any, other: Any) -> Held:
@@ -78,10 +78,10 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
         if launch.shadow is not None:
             launch.shadow.load(batch, site, resolved)
         masks = poison_of_other(other, active)
-        # What was left out for a fault counts as zero, so that one fault is not reported as two.
+        # Elements dropped for a fault are 0 and not poisoned, so that no fault is reported twice.
         if undef and other is None and active is not None and not active.all():
             masks[Mark.UNDEFINED] = PoisonMask(None, masked_cause, active)
-        if launch.uninitialised:
+        if launch.uninitialized:
             elements = unwritten_lanes(launch, site, accessed)
             if elements is not None:
                 unwritten_mask = PoisonMask(elements, unwritten_cause)
@@ -95,7 +95,7 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
 
 
 def poison_of_other(other: Any, active: Array | None) -> dict[Mark, PoisonMask]:
-    """The flags that a load takes over from its `other`, where its mask is false."""
+    """Return the poison that a load takes over from its `other`, where its mask is false."""
     if type(other) is not Poisoned:
         return {}
     return {
@@ -106,7 +106,7 @@ def poison_of_other(other: Any, active: Array | None) -> dict[Mark, PoisonMask]:
 
 @rule(memory.store)
 def store(op: Operation, plain: Run, checks: Checks) -> Run:
-    """Look who writes what; what is undefined does not go to memory."""
+    """Check a store and record it in shadow memory; undefined values must not be stored."""
     site = Site(op, "writes")
 
     def run(batch: Wave, address: Any, value: Any, mask: Any) -> None:
@@ -121,7 +121,7 @@ def store(op: Operation, plain: Run, checks: Checks) -> Run:
             accessed.store(launch.memory, site, stored)
         if launch.shadow is not None:
             launch.shadow.store(batch, site, resolved, stored, written)
-        if launch.uninitialised:
+        if launch.uninitialized:
             note_written(launch, site, accessed)
 
     return run
@@ -141,7 +141,7 @@ def check_operand(
 
 @rule(memory.atomic_rmw, memory.atomic_cas)
 def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
-    """Look who updates what, and whom that orders."""
+    """Check an atomic and record it in shadow memory and in the happens-before relation."""
     site = Site(op, "updates")
     is_swap = op.defn is memory.atomic_cas
     apply = applied(op)
@@ -150,7 +150,7 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
     acquires = used and op["order"].acquires and not program_scope
     releases = op["order"].releases and not program_scope
     masked_cause = Cause(op.loc, "the atomic operation's mask is false there")
-    unwritten_cause = Cause(op.loc, "nobody wrote that element of an uninitialised array")
+    unwritten_cause = Cause(op.loc, "that element of an uninitialized array was never written")
 
     def run(batch: Wave, address: Any, *operands: Any) -> Held:
         *inputs, mask = operands
@@ -162,7 +162,7 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
         for value in inputs:
             check_operand(batch, site, address, value, lanes, "updates memory by a value")
         accessed = valid_part(batch, site, lanes, resolved)
-        if launch.uninitialised:
+        if launch.uninitialized:
             _refuse_unwritten(batch, site, accessed, unwritten_cause)
         values = [broadcast_rows(value, site.shape, count) for value in inputs]
         result = update_groups(
@@ -187,16 +187,16 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
     ) -> None:
         active = np.ones((), np.bool_) if resolved.mask is None else resolved.mask
         chosen = np.broadcast_to(active, addresses.shape)
-        who = batch.rows.reshape(-1, *(1,) * len(site.shape))
+        programs = batch.rows.reshape(-1, *(1,) * len(site.shape))
         writes = np.full(addresses.shape, releases)
-        if values is not None:  # what does not swap writes nothing
+        if values is not None:  # a failed compare-and-swap writes nothing
             bits = f"u{result.itemsize}"
             expected = np.ascontiguousarray(values[0])
             writes &= result.view(bits) == expected.view(bits)
         order = launch_of(batch).order
         assert order is not None
         order.synchronize(
-            np.broadcast_to(who, addresses.shape)[chosen],
+            np.broadcast_to(programs, addresses.shape)[chosen],
             addresses[chosen],
             acquires,
             writes[chosen],
@@ -206,7 +206,7 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
 
 
 def full_mask(mask: Array | None, addresses: Array) -> Array | None:
-    """A mask with all axes of the addresses."""
+    """Broadcast a mask to the shape of the addresses."""
     return None if mask is None else np.broadcast_to(mask, addresses.shape)
 
 
@@ -223,7 +223,7 @@ def _refuse_unwritten(
 
 
 def _first_at_each(addresses: Array, lanes: Array) -> Array:
-    """Return the first lane at each address: others find what it has written."""
+    """Return the first lane at each address; later ones read what it has written."""
     extents = np.broadcast_shapes(addresses.shape, lanes.shape)
     places = np.flatnonzero(np.broadcast_to(lanes, extents))
     _, firsts = np.unique(np.broadcast_to(addresses, extents).ravel()[places], return_index=True)
@@ -234,7 +234,7 @@ def _first_at_each(addresses: Array, lanes: Array) -> Array:
 
 @rule(debug.assume)
 def assume(op: Operation, plain: Run, checks: Checks) -> Run:
-    """Hold the program to what it promised."""
+    """Check the assumed condition."""
     if Check.ASSUME not in checks:
         return lambda batch, condition: plain(batch, bare(condition))
     return lambda batch, condition: check_assume(batch, op, condition)
@@ -242,7 +242,7 @@ def assume(op: Operation, plain: Run, checks: Checks) -> Run:
 
 @rule(debug.device_assert)
 def device_assert(op: Operation, plain: Run, checks: Checks) -> Run:
-    """An assertion is a branch."""
+    """Check an assertion like a branch: its condition must not be undefined."""
 
     def run(batch: Wave, condition: Any, mask: Any) -> None:
         for value in (mask, condition):
@@ -259,12 +259,12 @@ def device_assert(op: Operation, plain: Run, checks: Checks) -> Run:
 
 @rule(debug.device_print)
 def device_print(op: Operation, plain: Run, checks: Checks) -> Run:
-    """Printing looks at values, and changes nothing."""
+    """Print plain values; poison is not reported."""
     return lambda batch, *values: plain(batch, *map(bare, values))
 
 
 def without_poison(plain: Run) -> Run:
-    """An operation with effects that asks nothing of its operands but their numbers."""
+    """Return what an operation runs that uses only the plain values of its operands."""
 
     def run(batch: Wave, *values: Any) -> Any:
         return plain(batch, *(None if value is None else bare(value) for value in values))

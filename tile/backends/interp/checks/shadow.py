@@ -1,15 +1,16 @@
-"""Who touched each element of memory, and what of that no order separates.
+"""Shadow memory: the last accesses to each element, for the detection of races between programs.
 
-Arrays that a kernel may write have, for each element, up to three records of eight bytes: of the
-last write, and of two other accesses that it does not follow, by two programs. A record is
+Each element of an array that the kernel may write has up to three records of eight bytes: one of
+the last write, and two of other accesses, by two programs, which do not happen before that write.
+A record is
 
-    (program + 1) << 32 | is-atomic << 31 | are-there-more << 30 | number of the access
+    (program + 1) << 32 | is atomic << 31 | has extra readers << 30 | number of the access
 
-and the number leads to the operation and the time (`order.py`). Two readers are enough to find a
-write that one of them is not ordered with wherever programs do not synchronise; where they do, the
-others are in a list (`readers.py`). Of programs that update an element atomically two are enough in
-the same way, and no list has the others. Records come into being when they are first needed: memory
-that is only written has one. Arrays that share bytes share their records.
+The number leads to the operation and to its time (`order.py`). If programs do not synchronize, two
+readers are enough: a write that races with any reader races with one of them. If they synchronize,
+further readers are in a list (`readers.py`). Two records are also enough for programs that update
+an element atomically; further ones are not listed. Records are allocated on first use, so memory
+that is only written has one per element. Arrays that overlap share their records.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
 ATOMIC = 1 << 31
-HAS_EXTRA = 1 << 30  # in the last record of a cell: `Region.displaced` has others
+HAS_EXTRA = 1 << 30  # in the second `others` record of a cell: `Region.extra_readers` has more
 NUMBER = HAS_EXTRA - 1
-PROGRAM_SHIFT = 32  # bits below the program
+PROGRAM_SHIFT = 32  # bits below the program number
 
 
 @dataclass(frozen=True)
@@ -73,47 +74,47 @@ class Region:
     extra_readers: ExtraReaders | None = None
 
     def writers(self) -> Array:
-        """The records of the last writes."""
+        """Return the records of the last writes, allocated on first use."""
         if self.writer is None:
             self.writer = lazy_zeros(self.cells, np.int64)
         return self.writer
 
     def other(self, index: int) -> Array:
-        """Records of accesses that the last write does not come after."""
+        """Return records of accesses since the last write, allocated on first use."""
         while len(self.others) <= index:
             self.others.append(lazy_zeros(self.cells, np.int64))
         return self.others[index]
 
     @property
     def record_arrays(self) -> list[Array]:
-        """All records that there are, the writers' first."""
+        """All arrays of records that are allocated, that of the writers first."""
         return self.others if self.writer is None else [self.writer, *self.others]
 
 
 @dataclass
 class ElementAccess:
-    """Elements of one access in one region, each on its own."""
+    """The elements of one access in one region, as flat arrays."""
 
     cells: Array
-    record: Array  # a record of this access for each
-    lanes: Array  # where each stands among (program of the wave, *index of the tile)
-    extents: tuple[int, ...]
+    record: Array  # the record of this access, for each element
+    lanes: Array  # flat index of each element in `extents`
+    extents: tuple[int, ...]  # (programs of the batch, *shape of the tile)
 
 
 class ShadowMemory:
-    """The records of a launch."""
+    """The records of all arrays of a launch."""
 
     def __init__(
         self, memory: Memory, written: frozenset[str] | None, min_element_bytes: int | None
     ) -> None:
-        """Watch arrays that are `written` (None: all), in cells of at most `finest` bytes."""
+        """Track arrays that are `written` (None: all), in cells of at most `min_element_bytes`."""
         self.memory = memory
         self.records: list[Record] = []
         self.times = np.zeros(64, np.int64)  # of the records
         self.latest: dict[Site, tuple[int, int]] = {}  # the time and number of the last record
         self.regions: dict[int, Region] = {}
         self.overflow_warned = False
-        # By region and operations, the cells of races that were reported.
+        # By region and pair of operations, the cells whose races were reported.
         self.reported: dict[tuple[int, frozenset[Operation]], Array] = {}
         for region, buffers in _regions(memory.buffers, min_element_bytes):
             if written is None or any(_parameter(b.name) in written for b in buffers):
@@ -122,7 +123,7 @@ class ShadowMemory:
     # -- accesses
 
     def load(self, batch: Wave, site: Site, resolved: ResolvedAccess) -> None:
-        """Elements are read."""
+        """Check and record a load."""
         for region, part, buffer in self.parts(site, resolved):
             record = self.record(batch, site, atomic=False)
             if isinstance(part, Strided) and _read_quickly(region, part, record):
@@ -132,7 +133,10 @@ class ShadowMemory:
     def store(
         self, batch: Wave, site: Site, resolved: ResolvedAccess, value: Array, written: bool = True
     ) -> None:
-        """Elements are written. If all were, memory holds what the last one wrote."""
+        """Check and record a store.
+
+        written: True if the store has been done, so that memory holds the last value per address.
+        """
         for region, part, buffer in self.parts(site, resolved):
             record = self.record(batch, site, atomic=False)
             if isinstance(part, Strided) and _write_quickly(region, part, record):
@@ -143,7 +147,7 @@ class ShadowMemory:
                 self.check_conflicting_store(batch, site, buffer, resolved, value, written)
 
     def update(self, batch: Wave, site: Site, resolved: ResolvedAccess, atomic: bool) -> None:
-        """Elements are read and written in one step, for whom it is `atomic`: all, or one's own."""
+        """Check and record an atomic; `atomic` is False if it is so for its own program only."""
         for region, part, buffer in self.parts(site, resolved):
             elements = _elements(part, self.record(batch, site, atomic), site)
             if atomic:
@@ -152,7 +156,7 @@ class ShadowMemory:
                 self.write(batch, site, region, buffer, elements)
 
     def record(self, batch: Wave, site: Site, atomic: bool) -> Array:
-        """The records of an access at this time, for each program of the wave."""
+        """Return the records of an access at this time, one for each program of the batch."""
         order = launch_of(batch).order
         time = 0 if order is None else order.now
         last_time, number = self.latest.get(site, (-1, 0))
@@ -167,7 +171,7 @@ class ShadowMemory:
         return mine.reshape(-1, *(1,) * len(site.shape))
 
     def parts(self, site: Site, resolved: ResolvedAccess) -> Iterator[tuple[Region, Any, Buffer]]:
-        """The access in each region that is watched, as `Strided` cells or indices of cells."""
+        """Yield the access in each tracked region, as `Strided` cells or (cell indices, lanes)."""
         if resolved.strided is not None:
             access = resolved.strided
             buffer = self.memory.buffer_at(access.low) if access.flat.size else None
@@ -196,16 +200,16 @@ class ShadowMemory:
         self.add_access(batch, region, cells, record)
 
     def add_access(self, batch: Wave, region: Region, cells: Array, record: Array) -> None:
-        """Keep accesses beside others: in the first place that is free, or one's own."""
+        """Record accesses in the first record that is free, or that the program itself holds."""
         for index in range(2):
             records = region.other(index)
             previous = records[cells]
             free = (previous == 0) | (previous >> PROGRAM_SHIFT == record >> PROGRAM_SHIFT)
             displaced = np.zeros(0, np.bool_)
-            if index:  # whoever comes last takes the place of who came before
+            if index:  # the last access replaces the earlier one
                 displaced = ~free & ~self.ordered(batch, previous, record)
                 free[:] = True
-            elif not (record[0] & ATOMIC):  # atomics meet each other too often to ask
+            elif not (record[0] & ATOMIC):  # atomics meet each other too often to check their order
                 free |= self.ordered(batch, previous, record)
             records[cells[free]] = record[free] | (previous[free] & HAS_EXTRA)
             if displaced.any():
@@ -218,7 +222,7 @@ class ShadowMemory:
         self.add_extra_readers(batch, region, cells, record)
 
     def add_extra_readers(self, batch: Wave, region: Region, cells: Array, records: Array) -> None:
-        """Keep reads in whose place others have come, where programs synchronise."""
+        """Keep reads whose records were replaced, if programs synchronize."""
         launch = launch_of(batch)
         reads = records & ATOMIC == 0
         if launch.order is None or not reads.any():
@@ -230,14 +234,14 @@ class ShadowMemory:
         elif not self.overflow_warned:
             self.overflow_warned = True
             warn(
-                f"`{launch.name}` has more readers at once of what it writes than are remembered; "
+                f"`{launch.name}` has more concurrent readers of what it writes than are recorded; "
                 "races of some of them with a later write may be missed"
             )
 
     def check_extra_readers(
         self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
     ) -> None:
-        """Report a reader that has no record beside the element any more; see `meet`."""
+        """Report races with readers whose records were replaced; see `check_races`."""
         if region.extra_readers is None:
             return
         flagged = np.flatnonzero(region.other(1)[elements.cells] & HAS_EXTRA)
@@ -290,7 +294,10 @@ class ShadowMemory:
         elements: ElementAccess,
         earlier: Iterable[Array],
     ) -> None:
-        """Report elements that another program accessed earlier, where nothing orders the two."""
+        """Report elements that another program accessed earlier, if nothing orders the two.
+
+        earlier: arrays of records, one for each element, 0 for none.
+        """
         record = elements.record
         for previous in earlier:
             wrong = (previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
@@ -300,7 +307,7 @@ class ShadowMemory:
                     self.report(batch, site, buffer, elements, wrong, previous)
 
     def ordered(self, batch: Wave, previous: Array, record: Array) -> Array:
-        """Whether accesses are known to the programs that come later."""
+        """Return True for previous accesses that happen before those of the later `record`."""
         order: HappensBefore | None = launch_of(batch).order
         result = np.zeros(previous.shape, np.bool_)
         if order is None:
@@ -328,10 +335,10 @@ class ShadowMemory:
         wrong: Array,
         previous: Array,
     ) -> None:
-        """Report a race for each element of memory, once for each pair of operations.
+        """Report one race for each element of memory and pair of operations.
 
-        How many programs meet at an element depends on which of them came first; that some do, and
-        by which two operations, does not.
+        The number of programs that race at an element depends on their order. That some do, and
+        with which two operations, does not.
         """
         launch = launch_of(batch)
         if launch.report is None:
@@ -357,7 +364,7 @@ class ShadowMemory:
             if merged.size:
                 rest = race(wrong=matching & np.isin(elements.cells, merged))
                 launch.report_fault(replace(rest, count=merged.size, executions=merged.size))
-            if repeated.any():  # drawn, and not counted
+            if repeated.any():  # shown in drawings, but not counted
                 launch.report_fault(replace(race(wrong=repeated), count=0, executions=0))
 
     def race(
@@ -369,7 +376,7 @@ class ShadowMemory:
         wrong: Array,
         previous: Array,
     ) -> Fault:
-        """Return the fault of wrong elements, as the first of them has it."""
+        """Return the fault of wrong elements, described by the first of them."""
         launch = launch_of(batch)
         index = int(wrong.argmax())
         previous_record = int(previous[index])
@@ -416,7 +423,7 @@ class ShadowMemory:
         value: Array,
         written: bool,
     ) -> None:
-        """Report elements of one store, of one program, that went to one address with others."""
+        """Report elements that one store of one program writes to one address with others."""
         for group in resolved.groups:
             if group.buffer is not buffer or not group.flat.size:
                 continue
@@ -431,7 +438,7 @@ class ShadowMemory:
             wrong = _bits(stored) != _bits(expected)
             if group.lanes is not None:
                 wrong &= np.broadcast_to(group.lanes, extents)
-            if wrong.any():  # by the program itself, and not by another, which is a race of the two
+            if wrong.any():  # by one program; two programs are a race
                 own = np.arange(programs).reshape(-1, *(1,) * len(site.shape)) * group.flat.size
                 wrong = _bits(_overwritten(own + index, group.lanes, expected)) != _bits(expected)
             if wrong.any():
@@ -452,7 +459,7 @@ def _conflicting_store_fault(
 
 
 def _overwritten(index: Array, lanes: Array | None, values: Array) -> Array:
-    """What memory would hold at each index if the values were written there, the last one last."""
+    """Return what memory holds at each index after the values are written there, in order."""
     chosen = np.broadcast_to(True if lanes is None else lanes, index.shape)
     cells, places = np.unique(index[chosen], return_inverse=True)
     last = np.zeros(cells.shape, values.dtype)
@@ -482,7 +489,7 @@ def _parameter(name: str) -> str:
 def _regions(
     buffers: Sequence[Buffer], min_element_bytes: int | None
 ) -> Iterator[tuple[Region, list[Buffer]]]:
-    """Memory in regions that share no byte, each with its arrays."""
+    """Yield disjoint regions of memory, each with its arrays."""
     spans = sorted((*span(b.array), at) for at, b in enumerate(buffers) if b.array.size)
     overlapping: list[tuple[int, int, Buffer]] = []
     for low, high, at in [*spans, (math.inf, math.inf, -1)]:
@@ -504,7 +511,7 @@ def _region(
 
 
 def _scale(region: Region, buffer: Buffer, size: int) -> tuple[int, int]:
-    """The cell at which an array begins, and how many cells an element of `size` bytes has."""
+    """Return the cell at which an array begins, and the cells of an element of `size` bytes."""
     start = buffer.real + buffer.start - buffer.origin
     return (start - region.low) // region.cell, max(1, size // region.cell)
 
@@ -518,12 +525,12 @@ def _strided_cells(access: Strided, region: Region, buffer: Buffer, size: int) -
 
 
 def _one_element_per_program(part: Strided, record: Array) -> bool:
-    """Whether each program has a place of its own, as an access alike in all does not."""
+    """Return True if programs access different places; False if all access the same elements."""
     return len(record) == 1 or len(part.offsets) > 1
 
 
 def _untouched_by_others(region: Region, part: Strided, record: Array) -> bool:
-    """Whether nobody else has records where an access goes."""
+    """Return True if no other program has records of the accessed elements."""
     if not part.flat.size:
         return True
     for records in region.record_arrays:
@@ -532,7 +539,7 @@ def _untouched_by_others(region: Region, part: Strided, record: Array) -> bool:
         previous = access.read() if view is None else view
         if region.extra_readers is not None and (previous & HAS_EXTRA).any():
             return False
-        # Most often there are none, or one's own everywhere.
+        # Most often there are no records, or only the program's own.
         mixed = previous.any() and ((previous ^ record) >> PROGRAM_SHIFT).any()
         if (
             mixed
@@ -543,7 +550,7 @@ def _untouched_by_others(region: Region, part: Strided, record: Array) -> bool:
 
 
 def _read_quickly(region: Region, part: Strided, record: Array) -> bool:
-    """Record a read of elements that nobody else has touched; whether that is so."""
+    """Record a read if no other program has accessed the elements; return False otherwise."""
     if not (_one_element_per_program(part, record) and _untouched_by_others(region, part, record)):
         return False
     replace(part, flat=region.other(0)).write(record, False)
@@ -551,7 +558,7 @@ def _read_quickly(region: Region, part: Strided, record: Array) -> bool:
 
 
 def _write_quickly(region: Region, part: Strided, record: Array) -> bool:
-    """The same of a write; the program's own reads stay, as who comes after it comes after them."""
+    """Record a write likewise. The program's own reads stay: they happen before the write."""
     if not (_one_element_per_program(part, record) and _untouched_by_others(region, part, record)):
         return False
     replace(part, flat=region.writers()).write(record, False)
@@ -559,7 +566,7 @@ def _write_quickly(region: Region, part: Strided, record: Array) -> bool:
 
 
 def _elements(part: Any, record: Array, site: Site) -> ElementAccess:
-    """The elements of a part of an access, one by one."""
+    """Return the elements of a part of an access as flat arrays."""
     extents = (len(record), *site.shape)
     if isinstance(part, Strided):
         cells, lanes = _indices(part, site.shape)
@@ -574,7 +581,7 @@ def _elements(part: Any, record: Array, site: Site) -> ElementAccess:
 
 
 def _indices(part: Strided, shape: tuple[int, ...]) -> tuple[Array, Array | None]:
-    """Where each element of a strided access lies; in a whole tile, of which some are active."""
+    """Return the index of each element of a strided access, and which are active (None: all)."""
     total = part.offsets
     rank = len(part.steps)
     for axis, (step, extent) in enumerate(zip(part.steps, part.extents, strict=True)):

@@ -1,6 +1,6 @@
-"""Operations that make elements which are undefined, wrapped or strayed.
+"""Sources of poison: operations whose results may be undefined, wrapped or strayed.
 
-Each wraps what an instruction runs on unmarked values, and marks elements of its result.
+Each source wraps what an instruction runs on plain values, and poisons elements of its result.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tile.ir.types import Scalar
 Run = Callable[..., Any]
 Source = Callable[[Operation, Run], Run]
 
-# Offsets below this many bytes, from anywhere in a window's array, stay in the window.
+# An offset below this many bytes from an element of a window's array stays in the window.
 NEAR = 1 << (WINDOW_BITS - 2)
 
 
 def checked_source(op: Operation, run: Run, checks: Checks) -> Run:
-    """What an instruction runs on unmarked operands, with its result marked where need be."""
+    """Return what an instruction runs on plain operands, with the sources of the active checks."""
     for check, applies, make in SOURCES:
         if check in checks and applies(op):
             run = make(op, run)
@@ -43,7 +43,7 @@ def _is_addptr(op: Operation) -> bool:
 
 
 def straying_pointers(op: Operation, run: Run) -> Run:
-    """Mark pointers that an offset took from the window of one array to another's."""
+    """Poison pointers that an offset moved from the window of one array to another's."""
     stride = op["stride"]
     offset_type = op.inputs[1].type.element
     if isinstance(offset_type, Scalar) and offset_type.bits <= NARROW_BITS:
@@ -64,7 +64,7 @@ def straying_pointers(op: Operation, run: Run) -> Run:
     return instruction
 
 
-# -- results that nobody defined
+# -- undefined results
 
 
 def _is_poison(op: Operation) -> bool:
@@ -72,7 +72,7 @@ def _is_poison(op: Operation) -> bool:
 
 
 def undefined_variable(op: Operation, run: Run) -> Run:
-    """A value that was never given."""
+    """Poison a variable that has no value on this path."""
     cause = Cause(op.loc, "a variable that has no value on this path")
     where = np.ones((1,) * (1 + op.results[0].type.rank), np.bool_)
     return lambda batch: add_poison(run(batch), Mark.UNDEFINED, where, cause)
@@ -85,7 +85,7 @@ def _divides_integers(op: Operation) -> bool:
 
 
 def division_by_zero(op: Operation, run: Run) -> Run:
-    """Division of an integer by zero gives anything."""
+    """Poison quotients of integers by zero, which are undefined."""
     cause = Cause(op.loc, "an integer divided by zero")
 
     def instruction(batch: Any, x: RunValue, y: RunValue) -> Any:
@@ -99,7 +99,7 @@ def _is_gather(op: Operation) -> bool:
 
 
 def gather_out_of_range(op: Operation, run: Run) -> Run:
-    """A position outside the tile gives anything."""
+    """Poison elements gathered from positions out of range, which are undefined."""
     extent = op.inputs[0].type.shape[op["axis"]]
     cause = Cause(op.loc, f"tl.gather at a position outside 0 to {extent - 1}")
 

@@ -1,4 +1,4 @@
-"""How far a fault goes, from what a run knows of it: see `tile/spread.py`."""
+"""The extent of a fault: the elements, programs and array cells it covers; see `tile/spread.py`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tile.spread import MARGIN, Landing, Spread, spread_of
 if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
-# How many elements of a cell say which share of it is a view's.
+# Elements sampled per cell to estimate which share of it belongs to a view.
 SAMPLED = 256
 
 
 def spread_in(
     batch: Wave, shape: tuple[int, ...], wrong: Array, addresses: Array | None = None
 ) -> Spread:
-    """The wrong elements of an operation on a tile of this shape, and where they pointed.
+    """Return the extent of the wrong elements of an operation on a tile, and of their addresses.
 
-    Axes of extent 1 stand for all of the tile's.
+    An axis of extent 1 stands for all elements along it.
     """
     if wrong.ndim == 1 + len(shape):
         wrong = np.broadcast_to(wrong, (len(wrong), *shape))
@@ -38,7 +38,7 @@ def spread_in(
 
 
 def landed(batch: Wave, addresses: Array) -> Iterator[Landing]:
-    """Where addresses fell, in each array that they point to."""
+    """Yield, for each array that addresses point to, the cells that they fall into."""
     for buffer, own in batch.launch.memory.by_buffer(addresses):
         landing = Landing(view_of(buffer), inside_of(buffer))
         landing.add((addresses[own] - buffer.origin) // buffer.array.itemsize)
@@ -46,9 +46,9 @@ def landed(batch: Wave, addresses: Array) -> Iterator[Landing]:
 
 
 def inside_of(buffer: Buffer) -> Array:
-    """Of each cell of an array's picture, the share of its elements that are the view's.
+    """Return, for each cell of an array's grid, the share of its elements that are in the view.
 
-    Of a cell of very many elements some that are drawn at random stand for all.
+    In cells of very many elements the share is estimated from a random sample.
     """
     view = view_of(buffer)
     raster = view.raster(MARGIN)

@@ -1,4 +1,4 @@
-"""IR made ready to run with checks."""
+"""Translation of IR to code with checks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Run = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False)
 class CheckedCode:
-    """A module ready to run with checks.
+    """Code of a module with checks.
 
-    `written` names the parameters through which it writes (None: maybe all memory), `acquires` says
-    whether a program may come after what another one did, and `finest` is the least size in bytes
-    of elements that pointers were cast to, if any were.
+    `written` names the parameters through which it writes (None: it may write all memory).
+    `acquires` is True if an atomic may order a program after another one. `min_element_bytes` is
+    the least size of elements that pointers are cast to; None if there are no such casts.
     """
 
     code: Code
@@ -45,9 +45,9 @@ def translate_checked(
     checks: Checks,
     translator: Callable[..., CheckedTranslator] | None = None,
 ) -> CheckedCode:
-    """Make a module ready to run with checks; see `translate`.
+    """Translate a module to code with checks; see `translate`.
 
-    Accesses of boxes are taken apart, so that checks see the accesses that they are.
+    Descriptor accesses are expanded to pointer accesses first, which the checks handle.
     """
     module = module.clone()
     expand_descriptors(module, simplify=False)
@@ -62,7 +62,7 @@ def translate_checked(
 
 
 class CheckedTranslator(Translator):
-    """Gives each operation an instruction that knows of marks."""
+    """Translates operations to instructions that propagate and check poison."""
 
     def __init__(self, rules: Rules, checks: Checks) -> None:
         super().__init__(rules)
@@ -86,7 +86,7 @@ class CheckedTranslator(Translator):
 
 
 def collect_faults(run: Run) -> Run:
-    """An instruction whose faults are reported when it has run."""
+    """Return an instruction that reports its faults together, after it has run."""
 
     def instruction(batch: Any, *values: Any) -> Any:
         with batch.launch.fault_collector:
@@ -96,7 +96,7 @@ def collect_faults(run: Run) -> Run:
 
 
 def _written_parameters(module: Module) -> frozenset[str] | None:
-    """The parameters through which a kernel writes; None where it may write anywhere."""
+    """Return the parameters through which a kernel writes; None if it may write anywhere."""
     kernel = module.kernel
     writes = module_aliases(module)[kernel.name].summary.writes
     if writes.unknown:
@@ -112,7 +112,7 @@ def _acquires(op: Operation) -> bool:
 
 
 def _min_element_bytes(module: Module) -> int | None:
-    """The least element that a pointer was cast to point to, in bytes."""
+    """Return the size in bytes of the smallest element that a pointer is cast to; None if none."""
     sizes = [
         op.result.type.element.pointee.itemsize
         for op in module.walk()

@@ -1,4 +1,4 @@
-"""Memory that nobody wrote: which elements of arrays of `tile.empty` were."""
+"""Uninitialized memory: which elements of arrays of `tile.empty` have been written."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def _written(launch: CheckedLaunch, buffer: Buffer | None, site: Site) -> Array | None:
-    """For each element of an array, in the order of its bytes, whether it was written."""
-    written = None if buffer is None else launch.uninitialised.get(id(buffer))
+    """Return, for each element of an array in memory order, True if it was written."""
+    written = None if buffer is None else launch.uninitialized.get(id(buffer))
     if written is None or buffer is None or site.dtype.itemsize != buffer.array.itemsize:
         return None
     return written
 
 
 def unwritten_lanes(launch: CheckedLaunch, site: Site, resolved: ResolvedAccess) -> Array | None:
-    """Which elements of an access were never written; None if all were."""
+    """Return the elements of an access that were never written; None if all were."""
     if resolved.strided is not None:
         access = resolved.strided
         buffer = launch.memory.buffer_at(access.low) if access.flat.size else None
@@ -50,7 +50,7 @@ def unwritten_lanes(launch: CheckedLaunch, site: Site, resolved: ResolvedAccess)
 
 
 def note_written(launch: CheckedLaunch, site: Site, resolved: ResolvedAccess) -> None:
-    """Elements of an access are written now."""
+    """Record that the elements of an access are written."""
     if resolved.strided is not None:
         access = resolved.strided
         buffer = launch.memory.buffer_at(access.low) if access.flat.size else None
@@ -69,7 +69,7 @@ def note_written(launch: CheckedLaunch, site: Site, resolved: ResolvedAccess) ->
 
 
 def written_elements(buffers: Sequence[Buffer]) -> dict[int, Array]:
-    """What was written of the arrays that keep account of that, by their buffers."""
+    """Return, by id of the buffer, the written elements of arrays that track them."""
     unwritten_elements = {}
     for buffer in buffers:
         written_span = getattr(buffer.array, "written_span", None)

@@ -1,7 +1,7 @@
-"""Signed arithmetic of up to 32 bits that wraps.
+"""Sources of WRAPPED: signed arithmetic of up to 32 bits that overflows.
 
-Each source compares what an instruction gives with exact arithmetic, unless the extremes of its
-operands show that everything fits.
+Each source compares the result of an instruction with exact arithmetic, unless the minimum and
+maximum of its operands prove that everything fits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _fits(op: Operation, least: float, most: float) -> bool:
 
 
 def _min_max(array: Array) -> Array:
-    """The least and the greatest element."""
+    """Return the least and the greatest element, as i64."""
     if array.size == 1:
         return array.reshape(1).astype(np.int64)
     return np.array([array.min(), array.max()], np.int64)
@@ -52,7 +52,7 @@ def _min_max(array: Array) -> Array:
 def _poison_wrapped(
     op: Operation, result: RunValue, exact: Array, expression: str, advice: str
 ) -> Held:
-    """Mark elements of the result that differ from those of exact arithmetic."""
+    """Poison elements of the result whose exact value its type cannot represent."""
     wrong = _outside(op, exact)
     if not wrong.any():
         return result
@@ -70,7 +70,7 @@ def _is_elementwise(op: Operation) -> bool:
 
 
 def elementwise(op: Operation, run: Run) -> Run:
-    """Arithmetic, whose extreme results come of extreme operands, but for a quotient's."""
+    """Elementwise arithmetic; except for division, extreme operands give the extreme results."""
     exactly = EXACT[op.defn]
     divides = op.defn is arith.div
 
@@ -79,7 +79,7 @@ def elementwise(op: Operation, run: Run) -> Run:
         if type(result) is Affine:  # its rule proved that nothing wrapped
             return result
         arrays = [array_of(value) for value in values]
-        if divides:  # of the least number by -1, which alone does not fit
+        if divides:  # the least number divided by -1 is the only quotient that does not fit
             if _fits(op, 0, -int(arrays[0].min())):
                 return result
         else:
@@ -93,7 +93,7 @@ def elementwise(op: Operation, run: Run) -> Run:
 
 
 def _expression_text(op: Operation, arrays: Sequence[Array], exact: Array) -> str:
-    """The arithmetic of the first element that wrapped."""
+    """Return the expression of the first element that wrapped."""
     place = np.unravel_index(int(_outside(op, exact).argmax()), exact.shape)
     numbers = [int(np.broadcast_to(array, exact.shape)[place]) for array in arrays]
     if len(numbers) == 2:
@@ -110,9 +110,9 @@ def _accumulates(op: Operation) -> bool:
 
 
 def accumulating(op: Operation, run: Run) -> Run:
-    """Sums and products of all elements, or of each and those before it.
+    """Sums and products of all elements (reduce), or of each with those before it (scan).
 
-    The order of elements is not promised: exact partial results of another order do not matter.
+    The order of a reduction is unspecified, so partial results are not checked, only final ones.
     """
     axis, kind, shape = op["axis"], op["kind"], op.inputs[0].type.shape
     total = _total if kind is ReduceKind.SUM else _product
@@ -154,7 +154,7 @@ def _total(array: Array, axis: int, method: str = "reduce") -> Array:
 
 
 def _product(array: Array, axis: int, method: str = "reduce") -> Array:
-    """Products in f64: exact up to 2^53, and beyond it until a factor is zero."""
+    """Multiply along an axis in f64: exact up to 2^53; more stays too large, unless times 0."""
     exact: Array = getattr(np.multiply, method)(array, axis, np.float64)
     return np.nan_to_num(exact, nan=0.0)  # infinity times zero
 
@@ -167,7 +167,7 @@ def _is_integer_dot(op: Operation) -> bool:
 
 
 def multiplying(op: Operation, run: Run) -> Run:
-    """Dots of 8-bit integers that do not fit their accumulator; f64 holds them exactly."""
+    """Dots of 8-bit integers that overflow their accumulator; f64 represents them exactly."""
     depth = op.inputs[0].type.shape[-1]
 
     def instruction(batch: Any, *values: RunValue) -> Any:

@@ -1,7 +1,7 @@
-"""Runs that a debugger watches: statement by statement, on all programs at once.
+"""Runs under a debugger: statement by statement, on all programs at once.
 
-The module has `step`s (`tile/frontend/steps.py`) and is run as the frontend made it, so that every
-statement does what it says and every variable has its value. The machine is the one of all runs:
-a step is an instruction that calls the `Watcher` (`watcher.py`), which may look at anything, and
-returns when the programs shall go on.
+The module has `step` operations (`tile/frontend/steps.py`) and runs as the frontend emitted it, so
+that every statement is executed as written and every variable has its value. The executor is that
+of all runs. A step is an instruction that calls the `Watcher` (`watcher.py`), which may inspect any
+state and returns when the programs are to continue.
 """

@@ -1,4 +1,4 @@
-"""A kernel with steps, as the backend has it."""
+"""A loaded kernel with steps."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tile.ir.core import Module
 
 
 class SteppedKernel:
-    """A kernel that a debugger watches, with `checks`, or those that are in force (None).
+    """A kernel that a debugger watches, with `checks` (None: those of the configuration).
 
-    Where nobody watches, `open_debugger` has somebody do so.
+    If no watcher is installed, `open_debugger` creates one.
     """
 
     def __init__(self, module: Module, rules: Rules, checks: Checks | None) -> None:
@@ -52,7 +52,7 @@ class SteppedKernel:
 
 
 class Snapshot:
-    """What arrays of a launch held before it."""
+    """The contents of a launch's arrays before it."""
 
     def __init__(self, arguments: Sequence[LaunchArgument]) -> None:
         self.saved = [
@@ -60,7 +60,7 @@ class Snapshot:
         ]
 
     def restore(self) -> None:
-        """Let them hold it again."""
+        """Restore the contents."""
         for memory, copy in self.saved:
             memory[...] = copy
 
@@ -73,7 +73,7 @@ def _arrays(arguments: Sequence[LaunchArgument]) -> Iterator[Array]:
 
 
 def _parts(array: Array) -> Iterator[Array]:
-    """An array's elements, and the account of what was written of them if it keeps one."""
+    """Yield an array's elements, and its record of written elements if it has one."""
     if array.flags.writeable:
         yield array.view(np.ndarray)
         account = getattr(array, "written_span", None)

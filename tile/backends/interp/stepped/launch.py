@@ -1,4 +1,4 @@
-"""One run under the eyes of a watcher."""
+"""A run of a kernel under a watcher."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tile.faults import Report
 
 
 class SteppedScheduler(Scheduler):
-    """Tells the watcher of faults, and anybody who asks where all programs are."""
+    """Reports faults to the watcher, and keeps the state of all programs for the debugger."""
 
     def __init__(self, launch: Launch, chunks: Iterator[Wave]) -> None:
         super().__init__(launch, chunks)
@@ -55,7 +55,7 @@ class SteppedScheduler(Scheduler):
 
 
 class SteppedLaunch(CheckedLaunch):
-    """A run that a watcher follows; `scheduling` has its waves."""
+    """A run that a watcher follows; `scheduling` has its batches."""
 
     scheduler = SteppedScheduler
     scheduling: SteppedScheduler

@@ -1,4 +1,4 @@
-"""IR made ready to run under the eyes of a watcher."""
+"""Translation of IR with steps to code that calls a watcher."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class StepInstruction(Instruction):
-    """A step; it reads nothing unless somebody looks at `shown`, the registers of its variables."""
+    """A step; it reads no operand. `shown` are the registers of its variables, for a debugger."""
 
     shown: tuple[int, ...] = ()
 
 
 def translate_stepped(module: Module, rules: Rules, checks: Checks) -> CheckedCode:
-    """Make a module with steps ready to run; see `translate_checked`."""
+    """Translate a module with steps to code; see `translate_checked`."""
     return translate_checked(module, rules, checks, SteppedTranslator)
 
 
 class SteppedTranslator(CheckedTranslator):
-    """Gives steps to the watcher, and keeps what variables have had until it is written again."""
+    """Translates steps to calls of the watcher, and keeps registers of variables alive."""
 
     def run(self, op: Operation) -> Run:
         run = super().run(op)
         if op.defn is arith.poison and Check.UNDEF not in self.checks:
-            # No program that compiles uses it; but a name that has no value shall not show one.
+            # No program that compiles uses this value, but a debugger must not show one for it.
             return undefined_variable(op, run)
         make = _WATCHED.get(op.defn)
         return run if make is None else make(run)
@@ -59,7 +59,7 @@ class SteppedTranslator(CheckedTranslator):
             instruction.frees = tuple(r for r in instruction.frees if r not in shown)
 
     def shown(self) -> set[int]:
-        """The registers of values that some step shows."""
+        """Return the registers of values that some step shows."""
         return {
             register
             for value, register in self.registers.items()

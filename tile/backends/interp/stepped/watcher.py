@@ -1,4 +1,4 @@
-"""What a debugger is to a run."""
+"""The protocol between a run and the debugger that watches it."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
 
 
 class RerunError(Exception):
-    """The watcher wants the launch again from its beginning, with memory as it was then."""
+    """Restart the launch from its beginning, with the contents that memory had then."""
 
 
 class Watcher(Protocol):
-    """Who watches runs; each method returns when the programs shall go on.
+    """An observer of runs; each method returns when the programs are to continue.
 
-    It may raise what shall end the run: `RerunError` has it begin again.
+    A method may raise an error to end the run; `RerunError` restarts it.
     """
 
     @property
     def muted(self) -> bool:
-        """Whether programs print nothing: they do again what they did before."""
+        """True if programs print nothing, because they repeat what they did before."""
 
     def begin(self, launch: SteppedLaunch) -> None:
-        """A launch begins, for the first time or again."""
+        """Handle the start of a launch, the first one or a restart."""
 
     def step(self, batch: Wave) -> None:
-        """The programs of a wave stand at a step."""
+        """Handle a step: the programs of a batch stand at it."""
 
     def stop(self, batch: Wave) -> None:
-        """The programs of a wave stand at a `breakpoint()`."""
+        """Handle a `breakpoint()`: the programs of a batch stand at it."""
 
     def fault(self, batch: Wave, error: TileError) -> None:
-        """A wave is at fault; the error is raised afterwards."""
+        """Handle a fault of a batch; the error is raised afterwards."""
 
     def end(self, launch: SteppedLaunch) -> None:
-        """All programs have ended."""
+        """Handle the end of all programs."""
 
 
 class Nobody:
@@ -64,13 +64,13 @@ _WATCHER: ContextVar[Watcher | None] = ContextVar("tile_watcher", default=None)
 
 
 def watcher() -> Watcher | None:
-    """Who watches all launches here, if anybody does."""
+    """Return the watcher of all launches in this context, if there is one."""
     return _WATCHER.get()
 
 
 @contextmanager
 def watched(by: Watcher) -> Iterator[None]:
-    """Let somebody watch all launches of kernels with steps inside the `with` block."""
+    """Install a watcher of all launches of kernels with steps inside the `with` block."""
     token = _WATCHER.set(by)
     try:
         yield

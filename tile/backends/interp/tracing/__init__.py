@@ -1,6 +1,6 @@
-"""Runs that are recorded for `tile.trace`: what each access touches, and who did what when.
+"""Runs recorded for `tile.trace`: the memory that each access touches, and a timeline.
 
-- `instrument.py`: code whose instructions tell of themselves, so that other runs pay nothing.
-- `recorder.py`: what one launch tells.
+- `instrument.py`: code whose instructions call the recorder, so that other runs pay nothing.
+- `recorder.py`: the recorder of one launch.
 - `launch.py`: a launch that is recorded, with or without checks.
 """

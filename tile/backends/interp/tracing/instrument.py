@@ -1,4 +1,4 @@
-"""Code whose instructions tell the recorder of their launch what they did."""
+"""Instrumentation of code: each instruction calls the recorder of its launch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Run = Callable[..., Any]
 
-# For each operation on memory: its verb, the kind of its slices, and which operand its mask is.
+# For each memory operation: its verb, the kind of its timeline slices, the index of its mask.
 ACCESSES = {
     memory.load: ("reads", "load", 1),
     memory.store: ("writes", "store", 2),
@@ -28,7 +28,7 @@ ACCESSES = {
 
 
 def instrument(code: Code) -> Code:
-    """Let all instructions of fresh code tell of themselves; gives the code."""
+    """Instrument all instructions of new code, in place; return the code."""
     for function in code.functions.values():
         _block(function.body)
     return code
@@ -58,7 +58,7 @@ def _access(op: Operation, run: Run) -> Run:
     size, shape = pointee(op.name, ptr).itemsize, ptr.shape
 
     def access(batch: Wave, address: Held, *values: Any) -> Any:
-        result = run(batch, address, *values)  # what fails is not recorded
+        result = run(batch, address, *values)  # an access that fails is not recorded
         mask: Held | None = values[masked - 1]
         recorder_of(batch).access(batch, site, kind, address, mask, shape, size)
         return result
@@ -67,7 +67,7 @@ def _access(op: Operation, run: Run) -> Run:
 
 
 def recorder_of(batch: Wave) -> Recorder:
-    """The recorder of the launch that a wave is of."""
+    """Return the recorder of the launch that a batch belongs to."""
     recorder = batch.launch.recorder
     assert recorder is not None
     return recorder

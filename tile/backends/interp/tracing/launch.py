@@ -20,9 +20,9 @@ from tile.transforms.expand_descriptors import expand_descriptors
 
 
 def translate_traced(module: Module, rules: Rules, checks: Checks | None) -> Code | CheckedCode:
-    """Make a module ready to run and to tell of itself; None: without checks.
+    """Translate a module to instrumented code, with `checks` (None: without).
 
-    Accesses of boxes are taken apart into the accesses that they are.
+    Descriptor accesses are expanded to pointer accesses first.
     """
     if checks is not None:
         checked = translate_checked(module, rules, checks)
@@ -36,7 +36,7 @@ def translate_traced(module: Module, rules: Rules, checks: Checks | None) -> Cod
 def launch_traced(
     code: Code | CheckedCode, grid: Grid, arguments: Sequence[LaunchArgument], trace: Trace
 ) -> None:
-    """Run code of `translate_traced` over a grid; what ran until an error is recorded too."""
+    """Run code of `translate_traced` over a grid; if it fails, what ran before is recorded."""
     if isinstance(code, CheckedCode):
         launch: Launch = CheckedLaunch(code, grid, arguments, collecting())
     else:

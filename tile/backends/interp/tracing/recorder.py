@@ -1,4 +1,4 @@
-"""What one launch touches, counted as it goes."""
+"""The recorder of a launch: counts of accesses, and slices of its timeline."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from tile.backends.interp.wave import Wave
 
 PER_LINE = LINE // SECTOR
-# Bytes that allocations on devices begin at a multiple of.
+# Alignment of allocations on devices, in bytes.
 ALIGNED = 256
 
 
 @dataclass(eq=False)
 class RecordedArray:
-    """An array of the launch: who touched each of its lines last, and which sectors anybody did.
+    """An array of the launch: the last program that touched each line, and the touched sectors.
 
-    `last` holds the number of a program and 1, and 0 for a line that nobody touched.
-    `lead` are bytes of its first line, which begins where lines of its allocation do, in front of
-    its lowest element.
+    `last` holds the program's number plus 1, or 0 for a line that was never touched. `lead` is the
+    number of bytes between the start of the first line, which is aligned as lines of the
+    allocation are, and the array's lowest element.
     """
 
     use: ArrayUse
@@ -40,7 +40,7 @@ class RecordedArray:
     sectors: Array
 
     def touch(self, rows: Array, programs: Array, addresses: Array) -> tuple[Array, Array]:
-        """Programs touch elements, those of a row in one access; sectors and lines of each row."""
+        """Record an access, one program a row; return the sectors and lines touched by each row."""
         sector = (addresses - self.buffer.start + self.lead) // SECTOR
         span = len(self.sectors)
         row, sector = _distinct(rows * span + sector, span)
@@ -53,7 +53,7 @@ class RecordedArray:
         )
 
     def _share(self, line: Array, program: Array) -> None:
-        """Count for each touch of a line how far away the program is that touched it before."""
+        """Count, for each access to a line, the distance to the program that touched it before."""
         order = np.lexsort((program, line))
         line, program = line[order], program[order]
         previous = self.last[line] - 1
@@ -65,12 +65,12 @@ class RecordedArray:
         new = len(line) - int(known.sum())
         self.use.first += new
         self.use.lines += new
-        # The exponent of a number is how many bits it has.
+        # The exponent of an integer is its number of bits.
         self.use.reuse += np.bincount(np.frexp(distance)[1], minlength=DISTANCES)
 
 
 def _distinct(keys: Array, span: int) -> tuple[Array, Array]:
-    """Different keys, which ascend most often, each as `row * span + place`."""
+    """Return (row, position) of the distinct keys `row * span + position`, which mostly ascend."""
     if keys.size and (keys[1:] < keys[:-1]).any():
         keys = np.unique(keys)
     else:
@@ -80,7 +80,7 @@ def _distinct(keys: Array, span: int) -> tuple[Array, Array]:
 
 
 def recorded_array(buffer: Buffer, use: ArrayUse) -> RecordedArray:
-    """An array that nobody has touched."""
+    """Return the record of an array that no program has touched."""
     lead = _lead(buffer)
     sectors = -(-(lead + buffer.end - buffer.start) // SECTOR) + 1
     lines = -(-sectors // PER_LINE)
@@ -90,9 +90,9 @@ def recorded_array(buffer: Buffer, use: ArrayUse) -> RecordedArray:
 
 
 def _lead(buffer: Buffer) -> int:
-    """The bytes in front of an array's lowest element, from a multiple of `ALIGNED` on.
+    """Return the offset of an array's lowest element from a multiple of `ALIGNED`, in bytes.
 
-    Its allocation is taken to begin at one: that is the array of which it is a view.
+    Its allocation, the array of which it is a view, is assumed to begin at such a multiple.
     """
     owner = buffer.array
     while isinstance(owner.base, np.ndarray):
@@ -101,7 +101,7 @@ def _lead(buffer: Buffer) -> int:
 
 
 class Recorder:
-    """Counts for one launch; `use` is what it adds to."""
+    """Counts the accesses of one launch; `use` is what it adds to."""
 
     def __init__(self, use: KernelUse, buffers: Sequence[Buffer], timeline: Timeline) -> None:
         self.use = use
@@ -112,7 +112,7 @@ class Recorder:
         self._tracks: dict[int, tuple[Array, tuple[int, ...]]] = {}
 
     def step(self, batch: Wave, loc: Loc | None, kind: str) -> None:
-        """An instruction that reaches no memory has run."""
+        """Record an instruction that does not access memory."""
         self.timeline.step(self.number, self.tracks(batch), loc, kind)
 
     def access(
@@ -125,7 +125,7 @@ class Recorder:
         shape: tuple[int, ...],
         size: int,
     ) -> None:
-        """An access has run, at elements of `size` bytes in a tile of this shape."""
+        """Record an access to elements of `size` bytes by a tile of this shape."""
         programs = batch.rows
         extents = (len(programs), *shape)
         addresses = np.broadcast_to(array_of(address), extents).reshape(len(programs), -1)
@@ -141,7 +141,7 @@ class Recorder:
         for buffer, own in batch.launch.memory.by_buffer(chosen):
             array, rows, reached = self.arrays[id(buffer)], row[own], chosen[own]
             inside = (reached >= buffer.start) & (reached < buffer.end)
-            if not inside.all():  # what checks reported and left out
+            if not inside.all():  # checks reported and dropped the others
                 rows, reached = rows[inside], reached[inside]
             of_rows, lines = array.touch(rows, programs, reached)
             sectors += of_rows
@@ -169,7 +169,7 @@ class Recorder:
             use.bytes_written += points.size * size
 
     def tracks(self, batch: Wave) -> tuple[int, ...]:
-        """The programs of a wave that have a track in the timeline."""
+        """Return the programs of a batch that have a track in the timeline."""
         known = self._tracks.get(id(batch))
         if known is None or known[0] is not batch.rows:
             shown = batch.rows[: np.searchsorted(batch.rows, TRACKS)]
