@@ -75,8 +75,8 @@ def test_a_kernel_that_is_found_is_the_one_that_was_made(made: list[str]) -> Non
     first, second = one.artifact, other.artifact
     for name in ("kernel", "target", "options", "parameters", "written", "inputs"):
         assert getattr(first, name) == getattr(second, name)
-    assert one.executable.facts == other.executable.facts
-    (assertion,) = other.executable.facts.assertions
+    assert one.executable.metadata == other.executable.metadata
+    (assertion,) = other.executable.metadata.assertions
     assert assertion.message == "some" and "device_assert" in assertion.loc.excerpt()
     assert one.written == other.written == {"x_ptr"}
 

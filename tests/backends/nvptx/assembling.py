@@ -15,7 +15,7 @@ import pytest
 import tile.simt.ops as simt_ops
 from tile.backends.base import Options
 from tile.backends.nvptx import ptxas
-from tile.backends.nvptx.emit.functions import Emitted, emit_module
+from tile.backends.nvptx.emit.functions import EmittedModule, emit_module
 from tile.backends.nvptx.ptx import to_ptx
 from tile.backends.nvptx.target import architecture
 from tile.ir.builder import Builder
@@ -92,7 +92,7 @@ def in_a_row(count: int) -> LinearLayout:
     return LinearLayout.of(steps, [count << 7])
 
 
-def compiled(module: Module | str, arch: str, **options: Any) -> tuple[Emitted, str]:
+def compiled(module: Module | str, arch: str, **options: Any) -> tuple[EmittedModule, str]:
     """What is emitted for a THREAD module made legal, and its PTX."""
     if isinstance(module, str):
         module = parse_module(module)

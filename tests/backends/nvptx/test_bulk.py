@@ -19,8 +19,8 @@ from tests.backends.nvptx.test_repeat import ADDRESS, CONTEXT, Posing
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tests.simt.kernels import KERNELS
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.facts import MAP_BYTES, Facts, Number, TensorMap
-from tile.backends.nvptx.tensor_maps import KEPT, MapMaker, UnmappableError
+from tile.backends.nvptx.facts import MAP_BYTES, LaunchMetadata, LaunchValue, TensorMap
+from tile.backends.nvptx.tensor_maps import CACHE_SIZE, MapEncoder, UnmappableError
 
 STORE = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
 COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
@@ -95,9 +95,9 @@ def test_boxes_are_copied_in_pieces(
     ptx = artifact.stages["ptx"]
     assert isinstance(ptx, str)
     assert ptx.count(COPY) == 2 * pieces
-    facts = Facts.of(artifact.facts)
-    assert tuple(found.box for found in facts.maps[:2]) == boxes
-    assert [found.swizzle for found in facts.maps] == [2 * found.box[1] for found in facts.maps]
+    metadata = LaunchMetadata.of(artifact.facts)
+    assert tuple(one.box_dim for one in metadata.maps[:2]) == boxes
+    assert [one.swizzle for one in metadata.maps] == [2 * one.box_dim[1] for one in metadata.maps]
     assemble(ptx, "sm_90a")
 
 
@@ -105,21 +105,21 @@ def test_maps_are_of_parameters_and_constants() -> None:
     sizes = {"BM": 64, "BN": 64, "BK": 32}
     artifact = tile.compile(product, SIGNATURE, sizes, {}, "nvptx:sm_90a").artifact
     assert artifact.parameters == ("a_ptr", "b_ptr", "c_ptr", "M", "N", "K", "pitch")
-    first, second, third = Facts.of(json.loads(json.dumps(artifact.facts))).maps
-    m, n, k, pitch = (Number(at, 0) for at in range(3, 7))
+    first, second, third = LaunchMetadata.of(json.loads(json.dumps(artifact.facts))).maps
+    m, n, k, pitch = (LaunchValue(at, 0) for at in range(3, 7))
     assert first == TensorMap(0, (m, k), (pitch,), "f16", (64, 32), 64)
-    assert second == TensorMap(1, (k, n), (Number(None, 128),), "f16", (32, 64), 128)
-    assert third == TensorMap(2, (m, n), (Number(None, 128),), "f16", (64, 64), 128)
+    assert second == TensorMap(1, (k, n), (LaunchValue(None, 128),), "f16", (32, 64), 128)
+    assert third == TensorMap(2, (m, n), (LaunchValue(None, 128),), "f16", (64, 64), 128)
 
 
-# -- making them
+# -- encoding maps
 
 
 NUMBER = ctypes.c_uint64
 
 
 class Maps:
-    """In place of the driver: notes what maps are made of."""
+    """Replaces the driver: records what maps are encoded from."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[tuple[Any, ...]] = []
@@ -139,59 +139,61 @@ def maps(monkeypatch: pytest.MonkeyPatch) -> Maps:
     return Maps(monkeypatch)
 
 
-WANTED = TensorMap(0, (Number(1, 0), Number(2, 0)), (Number(3, 0),), "f16", (64, 64), 128)
+DESCRIPTION = TensorMap(
+    0, (LaunchValue(1, 0), LaunchValue(2, 0)), (LaunchValue(3, 0),), "f16", (64, 64), 128
+)
 
 
-def maker() -> MapMaker:
-    return MapMaker(WANTED, lambda: 0xE000)
+def new_encoder() -> MapEncoder:
+    return MapEncoder(DESCRIPTION, lambda: 0xE000)
 
 
-def test_a_map_is_made_once_for_an_array(maps: Maps) -> None:
-    made = maker()
+def test_a_map_is_encoded_once_for_an_array(maps: Maps) -> None:
+    encoder = new_encoder()
     values: Sequence[Any] = (0x1000, np.int32(100), np.int32(50), np.int64(64))
-    known, rows = made.known([None, 100, 50, 64]), made.known([None, None, 50, 64])
-    assert known[0x1000] is None and rows[0x1000, 100] is None
-    first = made.made(values)
-    assert made.made(values) is first is known[0x1000] is rows[0x1000, 100]
-    assert rows[0x1000, 101] is None and made.known([None, 100, 50, 65])[0x1000] is None
+    lookup, rows = encoder.lookup([None, 100, 50, 64]), encoder.lookup([None, None, 50, 64])
+    assert lookup[0x1000] is None and rows[0x1000, 100] is None
+    first = encoder.encoded(values)
+    assert encoder.encoded(values) is first is lookup[0x1000] is rows[0x1000, 100]
+    assert rows[0x1000, 101] is None and encoder.lookup([None, 100, 50, 65])[0x1000] is None
     assert maps.made == [("f16", 0x1000, [100, 50], [128], (64, 64), 128)]
-    made.made((0x2000, *values[1:]))
+    encoder.encoded((0x2000, *values[1:]))
     assert len(maps.made) == 2
 
 
-def test_maps_are_forgotten_some_day(maps: Maps) -> None:
-    made = maker()
-    for number in range(KEPT + 1):
-        made.made((0x1000 + 16 * number, 100, 50, 64))
-    known = made.known([None, 100, 50, 64])
-    assert known[0x1000] is None and known[0x1000 + 16 * KEPT] is not None
+def test_the_cache_of_maps_is_bounded(maps: Maps) -> None:
+    encoder = new_encoder()
+    for number in range(CACHE_SIZE + 1):
+        encoder.encoded((0x1000 + 16 * number, 100, 50, 64))
+    lookup = encoder.lookup([None, 100, 50, 64])
+    assert lookup[0x1000] is None and lookup[0x1000 + 16 * CACHE_SIZE] is not None
 
 
-def test_maps_that_are_known_are_forgotten_some_day(maps: Maps) -> None:
-    made = maker()
-    known = made.known([None, 100, 50, 64])
-    for number in range(2 * KEPT):
-        first = made.made((0x1000 + 16 * number, 100, 50, 64))
-        assert known[0x1000 + 16 * number] is first
-    assert len(known) == KEPT
+def test_lookups_are_bounded(maps: Maps) -> None:
+    encoder = new_encoder()
+    lookup = encoder.lookup([None, 100, 50, 64])
+    for number in range(2 * CACHE_SIZE):
+        first = encoder.encoded((0x1000 + 16 * number, 100, 50, 64))
+        assert lookup[0x1000 + 16 * number] is first
+    assert len(lookup) == CACHE_SIZE
 
 
 def test_a_map_of_constants(maps: Maps) -> None:
-    constants = (Number(None, 100), Number(None, 50))
-    made = MapMaker(WANTED._replace(extents=constants, strides=constants[:0]), lambda: 0)
-    first = made.made((0x1000,))
-    assert made.known([None])[0x1000] is first
+    constants = (LaunchValue(None, 100), LaunchValue(None, 50))
+    encoder = MapEncoder(DESCRIPTION._replace(extents=constants, strides=constants[:0]), lambda: 0)
+    first = encoder.encoded((0x1000,))
+    assert encoder.lookup([None])[0x1000] is first
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 50), (100, 0), (0, 0)])
 def test_an_empty_array_is_a_zero(maps: Maps, rows: int, columns: int) -> None:
-    """All that is read of it is outside, or is that zero."""
-    maker().made((0, rows, columns, 3))
+    """Everything that is read of it is out of bounds, or that zero."""
+    new_encoder().encoded((0, rows, columns, 3))
     assert maps.made == [("f16", 0xE000, [1, 1], [16], (64, 64), 128)]
 
 
-def test_the_stride_of_an_axis_that_nobody_goes_along(maps: Maps) -> None:
-    maker().made((0x1000, 1, 50, 3))
+def test_the_stride_of_an_axis_of_one_element_is_ignored(maps: Maps) -> None:
+    new_encoder().encoded((0x1000, 1, 50, 3))
     assert maps.made == [("f16", 0x1000, [1, 50], [16], (64, 64), 128)]
 
 
@@ -206,7 +208,7 @@ def test_the_stride_of_an_axis_that_nobody_goes_along(maps: Maps) -> None:
 )
 def test_arrays_that_have_no_map(maps: Maps, values: tuple[int, ...], text: str) -> None:
     with pytest.raises(UnmappableError, match=text):
-        maker().made(values)
+        new_encoder().encoded(values)
     assert maps.made == []
 
 
@@ -315,7 +317,9 @@ def test_a_map_is_that_of_the_array_as_it_is(launching: Launching, maps: Maps) -
 def test_arrays_without_maps_are_copied_by_threads(launching: Launching, maps: Maps) -> None:
     a, b, c = (half(128 * 128) for _ in range(3))
     launching.maps = 0
-    with pytest.warns(RuntimeWarning, match="copies boxes of an array the slow way: its stride"):
+    with pytest.warns(
+        RuntimeWarning, match="accesses an array without TMA, which is slower: its stride"
+    ):
         product[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
     product[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
     assert len(launching.ordinary) == 2 and not maps.made

@@ -193,7 +193,7 @@ def test_prints_and_assertions(arch: str) -> None:
     text = SAY.replace("(\n    #linear", "(#linear").replace(",\n    #linear", ", #linear")
     emitted, ptx = compiled(text, arch)
     assemble(ptx, arch)
-    assert [a.message for a in emitted.facts.assertions] == ['a "claim"', "another"]
-    assert emitted.facts.assertions[0].loc is not None
+    assert [a.message for a in emitted.metadata.assertions] == ['a "claim"', "another"]
+    assert emitted.metadata.assertions[0].loc is not None
     assert "vprintf" in ptx
     assert "trap" not in ptx

@@ -57,7 +57,7 @@ def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
                 more = {"input_precision": Precision.TF32} if element is F32 else {}
                 ptx = check(around([multiply(shape, element, element, acc, repeats, **more)]), arch)
                 m, n, k = repeats
-                if element in FP8 and not target.multiplies_fp8:
+                if element in FP8 and not target.has_fp8_mma:
                     name, k = "mma.sync.aligned.m16n8k16.row.col.f32.f16", 2 * k
                 else:
                     name = f"mma.sync.aligned.m{shape.m}n{shape.n}k{shape.k}.row.col."

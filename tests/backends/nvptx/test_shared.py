@@ -174,7 +174,7 @@ def test_the_launch_gives_what_the_buffers_take() -> None:
     }}
     """
     emitted, _ = compiled(text, "sm_80")
-    assert emitted.facts.shared_bytes == 256 + 4096
+    assert emitted.metadata.shared_bytes == 256 + 4096
 
 
 def test_more_than_the_machine_has_is_refused() -> None:

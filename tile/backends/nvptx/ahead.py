@@ -9,28 +9,28 @@ from collections.abc import Iterator, Sequence
 from tile.backends.base import Artifact, ExportedParameter
 from tile.backends.nvptx import ptxas
 from tile.backends.nvptx.clusters import PORTABLE
-from tile.backends.nvptx.facts import Facts
+from tile.backends.nvptx.facts import LaunchMetadata
 from tile.backends.nvptx.names import has_clusters
 from tile.backends.nvptx.target import architecture
 from tile.errors import BackendError
 from tile.ir.types import Kind, Pointer, Scalar
 from tile.warn import warn
 
-_ROW = 4  # words of the image in a line
+_WORDS_PER_LINE = 4  # 64-bit words of the image per line
 
-# Names that parameters cannot have in C: its keywords, and what the header calls other things.
+# Names that parameters cannot have in C: its keywords, and names that the header uses.
 _KEYWORDS = """
 auto bool break case catch char class const constexpr continue default delete do double else enum
 explicit export extern false float for friend goto if inline int long mutable namespace new operator
 private protected public register restrict return short signed sizeof static struct switch template
 this throw true try typedef typename union unsigned using virtual void volatile while
 """
-_OWN = ("kernel", "arguments", "stream", "grid_x", "grid_y", "grid_z")
-_TAKEN = frozenset([*_KEYWORDS.split(), *_OWN])
+_HEADER_NAMES = ("kernel", "arguments", "stream", "grid_x", "grid_y", "grid_z")
+_RESERVED = frozenset([*_KEYWORDS.split(), *_HEADER_NAMES])
 
 
 def c_type(ty: Scalar | Pointer) -> str:
-    """The type of an argument in C. Floats that C lacks are given as their bits."""
+    """Return the C type of an argument. Floats that C lacks are passed as their bits."""
     if isinstance(ty, Pointer):
         return "CUdeviceptr"
     if ty.kind is Kind.FLOAT and ty.bits >= 32:
@@ -41,39 +41,39 @@ def c_type(ty: Scalar | Pointer) -> str:
 
 
 def _remark(parameter: ExportedParameter) -> str:
-    """What a caller must know of an argument."""
-    words = [f"{_c_name(parameter.name)}: {_said(parameter.type)}"]
+    """Return what a caller must know of an argument."""
+    parts = [f"{_c_name(parameter.name)}: {_description(parameter.type)}"]
     if parameter.divisible > 1:
-        what = "an address" if isinstance(parameter.type, Pointer) else "a number"
-        words.append(f"{what} divisible by {parameter.divisible}")
-    return ", ".join(words)
+        noun = "an address" if isinstance(parameter.type, Pointer) else "a number"
+        parts.append(f"{noun} divisible by {parameter.divisible}")
+    return ", ".join(parts)
 
 
-def _said(ty: Scalar | Pointer) -> str:
+def _description(ty: Scalar | Pointer) -> str:
     if isinstance(ty, Pointer):
-        return f"the address on the device of {_said(ty.pointee)}"
+        return f"the address on the device of {_description(ty.pointee)}"
     return f"{ty.alias} as its bits" if ty.kind is Kind.FLOAT and ty.bits < 32 else ty.alias
 
 
 def files(
     artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
 ) -> dict[str, str | bytes]:
-    """The cubin, if there is an assembler, and the header, each by the ending of its name.
+    """Return the header, and the cubin if ptxas is installed, by file extension.
 
-    `name` is that of the header's functions.
+    `name` is the prefix of the header's functions.
     """
     ptx = artifact.stages["ptx"]
     assert isinstance(ptx, str)
-    cubin, found = None, dict[str, str | bytes]()
+    cubin, contents = None, dict[str, str | bytes]()
     program = ptxas.find()
     if program is not None:
         try:
-            cubin, found["ptxas"] = ptxas.assemble(ptx, artifact.target.arch, program)
-            found["cubin"] = cubin
+            cubin, contents["ptxas"] = ptxas.assemble(ptx, artifact.target.arch, program)
+            contents["cubin"] = cubin
         except BackendError as error:  # such as a ptxas that has dropped old architectures
             warn(f"the header has PTX alone, which the driver compiles: {error}")
-    found["h"] = header(artifact, name, parameters, cubin, ptx)
-    return found
+    contents["h"] = header(artifact, name, parameters, cubin, ptx)
+    return contents
 
 
 def header(
@@ -83,36 +83,36 @@ def header(
     cubin: bytes | None,
     ptx: str,
 ) -> str:
-    """The text of the header: the image, and functions that load, launch and unload it."""
-    facts = Facts.of(artifact.facts)
+    """Return the text of the header: the image, and functions that load, launch and unload it."""
+    metadata = LaunchMetadata.of(artifact.facts)
     name = re.sub(r"\W", "_", name)
     guard = f"TILE_{name.upper()}_H"
     arguments = [f"{c_type(p.type)} {_c_name(p.name)}" for p in parameters]
-    places = ", ".join([*(f"&{_c_name(p.name)}" for p in parameters), "NULL"])
+    addresses = ", ".join([*(f"&{_c_name(p.name)}" for p in parameters), "NULL"])
     cooperative = artifact.options.launch_cooperative_grid
     capability = architecture(artifact.target.arch).capability
     cluster = artifact.options.num_ctas if has_clusters(capability) else 1
     text = _HEADER
-    replacements = {  # in order: what is put in has words in it that are replaced, too
+    replacements = {  # in this order: replacements contain further words to replace
         "@clusters@": _CLUSTERS if cluster > 1 else "",
         "@allow@": _ALLOW if cluster > PORTABLE else "",
         "@launch@": _CLUSTERED if cluster > 1 else _PLAIN,
-        "@together@": _TOGETHER if cooperative else "",
+        "@cooperative@": _COOPERATIVE if cooperative else "",
         "@guard@": guard,
         "@NAME@": name.upper(),
         "@name@": name,
-        "@symbol@": facts.kernel,
+        "@symbol@": metadata.kernel,
         "@arch@": artifact.target.arch,
-        "@threads@": str(facts.threads),
-        "@shared@": str(facts.shared_bytes),
+        "@threads@": str(metadata.threads),
+        "@shared@": str(metadata.shared_bytes),
         "@remarks@": "\n".join(f" *   {_remark(p)}" for p in parameters) or " *   (none)",
-        "@asserts@": _ASSERTS if facts.assertions else "",
+        "@asserts@": _ASSERTS if metadata.assertions else "",
         "@cluster@": str(cluster),
         "@images@": "\n".join(_images(name, cubin, ptx)),
         "@first@": f"{name}_{'cubin' if cubin is not None else 'ptx'}",
         "@second@": f"{name}_ptx",
         "@arguments@": "".join(f",\n    {argument}" for argument in arguments),
-        "@places@": places,
+        "@addresses@": addresses,
         "@call@": "cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel",
         "@extra@": "" if cooperative else ", NULL",
     }
@@ -123,31 +123,38 @@ def header(
 
 def _images(name: str, cubin: bytes | None, ptx: str) -> Iterator[str]:
     if cubin is not None:
-        yield _array(f"{name}_cubin", cubin, "for the architecture itself")
-    yield _array(f"{name}_ptx", ptx.encode() + b"\0", "which the driver compiles, where it must")
+        yield _array(f"{name}_cubin", cubin, "machine code for the architecture")
+    yield _array(
+        f"{name}_ptx",
+        ptx.encode() + b"\0",
+        "PTX, which the driver compiles for other architectures",
+    )
 
 
 def _array(name: str, data: bytes, remark: str) -> str:
-    """An image as words of 64 bits, since it is to be aligned so; their order is the machines'."""
+    """Return an image as an array of 64-bit words, to align it, in the hosts' byte order."""
     padded = data.ljust(-(-len(data) // 8) * 8, b"\0")
     words = [f"{word:#x}," for (word,) in struct.iter_unpack("<Q", padded)]
-    rows = ["  " + " ".join(words[at : at + _ROW]) for at in range(0, len(words), _ROW)]
+    rows = [
+        "  " + " ".join(words[at : at + _WORDS_PER_LINE])
+        for at in range(0, len(words), _WORDS_PER_LINE)
+    ]
     return "\n".join([f"/* {remark} */", f"static const uint64_t {name}[] = {{", *rows, "};"])
 
 
 def _c_name(name: str) -> str:
-    """A parameter's name, with a line behind it where C or the header uses it otherwise."""
-    return f"{name}_" if name in _TAKEN else name
+    """Return a parameter's name, with an underscore appended if C or the header reserves it."""
+    return f"{name}_" if name in _RESERVED else name
 
 
 _ASSERTS = """\
  *
- * It was compiled with its assertions: where one is false, that thread ends, and nothing is said.
+ * It was compiled with its assertions: a thread for which one is false ends without a report.
 """
 
 _CLUSTERS = """\
- * Every @cluster@ programs in a row along x are one cluster: they run at the same time, close
- * together. Where grid_x is no multiple of that, there are no clusters.
+ * Every @cluster@ consecutive programs along x form a cluster: they run at the same time on nearby
+ * multiprocessors. If grid_x is not a multiple of that, there are no clusters.
 """
 
 _ALLOW = """\
@@ -179,10 +186,10 @@ _CLUSTERED = """\
     attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 1;
     config.numAttrs = 1;
   }
-@together@  return cuLaunchKernelEx(&config, kernel->function, arguments, NULL);
+@cooperative@  return cuLaunchKernelEx(&config, kernel->function, arguments, NULL);
 """
 
-_TOGETHER = """\
+_COOPERATIVE = """\
   attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
   attributes[config.numAttrs].value.cooperative = 1;
   config.numAttrs++;
@@ -199,9 +206,9 @@ _HEADER = """\
  *   ...
  *   @name@_unload(&kernel);
  *
- * The grid is how many programs run along x (up to 2^31 - 1), y and z (up to 65535 each); a program
- * has @threads@ threads and @shared@ bytes of shared memory. A grid with an extent of 0 launches
- * nothing. The launch does not wait.
+ * The grid is the number of programs along x (up to 2^31 - 1), y and z (up to 65535 each). A
+ * program has @threads@ threads and @shared@ bytes of shared memory. A grid with an extent of 0
+ * launches nothing. The launch does not wait for the kernel.
 @clusters@ * Arguments:
  *
 @remarks@
@@ -226,7 +233,7 @@ typedef struct {
   CUfunction function;
 } @name@_kernel;
 
-/* Gives back what `load` took. */
+/* Unloads the kernel. */
 static inline CUresult @name@_unload(@name@_kernel *kernel) {
   return cuModuleUnload(kernel->module);
 }
@@ -247,7 +254,7 @@ static inline CUresult @name@_load(@name@_kernel *kernel) {
   return status;
 }
 
-/* Starts the kernel on a grid of programs, in a stream; 0 is the default one. */
+/* Launches the kernel on a grid of programs, in a stream; 0 is the default stream. */
 static inline CUresult @name@_launch(
     const @name@_kernel *kernel,
     unsigned grid_x,
@@ -256,7 +263,7 @@ static inline CUresult @name@_launch(
     CUstream stream@arguments@) {
   if (grid_x == 0 || grid_y == 0 || grid_z == 0)
     return CUDA_SUCCESS;
-  void *arguments[] = {@places@};
+  void *arguments[] = {@addresses@};
 @launch@}
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs as a backend. What only compiling needs is imported when something is compiled."""
+"""The backend for NVIDIA GPUs. Modules that only compilation needs are imported lazily."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tile.backends.base import Artifact, DeviceMemory, ExportedParameter, Finding, Options, Target
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.facts import Facts
+from tile.backends.nvptx.facts import LaunchMetadata
 from tile.backends.nvptx.launch import LoadedKernel
 from tile.errors import BackendError
 from tile.late import late
@@ -28,15 +28,15 @@ else:
 
 
 class NvptxBackend:
-    """Compiles without a device, for any architecture that the target names."""
+    """Compiles for any architecture that a target names, without a device."""
 
     name = "nvptx"
     devices = frozenset({"cuda"})
 
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
-        """The target with an architecture: the first array's device's, else the current one's.
+        """Add an architecture to a target: that of the first array's device, else the current one.
 
-        Raises `BackendError` where it names none and there is no device.
+        Raises `BackendError` if the target names none and there is no device.
         """
         if target.arch:
             return target
@@ -53,40 +53,40 @@ class NvptxBackend:
             raise
 
     def identity(self, target: Target) -> str:
-        """The version of LLVM, as llvmlite has it."""
+        """Return the version of LLVM, which is that of llvmlite."""
         return _llvmlite()
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
-        """Lower a TILE module, which changes, to PTX.
+        """Lower a TILE module, in place, to PTX.
 
-        Raises `OutOfResourcesError` for more shared memory than the architecture has, and
-        `UnsupportedError` for what it lacks altogether.
+        Raises `OutOfResourcesError` if it needs more shared memory than the architecture has, and
+        `UnsupportedError` for what the architecture lacks altogether.
         """
         options.refuse_checks(target)
         return compile_module(module, target, options)
 
     def survey(self) -> Sequence[Finding]:
-        """Packages, the driver and its devices."""
+        """Report packages, the driver and its devices."""
         return survey()
 
     def load(self, artifact: Artifact) -> LoadedKernel:
-        """The kernel for whatever devices it is launched on."""
+        """Return the kernel, for any device that it is launched on."""
         return LoadedKernel(
-            artifact, Facts.of(artifact.facts), lambda: self.load(without_maps(artifact))
+            artifact, LaunchMetadata.of(artifact.facts), lambda: self.load(without_maps(artifact))
         )
 
     def export(
         self, artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
     ) -> Mapping[str, str | bytes]:
-        """A cubin, if ptxas is there, and a header for C, whose launches make no tensor maps."""
-        if Facts.of(artifact.facts).maps:
+        """Return a cubin, if ptxas is installed, and a C header that needs no tensor maps."""
+        if LaunchMetadata.of(artifact.facts).maps:
             artifact = without_maps(artifact)
         return files(artifact, name, parameters)
 
 
 @functools.cache
 def _llvmlite() -> str:
-    """The version of llvmlite, without importing it, nor what finds the versions of packages.
+    """Return the version of llvmlite without importing it or `importlib.metadata`.
 
     Either takes longer than finding a kernel on disk.
     """

@@ -1,9 +1,10 @@
-"""Kernels loaded from binaries that ptxas made of PTX, kept on disk; without ptxas, from PTX.
+"""Kernels as cubins that ptxas assembles and the disk cache keeps; PTX where there is no ptxas.
 
-Making them takes longer than all else in a first call. The driver's own compiler is as good, and
-keeps what it makes where it can write, but gives nobody a binary. Its linker does, of relocatable
-code alone: of a kernel that may be linked with others, the assembler tries less to save registers
-(89 instead of 64 in a layer norm of 16384 columns and 16 warps), and fewer programs run at once.
+Assembling takes longer than everything else in a first call. The compiler in the driver is as good,
+and caches its results where it can write, but it gives no access to the binary. The linker in the
+driver does, but only for relocatable code: ptxas does less to save registers in a kernel that may
+be linked with others (89 instead of 64 in a layer norm of 16384 columns and 16 warps), which lowers
+occupancy.
 """
 
 from __future__ import annotations
@@ -16,39 +17,38 @@ _CUBIN = "cubin of a whole program"
 
 
 def load(
-    ptx: str, kernel: str, where: driver.Device, shared_bytes: int, *, cooperative: bool
+    ptx: str, kernel: str, device: driver.Device, shared_bytes: int, *, cooperative: bool
 ) -> driver.Loaded:
-    """A kernel on a device, which is the current one."""
-    cubin = _assembled(ptx, kernel, where)
+    """Load a kernel on a device, which is the current one."""
+    cubin = _cubin(ptx, kernel, device)
     if cubin is not None:
         try:
             return driver.Loaded(cubin, kernel, shared_bytes, cooperative=cooperative)
-        except (
-            BackendError,
-            ExecutionError,
-        ):  # a driver that is older than ptxas may not take what that makes
-            pass
+        except (BackendError, ExecutionError):
+            pass  # a driver that is older than ptxas may reject its cubins
     return driver.Loaded(driver.image(ptx), kernel, shared_bytes, cooperative=cooperative)
 
 
-def _assembled(ptx: str, kernel: str, where: driver.Device) -> bytes | None:
-    """A cubin, made now or found on disk; None where nothing is kept, or ptxas cannot make it.
+def _cubin(ptx: str, kernel: str, device: driver.Device) -> bytes | None:
+    """Return a cubin from the disk cache or ptxas; None without a cache, or if ptxas fails.
 
-    What is wrong with PTX that it refuses, the driver's loader says better.
+    The driver explains better than ptxas what is wrong with rejected PTX.
     """
-    kept = store.current()
-    if kept is None:
+    cache = store.current()
+    if cache is None:
         return None
-    key = "\n".join([_CUBIN, str(driver.version()), where.architecture, kernel, ptx])
-    found = kept.get(key)
-    if found is not None and _CUBIN in found.parts:
-        return found.parts[_CUBIN]
+    key = "\n".join([_CUBIN, str(driver.version()), device.architecture, kernel, ptx])
+    entry = cache.get(key)
+    if entry is not None and _CUBIN in entry.parts:
+        return entry.parts[_CUBIN]
     program = ptxas.find()
     if program is None:
         return None
     try:
-        cubin, _ = ptxas.assemble(ptx, where.architecture, program)
+        cubin, _ = ptxas.assemble(ptx, device.architecture, program)
     except BackendError:
         return None
-    kept.put(key, store.Entry(f"{kernel}, assembled for {where.architecture}", {}, {_CUBIN: cubin}))
+    cache.put(
+        key, store.Entry(f"{kernel}, assembled for {device.architecture}", {}, {_CUBIN: cubin})
+    )
     return cubin

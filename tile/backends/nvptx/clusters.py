@@ -1,7 +1,7 @@
-"""Clusters: programs next to each other on the grid that run at the same time, close together.
+"""Clusters: adjacent programs of the grid that run at the same time on nearby multiprocessors.
 
-Since compute capability 9.0 a launch may ask that every `num_ctas` programs in a row along axis 0
-are one cluster. What they compute does not depend on it.
+From compute capability 9.0 on, a launch may ask that every `num_ctas` consecutive programs along
+axis 0 form one cluster. What they compute does not depend on it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import struct
 from tile.backends.nvptx.driver import Device
 from tile.warn import warn
 
-PORTABLE = 8  # programs in a cluster on all devices that have them; some have more
+PORTABLE = 8  # programs of a cluster that every device with clusters supports; some support more
 
-# A CUlaunchAttribute that says a cluster's extents (CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION): its
-# number, and a union of 64 bytes. And the end of a CUlaunchConfig: the attributes' address, how
-# many there are.
+# A CUlaunchAttribute with the extents of a cluster (CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION): its id,
+# and a union of 64 bytes. And the end of a CUlaunchConfig: the address of the attributes, and their
+# number.
 _DIMENSION = struct.Struct("=I4x3I52x")
 _IDENTITY = 4
 _ATTRIBUTES = struct.Struct("=QI4x")
@@ -24,7 +24,7 @@ NO_ATTRIBUTES = bytes(_ATTRIBUTES.size)
 
 
 class Clusters:
-    """How a kernel's launches on one device are clustered: `size` programs at a time."""
+    """The clusters of a kernel's launches on one device: `size` programs each."""
 
     def __init__(self, kernel: str, size: int) -> None:
         self.kernel = kernel
@@ -35,13 +35,13 @@ class Clusters:
 
     @classmethod
     def on(cls, device: Device, kernel: str, size: int) -> Clusters:
-        """Those of a launch that asks for clusters of a size, on a device that may have none."""
+        """Return clusters of a size, or of one program on a device that has no clusters."""
         return cls(kernel, size if device.has_clusters else 1)
 
-    def along(self, extent: int) -> int:
-        """Programs of a cluster of a launch whose grid has that extent along axis 0.
+    def size_for(self, extent: int) -> int:
+        """Return the programs of a cluster in a launch whose grid has that extent along axis 0.
 
-        One where clusters do not fill it, of which a warning tells once.
+        It is 1, with a warning the first time, if the extent is not a multiple of the size.
         """
         if extent % self.size == 0:
             return self.size
@@ -49,10 +49,10 @@ class Clusters:
             self._warned = True
             warn(
                 f"`{self.kernel}` is launched without clusters: {extent} programs along axis 0 of "
-                f"the grid are no multiple of num_ctas={self.size}"
+                f"the grid are not a multiple of num_ctas={self.size}"
             )
         return 1
 
     def attributes(self, extent: int) -> bytes:
-        """The end of a CUlaunchConfig for such a launch, good as long as this object is there."""
-        return self._attributes if self.along(extent) > 1 else NO_ATTRIBUTES
+        """Return the end of a CUlaunchConfig for such a launch, valid while this object lives."""
+        return self._attributes if self.size_for(extent) > 1 else NO_ATTRIBUTES

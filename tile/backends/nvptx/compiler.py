@@ -1,4 +1,4 @@
-"""Compiling for NVIDIA's GPUs: the lowering for one thread, LLVM, PTX."""
+"""Compilation for NVIDIA GPUs: lowering to THREAD IR, LLVM IR, PTX."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tile.simt.pipeline import lower
 
 
 def compile_module(
-    module: Module, target: Target, options: Options, *, bulk_copies: bool = True
+    module: Module, target: Target, options: Options, *, use_tma: bool = True
 ) -> Artifact:
-    """Lower a TILE module, which changes, to PTX. See `NvptxBackend.compile`.
+    """Lower a TILE module, in place, to PTX; see `NvptxBackend.compile`.
 
-    Without `bulk_copies` it takes no tensor maps.
+    Without `use_tma` the kernel takes no tensor maps.
     """
     arch = architecture(target.arch)
     tiles = optimise(module)
     stages = tiles.stages
-    simt = arch.simt if bulk_copies else replace(arch.simt, bulk_copies=False)
+    simt = arch.simt if use_tma else replace(arch.simt, bulk_copies=False)
     lower(module, simt, **options.lowering)
     stages["thread"] = print_module(module)
     emitted = emit_module(module, arch, options)
@@ -40,17 +40,17 @@ def compile_module(
         stages=stages,
         parameters=tiles.parameters,
         written=tiles.written,
-        facts=emitted.facts.data(),
-        inputs=(libdevice.path(),) if emitted.libraries else (),
+        facts=emitted.metadata.data(),
+        inputs=(libdevice.path(),) if emitted.libdevice_functions else (),
     )
 
 
 def without_maps(artifact: Artifact) -> Artifact:
-    """The same kernel compiled so that it takes no tensor maps."""
+    """Compile the same kernel without tensor maps."""
     text = artifact.stages["tile"]
     assert isinstance(text, str)
     target, options = artifact.target, artifact.options
     with compilation(
         artifact.kernel, lambda: f"{target}, without tensor maps\n{options}\n\n{text}"
     ):
-        return compile_module(parse_module(text), target, options, bulk_copies=False)
+        return compile_module(parse_module(text), target, options, use_tma=False)

@@ -1,7 +1,7 @@
-"""The CUDA driver: devices, modules, memory, launches. Opened at the first use.
+"""The CUDA driver: devices, modules, memory, launches. It is opened at its first use.
 
-Every call is checked here, and what fails is one of this package's errors, in words. Contexts are
-the primary ones, which torch, CuPy and the CUDA runtime use too.
+The status of every call is checked here, and a failure becomes one of this package's errors,
+explained in words. Contexts are the primary ones, which torch, CuPy and the CUDA runtime use too.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tile.backends.nvptx.names import has_clusters, native
 from tile.errors import BackendError, OutOfResourcesError, TileError
 
 SUCCESS = cuda.CUresult.CUDA_SUCCESS
-OLDEST = 12_040  # the first that knows PTX 8.4, which is the oldest that is written
+OLDEST = 12_040  # the first with PTX 8.4, the oldest version that the backend emits
 _LOG_BYTES = 1 << 14
 _Attribute = cuda.CUdevice_attribute
 
 
 def check(returned: Any, doing: str) -> Any:
-    """What a call of the driver returned besides its status, which must be success.
+    """Return what a driver call returned besides its status, which must be success.
 
-    Raises `OutOfResourcesError`, `BackendError` for what is wrong with the machine, or
-    `ExecutionError` that says what `doing` failed how.
+    Raises `OutOfResourcesError`, `BackendError` for a fault of the machine, or `ExecutionError`;
+    the message says what failed (`doing`) and how.
     """
     status, *values = returned
     if status != SUCCESS:
@@ -44,7 +44,10 @@ def check(returned: Any, doing: str) -> Any:
 
 @functools.cache
 def _open() -> int:
-    """Start the driver; how many devices there are. Raises `BackendError` where there are none."""
+    """Initialize the driver, and return the number of devices.
+
+    Raises `BackendError` if there is none.
+    """
     try:
         (status,) = cuda.cuInit(0)
     except (RuntimeError, ImportError, OSError) as missing:
@@ -54,11 +57,11 @@ def _open() -> int:
         ) from missing
     if status != SUCCESS:
         raise BackendError(error(status, "starting the NVIDIA driver").message)
-    found = version()
-    if found < OLDEST:
+    installed = version()
+    if installed < OLDEST:
         raise BackendError(
-            f"the NVIDIA driver is too old: it is for CUDA {spelled(found)}, and kernels need one "
-            f"for CUDA {spelled(OLDEST)} or later"
+            f"the NVIDIA driver is too old: it is for CUDA {version_text(installed)}, and kernels "
+            f"need one for CUDA {version_text(OLDEST)} or later"
         )
     count = int(check(cuda.cuDeviceGetCount(), "counting devices"))
     if not count:
@@ -67,12 +70,12 @@ def _open() -> int:
 
 
 def version() -> int:
-    """The version of CUDA that the driver is for: 12040 for 12.4."""
+    """Return the version of CUDA that the driver supports: 12040 for 12.4."""
     return int(check(cuda.cuDriverGetVersion(), "asking for the driver's version"))
 
 
-def spelled(number: int) -> str:
-    """A version as people write it."""
+def version_text(number: int) -> str:
+    """Return a version in the usual form, such as 12.4."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
@@ -82,8 +85,8 @@ class Device:
     def __init__(self, ordinal: int) -> None:
         count = _open()
         if not 0 <= ordinal < count:
-            there = f"there are {count}, from 0" if count > 1 else f"there is {count}"
-            raise BackendError(f"there is no device {ordinal}; {there}")
+            devices = f"there are {count}, from 0" if count > 1 else f"there is {count}"
+            raise BackendError(f"there is no device {ordinal}; {devices}")
         self.ordinal = ordinal
         self._device = check(cuda.cuDeviceGet(ordinal), f"opening device {ordinal}")
         self._context = check(
@@ -97,18 +100,18 @@ class Device:
 
     @property
     def has_clusters(self) -> bool:
-        """Whether launches there may be clustered."""
+        """True if launches on the device may use clusters."""
         return has_clusters(10 * self.major + self.minor)
 
     @functools.cached_property
     def name(self) -> str:
-        """What its maker calls it."""
+        """The product name."""
         name = check(cuda.cuDeviceGetName(128, self._device), "asking about a device")
         return bytes(name).partition(b"\0")[0].decode(errors="replace")
 
     @functools.cached_property
     def max_threads(self) -> int:
-        """How many threads one of its multiprocessors runs at once."""
+        """The most threads that a multiprocessor runs at once."""
         return self._attribute(_Attribute.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)
 
     @functools.cached_property
@@ -132,7 +135,7 @@ class Device:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make its context that of this thread; the one before comes back afterwards."""
+        """Make its context current in this thread, and restore the previous one afterwards."""
         before = check(cuda.cuCtxGetCurrent(), "asking for the current device")
         if int(before) == int(self._context):
             yield
@@ -149,7 +152,7 @@ _LOCK = threading.Lock()
 
 
 def device(ordinal: int) -> Device:
-    """A device by number."""
+    """Return a device by its ordinal."""
     with _LOCK:
         if ordinal not in _DEVICES:
             _DEVICES[ordinal] = Device(ordinal)
@@ -157,7 +160,7 @@ def device(ordinal: int) -> Device:
 
 
 def current_device() -> Device:
-    """The device that this thread works on: the first one unless somebody chose another."""
+    """Return this thread's current device: the first one unless another was selected."""
     _open()
     context = check(cuda.cuCtxGetCurrent(), "asking for the current device")
     if not int(context):
@@ -166,31 +169,31 @@ def current_device() -> Device:
 
 
 def current_architecture() -> str:
-    """The architecture of the current device. Raises `BackendError` where there is none."""
+    """Return the architecture of the current device. Raises `BackendError` if there is none."""
     return current_device().architecture
 
 
 def device_of(array: DeviceMemory) -> Device:
-    """The device in whose memory an array is."""
+    """Return the device whose memory holds an array."""
     number = array.device.partition(":")[2]
     return device(int(number) if number else ordinal_of(array.address))
 
 
 def ordinal_of(address: int) -> int:
-    """The device in whose memory an address lies."""
+    """Return the ordinal of the device whose memory holds an address."""
     _open()
     attribute = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     return int(check(cuda.cuPointerGetAttribute(attribute, address), "finding an array's device"))
 
 
-# -- what repeat launches call, without the wrapper of cuda.bindings
+# -- functions that the launch fast path calls without the wrapper of cuda.bindings
 
 
 @functools.cache
 def direct(name: str) -> Any:
-    """A function of the driver by its name in C, which returns its status; None if it has none.
+    """Return a function of the driver by its C name, which returns a status; None if it is missing.
 
-    Python's other threads run meanwhile: a launch waits where many are under way.
+    ctypes releases the GIL during the call: a launch waits when many are pending.
     """
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
@@ -203,18 +206,18 @@ def direct(name: str) -> Any:
 
 
 class Loaded:
-    """A function of a module on the current device."""
+    """A function of a module that is loaded on the current device."""
 
     def __init__(
         self, code: bytes, kernel: str, shared_bytes: int, *, cooperative: bool = False
     ) -> None:
         """Load a cubin or an `image` of PTX.
 
-        A `cooperative` kernel's programs all run at once, or the launch is refused.
+        The programs of a `cooperative` kernel all run at once, or its launch fails.
         """
         self._cooperative = cooperative
         self._start = cuda.cuLaunchCooperativeKernel if cooperative else cuda.cuLaunchKernel
-        self._last = () if cooperative else (0,)  # what only a plain launch takes: no `extra`
+        self._last = () if cooperative else (0,)  # `extra`, which only a plain launch takes
         self.module = _load(code, kernel)
         self.function = check(
             cuda.cuModuleGetFunction(self.module, kernel.encode()), f"finding `{kernel}`"
@@ -233,12 +236,12 @@ class Loaded:
             )
 
     def global_address(self, name: str) -> int:
-        """Where a global variable of the module is."""
+        """Return the address of a global variable of the module."""
         address, _ = check(cuda.cuModuleGetGlobal(self.module, name.encode()), f"finding `{name}`")
         return int(address)
 
     def allow_clusters_of(self, size: int) -> None:
-        """Let clusters have more programs than every device that has clusters can run."""
+        """Allow clusters of more programs than every device with clusters supports."""
         attribute = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
         check(
             cuda.cuFuncSetAttribute(self.function, attribute, 1),
@@ -253,10 +256,10 @@ class Loaded:
         parameters: int,
         cluster: int = 1,
     ) -> None:
-        """Start the kernel; `parameters` is the address of an array of addresses of values.
+        """Launch the kernel; `parameters` is the address of an array of addresses of values.
 
-        Every `cluster` programs in a row along the first axis, which has a multiple of them, are
-        one cluster.
+        Every `cluster` consecutive programs along the first axis, whose extent is a multiple of
+        that, form a cluster.
         """
         if cluster > 1:
             config = self._config(grid, threads, stream, cluster)
@@ -267,104 +270,104 @@ class Loaded:
                 self.function, *extents, self.shared_bytes, stream, parameters, *self._last
             )
         if status != SUCCESS:
-            raise self.refused(status, grid, threads, cluster)
+            raise self.launch_error(status, grid, threads, cluster)
 
     def _config(self, grid: tuple[int, int, int], threads: int, stream: int, cluster: int) -> Any:
-        """What a launch in clusters is like."""
+        """Return the configuration of a launch in clusters."""
         config = cuda.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = grid
         config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
         config.sharedMemBytes, config.hStream = self.shared_bytes, stream
-        extents, together = cuda.CUlaunchAttributeValue(), cuda.CUlaunchAttributeValue()
+        extents, cooperative = cuda.CUlaunchAttributeValue(), cuda.CUlaunchAttributeValue()
         extents.clusterDim.x, extents.clusterDim.y, extents.clusterDim.z = cluster, 1, 1
-        together.cooperative = 1
+        cooperative.cooperative = 1
         attributes = [_attribute("CLUSTER_DIMENSION", extents)]
         if self._cooperative:
-            attributes.append(_attribute("COOPERATIVE", together))
+            attributes.append(_attribute("COOPERATIVE", cooperative))
         config.attrs, config.numAttrs = attributes, len(attributes)
         return config
 
-    def refused(
+    def launch_error(
         self, status: Any, grid: tuple[int, int, int], threads: int, cluster: int
     ) -> TileError:
-        """The error for a launch that returned this status."""
+        """Return the error for a launch that returned this status."""
         if status == cuda.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
-            most = self.programs(threads) * current_device().multiprocessors
+            resident = self.programs(threads) * current_device().multiprocessors
             if cluster > 1:
-                most = self.clusters(threads, cluster) * cluster
+                resident = self.clusters(threads, cluster) * cluster
             return OutOfResourcesError(
                 f"`{self.kernel}` is launched cooperatively, so all its programs must run at once; "
-                f"a grid of {grid} has {math.prod(grid)}, and the device runs {most}"
+                f"a grid of {grid} has {math.prod(grid)}, and the device runs {resident}"
             )
         return error(
             status, f"launching `{self.kernel}` on a grid of {grid} with {threads} threads"
         )
 
     def attribute(self, name: str) -> int:
-        """A fact of the function, such as `NUM_REGS` or `LOCAL_SIZE_BYTES`."""
+        """Return an attribute of the function, such as `NUM_REGS` or `LOCAL_SIZE_BYTES`."""
         attribute = getattr(cuda.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
         return int(check(cuda.cuFuncGetAttribute(attribute, self.function), f"asking for {name}"))
 
     def programs(self, threads: int) -> int:
-        """How many programs of that many threads a multiprocessor runs at once."""
-        most = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        """Return the most programs of that many threads that a multiprocessor runs at once."""
+        returned = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(
             self.function, threads, self.shared_bytes
         )
-        return int(check(most, "asking how many programs run at once"))
+        return int(check(returned, "asking how many programs run at once"))
 
     def clusters(self, threads: int, size: int) -> int:
-        """How many clusters of that many programs the device runs at once; 0: none that large."""
+        """Return the most clusters of `size` programs that the device runs at once; may be 0."""
         config = self._config((size, 1, 1), threads, 0, size)
-        most = cuda.cuOccupancyMaxActiveClusters(self.function, config)
-        return int(check(most, "asking how many clusters run at once"))
+        returned = cuda.cuOccupancyMaxActiveClusters(self.function, config)
+        return int(check(returned, "asking how many clusters run at once"))
 
 
 def _attribute(name: str, value: Any) -> Any:
-    """What a launch is asked for besides its extents."""
-    made = cuda.CUlaunchAttribute()
-    made.id = getattr(cuda.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
-    made.value = value
-    return made
+    """Return a launch attribute."""
+    attribute = cuda.CUlaunchAttribute()
+    attribute.id = getattr(cuda.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+    attribute.value = value
+    return attribute
 
 
 def image(ptx: str) -> bytes:
-    """PTX as what `Loaded` takes."""
+    """Return PTX in the form that `Loaded` takes."""
     return ptx.encode() + b"\0"
 
 
 def _load(code: bytes, kernel: str) -> Any:
-    """A module of a cubin, or of PTX, which is compiled now."""
+    """Load a module from a cubin, or from PTX, which is compiled now."""
     log = _Log()
     return log.check(cuda.cuModuleLoadDataEx(code, *log.options), f"loading `{kernel}`")
 
 
 class _Log:
-    """What the driver's compiler says of errors. It is asked for places in the source, too."""
+    """The error log of the driver's compiler, with source locations."""
 
     def __init__(self) -> None:
-        self._said = bytearray(_LOG_BYTES)
+        self._buffer = bytearray(_LOG_BYTES)
         option = cuda.CUjit_option
-        chosen: dict[Any, Any] = {
-            option.CU_JIT_ERROR_LOG_BUFFER: self._said,
+        options: dict[Any, Any] = {
+            option.CU_JIT_ERROR_LOG_BUFFER: self._buffer,
             option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: _LOG_BYTES,
             option.CU_JIT_GENERATE_LINE_INFO: 1,
         }
-        self.options = (len(chosen), list(chosen), list(chosen.values()))
+        self.options = (len(options), list(options), list(options.values()))
 
     def check(self, returned: Any, doing: str) -> Any:
-        """As `check`, with the log in the notes of an error."""
+        """Check a call as `check` does, and add the log to the notes of its error."""
         try:
             return check(returned, doing)
         except TileError as raised:
-            said = bytes(self._said).partition(b"\0")[0].decode(errors="replace")
-            raised.notes.extend(said.splitlines()[:8])
+            log = bytes(self._buffer).partition(b"\0")[0].decode(errors="replace")
+            raised.notes.extend(log.splitlines()[:8])
             raise
 
 
 # -- tensor maps
 
 _Map = cuda.CUtensorMapDataType
-# The elements of maps, and their bytes.
+# Element types of tensor maps, and their sizes in bytes.
 MAP_ELEMENTS = {
     "f16": (_Map.CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2),
     "bf16": (_Map.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2),
@@ -385,12 +388,12 @@ def tensor_map(
     base: int,
     extents: Sequence[int],
     strides: Sequence[int],
-    box: Sequence[int],
+    box_dim: Sequence[int],
     swizzle: int,
 ) -> Any:
-    """The map of an array of which boxes are copied to shared memory; zeros are outside of it.
+    """Encode the tensor map of an array for 2D TMA copies; elements outside of it read as zero.
 
-    Axes are from the outermost on; strides, in bytes, lack the last one.
+    Axes start with the outermost; `strides`, in bytes, lack the last one.
     """
     rank = len(extents)
     return check(
@@ -400,14 +403,14 @@ def tensor_map(
             base,
             [cuda.cuuint64_t(n) for n in reversed(extents)],
             [cuda.cuuint64_t(n) for n in reversed(strides)],
-            [cuda.cuuint32_t(n) for n in reversed(box)],
+            [cuda.cuuint32_t(n) for n in reversed(box_dim)],
             [cuda.cuuint32_t(1)] * rank,
             cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
             _SWIZZLES[swizzle],
             cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         ),
-        f"describing an array of extents {list(extents)} for copies of boxes",
+        f"encoding a tensor map of an array of extents {list(extents)}",
     )
 
 
@@ -415,47 +418,47 @@ def tensor_map(
 
 
 def allocate(size: int) -> int:
-    """Memory of the current device."""
+    """Allocate memory on the current device."""
     return int(check(cuda.cuMemAlloc(size), f"allocating {size} bytes on the device"))
 
 
 def zeroed(size: int) -> int:
-    """Memory of the current device that is zero."""
+    """Allocate zeroed memory on the current device."""
     address = allocate(size)
     check(cuda.cuMemsetD8(address, 0, size), "clearing memory")
     return address
 
 
 def free(address: int) -> None:
-    """Give memory back."""
+    """Free memory."""
     cuda.cuMemFree(address)
 
 
 def to_device(address: int, host: int, size: int, stream: int) -> None:
-    """Copy from the host, in the order of a stream."""
+    """Copy from the host to the device, in stream order."""
     check(cuda.cuMemcpyHtoDAsync(address, host, size, stream), "copying an array to the device")
 
 
 def to_host(host: int, address: int, size: int, stream: int) -> None:
-    """Copy to the host, in the order of a stream."""
+    """Copy from the device to the host, in stream order."""
     check(cuda.cuMemcpyDtoHAsync(host, address, size, stream), "copying an array from the device")
 
 
 def write_word(address: int, value: int, bits: int) -> None:
-    """Set a variable of 32 or 64 bits in the current device's memory."""
+    """Set a 32-bit or 64-bit variable in the current device's memory."""
     data = ctypes.c_uint64(value)
     check(cuda.cuMemcpyHtoD(address, ctypes.addressof(data), bits // 8), "setting a variable")
 
 
 def wait(stream: int, doing: str) -> None:
-    """Wait for all that was put in a stream."""
+    """Wait until a stream has finished all its work."""
     (status,) = cuda.cuStreamSynchronize(stream)
     if status != SUCCESS:
         raise error(status, doing)
 
 
 def shared_with_host(size: int) -> tuple[int, int]:
-    """Zeroed memory that host and device both see: its address on either side."""
+    """Allocate zeroed memory that host and device share; return its address on either side."""
     flags = cuda.CU_MEMHOSTALLOC_PORTABLE | cuda.CU_MEMHOSTALLOC_DEVICEMAP
     host = int(check(cuda.cuMemHostAlloc(size, flags), "allocating memory on the host"))
     ctypes.memset(host, 0, size)
@@ -463,19 +466,19 @@ def shared_with_host(size: int) -> tuple[int, int]:
 
 
 class Event:
-    """A moment in a stream of the current device."""
+    """A point in a stream of the current device."""
 
     def __init__(self, stream: int) -> None:
-        """Record it behind what is in the stream."""
+        """Record the event after all work that is in the stream now."""
         doing = "recording an event"
         self._event = check(cuda.cuEventCreate(0), doing)
         check(cuda.cuEventRecord(self._event, stream), doing)
 
     def since(self, earlier: Event) -> float:
-        """Milliseconds from an earlier one; both have happened."""
-        passed = cuda.cuEventElapsedTime(earlier._event, self._event)
-        return float(check(passed, "asking for the time between events"))
+        """Return the milliseconds since an earlier event; both have completed."""
+        returned = cuda.cuEventElapsedTime(earlier._event, self._event)
+        return float(check(returned, "asking for the time between events"))
 
     def destroy(self) -> None:
-        """Give it back."""
+        """Destroy the event."""
         cuda.cuEventDestroy(self._event)

@@ -1,4 +1,4 @@
-"""What statuses of the driver mean, in words that say what to do."""
+"""Status codes of the driver as errors that say what to do."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tile.errors import BackendError, ExecutionError, OutOfResourcesError, TileE
 
 _R = cuda.CUresult
 
-_TOO_MUCH = frozenset({_R.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, _R.CUDA_ERROR_OUT_OF_MEMORY})
+_OUT_OF_RESOURCES = frozenset({_R.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, _R.CUDA_ERROR_OUT_OF_MEMORY})
 
-# Faults of a kernel that is running, which whatever is called next reports.
-_EARLIER = frozenset(
+# Faults of a running kernel, which the next call of any kind reports.
+_ASYNCHRONOUS = frozenset(
     {
         _R.CUDA_ERROR_ILLEGAL_ADDRESS,
         _R.CUDA_ERROR_MISALIGNED_ADDRESS,
@@ -28,7 +28,7 @@ _EARLIER = frozenset(
     }
 )
 
-# What is wrong with a machine or its driver, and what to do.
+# Faults of a machine or its driver, and their remedies.
 _MACHINE = {
     _R.CUDA_ERROR_NO_DEVICE: (
         "the NVIDIA driver finds no device; CUDA_VISIBLE_DEVICES may hide it, and in a container "
@@ -51,21 +51,21 @@ _MACHINE = {
 
 
 def error(status: Any, doing: str) -> TileError:
-    """The error for a status other than success, of a call that was `doing` something."""
+    """Return the error for an unsuccessful status of a call that was `doing` something."""
     _, text = cuda.cuGetErrorString(status)
-    spelled = text.decode() if isinstance(text, bytes) else str(text)
+    description = text.decode() if isinstance(text, bytes) else str(text)
     code = getattr(status, "name", str(status))
     if status in _MACHINE:
         return BackendError(f"{doing} failed: {_MACHINE[status]} ({code})")
-    if status in _EARLIER:
+    if status in _ASYNCHRONOUS:
         return ExecutionError(
-            f"{doing} found that a kernel failed on the device: {spelled} ({code})",
+            f"{doing} found that a kernel failed on the device: {description} ({code})",
             notes=[
                 "launches do not wait, so it may be any kernel that was launched before, of any "
                 "library; with CUDA_LAUNCH_BLOCKING=1 each launch waits for its own",
                 "the process cannot use the device any more; run the program under "
-                "TILE_BACKEND=interp, or compute-sanitizer, to be told the line",
+                "TILE_BACKEND=interp, or compute-sanitizer, to find the line",
             ],
         )
-    message = f"{doing} failed: {spelled} ({code})"
-    return OutOfResourcesError(message) if status in _TOO_MUCH else ExecutionError(message)
+    message = f"{doing} failed: {description} ({code})"
+    return OutOfResourcesError(message) if status in _OUT_OF_RESOURCES else ExecutionError(message)

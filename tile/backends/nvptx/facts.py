@@ -1,4 +1,4 @@
-"""What the launcher must know of a kernel, besides its PTX."""
+"""What the launcher must know of a kernel besides its code."""
 
 from __future__ import annotations
 
@@ -8,56 +8,57 @@ from typing import Any, NamedTuple
 
 from tile.backends.assertions import Assertion
 
-RECORD = "tile_fault_record"  # a global that the launcher fills in with the record's address
-REPORTED = "tile_fault_reported"  # another one: whether the record was written already
+# the global variable for the address of the fault record, which the launcher sets
+RECORD = "tile_fault_record"
+REPORTED = "tile_fault_reported"  # the global flag: the record was written already
 
 
-# Bytes of a tensor map, and where it begins.
+# Size and alignment of a tensor map, in bytes.
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
 
 
-class Number(NamedTuple):
-    """The number of a kernel's parameter, or else a constant."""
+class LaunchValue(NamedTuple):
+    """A value that is known at a launch: the argument number `parameter`, or else a constant."""
 
     parameter: int | None
     constant: int
 
-    def among(self, values: Sequence[Any]) -> int:
-        """What it is in a launch with these values."""
-        return self.constant if self.parameter is None else int(values[self.parameter])
+    def value(self, arguments: Sequence[Any]) -> int:
+        """Return the value in a launch with these arguments."""
+        return self.constant if self.parameter is None else int(arguments[self.parameter])
 
 
 class TensorMap(NamedTuple):
-    """An array that the tensor memory accelerator copies boxes of, as its map has it.
+    """The tensor map by which TMA copies boxes of an array.
 
-    `base` is the number of the parameter that points to it; extents, strides (in elements, without
-    the last, which is 1) and the box are from the outermost axis on. `element` is the name of a
-    type, and `swizzle` the bytes of a row within which vectors are reordered.
+    `base` is the number of the parameter that points to the array; extents, strides (in elements,
+    without the last, which is 1) and `box_dim` start with the outermost axis. `element` is the name
+    of a type, and `swizzle` the width of the swizzle in bytes.
     """
 
     base: int
-    extents: tuple[Number, ...]
-    strides: tuple[Number, ...]
+    extents: tuple[LaunchValue, ...]
+    strides: tuple[LaunchValue, ...]
     element: str
-    box: tuple[int, ...]
+    box_dim: tuple[int, ...]
     swizzle: int
 
     @classmethod
     def of(cls, data: Sequence[Any]) -> TensorMap:
-        """The map that was said in JSON."""
-        base, extents, strides, element, box, swizzle = data
-        return cls(base, _numbers(extents), _numbers(strides), element, tuple(box), swizzle)
+        """Return the map that `LaunchMetadata.data` described."""
+        base, extents, strides, element, box_dim, swizzle = data
+        return cls(base, _values(extents), _values(strides), element, tuple(box_dim), swizzle)
 
 
-def _numbers(data: Sequence[Sequence[Any]]) -> tuple[Number, ...]:
-    return tuple([Number(*one) for one in data])
+def _values(data: Sequence[Sequence[Any]]) -> tuple[LaunchValue, ...]:
+    return tuple([LaunchValue(*one) for one in data])
 
 
 @dataclass(frozen=True)
-class Facts:
-    """A kernel's symbol, how many threads run a program, its shared bytes, and its assertions.
+class LaunchMetadata:
+    """A kernel's symbol, threads of a program, bytes of shared memory, and assertions.
 
-    `maps` are its last parameters.
+    `maps` are the kernel's last parameters.
     """
 
     kernel: str
@@ -67,12 +68,12 @@ class Facts:
     maps: tuple[TensorMap, ...] = ()
 
     def data(self) -> dict[str, Any]:
-        """Them as what JSON can say."""
+        """Return the metadata as JSON values."""
         return {**vars(self), "assertions": [one.data() for one in self.assertions]}
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Facts:
-        """The facts that `data` gave."""
+    def of(cls, data: Mapping[str, Any]) -> LaunchMetadata:
+        """Return the metadata that `data` described."""
         assertions = tuple(map(Assertion.of, data["assertions"]))
         maps = tuple(map(TensorMap.of, data["maps"]))
         return cls(**{**data, "assertions": assertions, "maps": maps})

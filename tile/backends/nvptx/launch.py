@@ -1,4 +1,4 @@
-"""A kernel that was compiled, on whatever devices its arguments lie."""
+"""A compiled kernel on the devices that hold its arguments."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repeat, Timer
 from tile.backends.nvptx import binaries, driver
 from tile.backends.nvptx.clusters import PORTABLE, Clusters
-from tile.backends.nvptx.facts import MAP_ALIGNMENT, Facts
+from tile.backends.nvptx.facts import MAP_ALIGNMENT, LaunchMetadata
 from tile.backends.nvptx.names import runs
-from tile.backends.nvptx.repeat import FORMATS, Slot, repeat_launch
+from tile.backends.nvptx.repeat import FORMATS, Parameter, build_fast_launch
 from tile.backends.nvptx.streams import current_stream, stream_reader
-from tile.backends.nvptx.tensor_maps import MapMaker, UnmappableError
+from tile.backends.nvptx.tensor_maps import MapEncoder, UnmappableError
 from tile.errors import ArgumentValueError, BackendError, OutOfResourcesError
 from tile.late import late
 from tile.warn import warn
@@ -33,42 +33,48 @@ else:
     Staging = late("tile.backends.nvptx.staging", "Staging")
     EventTimer = late("tile.backends.nvptx.timing", "EventTimer")
 
-_SLOT = 8  # bytes that each parameter is given; no type needs more
+_PARAMETER_BYTES = 8  # no type needs more
 
 
 @dataclass(frozen=True)
-class _OnDevice:
+class _DeviceKernel:
     """The kernel on one device."""
 
     loaded: driver.Loaded
     faults: FaultRecord | None
-    maps: tuple[MapMaker, ...]
+    maps: tuple[MapEncoder, ...]
     clusters: Clusters
 
 
 class LoadedKernel:
-    """A kernel ready to run; it is loaded on a device at the first launch there.
+    """A kernel ready to run; it is loaded on a device at the first launch tkernel.
 
     Arrays in a device's memory are accessed in place, on the current stream, and the launch does
     not wait. Arrays of the host are copied there and back, and the launch waits.
     """
 
-    def __init__(self, artifact: Artifact, facts: Facts, plain: Callable[[], LoadedKernel]) -> None:
-        """`plain` gives the same kernel without tensor maps, for arrays that have none."""
+    def __init__(
+        self,
+        artifact: Artifact,
+        metadata: LaunchMetadata,
+        without_maps: Callable[[], LoadedKernel],
+    ) -> None:
+        """`without_maps` returns the same kernel without tensor maps, for unmappable arrays."""
         ptx = artifact.stages["ptx"]
         assert isinstance(ptx, str)
         self.name = artifact.kernel
         self.arch = artifact.target.arch
         self.ptx = ptx
-        self.facts = facts
+        self.metadata = metadata
         self._parameters = artifact.parameters
         self._written = [name in artifact.written for name in artifact.parameters]
         self._cooperative = artifact.options.launch_cooperative_grid
         self._cluster = artifact.options.num_ctas
-        self._plain = functools.cache(plain)
+        self._compile_without_maps = functools.cache(without_maps)
         self._warned = False
-        self._on: dict[int, _OnDevice] = {}
-        self._last: tuple[driver.Device, int] | None = None  # the device and stream of a launch
+        self._devices: dict[int, _DeviceKernel] = {}
+        # device and stream of the last ordinary launch
+        self._last: tuple[driver.Device, int] | None = None
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         """Run over the grid.
@@ -78,141 +84,148 @@ class LoadedKernel:
         wait, of an earlier one of this kernel), `ExecutionError`, and `BackendError` for a device
         that does not run what the kernel was compiled for.
         """
-        where = self._device_of(arguments)
-        with where.current():
-            here = self._on.get(where.ordinal) or self._load(where)
-            if here.faults is not None:
-                here.faults.check()
+        device = self._device_of(arguments)
+        with device.current():
+            kernel = self._devices.get(device.ordinal) or self._load(device)
+            if kernel.faults is not None:
+                kernel.faults.check()
             sources = [getattr(value, "source", None) for value in arguments]
-            stream = current_stream(sources, where.ordinal)
-            self._last = where, stream
+            stream = current_stream(sources, device.ordinal)
+            self._last = device, stream
             hosts = [i for i, value in enumerate(arguments) if isinstance(value, np.ndarray)]
             try:
                 if hosts:
-                    self._staged(here, grid, list(arguments), hosts, stream)
+                    self._staged(kernel, grid, list(arguments), hosts, stream)
                 else:
-                    self._start(here, grid, arguments, stream)
+                    self._start(kernel, grid, arguments, stream)
             except UnmappableError as reason:
                 self._without_maps(reason).launch(grid, arguments)
 
     def bind(
         self, arguments: Sequence[LaunchArgument | None], fixed: Collection[int]
     ) -> Repeat | None:
-        """How to repeat a launch: of arrays in one device's memory, that a stream is known for.
+        """Return the fast path of a launch on arrays in one device's memory with a known stream.
 
-        Kernels that report false assertions, or whose programs run together, go the longer way.
+        None for kernels with assertions and cooperative kernels: these are launched the ordinary
+        way.
         """
-        given = [value for value in arguments if value is not None]
-        arrays = [value for value in given if not isinstance(value, np.generic)]
+        passed = [value for value in arguments if value is not None]
+        arrays = [value for value in passed if not isinstance(value, np.generic)]
         if self._cooperative or not arrays or any(isinstance(a, np.ndarray) for a in arrays):
             return None
-        where = self._device_of(given)
-        here = self._on.get(where.ordinal)
-        stream = stream_reader([getattr(a, "source", None) for a in arrays], where.ordinal)
-        slots = [_slot(value, at in fixed) for at, value in enumerate(arguments)]
-        known = [slot for slot in slots if slot is not None]
-        if here is None or here.faults is not None or stream is None:
+        device = self._device_of(passed)
+        kernel = self._devices.get(device.ordinal)
+        stream = stream_reader([getattr(a, "source", None) for a in arrays], device.ordinal)
+        parameters = [_parameter(value, at in fixed) for at, value in enumerate(arguments)]
+        supported = [parameter for parameter in parameters if parameter is not None]
+        if kernel is None or kernel.faults is not None or stream is None:
             return None
-        if len(known) < len(slots):
+        if len(supported) < len(parameters):
             return None
-        return repeat_launch(
-            here.loaded, self.facts.threads, stream, known, here.maps, here.clusters
+        return build_fast_launch(
+            kernel.loaded, self.metadata.threads, stream, supported, kernel.maps, kernel.clusters
         )
 
     def timer(self) -> Timer:
-        """A clock on the stream of the last launch that was no repeat."""
-        where, stream = self._last or (driver.current_device(), current_stream([], 0))
-        return EventTimer(where, stream)
+        """Return a timer on the stream of the last ordinary launch."""
+        device, stream = self._last or (driver.current_device(), current_stream([], 0))
+        return EventTimer(device, stream)
 
     def info(self) -> KernelInfo:
-        """What the driver says of the kernel on the current device, where it is loaded now."""
-        where = driver.current_device()
-        with where.current():
-            here = self._on.get(where.ordinal) or self._load(where)
-            return kernel_info(here.loaded, where, self.facts, here.clusters.size)
+        """Describe the kernel on the current device, where it is loaded now if it was not."""
+        device = driver.current_device()
+        with device.current():
+            kernel = self._devices.get(device.ordinal) or self._load(device)
+            return kernel_info(kernel.loaded, device, self.metadata, kernel.clusters.size)
 
     def _device_of(self, arguments: Sequence[LaunchArgument]) -> driver.Device:
-        found: dict[str, str] = {}  # devices, and a parameter that lies there
+        memories: dict[str, str] = {}  # the name of a parameter by the memory that holds it
         ordinal = -1
         for name, value in zip(self._parameters, arguments, strict=True):
             if isinstance(value, np.ndarray):
-                found.setdefault("the host", name)
+                memories.setdefault("the host", name)
             elif not isinstance(value, np.generic):
                 kind, _, number = value.device.partition(":")
                 ordinal = int(number) if number else driver.ordinal_of(value.address)
-                found.setdefault(f"{kind}:{ordinal}", name)
-        if len(found) > 1:
-            places = ", ".join(f"`{name}` on {place}" for place, name in found.items())
+                memories.setdefault(f"{kind}:{ordinal}", name)
+        if len(memories) > 1:
+            arrays = ", ".join(f"`{name}` on {memory}" for memory, name in memories.items())
             raise ArgumentValueError(
-                f"the arrays of a launch of `{self.name}` lie in different memories: {places}"
+                f"the arrays of a launch of `{self.name}` lie in different memories: {arrays}"
             )
         return driver.device(ordinal) if ordinal >= 0 else driver.current_device()
 
-    def _load(self, where: driver.Device) -> _OnDevice:
-        facts = self.facts
-        if not runs(where.architecture, self.arch):
+    def _load(self, device: driver.Device) -> _DeviceKernel:
+        metadata = self.metadata
+        if not runs(device.architecture, self.arch):
             raise BackendError(
-                f"`{self.name}` was compiled for {self.arch}, and device {where.ordinal} is "
-                f"{where.architecture}, which does not run that; compile it for "
-                f"`nvptx:{where.architecture}`, or name no architecture"
+                f"`{self.name}` was compiled for {self.arch}, and device {device.ordinal} is "
+                f"{device.architecture}, which does not run that; compile it for "
+                f"`nvptx:{device.architecture}`, or name no architecture"
             )
-        if facts.shared_bytes > where.shared_bytes:
+        if metadata.shared_bytes > device.shared_bytes:
             raise OutOfResourcesError(
-                f"`{self.name}` takes {facts.shared_bytes} bytes of shared memory, and device "
-                f"{where.ordinal} has {where.shared_bytes} for a program"
+                f"`{self.name}` takes {metadata.shared_bytes} bytes of shared memory, and device "
+                f"{device.ordinal} has {device.shared_bytes} for a program"
             )
         loaded = binaries.load(
-            self.ptx, facts.kernel, where, facts.shared_bytes, cooperative=self._cooperative
+            self.ptx, metadata.kernel, device, metadata.shared_bytes, cooperative=self._cooperative
         )
-        clusters = self._clusters(loaded, where)
-        faults = FaultRecord(loaded, facts) if facts.assertions else None
+        clusters = self._clusters(loaded, device)
+        faults = FaultRecord(loaded, metadata) if metadata.assertions else None
         empty = functools.cache(lambda: driver.zeroed(MAP_ALIGNMENT))
-        maps = tuple([MapMaker(wanted, empty) for wanted in facts.maps])
-        here = self._on[where.ordinal] = _OnDevice(loaded, faults, maps, clusters)
-        return here
+        maps = tuple([MapEncoder(description, empty) for description in metadata.maps])
+        kernel = self._devices[device.ordinal] = _DeviceKernel(loaded, faults, maps, clusters)
+        return kernel
 
-    def _clusters(self, loaded: driver.Loaded, where: driver.Device) -> Clusters:
-        """How launches there are clustered. Raises `OutOfResourcesError` where that cannot be."""
-        clusters = Clusters.on(where, self.name, self._cluster)
+    def _clusters(self, loaded: driver.Loaded, device: driver.Device) -> Clusters:
+        """Return the clusters of launches on a device. Raises `OutOfResourcesError` if none fit."""
+        clusters = Clusters.on(device, self.name, self._cluster)
         if clusters.size > PORTABLE:
             loaded.allow_clusters_of(clusters.size)
-        if clusters.size > 1 and not loaded.clusters(self.facts.threads, clusters.size):
+        if clusters.size > 1 and not loaded.clusters(self.metadata.threads, clusters.size):
             raise OutOfResourcesError(
                 f"`{self.name}` asks for clusters of num_ctas={clusters.size} programs, each of "
-                f"{self.facts.threads} threads and {self.facts.shared_bytes} bytes of shared "
-                f"memory, and device {where.ordinal} has no room for one; take a smaller num_ctas, "
+                f"{self.metadata.threads} threads and {self.metadata.shared_bytes} bytes of shared "
+                f"memory, and device {device.ordinal} cannot hold one; take a smaller num_ctas, "
                 "or programs that need less"
             )
         return clusters
 
     def _without_maps(self, reason: UnmappableError) -> LoadedKernel:
-        """The same kernel with ordinary copies; a warning says once that it is used."""
+        """Return the same kernel without tensor maps; a warning says so once."""
         if not self._warned:
             self._warned = True
-            warn(f"`{self.name}` copies boxes of an array the slow way: {reason}")
-        return self._plain()
+            warn(f"`{self.name}` accesses an array without TMA, which is slower: {reason}")
+        return self._compile_without_maps()
 
-    def _start(self, here: _OnDevice, grid: Grid, arguments: Sequence[Any], stream: int) -> None:
+    def _start(
+        self, kernel: _DeviceKernel, grid: Grid, arguments: Sequence[Any], stream: int
+    ) -> None:
         """Put the launch in the stream. The driver has read the parameters when it returns.
 
-        Raises `UnmappableError` for an array of which there is no tensor map.
+        Raises `UnmappableError` for an array that no tensor map describes.
         """
         values = [_value(value) for value in arguments]
         count = len(values)
-        data = ctypes.create_string_buffer(b"".join([value.ljust(_SLOT) for value in values]))
+        data = ctypes.create_string_buffer(
+            b"".join([value.ljust(_PARAMETER_BYTES) for value in values])
+        )
         start = ctypes.addressof(data)
-        places = [start + _SLOT * number for number in range(count)]
-        if here.maps:
+        addresses = [start + _PARAMETER_BYTES * number for number in range(count)]
+        if kernel.maps:
             numbers = [_number(value) for value in arguments]
-            maps = [maker.made(numbers) for maker in here.maps]
-            places += [made.address for made in maps]
-        pointers = (ctypes.c_void_p * max(1, len(places)))(*places)
-        cluster = here.clusters.along(grid[0])
-        here.loaded.launch(grid, self.facts.threads, stream, ctypes.addressof(pointers), cluster)
+            maps = [encoder.encoded(numbers) for encoder in kernel.maps]  # alive until the launch
+            addresses += [encoded.address for encoded in maps]
+        pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+        cluster = kernel.clusters.size_for(grid[0])
+        kernel.loaded.launch(
+            grid, self.metadata.threads, stream, ctypes.addressof(pointers), cluster
+        )
 
     def _staged(
         self,
-        here: _OnDevice,
+        kernel: _DeviceKernel,
         grid: Grid,
         arguments: list[Any],
         hosts: list[int],
@@ -224,18 +237,18 @@ class LoadedKernel:
             staging.stage([arguments[i] for i in hosts], [self._written[i] for i in hosts])
             for i in hosts:
                 arguments[i] = np.uint64(staging.address(arguments[i]))
-            self._start(here, grid, arguments, stream)
+            self._start(kernel, grid, arguments, stream)
             driver.wait(stream, f"running `{self.name}`")
             staging.fetch()
             driver.wait(stream, "copying results back")
         finally:
             staging.close()
-        if here.faults is not None:
-            here.faults.check()
+        if kernel.faults is not None:
+            kernel.faults.check()
 
 
 def _value(value: Any) -> bytes:
-    """A parameter as the kernel reads it."""
+    """Return a parameter as the bytes that the kernel reads."""
     if isinstance(value, np.generic):
         return value.tobytes()
     address: int = value.address
@@ -243,13 +256,15 @@ def _value(value: Any) -> bytes:
 
 
 def _number(value: Any) -> Any:
-    """A parameter as a number: an address, for an array."""
+    """Return a parameter as a number: an address, for an array."""
     return value if isinstance(value, np.generic) else value.address
 
 
-def _slot(value: Any, is_fixed: bool) -> Slot | None:
-    """How repeats have a number in this argument's place, if they can; see `Repeatable.bind`."""
+def _parameter(value: Any, is_fixed: bool) -> Parameter | None:
+    """Return how the fast path passes an argument, None if it cannot; see `Repeatable.bind`."""
     if value is None:
-        return Slot(FORMATS["int64"], taken=False, value=0 if is_fixed else None)
+        return Parameter(FORMATS["int64"], passed=False, value=0 if is_fixed else None)
     form = FORMATS.get(value.dtype.name if isinstance(value, np.generic) else "uint64")
-    return None if form is None else Slot(form, value=int(_number(value)) if is_fixed else None)
+    if form is None:
+        return None
+    return Parameter(form, value=int(_number(value)) if is_fixed else None)

@@ -1,7 +1,7 @@
-"""NVIDIA's library of mathematical functions, which comes as LLVM bitcode.
+"""libdevice: NVIDIA's library of mathematical functions, in LLVM bitcode.
 
-It is large. The functions that kernels call are cut out of it once a process, in a few
-milliseconds, and what is linked to a kernel is these alone.
+The library is large. The functions that kernels call are extracted from it once a process, in a few
+milliseconds, and only these are linked to a kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tile.errors import BackendError
 
 @functools.cache
 def path() -> Path:
-    """Where the library is: in an installed CUDA toolkit, or in the wheel `nvidia-nvvm`."""
+    """Return the path of the library: in a CUDA toolkit, or in the wheel `nvidia-nvvm`."""
     try:
         return Path(pathfinder.find_bitcode_lib("device"))
     except pathfinder.BitcodeLibNotFoundError as error:
@@ -30,13 +30,14 @@ def path() -> Path:
 
 
 def functions(names: Iterable[str]) -> llvm.ModuleRef:
-    """A new module with these functions and what they call, to be linked to another."""
-    return llvm.parse_bitcode(_cut_out(frozenset(names)))
+    """Return a new module with these functions and what they call, to be linked to another."""
+    return llvm.parse_bitcode(_extract(frozenset(names)))
 
 
 @functools.cache
-def _cut_out(names: frozenset[str]) -> bytes:
-    module = llvm.parse_bitcode(path().read_bytes())  # faster than a copy of what was parsed
+def _extract(names: frozenset[str]) -> bytes:
+    # parsing again is faster than copying a parsed module
+    module = llvm.parse_bitcode(path().read_bytes())
     module.triple = TRIPLE
     module.data_layout = DATA_LAYOUT
     for function in module.functions:

@@ -1,4 +1,4 @@
-"""NVIDIA's assembler, where it is installed: cubins without a driver."""
+"""ptxas, where it is installed: cubins without a driver."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from tile.late import late
 
 if TYPE_CHECKING:
     from cuda.pathfinder import find_nvidia_binary_utility
-else:  # who finds a kernel's binary on disk needs no assembler
+else:  # a kernel whose cubin is on disk needs no ptxas
     find_nvidia_binary_utility = late("cuda.pathfinder", "find_nvidia_binary_utility")
 
 
 @functools.cache
 def find() -> str | None:
-    """Where ptxas is: in the wheel `nvidia-cuda-nvcc`, a CUDA toolkit, or on the path."""
-    found: str | None = find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
-    return found
+    """Return the path of ptxas: in the wheel `nvidia-cuda-nvcc`, a CUDA toolkit, or on PATH."""
+    path: str | None = find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
+    return path
 
 
 def assemble(ptx: str, arch: str, program: str) -> tuple[bytes, str]:
-    """A cubin, and what `program`, which is ptxas, says of it: registers, spills, memory.
+    """Return a cubin, and what ptxas reports: registers, spills, memory. `program` is its path.
 
-    Raises `BackendError` where it refuses the text.
+    Raises `BackendError` if it rejects the PTX.
     """
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)
         command = [program, "-v", "-lineinfo", f"-arch={arch}", str(source), "-o", str(cubin)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise BackendError(f"{program} refuses a kernel for {arch}", notes=[done.stderr[:1000]])
-        return cubin.read_bytes(), done.stderr
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode:
+            notes = [process.stderr[:1000]]
+            raise BackendError(f"{program} refuses a kernel for {arch}", notes=notes)
+        return cubin.read_bytes(), process.stderr

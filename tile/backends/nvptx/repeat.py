@@ -1,15 +1,15 @@
-"""Repeat launches: all that differs is written into a prepared block of memory, in one call.
+"""The launch fast path: one call writes everything that varies into a prepared block of memory.
 
-The block holds the parameters' addresses, what `cuLaunchKernelEx` takes, and the parameters, of
-which those that are the same each time are there already. It is called through ctypes with objects
-made beforehand: converting eleven arguments of `cuLaunchKernel` in cuda.bindings takes longer than
-the launch itself. For a kernel of two parameters the function is
+The block holds the addresses of the parameters, the configuration for `cuLaunchKernelEx`, and the
+parameters, of which the fixed ones are written once. `cuLaunchKernelEx` is called through ctypes
+with prepared objects: converting the eleven arguments of `cuLaunchKernel` in cuda.bindings takes
+longer than the launch itself. For a kernel of two parameters the generated function is
 
-    def repeat(x, y, z, v0, v1):
+    def fast_launch(x, y, z, v0, v1):
         try:
             block = pop()
         except IndexError:
-            block = fresh()
+            block = new_block()
         data, config, pointers = block
         try:
             pack_into(data, start, x, y, z, program, stream(), rest, v0, v1)
@@ -19,11 +19,12 @@ the launch itself. For a kernel of two parameters the function is
         push(block)
         return not status
 
-and one that takes tensor maps looks them up first, by those values that they depend on, and writes
-where they are in front of `x`. Each launch takes a block out and puts it back, so no two use one:
-not threads, and not a launch that a signal or the garbage collector starts amid another. It does
-not ask whether the current context is the kernel's: the driver refuses the launch if it is not, and
-what it refuses is done, or explained, by an ordinary launch.
+For a kernel with tensor maps it first looks these up, by the arguments that they depend on, and
+writes their addresses in front of `x`. A launch takes a block out and puts it back, so that no two
+launches use the same one: neither threads, nor a launch that a signal or the garbage collector
+starts inside another. The function does not check whether the kernel's context is current. The
+driver rejects the launch if it is not, and what it rejects is done, or explained, by an ordinary
+launch.
 """
 
 from __future__ import annotations
@@ -37,16 +38,17 @@ from typing import Any, NamedTuple
 from tile.backends.base import Repeat
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.clusters import NO_ATTRIBUTES, Clusters
-from tile.backends.nvptx.tensor_maps import MapMaker
+from tile.backends.nvptx.tensor_maps import MapEncoder
 from tile.tracebacks import GENERATED
 
-# A CUlaunchConfig: the grid's extents; the program's extents and shared bytes; the stream; the
-# address of attributes, and how many. What does not change is packed once.
+# A CUlaunchConfig: the extents of the grid; the extents of a program and its bytes of shared
+# memory; the stream; the address of the attributes, and their number. What does not vary is packed
+# once.
 _PROGRAM = struct.Struct("=4I4x")
 _CONFIG = f"3I{_PROGRAM.size}sQ{len(NO_ATTRIBUTES)}s"
-_SLOT = 8  # bytes that each parameter is given, and each address
+_WIDTH = 8  # bytes of each parameter, and of each address
 
-# How parameters are packed, each as wide as a slot.
+# Formats of parameters by dtype, each `_WIDTH` bytes wide.
 FORMATS = {
     "bool": "?7x",
     "int32": "i4x",
@@ -56,11 +58,11 @@ FORMATS = {
 }
 
 _TEXT = """
-def repeat(x, y, z, {values}):{maps}
+def fast_launch(x, y, z, {values}):{maps}
     try:
         block = pop()
     except IndexError:
-        block = fresh()
+        block = new_block()
     data, config, pointers = block
     try:
         pack_into(data, start, {addresses}x, y, z, program, stream(), {rest}, {values})
@@ -71,22 +73,22 @@ def repeat(x, y, z, {values}):{maps}
     return not status
 """
 
-# It is kept alive by its name until the launch, whoever forgets it meanwhile.
+# The local variable keeps the map alive until the launch, even if the cache is cleared meanwhile.
 _MAP = """
     map{at} = maps{at}[{key}]
     if map{at} is None:
         return False"""
 
 
-class Slot(NamedTuple):
-    """A number among a launch's arguments, and how repeats have it.
+class Parameter(NamedTuple):
+    """An argument of a launch, and how the fast path passes it.
 
-    `value` is what it is each time, or None where each repeat is given one, which is packed by
-    `format`. What the kernel does not take is not `taken`.
+    `value` is the fixed value, or None for an argument that each launch gets, packed by `format`.
+    The kernel does not take arguments that are not `passed`.
     """
 
     format: str
-    taken: bool = True
+    passed: bool = True
     value: Any = None
 
     @property
@@ -95,65 +97,66 @@ class Slot(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """What one launch at a time uses."""
+    """The memory of one launch at a time."""
 
     data: Any
-    config: Any  # the place of the configuration there
-    pointers: Any  # that of the parameters' addresses
+    config: Any  # by reference: the configuration in `data`
+    pointers: Any  # by reference: the addresses of the parameters in `data`
 
 
-class _Plan:
-    """Where things are in a block: addresses, those of maps last; configuration; parameters."""
+class _BlockLayout:
+    """The layout of a block: addresses, those of maps last; configuration; parameters."""
 
-    def __init__(self, slots: Sequence[Slot], maps: int) -> None:
-        self.varying = [at for at, slot in enumerate(slots) if slot.value is None]
-        self.taken = [at for at, slot in enumerate(slots) if slot.taken]
-        fixed = [at for at in self.taken if slots[at].value is not None]
-        self.start = _SLOT * len(self.taken)  # of what each launch writes
-        self.config = self.start + _SLOT * maps
-        formats = "".join(slots[at].format for at in self.varying)
+    def __init__(self, parameters: Sequence[Parameter], maps: int) -> None:
+        self.varying = [at for at, one in enumerate(parameters) if one.value is None]
+        self.passed = [at for at, one in enumerate(parameters) if one.passed]
+        fixed = [at for at in self.passed if parameters[at].value is not None]
+        self.start = _WIDTH * len(self.passed)  # of what each launch writes
+        self.config = self.start + _WIDTH * maps
+        formats = "".join(parameters[at].format for at in self.varying)
         self.packing = struct.Struct(f"={maps}Q{_CONFIG}{formats}")
         end = self.start + self.packing.size
-        first = end - _SLOT * len(self.varying)
-        places = {at: first + _SLOT * n for n, at in enumerate([*self.varying, *fixed])}
-        self._places = [places[at] for at in self.taken]
-        self._fixed = b"".join([slots[at].data for at in fixed])
+        first = end - _WIDTH * len(self.varying)
+        offsets = {at: first + _WIDTH * n for n, at in enumerate([*self.varying, *fixed])}
+        self._offsets = [offsets[at] for at in self.passed]
+        self._fixed = b"".join([parameters[at].data for at in fixed])
         self._size = end + len(self._fixed)
 
     def block(self) -> _Block:
-        """A new one, with all in it that is the same each time."""
+        """Return a new block, with everything in it that is the same for each launch."""
         data = ctypes.create_string_buffer(self._size)
         origin = ctypes.addressof(data)
-        struct.pack_into(f"={len(self._places)}Q", data, 0, *[origin + at for at in self._places])
+        addresses = [origin + offset for offset in self._offsets]
+        struct.pack_into(f"={len(addresses)}Q", data, 0, *addresses)
         ctypes.memmove(origin + self._size - len(self._fixed), self._fixed, len(self._fixed))
         return _Block(data, ctypes.byref(data, self.config), ctypes.byref(data))
 
 
-def repeat_launch(
+def build_fast_launch(
     loaded: driver.Loaded,
     threads: int,
     stream: Callable[[], int],
-    slots: Sequence[Slot],
-    maps: Sequence[MapMaker],
+    parameters: Sequence[Parameter],
+    maps: Sequence[MapEncoder],
     clusters: Clusters,
 ) -> Repeat | None:
-    """How to launch a loaded kernel again, with a value for each of `slots` that has none.
+    """Return a function that launches a loaded kernel, with a value for each varying parameter.
 
-    Behind its other parameters it takes `maps`, which an ordinary launch makes; its programs are in
-    `clusters`. None where the driver is too old.
+    After its other parameters the kernel takes `maps`, which an ordinary launch encodes; its
+    programs form `clusters`. None if the driver is too old.
     """
     launch = driver.direct("cuLaunchKernelEx")
     if launch is None:
         return None
-    plan = _Plan(slots, len(maps))
+    layout = _BlockLayout(parameters, len(maps))
     blocks: list[_Block] = []
     clustered = clusters.size > 1
     names = {
         "pop": blocks.pop,
         "push": blocks.append,
-        "fresh": plan.block,
-        "pack_into": plan.packing.pack_into,
-        "start": plan.start,
+        "new_block": layout.block,
+        "pack_into": layout.packing.pack_into,
+        "start": layout.start,
         "struct_error": struct.error,
         "program": _PROGRAM.pack(threads, 1, 1, loaded.shared_bytes),
         "rest": clusters.attributes if clustered else NO_ATTRIBUTES,
@@ -161,21 +164,21 @@ def repeat_launch(
         "launch": launch,
         "function": ctypes.c_void_p(int(loaded.function)),
     }
-    values = [slots[at].value for at in plan.taken]
-    words = {at: f"v{n}" for n, at in enumerate(plan.varying)}
+    values = [parameters[at].value for at in layout.passed]
+    variables = {at: f"v{n}" for n, at in enumerate(layout.varying)}
     keys = []
-    for number, maker in enumerate(maps):
-        names[f"maps{number}"] = maker.known(values)
-        differ = [plan.taken[n] for n in maker.parameters if values[n] is None]
-        keys.append(", ".join([words[at] for at in differ]))
-    exec(_code(len(plan.varying), tuple(keys), clustered), names)
-    repeat: Repeat = names["repeat"]
-    return repeat
+    for number, encoder in enumerate(maps):
+        names[f"maps{number}"] = encoder.lookup(values)
+        varying = [layout.passed[n] for n in encoder.parameters if values[n] is None]
+        keys.append(", ".join([variables[at] for at in varying]))
+    exec(_code(len(layout.varying), tuple(keys), clustered), names)
+    launch_function: Repeat = names["fast_launch"]
+    return launch_function
 
 
 @functools.cache
 def _code(count: int, maps: tuple[str, ...], clustered: bool) -> Any:
-    """`repeat` for that many values, with maps by some of them, and clusters."""
+    """Compile `fast_launch` for so many values, with maps by some of them, and clusters."""
     text = _TEXT.format(
         values=", ".join(f"v{at}" for at in range(count)),
         maps="".join(_MAP.format(at=at, key=key) for at, key in enumerate(maps)),

@@ -1,8 +1,7 @@
-"""Arrays in the host's memory, copied to the device for a launch and back after it.
+"""Host arrays, copied to the device for a launch and back after it.
 
-Views of one array keep sharing memory: those whose bytes overlap are copied as one piece, from the
-first byte to the last. An array of pointers is copied with the addresses that its targets have on
-the device.
+Views of one array keep sharing memory: arrays whose bytes overlap are copied as one span, from the
+first byte to the last. An array of pointers is copied with the device addresses of its targets.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from tile.backends.host_memory import Array, Piece, piece_at, pieces
 from tile.backends.nvptx import driver
 from tile.errors import ArgumentValueError
 
-# Copies lie at addresses that agree with the host's modulo this, so that what is known of an
-# array's alignment stays true of its copy.
+# The addresses of a copy and of its host array are congruent modulo this, so that what is known of
+# an array's alignment holds for its copy.
 ALIGNMENT = 256
 
 
 @dataclass
-class Copied(Piece):
-    """A piece, and where its copy is."""
+class StagedCopy(Piece):
+    """A span of host memory, and its copy on the device."""
 
-    base: int = 0  # what was allocated
-    shift: int = 0  # from the host's addresses to the device's
+    base: int = 0  # address of the allocation
+    shift: int = 0  # device address minus host address
 
 
 @dataclass
@@ -34,62 +33,63 @@ class Staging:
     """The copies of one launch. `close` frees them."""
 
     stream: int
-    pieces: list[Copied] = field(default_factory=list)
+    copies: list[StagedCopy] = field(default_factory=list)
     tables: list[int] = field(default_factory=list)  # copies of arrays of pointers
 
     def stage(self, arrays: Sequence[Array], written: Sequence[bool]) -> None:
-        """Copy arrays, and all that they point to; `written` says which come back."""
-        self.pieces = pieces(
-            Copied,
+        """Copy arrays, and all that they point to; `written` tells which are copied back."""
+        self.copies = pieces(
+            StagedCopy,
             (
                 (target, changes)
                 for array, changes in zip(arrays, written, strict=True)
                 for target in _leaves(array)
             ),
         )
-        for piece in self.pieces:
-            piece.base = driver.allocate(piece.size + ALIGNMENT)
-            address = piece.base + (piece.low - piece.base) % ALIGNMENT
-            piece.shift = address - piece.low
-            driver.to_device(address, piece.low, piece.size, self.stream)
+        for copy in self.copies:
+            copy.base = driver.allocate(copy.size + ALIGNMENT)
+            address = copy.base + (copy.low - copy.base) % ALIGNMENT
+            copy.shift = address - copy.low
+            driver.to_device(address, copy.low, copy.size, self.stream)
 
     def address(self, array: Array) -> int:
-        """Where an array's first element is on the device; 0 for an empty one."""
+        """Return the device address of an array's first element; 0 for an empty array."""
         if array.size == 0:
             return 0
         if getattr(array, "targets", None) is None:
-            return self._moved(array.ctypes.data)
+            return self._device_address(array.ctypes.data)
         if not array.flags.c_contiguous:
             raise ArgumentValueError(
                 "an array of pointers that is copied to a device is contiguous; "
                 f"this one has strides {array.strides}"
             )
-        flat = np.array([self._moved(int(x)) for x in array.view(np.int64).ravel()], np.int64)
+        pointers = array.view(np.int64).ravel()
+        flat = np.array([self._device_address(int(x)) for x in pointers], np.int64)
         table = driver.allocate(flat.nbytes)
         self.tables.append(table)
         driver.to_device(table, flat.ctypes.data, flat.nbytes, self.stream)
-        driver.wait(self.stream, "copying an array of pointers")  # `flat` goes away
+        driver.wait(self.stream, "copying an array of pointers")  # `flat` is freed on return
         return table
 
-    def _moved(self, address: int) -> int:
-        """The device's address for one of the host's; that itself where it is in no piece."""
-        piece = piece_at(self.pieces, address)
-        return address if piece is None else address + piece.shift
+    def _device_address(self, address: int) -> int:
+        """Return the device address for a host address; an address outside all copies itself."""
+        copy = piece_at(self.copies, address)
+        return address if copy is None else address + copy.shift
 
     def fetch(self) -> None:
         """Copy back what is written."""
-        for piece in self.pieces:
-            if piece.written:
-                driver.to_host(piece.low, piece.low + piece.shift, piece.size, self.stream)
+        for copy in self.copies:
+            if copy.written:
+                driver.to_host(copy.low, copy.low + copy.shift, copy.size, self.stream)
 
     def close(self) -> None:
         """Free the copies."""
-        for address in [*(piece.base for piece in self.pieces if piece.base), *self.tables]:
+        for address in [*(copy.base for copy in self.copies if copy.base), *self.tables]:
             driver.free(address)
 
 
 def _leaves(array: Array) -> Iterator[Array]:
-    """The arrays that hold numbers: the array itself, or those that it points to."""
+    """Yield the arrays that hold numbers: the array itself, or those that it points to."""
     targets = getattr(array, "targets", None)
     if targets is None:
         yield array

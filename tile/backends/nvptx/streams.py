@@ -1,4 +1,4 @@
-"""The stream that whoever made the arrays works on now, without importing their library."""
+"""The current stream of the library that owns the arrays, without importing that library."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ DEFAULT = 0
 
 
 def current_stream(sources: Iterable[object], ordinal: int) -> int:
-    """The current stream of the library whose arrays are passed; the default one for others.
+    """Return the current stream of the library whose arrays are passed; else the default stream.
 
-    With no such arrays it is torch's, if the program uses torch on a GPU.
+    Without such arrays it is torch's, if the program uses torch on a GPU.
     """
     roots = {type(source).__module__.partition(".")[0] for source in sources}
     if "cupy" in roots:
@@ -25,7 +25,7 @@ def current_stream(sources: Iterable[object], ordinal: int) -> int:
 
 
 def stream_reader(sources: Iterable[object], ordinal: int) -> Callable[[], int] | None:
-    """What asks for the current stream again, at every launch; None for other libraries' arrays."""
+    """Return a function that returns the current stream; None for arrays of other libraries."""
     torch: Any = sys.modules.get("torch")
     roots = {type(source).__module__.partition(".")[0] for source in sources}
     if roots != {"torch"} or torch is None:

@@ -1,4 +1,4 @@
-"""What there is on this machine for NVIDIA's GPUs."""
+"""What this machine has for NVIDIA GPUs: packages, libdevice, ptxas, the driver, devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Attribute = cuda.CUdevice_attribute
 
 
 def survey() -> list[Finding]:
-    """Packages, libdevice, the assembler, the driver, and its devices."""
+    """Report packages, libdevice, ptxas, the driver, and its devices."""
     versions = tuple(f"{name} {metadata.version(name)}" for name in PACKAGES if _installed(name))
     return [Finding("packages", versions), _libdevice(), _assembler(), _devices()]
 
@@ -36,10 +36,10 @@ def _libdevice() -> Finding:
 
 
 def _assembler() -> Finding:
-    found = pathfinder.find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
-    if found is None:
+    path = pathfinder.find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
+    if path is None:
         return Finding("ptxas", missing="for tests only: pip install nvidia-cuda-nvcc")
-    return Finding("ptxas", (str(found),))
+    return Finding("ptxas", (str(path),))
 
 
 def _devices() -> Finding:
@@ -47,8 +47,8 @@ def _devices() -> Finding:
         (status,) = cuda.cuInit(0)
         check((status,), "starting the NVIDIA driver")
         version = int(check(cuda.cuDriverGetVersion(), "asking for the driver's version"))
-        of = f"driver for CUDA {version // 1000}.{version % 1000 // 10}"
-        return Finding("devices", (of, *_described()))
+        driver = f"driver for CUDA {version // 1000}.{version % 1000 // 10}"
+        return Finding("devices", (driver, *_devices_text()))
     except (TileError, RuntimeError, ImportError, OSError) as error:
         reason = str(error).splitlines()[0]
         return Finding(
@@ -58,7 +58,7 @@ def _devices() -> Finding:
         )
 
 
-def _described() -> Iterator[str]:
+def _devices_text() -> Iterator[str]:
     for ordinal in range(int(check(cuda.cuDeviceGetCount(), "counting devices"))):
         device = check(cuda.cuDeviceGet(ordinal), "opening a device")
 

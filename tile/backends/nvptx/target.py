@@ -1,4 +1,4 @@
-"""NVIDIA's architectures: what each can do, as the lowering and the emitter ask for it."""
+"""Capabilities of NVIDIA's architectures, as the lowering and the emitter query them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ WARP = 32
 MAX_THREADS = 1024
 REGISTERS = 255
 
-# Shared memory that a program can have, in KiB, by compute capability.
+# Shared memory of a program, in KiB, by compute capability.
 _SHARED_KIB = {
     70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 163, 89: 99, 90: 227, 100: 227,
     101: 227, 103: 227, 110: 227, 120: 99, 121: 99,
 }  # fmt: skip
 
-# The first version of PTX that knows an architecture, where that is after `_PTX`.
+# The first PTX version with an architecture, where that is later than `_PTX`.
 _PTX_SINCE = {88: 90, 100: 86, 101: 86, 103: 88, 110: 90, 120: 87, 121: 88}
 _PTX = 84
 
-# Matrix instructions, by the capability from which they are there, and the elements that they take.
-# Those of 8-bit floats are not everywhere; two of f16 do the same (see `emit/matrix.py`).
-_MATRIX: tuple[tuple[int, MatrixShape, tuple[Scalar, ...]], ...] = (
+# mma shapes: the first capability that has them, and their element types. Some architectures lack
+# those of 8-bit floats; two f16 instructions replace one there (see `_fp8_as_f16` in `emit`).
+_MMA_SHAPES: tuple[tuple[int, MatrixShape, tuple[Scalar, ...]], ...] = (
     (75, MatrixShape(16, 8, 8, 16), (F16,)),
     (75, MatrixShape(8, 8, 16, 8), (I8, U8)),
     (80, MatrixShape(16, 8, 8, 16), (F16, BF16)),
@@ -42,15 +42,15 @@ _MATRIX: tuple[tuple[int, MatrixShape, tuple[Scalar, ...]], ...] = (
     (90, MatrixShape(16, 8, 16, 64), (F64,)),
 )
 
-# How many numbers in a row one `red` instruction adds to: before sm_90, and from then on.
-_ADDED = (((F16, 2),), ((F16, 8), (BF16, 8), (F32, 4)))
+# Contiguous elements that one `red` instruction adds: before sm_90, and from sm_90 on.
+_VECTOR_ATOMICS = (((F16, 2),), ((F16, 8), (BF16, 8), (F32, 4)))
 
 
 @dataclass(frozen=True)
 class Architecture:
     """One of NVIDIA's architectures.
 
-    `name` is as the assembler has it, `capability` its number: 90 for `sm_90a`.
+    `name` is ptxas's name, `capability` its number: 90 for `sm_90a`.
     """
 
     name: str
@@ -58,41 +58,42 @@ class Architecture:
 
     @property
     def features(self) -> str:
-        """What the code generator is told besides the name: the version of PTX."""
+        """The features for LLVM's code generator: the PTX version."""
         return f"+ptx{_PTX_SINCE.get(self.capability, _PTX)}"
 
     @property
-    def copies(self) -> bool:
-        """Whether threads can copy to shared memory asynchronously."""
+    def has_cp_async(self) -> bool:
+        """True if threads can copy to shared memory asynchronously."""
         return self.capability >= 80
 
     @property
     def fp8(self) -> bool:
-        """Whether there are instructions that convert and multiply 8-bit floats."""
+        """True if there are instructions that convert and multiply 8-bit floats."""
         return self.capability >= 89
 
     @property
-    def multiplies_fp8(self) -> bool:
-        """Whether a warp multiplies 8-bit floats by an instruction of the machine.
+    def has_fp8_mma(self) -> bool:
+        """True if the hardware has mma of 8-bit floats.
 
-        In between, the assembler makes of it two of f16 that do not add up, conversions and sums.
+        From sm_90 to before sm_120, ptxas expands it into conversions, two f16 mma that do not
+        accumulate, and additions.
         """
         return self.capability == 89 or self.capability >= 120
 
     @property
     def simt(self) -> SimtTarget:
-        """The machine as the lowering sees it."""
+        """The target as the lowering sees it."""
         return _simt(self)
 
 
 @functools.cache
 def architecture(name: str) -> Architecture:
-    """The architecture of that name. Raises `BackendError` for one that is not known."""
+    """Return an architecture by name. Raises `BackendError` for an unknown one."""
     capability, letter = parse(name)
     if capability not in _SHARED_KIB:
-        known = ", ".join(f"sm_{number}" for number in _SHARED_KIB)
+        names = ", ".join(f"sm_{number}" for number in _SHARED_KIB)
         raise BackendError(
-            f"the nvptx backend has no architecture {name!r}; there are {known}, "
+            f"the nvptx backend has no architecture {name!r}; there are {names}, "
             "and from sm_90 on those with an `a`, as in sm_90a"
         )
     if letter and capability < 90:
@@ -100,8 +101,8 @@ def architecture(name: str) -> Architecture:
     return Architecture(name, capability)
 
 
-def _lane_reductions(arch: Architecture) -> Iterator[tuple[Scalar, tuple[ReduceKind, ...]]]:
-    """What `redux` does: with integers from sm_80 on, with floats on one architecture alone."""
+def _warp_reductions(arch: Architecture) -> Iterator[tuple[Scalar, tuple[ReduceKind, ...]]]:
+    """Yield what `redux` reduces: integers from sm_80 on, floats on one architecture only."""
     if arch.capability >= 80:
         yield from ((element, REDUCTIONS) for element in (I32, U32))
     if arch.name == "sm_100a":
@@ -110,8 +111,8 @@ def _lane_reductions(arch: Architecture) -> Iterator[tuple[Scalar, tuple[ReduceK
 
 @functools.cache
 def _simt(arch: Architecture) -> SimtTarget:
-    groups = arch.name == "sm_90a"  # neither sm_90 nor what came after sm_90a has them
-    shapes = {shape: elements for since, shape, elements in _MATRIX if arch.capability >= since}
+    has_wgmma = arch.name == "sm_90a"  # neither sm_90 nor any later architecture has it
+    shapes = {shape: elements for since, shape, elements in _MMA_SHAPES if arch.capability >= since}
     return SimtTarget(
         name=arch.name,
         warp_size=WARP,
@@ -119,17 +120,17 @@ def _simt(arch: Architecture) -> SimtTarget:
         registers=REGISTERS,
         max_threads=MAX_THREADS,
         shuffles=True,
-        copy_bytes=(4, 8, 16) if arch.copies else (),
+        copy_bytes=(4, 8, 16) if arch.has_cp_async else (),
         matrix_shapes=tuple(shapes),
         matrix_elements=tuple(shapes.items()),
-        group_shapes=tuple(group_shapes(8, 16, 32)) if groups else (),
-        group_elements=GROUP_ELEMENTS if groups else (),
-        group_digits=GROUP_DIGITS if groups else (),
+        group_shapes=tuple(group_shapes(8, 16, 32)) if has_wgmma else (),
+        group_elements=GROUP_ELEMENTS if has_wgmma else (),
+        group_digits=GROUP_DIGITS if has_wgmma else (),
         bulk_copies=arch.capability >= 90,
         matrix_loads=arch.capability >= 75,
         matrix_stores=arch.capability >= 90,
-        lane_reductions=tuple(_lane_reductions(arch)),
-        added_together=_ADDED[arch.capability >= 90],
+        lane_reductions=tuple(_warp_reductions(arch)),
+        added_together=_VECTOR_ATOMICS[arch.capability >= 90],
         narrow_arithmetic=(F16, BF16) if arch.capability >= 90 else (F16,),
         narrow_comparison=(F16, BF16) if arch.capability >= 90 else (F16,),
     )

@@ -1,6 +1,6 @@
-"""Tensor maps: descriptions of arrays that the tensor memory accelerator reads, made by the driver.
+"""Tensor maps: descriptions of arrays for TMA, which the driver encodes.
 
-A launch makes one for each array whose boxes its kernel copies, out of the arguments; a map is kept
+A launch encodes one from its arguments for each array that its kernel accesses by TMA, and keeps it
 for the next launch on the same array.
 """
 
@@ -12,93 +12,94 @@ from typing import Any, NamedTuple
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.facts import TensorMap
 
-KEPT = 256  # maps of one parameter, before they are forgotten
-_UNIT = 16  # bytes that addresses and strides are multiples of
-_MOST_STRIDE = 1 << 40
+CACHE_SIZE = 256  # cached maps of one parameter; a full cache is cleared
+_ALIGNMENT = 16  # bytes: alignment of addresses and strides
+_MAX_STRIDE = 1 << 40
 _UNSIGNED = (1 << 32) - 1
 
 
-class Made(NamedTuple):
-    """A map that the driver has made, and where it is."""
+class EncodedMap(NamedTuple):
+    """A tensor map that the driver has encoded, and its address."""
 
     address: int
     map: Any
 
 
-class KnownMaps(dict[Any, "Made | None"]):
-    """Maps by what differs among some launches: a number, or a tuple of them.
+class MapLookup(dict[Any, "EncodedMap | None"]):
+    """Encoded maps by those arguments that vary among some launches: a number, or a tuple of them.
 
-    A launch without a map, which is None, is to be done so that one is made.
+    A launch whose map is missing (None) is done the ordinary way, which encodes the map.
     """
 
-    def __init__(self, kept: Mapping[tuple[int, ...], Made], numbers: Sequence[Any]) -> None:
-        """Those among `kept` in whose keys these numbers are, but for None, which may be any."""
-        self._maps = kept
-        self._numbers = tuple(numbers)
-        self._places = [at for at, number in enumerate(numbers) if number is None]
+    def __init__(self, maps: Mapping[tuple[int, ...], EncodedMap], pattern: Sequence[Any]) -> None:
+        """Look up `maps` with keys that equal `pattern`, in which None stands for any number."""
+        self._maps = maps
+        self._pattern = tuple(pattern)
+        self._varying = [at for at, number in enumerate(pattern) if number is None]
 
-    def __missing__(self, key: Any) -> Made | None:
-        full = list(self._numbers)
-        for at, number in zip(self._places, key if type(key) is tuple else (key,), strict=True):
-            full[at] = number
-        found = self._maps.get(tuple(full))
-        if found is not None:
-            if len(self) >= KEPT:
+    def __missing__(self, key: Any) -> EncodedMap | None:
+        full_key = list(self._pattern)
+        for at, number in zip(self._varying, key if type(key) is tuple else (key,), strict=True):
+            full_key[at] = number
+        encoded = self._maps.get(tuple(full_key))
+        if encoded is not None:
+            if len(self) >= CACHE_SIZE:
                 self.clear()
-            self[key] = found
-        return found
+            self[key] = encoded
+        return encoded
 
 
 class UnmappableError(Exception):
-    """An array that has no tensor map, and why."""
+    """Raised for an array that no tensor map can describe, with the reason."""
 
 
-class MapMaker:
-    """Makes the maps of one parameter, and keeps them."""
+class MapEncoder:
+    """Encodes the maps of one kernel parameter, and caches them."""
 
-    def __init__(self, wanted: TensorMap, empty: Callable[[], int]) -> None:
-        """`empty` gives the address of 16 bytes of zeros, which stand for arrays that are empty."""
-        self.wanted = wanted
-        self.itemsize = driver.MAP_ELEMENTS[wanted.element][1]
+    def __init__(self, description: TensorMap, empty: Callable[[], int]) -> None:
+        """`empty` returns the address of 16 bytes of zeros, which stand for empty arrays."""
+        self.description = description
+        self.itemsize = driver.MAP_ELEMENTS[description.element][1]
         self._empty = empty
-        self._numbers = (*wanted.extents, *wanted.strides)
-        given = [one.parameter for one in self._numbers if one.parameter is not None]
-        self.parameters = (wanted.base, *given)  # whose values tell maps apart
-        self._kept: dict[tuple[int, ...], Made] = {}
+        self._values = (*description.extents, *description.strides)
+        parameters = [value.parameter for value in self._values if value.parameter is not None]
+        self.parameters = (description.base, *parameters)  # maps of equal arguments are equal
+        self._cache: dict[tuple[int, ...], EncodedMap] = {}
 
-    def known(self, values: Sequence[Any]) -> KnownMaps:
-        """The maps of launches with these values, but for those that are None, which differ."""
-        return KnownMaps(self._kept, [values[number] for number in self.parameters])
+    def lookup(self, arguments: Sequence[Any]) -> MapLookup:
+        """Return the cached maps of launches with these arguments; None stands for any number."""
+        return MapLookup(self._cache, [arguments[number] for number in self.parameters])
 
-    def made(self, values: Sequence[Any]) -> Made:
-        """The map for a launch with these values. Raises `UnmappableError`."""
-        key = tuple([int(values[number]) for number in self.parameters])
-        found = self._kept.get(key)
-        if found is None:
-            if len(self._kept) >= KEPT:
-                self._kept.clear()
-            found = self._kept[key] = self._make(values)
-        return found
+    def encoded(self, arguments: Sequence[Any]) -> EncodedMap:
+        """Return the map for a launch with these arguments. Raises `UnmappableError`."""
+        key = tuple([int(arguments[number]) for number in self.parameters])
+        encoded = self._cache.get(key)
+        if encoded is None:
+            if len(self._cache) >= CACHE_SIZE:
+                self._cache.clear()
+            encoded = self._cache[key] = self._encode(arguments)
+        return encoded
 
-    def _make(self, values: Sequence[Any]) -> Made:
-        base = int(values[self.wanted.base])
-        numbers = [one.among(values) for one in self._numbers]
-        rank = len(self.wanted.extents)
+    def _encode(self, arguments: Sequence[Any]) -> EncodedMap:
+        array = self.description
+        base = int(arguments[array.base])
+        numbers = [value.value(arguments) for value in self._values]
+        rank = len(array.extents)
         extents = [number & _UNSIGNED for number in numbers[:rank]]
-        steps = [number * self.itemsize for number in numbers[rank:]]
+        strides = [number * self.itemsize for number in numbers[rank:]]
         if 0 in extents:
-            base, extents, steps = self._empty(), [1] * rank, [_UNIT] * (rank - 1)
-        # Nobody goes along an axis of one element, so any stride does.
-        steps = [_UNIT if n == 1 else step for n, step in zip(extents, steps, strict=False)]
-        if base % _UNIT:
-            raise UnmappableError(f"its address {base:#x} is no multiple of {_UNIT} bytes")
-        for axis, step in enumerate(steps):
-            if step % _UNIT or not 0 <= step < _MOST_STRIDE:
+            base, extents, strides = self._empty(), [1] * rank, [_ALIGNMENT] * (rank - 1)
+        # The stride of an axis of one element is never used, so any valid one does.
+        strides = [_ALIGNMENT if n == 1 else s for n, s in zip(extents, strides, strict=False)]
+        if base % _ALIGNMENT:
+            raise UnmappableError(f"its address {base:#x} is no multiple of {_ALIGNMENT} bytes")
+        for axis, stride in enumerate(strides):
+            if stride % _ALIGNMENT or not 0 <= stride < _MAX_STRIDE:
                 raise UnmappableError(
-                    f"its stride along axis {axis} is {step} bytes, and a map takes multiples of "
-                    f"{_UNIT} from 0 to {_MOST_STRIDE}"
+                    f"its stride along axis {axis} is {stride} bytes, and a map takes multiples of "
+                    f"{_ALIGNMENT} from 0 to {_MAX_STRIDE}"
                 )
-        found = driver.tensor_map(
-            self.wanted.element, base, extents, steps, self.wanted.box, self.wanted.swizzle
+        encoded = driver.tensor_map(
+            array.element, base, extents, strides, array.box_dim, array.swizzle
         )
-        return Made(int(found.getPtr()), found)
+        return EncodedMap(int(encoded.getPtr()), encoded)

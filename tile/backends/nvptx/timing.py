@@ -1,4 +1,4 @@
-"""The device's own clock, for `do_bench` and for tuning."""
+"""Device timers for `do_bench` and the autotuner."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from tile.backends.nvptx import driver
 
 
 class EventTimer:
-    """Events on a stream of a device, and the times between them. It is a `tile.testing.Timer`."""
+    """Events on a stream of a device, and the times between them: a `tile.testing.Timer`."""
 
-    def __init__(self, where: driver.Device, stream: int) -> None:
-        self._where = where
+    def __init__(self, device: driver.Device, stream: int) -> None:
+        self._device = device
         self._stream = stream
         self._events: list[driver.Event] = []
 
@@ -18,17 +18,17 @@ class EventTimer:
         self._record()
 
     def stop(self) -> None:
-        """Record its end."""
+        """Record the end of a call."""
         self._record()
 
     def _record(self) -> None:
-        with self._where.current():
+        with self._device.current():
             self._events.append(driver.Event(self._stream))
 
     def elapsed(self) -> list[float]:
-        """Wait for all to be done; ms of each start-stop pair since the last `elapsed`."""
+        """Wait for all calls; return the ms of each start-stop pair since the last `elapsed`."""
         events, self._events = self._events, []
-        with self._where.current():
+        with self._device.current():
             driver.wait(self._stream, "timing")
             pairs = zip(events[::2], events[1::2], strict=True)
             times = [stop.since(start) for start, stop in pairs]

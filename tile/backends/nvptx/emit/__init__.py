@@ -1,17 +1,11 @@
-"""From THREAD IR to the text of an LLVM module; fragments are unrolled to scalars here alone.
+"""THREAD IR to the text of an LLVM module.
 
-    types       types and constants
-    module      declarations, globals, helper functions, places in the source
-    body        a function: names, lines, values
-    rules       the table of what is emitted for each operation
-    arith, integers, convert, math       arithmetic
-    registers, lanes                     fragments, and lanes of a warp
-    memory, atomics, shared, copies      accesses
-    matrix                               products
-    control                              branches, loops, calls
-    debug                                prints and assertions
-    assembler                            lines of PTX inside LLVM IR
+Fragments are unrolled to scalar registers here and nowhere before: in the text, every register of a
+fragment is an SSA value of its own. Each family of operations has a file with its rules, and
+`rules` joins their tables. `body` holds a function under construction, `module` what stands around
+functions, `types` and `words` the spelling of types, constants and packed registers, `assembler`
+inline PTX for what LLVM has no instruction for.
 
-The text is written as strings: an order of magnitude faster than through objects, and compile time
-is a user's time.
+The module is written as strings. That is an order of magnitude faster than building it from
+objects, and compile time is time that users wait for.
 """

@@ -1,12 +1,12 @@
-"""Lines of PTX inside LLVM IR, for what LLVM has no instruction for."""
+"""Inline PTX in LLVM IR, for what LLVM has no instruction for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.backends.nvptx.emit.body import Body, Registers
+from tile.backends.nvptx.emit.body import FunctionBuilder, Registers
 
-# How registers of a type are spelled as operands of inline PTX; there is none for 8 bits.
+# Constraints of inline PTX by LLVM type; there is none for 8 bits.
 _CONSTRAINTS = {
     "i1": "b",
     "i16": "h",
@@ -22,7 +22,7 @@ Operand = tuple[str, str]  # type and value
 
 
 def assemble(
-    body: Body,
+    builder: FunctionBuilder,
     text: str,
     results: Sequence[str],
     operands: Sequence[Operand],
@@ -30,39 +30,41 @@ def assemble(
     initial: Sequence[str] = (),
     memory: bool = False,
     convergent: bool = False,
-    apart: bool = False,
+    early_clobber: bool = False,
 ) -> Registers:
-    """Instructions of PTX as one of LLVM's; `$0` and so on are the results, then the operands.
+    """Emit PTX instructions as one inline-asm call, and return the registers of its results.
 
-    `results` are types. Where `initial` has values, the results hold these before; those of a
-    guarded instruction are zeros where it has none. `memory` says that the instructions access
-    memory or must not be left out, `convergent` that all lanes of a warp run them together, and
-    `apart` that they write results before they have read all operands.
+    `$0` and so on are the results, then the operands. `results` are types. `initial`: values that
+    the result registers hold before; those of a guarded instruction are zero if none are passed.
+    `memory`: the instructions access memory or must not be removed. `convergent`: all lanes of a
+    warp execute them together. `early_clobber`: they write results before they have read all
+    operands.
     """
     if text.startswith("@") and not initial:
-        # Of a register that is written under a guard alone, the assembler thinks that it may hold
-        # something since the function began, and gives it to nobody else until then.
+        # ptxas treats a register that is only written under a guard as live since the function's
+        # entry, and does not allocate it to anything else until then.
         initial = ["zeroinitializer"] * len(results)
-    written = "=&" if apart else "="
-    constraints = [written + _CONSTRAINTS[ty] for ty in results]
+    output = "=&" if early_clobber else "="
+    constraints = [output + _CONSTRAINTS[ty] for ty in results]
     constraints += [_CONSTRAINTS[ty] for ty, _ in operands]
-    given = [f"{ty} {value}" for ty, value in operands]
+    arguments = [f"{ty} {value}" for ty, value in operands]
     if initial:
         constraints += [str(number) for number in range(len(results))]
-        given += [f"{ty} {value}" for ty, value in zip(results, initial, strict=True)]
+        arguments += [f"{ty} {value}" for ty, value in zip(results, initial, strict=True)]
     if memory:
         constraints.append("~{memory}")
-    kind = _result_type(results)
+    ty = _result_type(results)
     effect = " sideeffect" if memory else ""
     tail = " convergent" if convergent else ""
-    call = f'call {kind} asm{effect} "{text}", "{",".join(constraints)}"({", ".join(given)}){tail}'
+    asm = f'asm{effect} "{text}", "{",".join(constraints)}"'
+    call = f"call {ty} {asm}({', '.join(arguments)}){tail}"
     if not results:
-        body.do(call)
+        builder.do(call)
         return []
-    found = body.fresh(call) if memory or convergent else body.new(call)
+    result = builder.new_unique(call) if memory or convergent else builder.new(call)
     if len(results) == 1:
-        return [found]
-    return [body.new(f"extractvalue {kind} {found}, {i}") for i in range(len(results))]
+        return [result]
+    return [builder.new(f"extractvalue {ty} {result}, {i}") for i in range(len(results))]
 
 
 def _result_type(results: Sequence[str]) -> str:
@@ -72,6 +74,6 @@ def _result_type(results: Sequence[str]) -> str:
 
 
 def braces(first: int, count: int) -> str:
-    """Operands of a vector instruction: `{$2, $3}`, or `$2` for one alone."""
+    """Return the operands of a vector instruction: `{$2, $3}`, or `$2` for a single one."""
     names = ", ".join([f"${number}" for number in range(first, first + count)])
     return names if count == 1 else "{" + names + "}"

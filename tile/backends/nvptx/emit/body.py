@@ -1,4 +1,4 @@
-"""A function under construction: its lines, and what became of the values of the IR."""
+"""A function under construction: its lines, and the LLVM values of its IR values."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.opdef import OpDef
 
 Registers = list[str]
-Rule = Callable[["Body", Operation], None]
+Rule = Callable[["FunctionBuilder", Operation], None]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a buffer is in shared memory: `moving`, an operand of i32, plus `at` bytes.
+class SharedAddress:
+    """The address of a buffer in shared memory: `base`, an i32 operand, plus `offset` bytes.
 
-    `unit` is a power of two that divides `moving`.
+    `alignment` is a power of two that divides `base`.
     """
 
-    moving: str
-    at: int
-    unit: int = 1 << 30
+    base: str
+    offset: int
+    alignment: int = 1 << 30
 
 
-class Body:
+class FunctionBuilder:
     """Writes the lines of one function.
 
-    A value of the IR is a list of operands of LLVM, one for each register: names such as `%v7`, or
-    constants. A buffer is a `Place`.
+    An IR value is a list of LLVM operands, one for each register: names such as `%v7`, or
+    constants. A buffer is a `SharedAddress`.
     """
 
     def __init__(self, module: ModuleText, function: Function, rules: dict[OpDef, Rule]) -> None:
@@ -41,138 +41,143 @@ class Body:
         self.rules = rules
         self.lines: list[str] = []
         self.values: dict[Value, Registers] = {}
-        self.buffers: dict[Value, Place] = {}
-        self.sums: dict[str, tuple[str, int]] = {}  # names that are another and a constant
-        self.crossed: dict[
-            str, tuple[str, int]
-        ] = {}  # names that are another, XORed with a constant
-        self.moving: set[str] = set()  # pointers that a loop carries; see `moving.py`
-        # In rounds that multiply by groups: by how many bytes those move; see `moving.py`.
-        self.steps: dict[tuple[str, int], str] | None = None
-        self.turns: dict[tuple[str, int], str] = {}  # counts modulo others; see `turns.py`
-        self._known: dict[str, str] = {}  # what was computed, by its text
-        self._order: list[str] = []  # the same in order, so that it can be forgotten
-        self.whole: dict[tuple[str, ...], str] = {}  # vectors by the names of all of their elements
-        self.bytes: dict[str, tuple[str, int]] = {}  # of words, which these are, and the number
-        self._later: dict[str, list[str]] = {}  # lines to be written when a register is needed
-        self.top: list[str] = []  # lines at the start of the function
-        self.early: list[str] = []  # lines behind those, and the thread's number
-        self.block = "entry"  # the label of the block that lines go to
+        self.buffers: dict[Value, SharedAddress] = {}
+        # Names of sums and XORs of a name with a constant: (name, constant).
+        self.constant_offsets: dict[str, tuple[str, int]] = {}
+        self.constant_xors: dict[str, tuple[str, int]] = {}
+        # Pointers that a loop carries, and, inside a loop with wgmma, the byte steps by which they
+        # advance: by (register, shift), None outside. See `PointerInduction`.
+        self.induction_pointers: set[str] = set()
+        self.pointer_steps: dict[tuple[str, int], str] | None = None
+        # Iterations modulo a number of stages: by (iteration, modulus). See `StageCounters`.
+        self.stage_counters: dict[tuple[str, int], str] = {}
+        # Available expressions by their text, and the order in which they came, to forget them.
+        self._available: dict[str, str] = {}
+        self._available_order: list[str] = []
+        # Vectors by their type and the names of all of their elements.
+        self.vectors: dict[tuple[str, ...], str] = {}
+        # Bytes that were extracted from 32-bit registers: (register, number of the byte).
+        self.byte_sources: dict[str, tuple[str, int]] = {}
+        self._deferred: dict[str, list[str]] = {}  # lines to write when a register is needed
+        self.entry_lines: list[str] = []  # lines at the start of the function
+        self.hoisted_lines: list[str] = []  # lines after those and the thread's number
+        self.block = "entry"  # label of the block that lines are appended to
         self.scope: int | None = None
-        self._home = function.loc.file if function.loc else ""
-        self.place = ""  # where lines are from, as they have it at their end
+        self._file = function.loc.file if function.loc else ""
+        self.debug_suffix = ""  # what ends each line: its source location
         self._count = 0
 
     # -- values
 
     def of(self, value: Value) -> Registers:
-        """The registers of a value."""
+        """Return the registers of a value."""
         return self.values[value]
 
     def scalar(self, value: Value) -> str:
-        """The only register of a value."""
+        """Return the only register of a value."""
         return self.values[value][0]
 
     def set(self, op: Operation, registers: Registers) -> None:
-        """Say what an operation's only result is."""
+        """Set the registers of an operation's only result."""
         self.values[op.results[0]] = registers
 
     # -- lines
 
     def name(self) -> str:
-        """A name that is not taken."""
+        """Return an unused name."""
         self._count += 1
         return f"%v{self._count}"
 
     def new(self, text: str) -> str:
-        """An instruction that computes its result from its operands alone.
+        """Append an instruction whose result depends on its operands alone, and return its name.
 
-        Where the same was computed before, on every way that leads here, that is the result.
+        If the same instruction dominates this point, return its name instead.
         """
-        found = self._known.get(text)
-        if found is None:
-            found = self._known[text] = self.fresh(text)
-            self._order.append(text)
-        return found
+        name = self._available.get(text)
+        if name is None:
+            name = self._available[text] = self.new_unique(text)
+            self._available_order.append(text)
+        return name
 
-    def first(self, text: str) -> str:
-        """An instruction on the thread's number, and what was made so, at the function's start.
+    def hoist(self, text: str) -> str:
+        """Append an instruction to the function's entry, and return its name.
 
-        What loops would compute again in each round is so computed once.
+        Its operands are the thread's number and the results of other hoisted instructions. Loops do
+        not recompute it.
         """
-        found = self._known.get(text)
-        if found is None:
+        name = self._available.get(text)
+        if name is None:
             self._count += 1
-            found = self._known[text] = f"%v{self._count}"
-            self.early.append(f"  {found} = {text}{self.place}")
-        return found
+            name = self._available[text] = f"%v{self._count}"
+            self.hoisted_lines.append(f"  {name} = {text}{self.debug_suffix}")
+        return name
 
-    def once(self, what: str, make: Callable[[], str]) -> str:
-        """What `make` gives, where it was not made before, on every way that leads here."""
-        found = self._known.get(what)
-        if found is None:
-            found = self._known[what] = make()
-            self._order.append(what)
-        return found
+    def cached(self, key: str, make: Callable[[], str]) -> str:
+        """Return what `make` returned for this key where that dominates, else call it."""
+        name = self._available.get(key)
+        if name is None:
+            name = self._available[key] = make()
+            self._available_order.append(key)
+        return name
 
-    def fresh(self, text: str) -> str:
-        """An instruction with a result that depends on more than its operands."""
+    def new_unique(self, text: str) -> str:
+        """Append an instruction whose result depends on more than its operands; return its name."""
         self._count += 1
         name = f"%v{self._count}"
-        self.lines.append(f"  {name} = {text}{self.place}")
+        self.lines.append(f"  {name} = {text}{self.debug_suffix}")
         return name
 
     def do(self, text: str) -> None:
-        """An instruction without a result."""
-        self.lines.append(f"  {text}{self.place}")
+        """Append an instruction without a result."""
+        self.lines.append(f"  {text}{self.debug_suffix}")
 
-    def label(self, what: str) -> str:
-        """A label that is not taken."""
+    def label(self, prefix: str) -> str:
+        """Return an unused label that begins with a prefix."""
         self._count += 1
-        return f"{what}{self._count}"
+        return f"{prefix}{self._count}"
 
-    def start(self, label: str) -> None:
-        """Begin a block of LLVM's."""
+    def start_block(self, label: str) -> None:
+        """Begin an LLVM block."""
         self.lines.append(f"{label}:")
         self.block = label
 
     def jump(self, label: str) -> None:
-        """End a block."""
+        """End a block by an unconditional branch."""
         self.do(f"br label %{label}")
 
     def branch(self, condition: str, then: str, orelse: str, suffix: str = "") -> None:
-        """End a block by a condition."""
+        """End a block by a conditional branch."""
         self.do(f"br i1 {condition}, label %{then}, label %{orelse}{suffix}")
 
     def phi(self, ty: str, incoming: Iterable[tuple[str, str]]) -> str:
-        """A value that depends on the block that control comes from."""
+        """Append a phi of (value, label) pairs."""
         choices = ", ".join(f"[ {value}, %{label} ]" for value, label in incoming)
-        return self.fresh(f"phi {ty} {choices}")
+        return self.new_unique(f"phi {ty} {choices}")
 
     def call(self, name: str, result: str, *operands: tuple[str, str], pure: bool = True) -> str:
-        """Call a function outside the module, which is declared unless it is known.
+        """Call a function outside the module, and declare it at its first call.
 
-        It is `pure` if it computes its result from its operands alone.
+        `pure`: the result depends on the operands alone.
         """
         types = ", ".join([ty for ty, _ in operands])
         self.module.declare(name, f"declare {result} {name}({types})")
-        given = ", ".join([f"{ty} {value}" for ty, value in operands])
-        text = f"call {result} {name}({given})"
+        arguments = ", ".join([f"{ty} {value}" for ty, value in operands])
+        text = f"call {result} {name}({arguments})"
         if result == "void":
             self.do(text)
             return ""
-        return self.new(text) if pure else self.fresh(text)
+        return self.new(text) if pure else self.new_unique(text)
 
     def defer(self, since: int, registers: Sequence[str]) -> None:
         """Take back the lines from number `since` on, until one of the registers is needed."""
         lines = self.lines[since:]
         del self.lines[since:]
-        self._later.update(dict.fromkeys(registers, lines))
+        self._deferred.update(dict.fromkeys(registers, lines))
 
-    def need(self, registers: Iterable[str]) -> None:
-        """Write the lines that have been deferred until one of these registers is needed."""
+    def materialize(self, registers: Iterable[str]) -> None:
+        """Append the lines that were deferred until one of these registers is needed."""
         for register in registers:
-            lines = self._later.pop(register, None)
+            lines = self._deferred.pop(register, None)
             if lines:
                 self.lines += lines
                 lines.clear()
@@ -180,7 +185,7 @@ class Body:
     # -- operations
 
     def emit(self, block: Block) -> None:
-        """Write the operations of a block, all but what ends it."""
+        """Emit the operations of a block except its terminator."""
         for op in block:
             if op.defn.terminator:
                 self.locate(op)
@@ -188,16 +193,19 @@ class Body:
             self.operation(op)
 
     @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Lines that not every way leads through: what they compute is not known outside."""
-        before = len(self._order)
+    def dominance_scope(self) -> Iterator[None]:
+        """Forget, at the end, the expressions that became available inside.
+
+        For lines that not every path passes through: they do not dominate what follows.
+        """
+        before = len(self._available_order)
         yield
-        for text in self._order[before:]:
-            del self._known[text]
-        del self._order[before:]
+        for text in self._available_order[before:]:
+            del self._available[text]
+        del self._available_order[before:]
 
     def operation(self, op: Operation) -> None:
-        """Write one operation."""
+        """Emit one operation."""
         self.locate(op)
         rule = self.rules.get(op.defn)
         if rule is None:
@@ -206,15 +214,15 @@ class Body:
             rule(self, op)
 
     def locate(self, op: Operation) -> None:
-        """Lines from here on are of this operation."""
+        """Attribute the lines from here on to an operation."""
         loc = op.loc or self.function.loc
         if self.scope is None or loc is None:
             return
-        self.place = f", !dbg !{self.module.place(loc, self.scope, self._home)}"
+        self.debug_suffix = f", !dbg !{self.module.debug_location(loc, self.scope, self._file)}"
 
 
 def types_of(values: Sequence[Value]) -> list[str]:
-    """The LLVM type of every register of some values, in order."""
+    """Return the LLVM type of every register of some values, in order."""
     types: list[str] = []
     for value in values:
         element = llvm_type(value.type.element)

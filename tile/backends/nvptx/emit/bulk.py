@@ -1,10 +1,10 @@
-"""Copies of boxes by the tensor memory accelerator, and the mbarriers on which they arrive.
+"""TMA loads and stores, and the mbarriers on which loads complete.
 
-One thread of the first warp begins them, the one that `elect.sync` chooses, always the same: so the
-assembler sees that no other does, and needs no loop around each instruction. A box is copied
-in pieces, each as wide as a row of the swizzle and at most 256 rows high, all by one tensor map,
-which is a parameter of the kernel that the launcher makes. (PTX ISA, "cp.async.bulk.tensor" and
-"mbarrier".)
+One thread of the first warp issues them, the one that `elect.sync` chooses, which is always the
+same: so ptxas sees that no other thread does, and emits no loop around each instruction. A
+descriptor block is copied in TMA boxes, each as wide as a row of the swizzle and at most 256 rows
+high, all by one tensor map, which is a kernel parameter that the launcher encodes. (PTX ISA,
+"cp.async.bulk.tensor" and "mbarrier".)
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from tile.analysis.launch_values import launch_value
 from tile.backends.nvptx.emit.assembler import Operand, assemble
-from tile.backends.nvptx.emit.body import Body, Place, Rule
+from tile.backends.nvptx.emit.body import FunctionBuilder, Rule, SharedAddress
 from tile.backends.nvptx.emit.memory import SHARED
-from tile.backends.nvptx.emit.registers import of_warp
-from tile.backends.nvptx.emit.shared import MEMORY, staged
+from tile.backends.nvptx.emit.registers import warp_index
+from tile.backends.nvptx.emit.shared import MEMORY, stage_address
 from tile.backends.nvptx.emit.turns import parity_of
-from tile.backends.nvptx.facts import Number, TensorMap
+from tile.backends.nvptx.facts import LaunchValue, TensorMap
 from tile.backends.nvptx.target import WARP
 from tile.errors import CompilationError
 from tile.ir.core import Operation, Value
@@ -28,154 +28,159 @@ from tile.simt import ops
 from tile.simt.layouts.factors import strips_of
 from tile.simt.layouts.layout import LinearLayout
 
-MOST_ROWS = 256  # of a piece
-BARRIER_BYTES = 8
+MAX_ROWS = 256  # of a TMA box
+MBARRIER_BYTES = 8
 
 
-def _ring(op: Operation) -> Shared:
-    ring = op["bars"].type
-    assert isinstance(ring, Shared)
-    return ring
+def _buffer(op: Operation) -> Shared:
+    buffer = op["bars"].type
+    assert isinstance(buffer, Shared)
+    return buffer
 
 
-def _first_warp(body: Body, active: Value | None = None) -> str:
-    """Whether this is the first warp, of a program that is `active`."""
-    first = body.first(f"icmp eq i32 {of_warp(body, WARP)}, 0")
+def _first_warp(builder: FunctionBuilder, active: Value | None = None) -> str:
+    """Return an i1: this is the first warp, of a program that is `active`."""
+    first = builder.hoist(f"icmp eq i32 {warp_index(builder, WARP)}, 0")
     if active is None:
         return first
-    return body.new(f"and i1 {first}, {body.scalar(active)}")
+    return builder.new(f"and i1 {first}, {builder.scalar(active)}")
 
 
-def _by_one(body: Body, lines: Sequence[str], operands: Sequence[Operand]) -> None:
-    """Instructions by one thread, where the first operand is true for its warp."""
-    chosen = "{ .reg .pred p; elect.sync _|p, 0xffffffff; and.pred p, p, $0; "
-    text = chosen + " ".join([f"@p {line};" for line in lines]) + " }"
-    assemble(body, text, [], operands, memory=True, convergent=True)
+def _elect_one(builder: FunctionBuilder, lines: Sequence[str], operands: Sequence[Operand]) -> None:
+    """Emit instructions for one thread of the warp for which the first operand is true."""
+    elect = "{ .reg .pred p; elect.sync _|p, 0xffffffff; and.pred p, p, $0; "
+    text = elect + " ".join([f"@p {line};" for line in lines]) + " }"
+    assemble(builder, text, [], operands, memory=True, convergent=True)
 
 
-def _each(body: Body, op: Operation, text: str) -> None:
-    """An instruction on every barrier of a ring, by one thread."""
-    place = body.buffers[op["bars"]]
-    lines = [
-        text.format(f"[$1+{place.at + stage * BARRIER_BYTES}]") for stage in range(_ring(op).stages)
-    ]
-    _by_one(body, lines, [("i1", _first_warp(body)), (SHARED, MEMORY)])
+def _each_mbarrier(builder: FunctionBuilder, op: Operation, text: str) -> None:
+    """Emit an instruction on every mbarrier of a multi-buffer, by one thread."""
+    start = builder.buffers[op["bars"]].offset
+    offsets = [start + stage * MBARRIER_BYTES for stage in range(_buffer(op).stages)]
+    lines = [text.format(f"[$1+{offset}]") for offset in offsets]
+    _elect_one(builder, lines, [("i1", _first_warp(builder)), (SHARED, MEMORY)])
 
 
-def barrier_init(body: Body, op: Operation) -> None:
-    """A barrier ends a phase when that thread has come, and what it expects has arrived."""
-    _each(body, op, "mbarrier.init.shared::cta.b64 {}, 1")
+def mbarrier_init(builder: FunctionBuilder, op: Operation) -> None:
+    """A phase completes when one thread has arrived and all expected bytes have been copied."""
+    _each_mbarrier(builder, op, "mbarrier.init.shared::cta.b64 {}, 1")
 
 
-def barrier_free(body: Body, op: Operation) -> None:
-    """Memory that has been a barrier may be used for anything after this."""
-    _each(body, op, "mbarrier.inval.shared::cta.b64 {}")
+def mbarrier_inval(builder: FunctionBuilder, op: Operation) -> None:
+    """The memory of the mbarriers may be used for anything after this."""
+    _each_mbarrier(builder, op, "mbarrier.inval.shared::cta.b64 {}")
 
 
-def _barrier(body: Body, op: Operation) -> Place:
-    """Where the barrier of a turn is."""
-    bars, turn = op["bars"], op["turn"]
-    return staged(body, body.buffers[bars], body.scalar(turn), op["shift"], _ring(op))
+def _mbarrier(builder: FunctionBuilder, op: Operation) -> SharedAddress:
+    """Return the address of the mbarrier of an iteration."""
+    address, iteration = builder.buffers[op["bars"]], builder.scalar(op["turn"])
+    return stage_address(builder, address, iteration, op["shift"], _buffer(op))
 
 
-def _pointer(body: Body, place: Place) -> str:
-    """A pointer to a place, but for its constant."""
-    if place.moving == "0":
+def _pointer(builder: FunctionBuilder, address: SharedAddress) -> str:
+    """Return a pointer to an address without its constant offset."""
+    if address.base == "0":
         return MEMORY
-    return body.new(f"getelementptr i8, {SHARED} {MEMORY}, i32 {place.moving}")
+    return builder.new(f"getelementptr i8, {SHARED} {MEMORY}, i32 {address.base}")
 
 
-def barrier_expect(body: Body, op: Operation) -> None:
-    """That one thread comes to the barrier."""
-    place = _barrier(body, op)
-    text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$1+{place.at}], {op['size']}"
-    given = [("i1", _first_warp(body, op["active"])), (SHARED, _pointer(body, place))]
-    _by_one(body, [text], given)
+def mbarrier_arrive_expect_tx(builder: FunctionBuilder, op: Operation) -> None:
+    """Arrive by one thread, and expect the bytes of copies."""
+    address = _mbarrier(builder, op)
+    text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$1+{address.offset}], {op['size']}"
+    operands = [("i1", _first_warp(builder, op["active"])), (SHARED, _pointer(builder, address))]
+    _elect_one(builder, [text], operands)
 
 
-def barrier_wait(body: Body, op: Operation) -> None:
-    """Try until the phase is over; a try sleeps for a while by itself."""
-    place = _barrier(body, op)
-    parity = parity_of(body, body.scalar(op["turn"]), op["shift"], _ring(op).stages)
+def mbarrier_wait(builder: FunctionBuilder, op: Operation) -> None:
+    """Retry until the phase has completed; each try suspends the thread for a while by itself."""
+    address = _mbarrier(builder, op)
+    parity = parity_of(builder, builder.scalar(op["turn"]), op["shift"], _buffer(op).stages)
     text = (
         "{ .reg .pred p; again: "
-        f"mbarrier.try_wait.parity.shared::cta.b64 p, [$0+{place.at}], $1; @!p bra again; }}"
+        f"mbarrier.try_wait.parity.shared::cta.b64 p, [$0+{address.offset}], $1; @!p bra again; }}"
     )
-    given = [(SHARED, _pointer(body, place)), ("i32", parity)]
-    assemble(body, text, [], given, memory=True)
+    operands = [(SHARED, _pointer(builder, address)), ("i32", parity)]
+    assemble(builder, text, [], operands, memory=True)
 
 
-def bulk_copy(body: Body, op: Operation) -> None:
-    """An instruction for each piece of the box."""
-    bar = _barrier(body, op)
+def tma_load(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an instruction for each TMA box of the descriptor block."""
+    mbarrier = _mbarrier(builder, op)
     name = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-    text = f"{name} [$1+{{at}}], [$2, {{{{{{x}}, {{y}}}}}}], [$3+{bar.at}]"
-    _pieces(body, op, text, _first_warp(body, op["active"]), (SHARED, _pointer(body, bar)))
+    text = f"{name} [$1+{{at}}], [$2, {{{{{{x}}, {{y}}}}}}], [$3+{mbarrier.offset}]"
+    predicate = _first_warp(builder, op["active"])
+    _boxes(builder, op, text, predicate, (SHARED, _pointer(builder, mbarrier)))
 
 
-def bulk_store(body: Body, op: Operation) -> None:
-    """An instruction for each piece of the box, and a wait for all."""
+def tma_store(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an instruction for each TMA box of the descriptor block, and a wait for all of them."""
     name = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
     text = f"{name} [$2, {{{{{{x}}, {{y}}}}}}], [$1+{{at}}]"
-    _pieces(body, op, text, _first_warp(body))
+    _boxes(builder, op, text, _first_warp(builder))
     wait = ["cp.async.bulk.commit_group", "cp.async.bulk.wait_group 0"]
-    _by_one(body, wait, [("i1", _first_warp(body))])
+    _elect_one(builder, wait, [("i1", _first_warp(builder))])
 
 
-def _pieces(body: Body, op: Operation, text: str, alone: str, *more: Operand) -> None:
-    """An instruction for each piece: at byte `at` of the buffer, column `x` and row `y`.
+def _boxes(
+    builder: FunctionBuilder, op: Operation, text: str, predicate: str, *more: Operand
+) -> None:
+    """Emit an instruction for each TMA box: at byte `at` of the buffer, column `x` and row `y`.
 
-    Its operands are whether it is done, the buffer, the map, and `more`.
+    Its operands are the predicate, the buffer, the tensor map, and `more`.
     """
     mem = op["mem"].type
     assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
     strips = strips_of(mem.layout, 8 * mem.of.itemsize)
-    assert strips is not None and strips.along == 1, f"{mem} is in no order that a box comes in"
+    assert strips is not None and strips.along == 1, f"{mem} has a layout that TMA does not write"
     rows, columns = mem.dims
-    height, width = min(rows, MOST_ROWS), strips.row_bytes // mem.of.itemsize
-    map_ = body.module.tensor_map(_tensor_map(op, (height, width), strips.row_bytes))
-    place = body.buffers[op["mem"]]
-    row, column = (body.scalar(value) for value in op.inputs[-2:])
-    given: list[Operand] = [("i1", alone), (SHARED, _pointer(body, place)), ("ptr", map_), *more]
+    height, width = min(rows, MAX_ROWS), strips.row_bytes // mem.of.itemsize
+    map_ = builder.module.tensor_map(_tensor_map(op, (height, width), strips.row_bytes))
+    address = builder.buffers[op["mem"]]
+    row, column = (builder.scalar(value) for value in op.inputs[-2:])
+    buffer = (SHARED, _pointer(builder, address))
+    operands: list[Operand] = [("i1", predicate), buffer, ("ptr", map_), *more]
     lines = []
-    for inside in range(0, columns, width):
-        for across in range(0, rows, height):
-            at = place.at + strips.place(across, inside)
-            x, y = (f"${len(given) + number}" for number in (0, 1))
-            given += [("i32", _moved(body, column, inside)), ("i32", _moved(body, row, across))]
+    for j in range(0, columns, width):
+        for i in range(0, rows, height):
+            at = address.offset + strips.place(i, j)
+            x, y = (f"${len(operands) + number}" for number in (0, 1))
+            operands += [("i32", _plus(builder, column, j)), ("i32", _plus(builder, row, i))]
             lines.append(text.format(at=at, x=x, y=y))
-    _by_one(body, lines, given)
+    _elect_one(builder, lines, operands)
 
 
-def _moved(body: Body, index: str, by: int) -> str:
-    return body.new(f"add i32 {index}, {by}") if by else index
+def _plus(builder: FunctionBuilder, index: str, constant: int) -> str:
+    return builder.new(f"add i32 {index}, {constant}") if constant else index
 
 
-def _tensor_map(op: Operation, box: tuple[int, int], swizzle: int) -> TensorMap:
-    """The map of the array that an operation copies from or to."""
-    base, *numbers = (_number(op, value) for value in (op["ptr"], *op.inputs[-5:-2]))
+def _tensor_map(op: Operation, box_dim: tuple[int, int], swizzle: int) -> TensorMap:
+    """Return the map of the array that an operation loads from or stores to."""
+    base, *numbers = (_launch_value(op, value) for value in (op["ptr"], *op.inputs[-5:-2]))
     element = op["mem"].type.of
     assert isinstance(element, Scalar) and base.parameter is not None
     return TensorMap(
-        base.parameter, tuple(numbers[:2]), tuple(numbers[2:]), element.name, box, swizzle
+        base.parameter, tuple(numbers[:2]), tuple(numbers[2:]), element.name, box_dim, swizzle
     )
 
 
-def _number(op: Operation, value: Value) -> Number:
-    found = launch_value(value)
-    if found is None:
+def _launch_value(op: Operation, value: Value) -> LaunchValue:
+    argument = launch_value(value)
+    if argument is None:
         raise CompilationError(
             f"the array of {op.name} is not known before the kernel runs",
             loc=op.loc,
         )
-    return Number(None, found) if isinstance(found, int) else Number(found.index, 0)
+    if isinstance(argument, int):
+        return LaunchValue(None, argument)
+    return LaunchValue(argument.index, 0)
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.bulk.barrier_init: barrier_init,
-    ops.bulk.barrier_expect: barrier_expect,
-    ops.bulk.barrier_wait: barrier_wait,
-    ops.bulk.barrier_free: barrier_free,
-    ops.bulk.bulk_copy: bulk_copy,
-    ops.bulk.bulk_store: bulk_store,
+    ops.bulk.barrier_init: mbarrier_init,
+    ops.bulk.barrier_expect: mbarrier_arrive_expect_tx,
+    ops.bulk.barrier_wait: mbarrier_wait,
+    ops.bulk.barrier_free: mbarrier_inval,
+    ops.bulk.bulk_copy: tma_load,
+    ops.bulk.bulk_store: tma_store,
 }

@@ -1,7 +1,7 @@
-"""What loops with products of groups carry: sums of 16 bits go around two in a register.
+"""Loop-carried 16-bit accumulators of wgmma, packed two to a 32-bit register.
 
-The instructions have them so. If each had a phi of its own, every round would take them apart and
-put them together, and would wait for products to do so.
+wgmma has them packed. With a phi for each element, every iteration would unpack and repack them,
+and would wait for the wgmmas in flight to do so.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tile.backends.nvptx.emit.body import Body, Registers, types_of
+from tile.backends.nvptx.emit.body import FunctionBuilder, Registers, types_of
 from tile.backends.nvptx.emit.types import count_of
 from tile.backends.nvptx.emit.words import pack, unpack, word_types
 from tile.ir.core import Operation, Value
@@ -18,21 +18,24 @@ from tile.simt import ops
 
 
 @dataclass(frozen=True)
-class Carried:
-    """How a `for` carries values: those with the numbers `packed` in words of 32 bits."""
+class LoopCarried:
+    """The representation of values that a `for` carries.
+
+    Values with the numbers in `packed` are in 32-bit registers, two elements in each.
+    """
 
     packed: frozenset[int]
 
     @classmethod
-    def by(cls, loop: Operation) -> Carried:
-        """As a loop does."""
+    def of(cls, loop: Operation) -> LoopCarried:
+        """Return the representation that a loop uses."""
         if not any(op.defn is ops.group.group_dot for op in loop.regions[0]):
             return cls(frozenset())
         results = enumerate(loop.results)
         return cls(frozenset([number for number, value in results if _is_narrow(value)]))
 
     def types(self, values: Sequence[Value]) -> list[str]:
-        """The types of the phis, in order."""
+        """Return the types of the phis, in order."""
         return [ty for number, value in enumerate(values) for ty in self._types(number, value)]
 
     def _types(self, number: int, value: Value) -> list[str]:
@@ -40,23 +43,25 @@ class Carried:
             return types_of([value])
         return word_types(value.type.element, count_of(value.type))
 
-    def registers(self, body: Body, number: int, value: Value) -> Registers:
-        """A value as it goes into the phis."""
+    def registers(self, builder: FunctionBuilder, number: int, value: Value) -> Registers:
+        """Return the registers of a value as the phis take them."""
         if number not in self.packed:
-            return body.of(value)
-        return [word for _, word in pack(body, value.type.element, body.of(value))]
+            return builder.of(value)
+        return [word for _, word in pack(builder, value.type.element, builder.of(value))]
 
-    def flat(self, body: Body, values: Sequence[Value]) -> Registers:
-        """All of them, in order."""
-        return [x for number, v in enumerate(values) for x in self.registers(body, number, v)]
+    def flat(self, builder: FunctionBuilder, values: Sequence[Value]) -> Registers:
+        """Return the registers of all values as the phis take them, in order."""
+        return [x for number, v in enumerate(values) for x in self.registers(builder, number, v)]
 
-    def assign(self, body: Body, values: Sequence[Value], registers: Registers) -> None:
-        """Say which values the phis are."""
+    def assign(
+        self, builder: FunctionBuilder, values: Sequence[Value], registers: Registers
+    ) -> None:
+        """Set the registers of values from those of the phis."""
         source: Iterator[str] = iter(registers)
         for number, value in enumerate(values):
             own = [next(source) for _ in self._types(number, value)]
             packed = number in self.packed
-            body.values[value] = unpack(body, value.type.element, own) if packed else own
+            builder.values[value] = unpack(builder, value.type.element, own) if packed else own
 
 
 def _is_narrow(value: Value) -> bool:

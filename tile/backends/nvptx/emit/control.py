@@ -1,13 +1,13 @@
-"""Structured control flow as blocks of LLVM's, with a phi for every register that is carried."""
+"""Structured control flow as LLVM blocks, with a phi for every loop-carried register."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.backends.nvptx.emit.body import Body, Registers, Rule, types_of
-from tile.backends.nvptx.emit.carried import Carried
-from tile.backends.nvptx.emit.moving import Moving, started
-from tile.backends.nvptx.emit.turns import Turns
+from tile.backends.nvptx.emit.body import FunctionBuilder, Registers, Rule, types_of
+from tile.backends.nvptx.emit.carried import LoopCarried
+from tile.backends.nvptx.emit.moving import PointerInduction, opaque_start
+from tile.backends.nvptx.emit.turns import StageCounters
 from tile.backends.nvptx.emit.types import count_of, is_literal, is_signed, llvm_type
 from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import may_hang_silently
@@ -17,44 +17,46 @@ from tile.ir.types import Scalar
 from tile.simt import ops
 
 
-def flat(body: Body, values: Sequence[Value]) -> Registers:
-    """The registers of values, in order."""
-    return [register for value in values for register in body.of(value)]
+def flat(builder: FunctionBuilder, values: Sequence[Value]) -> Registers:
+    """Return the registers of values, in order."""
+    return [register for value in values for register in builder.of(value)]
 
 
-def assign(body: Body, values: Sequence[Value], registers: Registers) -> None:
-    """Say which registers the values have."""
+def assign(builder: FunctionBuilder, values: Sequence[Value], registers: Registers) -> None:
+    """Set the registers of values from one list."""
     at = 0
     for value in values:
         count = count_of(value.type)
-        body.values[value] = registers[at : at + count]
+        builder.values[value] = registers[at : at + count]
         at += count
 
 
-def ending(block: Block) -> Operation:
-    """What ends a block."""
+def terminator(block: Block) -> Operation:
+    """Return the terminator of a block."""
     assert block.last is not None
     return block.last
 
 
 class Phis:
-    """The phis of a loop's first block, whose second values are known at the loop's end."""
+    """The phis of a loop's first block, whose second operands are known at the end of the loop."""
 
-    def __init__(self, body: Body, types: list[str], first: Registers, before: str) -> None:
-        self.body = body
+    def __init__(
+        self, builder: FunctionBuilder, types: list[str], first: Registers, before: str
+    ) -> None:
+        self.builder = builder
         self.types = types
         self.first = first
         self.before = before
-        self.names = [body.name() for _ in first]
-        self._at = len(body.lines)
-        body.lines += [""] * len(first)
+        self.names = [builder.name() for _ in first]
+        self._at = len(builder.lines)
+        builder.lines += [""] * len(first)
 
-    def close(self, again: Registers) -> None:
-        """Fill in the values that come from the block that is being written."""
-        latch = self.body.block
-        lines = zip(self.names, self.types, self.first, again, strict=True)
+    def close(self, backedge: Registers) -> None:
+        """Write the phis, with the values that come from the current block."""
+        latch = self.builder.block
+        lines = zip(self.names, self.types, self.first, backedge, strict=True)
         for number, (name, ty, first, second) in enumerate(lines):
-            self.body.lines[self._at + number] = (
+            self.builder.lines[self._at + number] = (
                 f"  {name} = phi {ty} [ {first}, %{self.before} ], [ {second}, %{latch} ]"
             )
 
@@ -62,11 +64,11 @@ class Phis:
 # -- for
 
 
-def for_(body: Body, op: Operation) -> None:
-    """The test is at the end, and once before.
+def for_(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a loop with its test at the end, and once more before it.
 
-    In front of the loop the last count but one is computed, saturated: comparing with that, the
-    count needs no look past the end, where it might wrap.
+    The last value of the counter but one, saturated, is computed before the loop: comparing with it
+    needs no value past the end, which might wrap.
 
             br lower < upper, loop, done
         loop:
@@ -76,206 +78,216 @@ def for_(body: Body, op: Operation) -> None:
             br i < upper - step, loop, done
         done:
     """
-    lower, upper, step = (body.scalar(value) for value in op.inputs[:3])
+    lower, upper, step = (builder.scalar(value) for value in op.inputs[:3])
     inits = op.inputs[3:]
     count: Scalar = op.inputs[0].type.element  # type: ignore[assignment]
     ty = llvm_type(count)
-    carried, moving, turns = Carried.by(op), Moving.by(body, op), Turns.by(op)
+    carried, counters = LoopCarried.of(op), StageCounters.of(op)
+    induction = PointerInduction.of(builder, op)
     types = [ty, *carried.types(inits)]
     first = [lower]
     for number, value in enumerate(inits):
-        moves = number in moving.pointers
-        first += started(body, value) if moves else carried.registers(body, number, value)
-    loop, done = body.label("loop"), body.label("done")
-    test = _Test(body, count, lower, upper, step)
-    before = body.block
+        if number in induction.pointers:
+            first += opaque_start(builder, value)
+        else:
+            first += carried.registers(builder, number, value)
+    loop, done = builder.label("loop"), builder.label("done")
+    test = _Test(builder, count, lower, upper, step)
+    before = builder.block
     entered = test.enters
     if entered == "true":
-        body.jump(loop)
+        builder.jump(loop)
     else:
-        body.branch(entered, loop, done)
-    body.start(loop)
-    phis = Phis(body, [*types, *turns.types], [*first, *turns.first], before)
+        builder.branch(entered, loop, done)
+    builder.start_block(loop)
+    phis = Phis(builder, [*types, *counters.types], [*first, *counters.first], before)
     region = op.regions[0]
-    with body.inside():
-        assign(body, region.args[:1], phis.names[:1])
-        carried.assign(body, region.args[1:], phis.names[1:])
+    with builder.dominance_scope():
+        assign(builder, region.args[:1], phis.names[:1])
+        carried.assign(builder, region.args[1:], phis.names[1:])
         stages = phis.names[len(first) :]
-        turns.assign(body, stages)
-        keep(body, op)
-        with moving.round(body, region):
-            body.emit(region)
-        yielded = carried.flat(body, ending(region).inputs)
-        following = body.new(f"add {ty} {phis.names[0]}, {step}")
+        counters.assign(builder, stages)
+        keep_loop(builder, op)
+        with induction.iteration(builder, region):
+            builder.emit(region)
+        yielded = carried.flat(builder, terminator(region).inputs)
+        following = builder.new(f"add {ty} {phis.names[0]}, {step}")
         more = test.more(phis.names[0])
-        phis.close([following, *yielded, *turns.next(body, stages)])
-        latch = body.block
-        body.branch(more, loop, done, _hint(body, op))
-    body.start(done)
+        phis.close([following, *yielded, *counters.next(builder, stages)])
+        latch = builder.block
+        builder.branch(more, loop, done, _unroll_hint(builder, op))
+    builder.start_block(done)
     if entered != "true":
-        body.locate(op)
+        builder.locate(op)
         ends = zip(types[1:], first[1:], yielded, strict=True)
-        yielded = [a if a == b else body.phi(ty, [(a, before), (b, latch)]) for ty, a, b in ends]
-    carried.assign(body, op.results, yielded)
+        yielded = [a if a == b else builder.phi(ty, [(a, before), (b, latch)]) for ty, a, b in ends]
+    carried.assign(builder, op.results, yielded)
 
 
 class _Test:
-    """Whether a loop goes on."""
+    """The test whether a loop has another iteration."""
 
-    def __init__(self, body: Body, ty: Scalar, lower: str, upper: str, step: str) -> None:
-        self.body = body
+    def __init__(
+        self, builder: FunctionBuilder, ty: Scalar, lower: str, upper: str, step: str
+    ) -> None:
+        self.builder = builder
         self.ty = llvm_type(ty)
         self.sign = "s" if is_signed(ty) else "u"
-        self.up = ""  # whether the step is positive, where that is not known
-        known = is_literal(step)
-        below = known and int(step) < 0
-        self.kinds: tuple[str, ...] = ("gt",) if below else ("lt",)
-        if not known and is_signed(ty):
+        self.up = ""  # i1: the step is positive, where that is not known
+        constant = is_literal(step)
+        downward = constant and int(step) < 0
+        self.kinds: tuple[str, ...] = ("gt",) if downward else ("lt",)
+        if not constant and is_signed(ty):
             self.kinds = ("lt", "gt")
-            self.up = body.new(f"icmp sgt {self.ty} {step}, 0")
-        if known and is_literal(lower) and is_literal(upper):
-            enters = int(lower) > int(upper) if below else int(lower) < int(upper)
+            self.up = builder.new(f"icmp sgt {self.ty} {step}, 0")
+        if constant and is_literal(lower) and is_literal(upper):
+            enters = int(lower) > int(upper) if downward else int(lower) < int(upper)
             self.enters = "true" if enters else "false"
         else:
             self.enters = self._compare(lower, upper)
         self.last = self._before(ty, upper, step)
 
     def more(self, count: str) -> str:
-        """Whether there is a count behind this one."""
+        """Return an i1: an iteration follows that of this counter."""
         return self._compare(count, self.last)
 
     def _compare(self, x: str, y: str) -> str:
-        found = [self.body.new(f"icmp {self.sign}{kind} {self.ty} {x}, {y}") for kind in self.kinds]
-        if len(found) == 1:
-            return found[0]
-        return self.body.new(f"select i1 {self.up}, i1 {found[0]}, i1 {found[1]}")
+        tests = [
+            self.builder.new(f"icmp {self.sign}{kind} {self.ty} {x}, {y}") for kind in self.kinds
+        ]
+        if len(tests) == 1:
+            return tests[0]
+        return self.builder.new(f"select i1 {self.up}, i1 {tests[0]}, i1 {tests[1]}")
 
     def _before(self, ty: Scalar, upper: str, step: str) -> str:
-        """The end less one step, within the type."""
+        """Return the upper bound minus one step, saturated to the type."""
         if is_literal(upper) and is_literal(step):
             return str(min(max(int(upper) - int(step), ty.min_value), ty.max_value))
-        if step in ("1", "-1"):  # cannot leave the type once the loop was entered
-            return self.body.new(f"sub {self.ty} {upper}, {step}")
+        if step in ("1", "-1"):  # cannot wrap once the loop was entered
+            return self.builder.new(f"sub {self.ty} {upper}, {step}")
         name = f"@llvm.{self.sign}sub.sat.{self.ty}"
-        return self.body.call(name, self.ty, (self.ty, upper), (self.ty, step))
+        return self.builder.call(name, self.ty, (self.ty, upper), (self.ty, step))
 
 
 _MATRIX = frozenset({ops.matrix.matrix_multiply, ops.group.group_dot})
 
 
-def _hint(body: Body, op: Operation) -> str:
-    """Keep the assembler from unrolling loops of matrix instructions, which it does many times."""
+def _unroll_hint(builder: FunctionBuilder, op: Operation) -> str:
+    """Keep ptxas from unrolling loops of matrix instructions, which it does many times over."""
     if any(inner.defn in _MATRIX for inner in op.regions[0]):
-        return f", !llvm.loop !{body.module.kept_loop()}"
+        return f", !llvm.loop !{builder.module.no_unroll_node()}"
     return ""
 
 
-def keep(body: Body, loop: Operation) -> None:
+def keep_loop(builder: FunctionBuilder, loop: Operation) -> None:
     """Put a side effect in a loop that may run forever without one.
 
-    ptxas removes such a loop, although nothing in PTX lets it take for granted that loops end.
-    Synchronizing a warp that runs in step costs least of what makes ptxas (13.0) keep one; a
-    branch that is never taken does not, as ptxas unswitches the loop. Conditions of loops are equal
-    in all threads of a program, so all lanes are there.
+    ptxas removes such a loop, although nothing in PTX permits it to assume that loops end. A warp
+    barrier in a converged warp is the cheapest of what makes ptxas (13.0) keep the loop; a branch
+    that is never taken does not, since ptxas unswitches the loop. Loop conditions are equal in all
+    threads of a program, so all lanes reach the barrier.
     """
     if may_hang_silently(loop):
-        body.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
+        builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
 
 
 # -- while, if
 
 
-def while_(body: Body, op: Operation) -> None:
-    """The test is the first block of the loop."""
-    head, inside, done = (body.label(name) for name in ("test", "body", "done"))
-    before = body.block
-    body.jump(head)
-    body.start(head)
-    phis = Phis(body, types_of(op.inputs), flat(body, op.inputs), before)
+def while_(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a loop whose first block is the test."""
+    head, inside, done = (builder.label(name) for name in ("test", "body", "done"))
+    before = builder.block
+    builder.jump(head)
+    builder.start_block(head)
+    phis = Phis(builder, types_of(op.inputs), flat(builder, op.inputs), before)
     test, region = op.regions
-    assign(body, test.args, phis.names)
-    assign(body, region.args, phis.names)
-    body.emit(test)
-    body.branch(body.scalar(ending(test).inputs[0]), inside, done)
-    body.start(inside)
-    with body.inside():
-        keep(body, op)
-        body.emit(region)
-        phis.close(flat(body, ending(region).inputs))
-    body.jump(head)
-    body.start(done)
-    assign(body, op.results, phis.names)
+    assign(builder, test.args, phis.names)
+    assign(builder, region.args, phis.names)
+    builder.emit(test)
+    builder.branch(builder.scalar(terminator(test).inputs[0]), inside, done)
+    builder.start_block(inside)
+    with builder.dominance_scope():
+        keep_loop(builder, op)
+        builder.emit(region)
+        phis.close(flat(builder, terminator(region).inputs))
+    builder.jump(head)
+    builder.start_block(done)
+    assign(builder, op.results, phis.names)
 
 
-def if_(body: Body, op: Operation) -> None:
-    """Two blocks, or one where the second does nothing."""
-    condition = body.scalar(op.inputs[0])
+def if_(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit two blocks, or one where the second region does nothing."""
+    condition = builder.scalar(op.inputs[0])
     then, orelse = op.regions
-    first, second, done = (body.label(name) for name in ("then", "else", "done"))
-    before = body.block
-    one = orelse.first is ending(orelse)
-    body.branch(condition, first, done if one else second)
-    body.start(first)
-    with body.inside():
-        body.emit(then)
-    left, left_end = flat(body, ending(then).inputs), body.block
-    body.jump(done)
-    if one:
-        right, right_end = flat(body, ending(orelse).inputs), before
+    first, second, done = (builder.label(name) for name in ("then", "else", "done"))
+    before = builder.block
+    no_else = orelse.first is terminator(orelse)
+    builder.branch(condition, first, done if no_else else second)
+    builder.start_block(first)
+    with builder.dominance_scope():
+        builder.emit(then)
+    left, left_end = flat(builder, terminator(then).inputs), builder.block
+    builder.jump(done)
+    if no_else:
+        right, right_end = flat(builder, terminator(orelse).inputs), before
     else:
-        body.start(second)
-        with body.inside():
-            body.emit(orelse)
-        right, right_end = flat(body, ending(orelse).inputs), body.block
-        body.jump(done)
-    body.start(done)
-    body.locate(op)
+        builder.start_block(second)
+        with builder.dominance_scope():
+            builder.emit(orelse)
+        right, right_end = flat(builder, terminator(orelse).inputs), builder.block
+        builder.jump(done)
+    builder.start_block(done)
+    builder.locate(op)
     joined = zip(types_of(op.results), left, right, strict=True)
-    found = [a if a == b else body.phi(ty, [(a, left_end), (b, right_end)]) for ty, a, b in joined]
-    assign(body, op.results, found)
+    results = [
+        a if a == b else builder.phi(ty, [(a, left_end), (b, right_end)]) for ty, a, b in joined
+    ]
+    assign(builder, op.results, results)
 
 
 # -- calls
 
 
-def call(body: Body, op: Operation) -> None:
-    """All registers of the operands; several results come as one structure."""
-    types = types_of(op.inputs)
-    given = zip(types, flat(body, op.inputs), strict=True)
-    operands = ", ".join([f"{ty} {register}" for ty, register in given])
+def call(builder: FunctionBuilder, op: Operation) -> None:
+    """Call with all registers of the operands; several results come as one structure."""
+    typed = zip(types_of(op.inputs), flat(builder, op.inputs), strict=True)
+    operands = ", ".join([f"{ty} {register}" for ty, register in typed])
     results = types_of(op.results)
-    text = f"call {structure(results)} {body.module.symbol(op['callee'])}({operands})"
+    text = f"call {structure(results)} {builder.module.symbol(op['callee'])}({operands})"
     if not results:
-        body.do(text)
+        builder.do(text)
         return
-    found = body.fresh(text)
-    registers = [found]
+    value = builder.new_unique(text)
+    registers = [value]
     if len(results) > 1:
-        kind = structure(results)
-        registers = [body.new(f"extractvalue {kind} {found}, {i}") for i in range(len(results))]
-    assign(body, op.results, registers)
+        ty = structure(results)
+        registers = [builder.new(f"extractvalue {ty} {value}, {i}") for i in range(len(results))]
+    assign(builder, op.results, registers)
 
 
 def structure(types: Sequence[str]) -> str:
-    """The type of a function's results."""
+    """Return the type of a function's results."""
     if len(types) > 1:
         return "{ " + ", ".join(types) + " }"
     return types[0] if types else "void"
 
 
-def return_(body: Body, op: Operation) -> None:
-    """End the function."""
+def return_(builder: FunctionBuilder, op: Operation) -> None:
+    """Return from the function."""
     types = types_of(op.inputs)
-    registers = flat(body, op.inputs)
+    registers = flat(builder, op.inputs)
     if not types:
-        body.do("ret void")
+        builder.do("ret void")
         return
     value = registers[0]
     if len(types) > 1:
         value = "poison"
         for number, (ty, register) in enumerate(zip(types, registers, strict=True)):
-            value = body.new(f"insertvalue {structure(types)} {value}, {ty} {register}, {number}")
-    body.do(f"ret {structure(types)} {value}")
+            value = builder.new(
+                f"insertvalue {structure(types)} {value}, {ty} {register}, {number}"
+            )
+    builder.do(f"ret {structure(types)} {value}")
 
 
 RULES: dict[OpDef, Rule] = {

@@ -1,35 +1,35 @@
-"""Operations on each register alone."""
+"""Operations on each register by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile.backends.nvptx.emit.body import Body, Registers
+from tile.backends.nvptx.emit.body import FunctionBuilder, Registers
 from tile.ir.core import Operation
 
 
-def each(body: Body, op: Operation, compute: Callable[..., str]) -> None:
-    """The result's registers, one at a time; `compute` takes a register of each operand.
+def each(builder: FunctionBuilder, op: Operation, compute: Callable[..., str]) -> None:
+    """Compute the result's registers one by one; `compute` takes one register of each operand.
 
-    What is filled with one scalar is computed once.
+    Equal operands, as in a splat, are computed once.
     """
-    columns = [body.values[value] for value in op.inputs]
-    known: dict[tuple[str, ...], str] = {}
+    columns = [builder.values[value] for value in op.inputs]
+    computed: dict[tuple[str, ...], str] = {}
     results: Registers = []
     for registers in zip(*columns, strict=True):
-        found = known.get(registers)
-        if found is None:
-            found = known[registers] = compute(*registers)
-        results.append(found)
-    body.values[op.results[0]] = results
+        result = computed.get(registers)
+        if result is None:
+            result = computed[registers] = compute(*registers)
+        results.append(result)
+    builder.values[op.results[0]] = results
 
 
-def instruction(body: Body, op: Operation, text: str) -> None:
-    """One instruction of LLVM for each register, such as `add i32`."""
-    new = body.new
-    each(body, op, lambda *registers: new(f"{text} {', '.join(registers)}"))
+def instruction(builder: FunctionBuilder, op: Operation, text: str) -> None:
+    """Emit one LLVM instruction for each register; `text` is such as `add i32`."""
+    new = builder.new
+    each(builder, op, lambda *registers: new(f"{text} {', '.join(registers)}"))
 
 
-def function(body: Body, op: Operation, name: str, ty: str) -> None:
-    """One call for each register, of a function of `ty` alone."""
-    each(body, op, lambda *registers: body.call(name, ty, *[(ty, r) for r in registers]))
+def function(builder: FunctionBuilder, op: Operation, name: str, ty: str) -> None:
+    """Emit one call for each register; operands and result of the function have type `ty`."""
+    each(builder, op, lambda *registers: builder.call(name, ty, *[(ty, r) for r in registers]))

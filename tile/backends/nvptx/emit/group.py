@@ -1,10 +1,10 @@
-"""Products by groups of four warps: wgmma, whose factors the tensor cores read from shared memory.
+"""wgmma: dots of a warpgroup of four warps, with operands in shared memory.
 
-LLVM has no instruction for it. The accumulators are operands of inline PTX that come in where they
-go out, so that they stay where they are from one product to the next, through loops and waits. A
-factor in shared memory is given by a descriptor of 64 bits: where it begins, in units of 16 bytes;
-how far apart its strips and its groups of 8 rows are; and how the vectors of its rows are
-reordered. (PTX ISA 9.7.15, "asynchronous warpgroup level matrix instructions".)
+LLVM has no instruction for it. The accumulators are tied operands of inline PTX, so that they stay
+in the same registers from one wgmma to the next, through loops and waits. The tensor cores read an
+operand in shared memory by a 64-bit matrix descriptor: its start address, in units of 16 bytes; the
+byte offsets between its strips and between its groups of 8 rows; and its swizzle mode. (PTX ISA
+9.7.15, "Asynchronous Warpgroup Level Matrix Instructions".)
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from tile.backends.nvptx.emit.assembler import Operand as Given
+from tile.backends.nvptx.emit.assembler import Operand as AsmOperand
 from tile.backends.nvptx.emit.assembler import assemble, braces
-from tile.backends.nvptx.emit.body import Body, Rule
+from tile.backends.nvptx.emit.body import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.matrix import round_to_tf32
 from tile.backends.nvptx.emit.memory import SHARED
-from tile.backends.nvptx.emit.registers import of_warp
+from tile.backends.nvptx.emit.registers import warp_index
 from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.types import number_of
 from tile.backends.nvptx.emit.words import pack, unpack
@@ -36,203 +36,212 @@ _PTX = {
 }  # fmt: skip
 _ACCUMULATOR = {F32: "f32", F16: "f16", I32: "s32"}
 _SWIZZLE = {128: 1, 64: 2, 32: 3}
-UNIT = 16  # bytes that a descriptor counts in
+UNIT = 16  # bytes: the unit of addresses and offsets in a descriptor
 ADDRESS_BITS = 14
 
 
 @dataclass(frozen=True)
-class _Factor:
-    """A factor in shared memory: the descriptor of the group's first piece, and where others are.
+class _SharedOperand:
+    """An operand in shared memory: the descriptor of the warpgroup's first tile, and strides.
 
-    `axis` is that of the rows or columns, of which a group's pieces are `step` bytes apart.
+    `axis` is that of the rows of `a` or columns of `b`; along it, the warpgroup's instruction tiles
+    are `step` bytes apart.
     """
 
     descriptor: str
     strips: Strips
     axis: int
-    depth: int  # k of an instruction
+    depth: int  # k of one instruction
     step: int
 
     @property
     def transposed(self) -> int:
-        """Whether neighbours are not along k."""
+        """1 if the operand is MN-major, 0 if it is K-major."""
         return int(self.strips.along == self.axis)
 
-    def at(self, piece: int, k: int) -> int:
-        """How far the descriptor of a piece and a step of k is from the first one."""
-        place = [0, 0]
-        place[1 - self.axis] = k * self.depth
-        return (piece * self.step + self.strips.place(*place)) // UNIT
+    def offset(self, tile: int, k: int) -> int:
+        """Return the offset of a tile's descriptor at a step of k from that of the first."""
+        element = [0, 0]
+        element[1 - self.axis] = k * self.depth
+        return (tile * self.step + self.strips.place(*element)) // UNIT
 
 
-def _factor(body: Body, op: Operation, mem: Value, operand: Operand) -> _Factor:
+def _shared_operand(
+    builder: FunctionBuilder, op: Operation, mem: Value, operand: Operand
+) -> _SharedOperand:
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
     shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
     strips = strips_of(ty.layout, 8 * ty.of.itemsize)
-    assert strips is not None, f"{ty} is in no order that a product reads"
+    assert strips is not None, f"{ty} has a layout that wgmma does not read"
     left = operand is Operand.LEFT
     axis, count = (0, rows) if left else (1, columns)
-    piece = [0, 0]
-    piece[axis] = shape.m if left else shape.n
-    apart = strips.place(*piece)
-    place = body.buffers[mem]
-    start = body.new(f"ptrtoint {SHARED} {MEMORY} to i32")
-    if place.moving != "0":
-        start = body.new(f"add i32 {start}, {place.moving}")
+    second_tile = [0, 0]
+    second_tile[axis] = shape.m if left else shape.n
+    tile_bytes = strips.place(*second_tile)
+    address = builder.buffers[mem]
+    start = builder.new(f"ptrtoint {SHARED} {MEMORY} to i32")
+    if address.base != "0":
+        start = builder.new(f"add i32 {start}, {address.base}")
     if count > 1:
-        start = body.new(f"add i32 {start}, {_of_group(body, rows, left, count, apart)}")
-    units = body.new(f"zext i32 {_units(body, start)} to i64")
-    constant = _constant(strips, place.at, strips.along == axis)
-    descriptor = body.new(f"add i64 {units}, {constant}")
-    return _Factor(descriptor, strips, axis, shape.k, apart * count)
+        first_tile = _warpgroup_offset(builder, rows, left, count, tile_bytes)
+        start = builder.new(f"add i32 {start}, {first_tile}")
+    units = builder.new(f"zext i32 {_in_units(builder, start)} to i64")
+    constant = _descriptor_constant(strips, address.offset, strips.along == axis)
+    descriptor = builder.new(f"add i64 {units}, {constant}")
+    return _SharedOperand(descriptor, strips, axis, shape.k, tile_bytes * count)
 
 
-def _units(body: Body, address: str) -> str:
-    """An address of shared memory as descriptors count.
+def _in_units(builder: FunctionBuilder, address: str) -> str:
+    """Return a shared address in the unit of descriptors.
 
-    Above the bits that they have for it, addresses have the program's number in its cluster.
+    The bits of the address above those of the descriptor's field hold the CTA's rank in its
+    cluster.
     """
-    units = body.new(f"lshr i32 {address}, 4")
-    if body.module.options.num_ctas == 1:
+    units = builder.new(f"lshr i32 {address}, 4")
+    if builder.module.options.num_ctas == 1:
         return units
-    return body.new(f"and i32 {units}, {(1 << ADDRESS_BITS) - 1}")
+    return builder.new(f"and i32 {units}, {(1 << ADDRESS_BITS) - 1}")
 
 
-def _of_group(body: Body, rows: int, left: bool, count: int, apart: int) -> str:
-    """How far the first piece of this thread's group is from that of the first group."""
-    number = of_warp(body, GROUP_THREADS)
+def _warpgroup_offset(
+    builder: FunctionBuilder, rows: int, left: bool, count: int, tile_bytes: int
+) -> str:
+    """Return the bytes from the first warpgroup's first tile to that of this thread's warpgroup."""
+    number = warp_index(builder, GROUP_THREADS)
     if left:
-        number = body.first(f"and i32 {number}, {count - 1}")
+        number = builder.hoist(f"and i32 {number}, {count - 1}")
     elif rows > 1:
-        number = body.first(f"lshr i32 {number}, {rows.bit_length() - 1}")
-    return body.first(f"mul i32 {number}, {apart}")
+        number = builder.hoist(f"lshr i32 {number}, {rows.bit_length() - 1}")
+    return builder.hoist(f"mul i32 {number}, {tile_bytes}")
 
 
-def _constant(strips: Strips, at: int, transposed: bool) -> int:
-    """What is known of a descriptor: all but where shared memory is, and which stage."""
-    strip = strips.bytes // UNIT if transposed else 1  # elsewhere it is not looked at
-    rows = ROWS * strips.row_bytes // UNIT
-    found = at // UNIT | strip << 16 | rows << 32 | _SWIZZLE[strips.row_bytes] << 62
-    return found - (found >> 63 << 64)  # as a signed number
+def _descriptor_constant(strips: Strips, offset: int, transposed: bool) -> int:
+    """Return the constant part of a descriptor: all but the base of shared memory and the stage."""
+    leading = strips.bytes // UNIT if transposed else 1  # ignored for K-major operands
+    stride = ROWS * strips.row_bytes // UNIT
+    descriptor = offset // UNIT | leading << 16 | stride << 32 | _SWIZZLE[strips.row_bytes] << 62
+    return descriptor - (descriptor >> 63 << 64)  # as a signed number
 
 
-def group_dot(body: Body, op: Operation) -> None:
-    """A statement for each piece of the accumulator; the last one ends what a wait counts."""
+def wgmma(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an asm statement for each tile of the accumulator; the last commits the wgmma group."""
     a, b, acc = op.inputs
     shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
     m, n, k = sizes_of(op)
-    right = _factor(body, op, b, Operand.RIGHT)
-    left = _factor(body, op, a, Operand.LEFT) if isinstance(a.type, Shared) else None
-    words = [] if left is not None else _held(body, a)
-    pieces = list(product(range(m // (shape.m * rows)), range(n // (shape.n * columns))))
-    depth, sums, zero = k // shape.k, _sums(body, acc), constant_of(acc) == 0
-    count, held = len(sums) // len(pieces), len(words) // max(1, m // (shape.m * rows))
-    for number, (row, column) in enumerate(pieces):
-        own = words[row * held : (row + 1) * held]
+    right = _shared_operand(builder, op, b, Operand.RIGHT)
+    left = _shared_operand(builder, op, a, Operand.LEFT) if isinstance(a.type, Shared) else None
+    a_registers = [] if left is not None else _register_operand(builder, a)
+    row_tiles = m // (shape.m * rows)
+    tiles = list(product(range(row_tiles), range(n // (shape.n * columns))))
+    depth, acc_registers, zero = k // shape.k, _accumulator(builder, acc), constant_of(acc) == 0
+    count, a_count = len(acc_registers) // len(tiles), len(a_registers) // max(1, row_tiles)
+    for number, (row, column) in enumerate(tiles):
+        a_tile = a_registers[row * a_count : (row + 1) * a_count]
         kinds = tuple(number_of(x.type) for x in op.inputs)
         text = _Statement(shape, kinds, count, depth, zero)
-        lines = text.lines(left, right, row, column, len(own))
-        if number == len(pieces) - 1:
+        lines = text.lines(left, right, row, column, len(a_tile))
+        if number == len(tiles) - 1:
             lines.append("wgmma.commit_group.sync.aligned;")
-        given: list[Given] = own if left is None else [("i64", left.descriptor)]
-        part = slice(number * count, (number + 1) * count)
-        types = [ty for ty, _ in sums[part]]
-        found = assemble(
-            body,
+        a_operands: list[AsmOperand] = a_tile if left is None else [("i64", left.descriptor)]
+        tile = slice(number * count, (number + 1) * count)
+        types = [ty for ty, _ in acc_registers[tile]]
+        results = assemble(
+            builder,
             "{ " + " ".join(lines) + " }",
             types,
-            [*given, ("i64", right.descriptor)],
-            initial=[] if zero else [register for _, register in sums[part]],
+            [*a_operands, ("i64", right.descriptor)],
+            initial=[] if zero else [register for _, register in acc_registers[tile]],
             memory=True,
             convergent=True,
-            apart=zero,
+            early_clobber=zero,
         )
-        sums[part] = zip(types, found, strict=True)
-    body.set(op, unpack(body, acc.type.element, [register for _, register in sums]))
+        acc_registers[tile] = zip(types, results, strict=True)
+    builder.set(op, unpack(builder, acc.type.element, [register for _, register in acc_registers]))
 
 
-def _held(body: Body, a: Value) -> list[Given]:
-    """A left factor in registers, as words of 32 bits."""
-    element, registers = number_of(a.type), body.of(a)
+def _register_operand(builder: FunctionBuilder, a: Value) -> list[AsmOperand]:
+    """Return an `a` operand in registers as 32-bit registers."""
+    element, registers = number_of(a.type), builder.of(a)
     if element is not F32:
-        return pack(body, element, registers)
-    rounded = [round_to_tf32(body, x) for x in registers]
-    return [("i32", body.new(f"bitcast float {x} to i32")) for x in rounded]
+        return pack(builder, element, registers)
+    rounded = [round_to_tf32(builder, x) for x in registers]
+    return [("i32", builder.new(f"bitcast float {x} to i32")) for x in rounded]
 
 
-def _sums(body: Body, acc: Value) -> list[Given]:
-    """An accumulator: registers of 32 bits, two f16 in each."""
-    return pack(body, acc.type.element, body.of(acc))
+def _accumulator(builder: FunctionBuilder, acc: Value) -> list[AsmOperand]:
+    """Return an accumulator as 32-bit registers, with two f16 in each."""
+    return pack(builder, acc.type.element, builder.of(acc))
 
 
 @dataclass(frozen=True)
 class _Statement:
-    """The text of one statement: `$0` and so on are the accumulators, then come the factors.
+    """The text of one asm statement: `$0` and so on are the accumulators, then come the operands.
 
-    With `zero`, the first instruction adds to nothing, and what the accumulators were is no matter.
+    With `zero`, the first instruction ignores the accumulators, whatever they hold.
     """
 
     shape: MatrixShape
-    kinds: tuple[Scalar, ...]  # of both factors and the accumulator
+    kinds: tuple[Scalar, ...]  # of `a`, `b` and the accumulator
     count: int
     depth: int
     zero: bool
 
     def lines(
-        self, left: _Factor | None, right: _Factor, row: int, column: int, words: int
+        self, left: _SharedOperand | None, right: _SharedOperand, row: int, column: int, words: int
     ) -> list[str]:
         a, b, acc = self.kinds
         m, n, k, bits = self.shape
         kinds = f"{_ACCUMULATOR[acc]}.{_PTX[a]}.{_PTX[b]}"
         name = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{kinds}"
         signs = [1, 1] if a.is_floating() else []
-        turned = [factor.transposed for factor in (left, right) if factor is not None]
-        flags = "".join(f", {flag}" for flag in (*signs, *(turned if bits in EITHER_WAY else ())))
+        transposed = [operand.transposed for operand in (left, right) if operand is not None]
+        majors = transposed if bits in EITHER_WAY else []
+        flags = "".join(f", {flag}" for flag in (*signs, *majors))
         each = words // self.depth
-        found = [
+        lines = [
             ".reg .pred p; .reg .b64 da, db;",
             "setp.eq.b32 p, 0, 0;",
             "wgmma.fence.sync.aligned;",
         ]
         if self.zero:
-            found.append(".reg .pred z; setp.ne.b32 z, 0, 0;")
+            lines.append(".reg .pred z; setp.ne.b32 z, 0, 0;")
         for step in range(self.depth):
             first = braces(self.count + step * each, each)
             if left is not None:
-                found.append(f"add.s64 da, ${self.count}, {left.at(row, step)};")
+                lines.append(f"add.s64 da, ${self.count}, {left.offset(row, step)};")
                 first = "da"
             last = self.count + (words or 1)
-            found.append(f"add.s64 db, ${last}, {right.at(column, step)};")
-            sums = braces(0, self.count)
-            adds = "z" if self.zero and not step else "p"
-            found.append(f"{name} {sums}, {first}, db, {adds}{flags};")
-        return found
+            lines.append(f"add.s64 db, ${last}, {right.offset(column, step)};")
+            accumulators = braces(0, self.count)
+            scale_d = "z" if self.zero and not step else "p"
+            lines.append(f"{name} {accumulators}, {first}, db, {scale_d}{flags};")
+        return lines
 
 
-def group_wait(body: Body, op: Operation) -> None:
-    """The accumulators go through the wait, so that nothing that uses them comes before it."""
+def wgmma_wait(builder: FunctionBuilder, op: Operation) -> None:
+    """Wait; the accumulators pass through the statement, so that no use of them moves above it."""
     text = f"wgmma.wait_group.sync.aligned {op['pending']};"
     acc = op.inputs[0]
-    sums = _sums(body, acc)
-    types, initial = [ty for ty, _ in sums], [register for _, register in sums]
-    found = assemble(body, text, types, [], initial=initial, memory=True, convergent=True)
-    body.set(op, unpack(body, acc.type.element, found))
+    registers = _accumulator(builder, acc)
+    types, initial = [ty for ty, _ in registers], [register for _, register in registers]
+    results = assemble(builder, text, types, [], initial=initial, memory=True, convergent=True)
+    builder.set(op, unpack(builder, acc.type.element, results))
 
 
-def group_fence(body: Body, op: Operation) -> None:
-    """What threads write is seen by them at once, and by tensor cores behind this."""
-    assemble(body, "fence.proxy.async.shared::cta;", [], [], memory=True)
+def fence_proxy_async(builder: FunctionBuilder, op: Operation) -> None:
+    """Make earlier writes of this thread to shared memory visible to the async proxy."""
+    assemble(builder, "fence.proxy.async.shared::cta;", [], [], memory=True)
 
 
-def local_trans(body: Body, op: Operation) -> None:
-    """The same place."""
-    body.buffers[op.result] = body.buffers[op.inputs[0]]
+def local_trans(builder: FunctionBuilder, op: Operation) -> None:
+    """A transposed view has the same address."""
+    builder.buffers[op.result] = builder.buffers[op.inputs[0]]
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.group.group_dot: group_dot,
-    ops.group.group_wait: group_wait,
-    ops.group.group_fence: group_fence,
+    ops.group.group_dot: wgmma,
+    ops.group.group_wait: wgmma_wait,
+    ops.group.group_fence: fence_proxy_async,
     ops.shared.local_trans: local_trans,
 }

@@ -1,12 +1,12 @@
-"""Functions of real numbers, as accurate as `ulp` of their declarations asks for.
+"""Real functions, as accurate as the `ulp` of their declarations demands.
 
-Where the chip has an instruction that is close enough, it is used; a test compares its bound with
-what is owed. `exp2` takes the form that gives zero for results that are not normal, as the language
-allows: the other one takes three more instructions, which scale what goes in and what comes out.
-Everything else is done by libdevice, within 2 units in the last place. The chip's
-other approximations are not close enough for the language: lg2.approx, sin.approx and cos.approx
-have a bound on their absolute error alone, which is any number of units near a zero, and
-tanh.approx is right to 11 bits.
+An f32 function becomes one approximate instruction where that is accurate enough; a test compares
+the bound of the instruction with the declaration. `exp2` takes the form that flushes subnormal
+results to zero, as the language allows: the other form costs three more instructions, which scale
+argument and result. Everything else calls libdevice, which is within 2 units in the last place. The
+other approximate instructions are too inaccurate for the language: the PTX ISA bounds only the
+absolute error of lg2.approx, sin.approx and cos.approx, which near a zero is any number of units in
+the last place, and tanh.approx is accurate to 11 bits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.arith import element_of, magnitude
 from tile.backends.nvptx.emit.assembler import assemble
-from tile.backends.nvptx.emit.body import Body, Rule
+from tile.backends.nvptx.emit.body import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.elementwise import each, function
 from tile.backends.nvptx.emit.types import llvm_type
 from tile.ir.core import Operation
@@ -26,9 +26,10 @@ from tile.ir.types import F32
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction on f32, and how far it may be off, in units in the last place.
+    """An f32 instruction and its maximal error in units in the last place.
 
-    The bounds are of the PTX ISA and of the CUDA C++ Programming Guide, mathematical functions.
+    The bounds are those of the PTX ISA and of the CUDA C++ Programming Guide, "Mathematical
+    Functions".
     """
 
     name: str
@@ -48,18 +49,18 @@ _INTRINSICS = {
 }
 
 
-def real(body: Body, op: Operation) -> None:
-    """One instruction, an intrinsic, or a call of libdevice."""
+def real(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit one instruction, an intrinsic, or a call of libdevice."""
     element = element_of(op)
     ty = llvm_type(element)
     if element is F32 and op.defn in INSTRUCTIONS:
         text = f"{INSTRUCTIONS[op.defn].name} $0, $1;"
-        return each(body, op, lambda x: assemble(body, text, ["float"], [("float", x)])[0])
+        return each(builder, op, lambda x: assemble(builder, text, ["float"], [("float", x)])[0])
     if op.defn in _INTRINSICS:
-        return function(body, op, f"{_INTRINSICS[op.defn]}.{element.name}", ty)
+        return function(builder, op, f"{_INTRINSICS[op.defn]}.{element.name}", ty)
     name = f"__nv_{op.name}{'f' if element is F32 else ''}"
-    body.module.libraries.add(name)
-    return function(body, op, f"@{name}", ty)
+    builder.module.libdevice_functions.add(name)
+    return function(builder, op, f"@{name}", ty)
 
 
 RULES: dict[OpDef, Rule] = {

@@ -1,4 +1,4 @@
-"""Products: matrix instructions of a warp, and multiply-adds of one thread."""
+"""Dots: mma instructions of a warp, and fused multiply-adds of one thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 from tile.backends.nvptx.emit.assembler import assemble, braces
-from tile.backends.nvptx.emit.body import Body, Registers, Rule
+from tile.backends.nvptx.emit.body import FunctionBuilder, Registers, Rule
 from tile.backends.nvptx.emit.narrow import fp8_as_f16, narrow, wide
 from tile.backends.nvptx.emit.types import is_integer, is_signed, llvm_type, number_of
 from tile.backends.nvptx.emit.words import pack
@@ -22,210 +22,216 @@ _PTX = {
 }  # fmt: skip
 _ACCUMULATOR = {"i32": "s32", "float": "f32", "double": "f64"}
 
-Change = Callable[[Body, str], str]
+Change = Callable[[FunctionBuilder, str], str]
 
-# Which parts of the factors are multiplied, the least products first; see `numerics/linalg.py`.
-_OF_TWO = ((1, 0), (0, 1), (0, 0))
-_OF_THREE = ((1, 1), (2, 0), (0, 2), *_OF_TWO)
+# Slices of the operands that are multiplied, those of the least magnitude first; see `dot` in
+# `numerics/linalg.py`.
+_TWO_SLICES = ((1, 0), (0, 1), (0, 0))
+_THREE_SLICES = ((1, 1), (2, 0), (0, 2), *_TWO_SLICES)
 _PAIRS: dict[Precision, tuple[tuple[int, int], ...]] = {
-    Precision.IEEE: _OF_THREE,
+    Precision.IEEE: _THREE_SLICES,
     Precision.TF32: ((0, 0),),
-    Precision.TF32X3: _OF_TWO,
-    Precision.BF16X3: _OF_TWO,
-    Precision.BF16X6: _OF_THREE,
+    Precision.TF32X3: _TWO_SLICES,
+    Precision.BF16X3: _TWO_SLICES,
+    Precision.BF16X6: _THREE_SLICES,
 }
 
 
-def matrix_multiply(body: Body, op: Operation) -> None:
-    """One instruction after the other, in the order of k.
+def mma(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit the instructions in the order of k.
 
-    Those of one accumulator, which wait for each other, are as far apart as can be.
+    Instructions on one accumulator depend on each other and are put as far apart as possible.
     """
     shape = MatrixShape(*op["shape"])
     rows, columns, depth = op["repeats"]
     a, b, acc = op.inputs
-    if number_of(a.type) in FP8 and not body.module.arch.multiplies_fp8:
-        left, right = _fp8_as_f16(body, a), _fp8_as_f16(body, b, rows=False)
-        shape, depth = _HALF_AS_DEEP, 2 * depth
+    if number_of(a.type) in FP8 and not builder.module.arch.has_fp8_mma:
+        left, right = _fp8_as_f16(builder, a), _fp8_as_f16(builder, b, rows=False)
+        shape, depth = _F16_SHAPE, 2 * depth
     else:
-        left = _factor(body, op, a, shape, shape.m)
-        right = _factor(body, op, b, shape, shape.n)
-    narrow_sum = acc.type.element is F16  # added up in f32, as the interpreter does
-    sums = [wide(body, F16, x) if narrow_sum else x for x in body.of(acc)]
-    step = len(sums) // (rows * columns)
+        left = _operand(builder, op, a, shape, shape.m)
+        right = _operand(builder, op, b, shape, shape.n)
+    is_f16 = acc.type.element is F16  # accumulated in f32, as the interpreter does
+    accumulators = [wide(builder, F16, x) if is_f16 else x for x in builder.of(acc)]
+    step = len(accumulators) // (rows * columns)
     pairs = _PAIRS[op["input_precision"]] if a.type.element is F32 else ((0, 0),)
     for k, (i, j) in product(range(depth), pairs):
         for row, column in product(range(rows), range(columns)):
             at = (row * columns + column) * step
             x, y = left.words(i, row * depth + k), right.words(j, column * depth + k)
-            sums[at : at + step] = _instruction(
-                body, shape, left, right, x, y, sums[at : at + step]
+            accumulators[at : at + step] = _instruction(
+                builder, shape, left, right, x, y, accumulators[at : at + step]
             )
-    if narrow_sum:
-        sums = [narrow(body, F16, x) for x in sums]
-    body.set(op, sums)
+    if is_f16:
+        accumulators = [narrow(builder, F16, x) for x in accumulators]
+    builder.set(op, accumulators)
 
 
 Word = tuple[str, str]  # type and value
 
 
-class _Factor:
-    """A factor as words of 32 bits (64 for f64), which are made as they are asked for.
+class _Operand:
+    """An operand as 32-bit registers (64 for f64), emitted when an instruction needs them.
 
-    Of `registers`, `each` are one instruction's; `parts` makes of them lists of words that add up
+    Each instruction takes `each` of `registers`; `slices` makes of them lists of words that add up
     to them.
     """
 
     def __init__(
         self,
-        body: Body,
+        builder: FunctionBuilder,
         kind: str,
         registers: Registers,
         each: int,
-        parts: Callable[[Registers], list[list[Word]]],
+        slices: Callable[[Registers], list[list[Word]]],
     ) -> None:
-        self.body = body
+        self.builder = builder
         self.kind = kind
         self.registers = registers
         self.each = each
-        self.parts = parts
-        self._made: dict[int, list[list[Word]]] = {}
+        self.slices = slices
+        self._emitted: dict[int, list[list[Word]]] = {}
 
-    def words(self, part: int, instruction: int) -> list[Word]:
-        found = self._made.get(instruction)
-        if found is None:
+    def words(self, number: int, instruction: int) -> list[Word]:
+        """Return the words of a slice of the operand of an instruction, both by number."""
+        slices = self._emitted.get(instruction)
+        if slices is None:
             first = instruction * self.each
             registers = self.registers[first : first + self.each]
-            self.body.need(registers)
-            found = self._made[instruction] = self.parts(registers)
-        return found[part]
+            self.builder.materialize(registers)
+            slices = self._emitted[instruction] = self.slices(registers)
+        return slices[number]
 
 
-def _factor(body: Body, op: Operation, x: Value, shape: MatrixShape, size: int) -> _Factor:
-    """A factor of `size` rows or columns of an instruction."""
-    element, registers = number_of(x.type), body.of(x)
+def _operand(
+    builder: FunctionBuilder, op: Operation, x: Value, shape: MatrixShape, size: int
+) -> _Operand:
+    """Return an operand, of which an instruction takes `size` rows or columns."""
+    element, registers = number_of(x.type), builder.of(x)
     each = size * shape.k // 32  # lanes
 
-    def made(kind: str, parts: Callable[[Registers], list[list[Word]]]) -> _Factor:
-        return _Factor(body, kind, registers, each, parts)
+    def operand(kind: str, slices: Callable[[Registers], list[list[Word]]]) -> _Operand:
+        return _Operand(builder, kind, registers, each, slices)
 
     if shape.bits == 64:
-        return made("f64", lambda own: [[("double", x) for x in own]])
+        return operand("f64", lambda own: [[("double", x) for x in own]])
     if element is not F32:
-        return made(_PTX[element], lambda own: [pack(body, element, own)])
+        return operand(_PTX[element], lambda own: [pack(builder, element, own)])
     precision = op["input_precision"]
-    number = 1 + max(max(pair) for pair in _PAIRS[precision])
+    count = 1 + max(max(pair) for pair in _PAIRS[precision])
     if shape.bits == 16:
 
-        def cut(own: Registers) -> list[list[Word]]:
-            parts = _parts(body, own, number, _to_bf16, lambda b, x: wide(b, BF16, x))
-            return [pack(body, BF16, part) for part in parts]
+        def bf16_slices(own: Registers) -> list[list[Word]]:
+            slices = _split(builder, own, count, _to_bf16, lambda b, x: wide(b, BF16, x))
+            return [pack(builder, BF16, part) for part in slices]
 
-        return made("bf16", cut)
-    return made(
+        return operand("bf16", bf16_slices)
+    return operand(
         "tf32",
         lambda own: [
-            [_bits(body, x) for x in part]
-            for part in _parts(body, own, number, round_to_tf32, lambda b, x: x)
+            [_bits(builder, x) for x in part]
+            for part in _split(builder, own, count, round_to_tf32, lambda b, x: x)
         ],
     )
 
 
-_HALF_AS_DEEP = MatrixShape(16, 8, 16, 16)
+_F16_SHAPE = MatrixShape(16, 8, 16, 16)
 
-# The words of the left factor, for each of two such instructions that do what m16n8k32 of 8 bits
-# does. Registers there have the bits k0 k1 m3 k4, and two are a word here; a product does not mind
-# in which order k is, so that k1 takes the part of k3, and k4 tells the two apart. The right
-# factor's, k0 k1 k4, are in order as they are.
-_REORDERED = (0, 2, 1, 3)
+# Registers of the `a` operand for the two f16 instructions (m16n8k16) that replace one 8-bit
+# m16n8k32. Elements in a thread's registers are numbered by the bits k0 k1 m3 k4, and two of them
+# share a 32-bit register here. A dot is independent of the order of k: k1 takes the role of k3, and
+# k4 tells the two instructions apart. The registers of the `b` operand, k0 k1 k4, are in order as
+# they are.
+_A_ORDER = (0, 2, 1, 3)
 
 
-def _fp8_as_f16(body: Body, x: Value, *, rows: bool = True) -> _Factor:
-    """8-bit floats as f16, which holds them all, for machines that multiply none."""
-    element, order = number_of(x.type), _REORDERED if rows else (0, 1)
+def _fp8_as_f16(builder: FunctionBuilder, x: Value, *, rows: bool = True) -> _Operand:
+    """Convert an operand of 8-bit floats to f16, exactly, for targets without 8-bit mma."""
+    element, order = number_of(x.type), _A_ORDER if rows else (0, 1)
 
-    def halves(own: Registers) -> list[list[Word]]:
-        words = fp8_as_f16(body, element, own)
+    def convert(own: Registers) -> list[list[Word]]:
+        words = fp8_as_f16(builder, element, own)
         return [[("i32", words[number]) for number in order]]
 
-    return _Factor(body, "f16", body.of(x), 2 * len(order), halves)
+    return _Operand(builder, "f16", builder.of(x), 2 * len(order), convert)
 
 
-def _bits(body: Body, x: str) -> tuple[str, str]:
-    return "i32", body.new(f"bitcast float {x} to i32")
+def _bits(builder: FunctionBuilder, x: str) -> tuple[str, str]:
+    return "i32", builder.new(f"bitcast float {x} to i32")
 
 
-def _parts(
-    body: Body, registers: Registers, number: int, cut: Change, back: Change
+def _split(
+    builder: FunctionBuilder, registers: Registers, count: int, round_: Change, back: Change
 ) -> list[Registers]:
-    """Each register as a sum of so many rounded numbers: the number rounded, then what is left."""
-    parts = []
+    """Split each register into a sum of `count` rounded numbers, the largest first."""
+    slices = []
     rest = registers
-    for last in range(number - 1, -1, -1):
-        part = [cut(body, x) for x in rest]
-        parts.append(part)
-        if last:
+    for remaining in range(count - 1, -1, -1):
+        part = [round_(builder, x) for x in rest]
+        slices.append(part)
+        if remaining:
             rest = [
-                body.new(f"fsub float {x}, {back(body, y)}")
+                builder.new(f"fsub float {x}, {back(builder, y)}")
                 for x, y in zip(rest, part, strict=True)
             ]
-    return parts
+    return slices
 
 
-def _to_bf16(body: Body, x: str) -> str:
-    return narrow(body, BF16, x)
+def _to_bf16(builder: FunctionBuilder, x: str) -> str:
+    return narrow(builder, BF16, x)
 
 
-def round_to_tf32(body: Body, x: str) -> str:
-    """An f32 rounded to 10 bits of mantissa, ties away from zero."""
-    if body.module.arch.capability >= 80:
-        (bits,) = assemble(body, "cvt.rna.tf32.f32 $0, $1;", ["i32"], [("float", x)])
-        return body.new(f"bitcast i32 {bits} to float")
-    bits = body.new(f"bitcast float {x} to i32")
-    bits = body.new(f"and i32 {body.new(f'add i32 {bits}, 4096')}, -8192")
-    rounded = body.new(f"bitcast i32 {bits} to float")
-    missing = body.new(f"fcmp uno float {x}, {x}")
-    return body.new(f"select i1 {missing}, float {x}, float {rounded}")
+def round_to_tf32(builder: FunctionBuilder, x: str) -> str:
+    """Round an f32 to 10 bits of mantissa, ties away from zero."""
+    if builder.module.arch.capability >= 80:
+        (bits,) = assemble(builder, "cvt.rna.tf32.f32 $0, $1;", ["i32"], [("float", x)])
+        return builder.new(f"bitcast i32 {bits} to float")
+    bits = builder.new(f"bitcast float {x} to i32")
+    bits = builder.new(f"and i32 {builder.new(f'add i32 {bits}, 4096')}, -8192")
+    rounded = builder.new(f"bitcast i32 {bits} to float")
+    is_nan = builder.new(f"fcmp uno float {x}, {x}")
+    return builder.new(f"select i1 {is_nan}, float {x}, float {rounded}")
 
 
 def _instruction(
-    body: Body,
+    builder: FunctionBuilder,
     shape: MatrixShape,
-    left: _Factor,
-    right: _Factor,
+    left: _Operand,
+    right: _Operand,
     a: Sequence[tuple[str, str]],
     b: Sequence[tuple[str, str]],
-    total: Registers,
+    acc: Registers,
 ) -> Registers:
     ty = {"f64": "double", "s8": "i32", "u8": "i32"}.get(left.kind, "float")
     kind = _ACCUMULATOR[ty]
-    starts = [0, len(total), len(total) + len(a), len(total) + len(a) + len(b)]
-    counts = (len(total), len(a), len(b), len(total))
-    places = ", ".join(
+    starts = [0, len(acc), len(acc) + len(a), len(acc) + len(a) + len(b)]
+    counts = (len(acc), len(a), len(b), len(acc))
+    fragments = ", ".join(
         [
             braces(s, c) if c > 1 else "{$" + str(s) + "}"
             for s, c in zip(starts, counts, strict=True)
         ]
     )
     name = f"mma.sync.aligned.m{shape.m}n{shape.n}k{shape.k}.row.col"
-    text = f"{name}.{kind}.{left.kind}.{right.kind}.{kind} {places};"
-    operands = [*a, *b, *[(ty, x) for x in total]]
-    return assemble(body, text, [ty] * len(total), operands, convergent=True)
+    text = f"{name}.{kind}.{left.kind}.{right.kind}.{kind} {fragments};"
+    operands = [*a, *b, *[(ty, x) for x in acc]]
+    return assemble(builder, text, [ty] * len(acc), operands, convergent=True)
 
 
-# -- one thread by itself
+# -- dots of one thread
 
 
-def thread_dot(body: Body, op: Operation) -> None:
-    """Fused multiply-adds in the order of k, then one addition to what was there.
+def fma_dot(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit fused multiply-adds in the order of k, then one addition to the accumulator.
 
-    So a loop over k adds sums of a few products, and rounds less than if it added each.
+    A loop over k so adds the sums of several products, and rounds less than if it added each
+    product.
     """
     a, b, acc = op.inputs
     element, into = number_of(a.type), acc.type.element
-    left = _widened(body, op, element, body.of(a))
-    right = _widened(body, op, number_of(b.type), body.of(b))
-    sums = [wide(body, into, x) if into is F16 else x for x in body.of(acc)]
+    left = _widen(builder, op, element, builder.of(a))
+    right = _widen(builder, op, number_of(b.type), builder.of(b))
+    accumulators = [wide(builder, into, x) if into is F16 else x for x in builder.of(acc)]
     batch, m, n, k = op["sizes"]
     of_integers = is_integer(element) and element not in FP8
     ty = "i32" if of_integers else "double" if element is F64 else "float"
@@ -235,30 +241,32 @@ def thread_dot(body: Body, op: Operation) -> None:
         total = zero
         for at in range(k):
             x, y = left[(p * m + i) * k + at], right[(p * k + at) * n + j]
-            total = _multiply_add(body, element, x, y, total)
-        results.append(body.new(f"{add} {total}, {sums[(p * m + i) * n + j]}"))
+            total = _multiply_add(builder, element, x, y, total)
+        results.append(builder.new(f"{add} {total}, {accumulators[(p * m + i) * n + j]}"))
     if into is F16:
-        results = [narrow(body, F16, x) for x in results]
-    body.set(op, results)
+        results = [narrow(builder, F16, x) for x in results]
+    builder.set(op, results)
 
 
-def _widened(body: Body, op: Operation, element: Scalar, registers: Registers) -> Registers:
+def _widen(
+    builder: FunctionBuilder, op: Operation, element: Scalar, registers: Registers
+) -> Registers:
     if is_integer(element) and element not in FP8:
         extend = "sext" if is_signed(element) else "zext"
-        return [body.new(f"{extend} {llvm_type(element)} {x} to i32") for x in registers]
+        return [builder.new(f"{extend} {llvm_type(element)} {x} to i32") for x in registers]
     if element is F32 and op["input_precision"] is Precision.TF32:
-        return [round_to_tf32(body, x) for x in registers]
-    return [wide(body, element, x) for x in registers]
+        return [round_to_tf32(builder, x) for x in registers]
+    return [wide(builder, element, x) for x in registers]
 
 
-def _multiply_add(body: Body, element: Scalar, x: str, y: str, total: str) -> str:
+def _multiply_add(builder: FunctionBuilder, element: Scalar, x: str, y: str, total: str) -> str:
     if is_integer(element) and element not in FP8:
-        return body.new(f"add i32 {body.new(f'mul i32 {x}, {y}')}, {total}")
+        return builder.new(f"add i32 {builder.new(f'mul i32 {x}, {y}')}, {total}")
     ty, name = ("double", "f64") if element is F64 else ("float", "f32")
-    return body.call(f"@llvm.fma.{name}", ty, (ty, x), (ty, y), (ty, total))
+    return builder.call(f"@llvm.fma.{name}", ty, (ty, x), (ty, y), (ty, total))
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.matrix.matrix_multiply: matrix_multiply,
-    ops.matrix.thread_dot: thread_dot,
+    ops.matrix.matrix_multiply: mma,
+    ops.matrix.thread_dot: fma_dot,
 }

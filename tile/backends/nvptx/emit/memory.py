@@ -1,4 +1,4 @@
-"""Loads and stores of global memory, in vectors, and under a mask without branches."""
+"""Loads and stores of global memory, in vectors, with predicates instead of branches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tile.backends.nvptx.emit import moving
 from tile.backends.nvptx.emit.assembler import assemble, braces
-from tile.backends.nvptx.emit.body import Body, Registers, Rule
+from tile.backends.nvptx.emit.body import FunctionBuilder, Registers, Rule
 from tile.backends.nvptx.emit.elementwise import each
 from tile.backends.nvptx.emit.types import is_literal, memory_type
 from tile.backends.nvptx.emit.words import (
@@ -16,7 +16,7 @@ from tile.backends.nvptx.emit.words import (
     to_memory,
     unpack,
     vector,
-    word_of,
+    word_bits,
     word_types,
 )
 from tile.ir.core import Operation
@@ -32,43 +32,47 @@ _LOAD_CACHE = {CacheModifier.CA, CacheModifier.CG, CacheModifier.CS, CacheModifi
 _STORE_CACHE = {CacheModifier.WB, CacheModifier.CG, CacheModifier.CS, CacheModifier.WT}
 
 
-def addptr(body: Body, op: Operation) -> None:
-    """The offset is extended by its own sign, then scaled; all in 64 bits."""
+def addptr(builder: FunctionBuilder, op: Operation) -> None:
+    """Extend the offset by the signedness of its type, scale it, and add it in 64 bits."""
     offset, stride = op.inputs[1], op["stride"]
     shift = stride.bit_length() - 1
 
-    def move(pointer: str, by: str) -> str:
-        if is_literal(by) and pointer in body.moving:
-            return body.new(f"add i64 {pointer}, {moving.step(body, int(by) * stride)}")
-        if is_literal(by):
-            return body.new(f"add i64 {pointer}, {int(by) * stride}") if by != "0" else pointer
-        return body.new(f"add i64 {pointer}, {moving.in_bytes(body, offset, by, shift)}")
+    def add(pointer: str, index: str) -> str:
+        if is_literal(index) and pointer in builder.induction_pointers:
+            step = moving.opaque_step(builder, int(index) * stride)
+            return builder.new(f"add i64 {pointer}, {step}")
+        if index == "0":
+            return pointer
+        if is_literal(index):
+            return builder.new(f"add i64 {pointer}, {int(index) * stride}")
+        return builder.new(f"add i64 {pointer}, {moving.scale(builder, offset, index, shift)}")
 
-    each(body, op, move)
+    each(builder, op, add)
 
 
-def load(body: Body, op: Operation) -> None:
-    """Plain loads are LLVM's own; those with a mask or a hint are lines of PTX."""
+def load(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit plain loads as LLVM's own; those with a mask or a hint are inline PTX."""
     element: Scalar | Pointer = op.result.type.element
-    pointers = body.of(op.inputs[0])
-    mask = None if op["mask"] is None else body.of(op["mask"])
-    other = None if op["other"] is None else body.of(op["other"])
-    step = op["vector"]
-    hints = _hints(body, op, _LOAD_CACHE)
+    pointers = builder.of(op.inputs[0])
+    mask = None if op["mask"] is None else builder.of(op["mask"])
+    other = None if op["other"] is None else builder.of(op["other"])
+    width = op["vector"]
+    hints = _hints(builder, op, _LOAD_CACHE)
     results: Registers = []
-    for first in range(0, len(pointers), step):
-        allowed = "true" if mask is None else mask[first]
-        instead = None if other is None else other[first : first + step]
-        if allowed == "true" and hints == _PLAIN:
-            results += plain_load(body, element, global_pointer(body, pointers[first]), step)
+    for first in range(0, len(pointers), width):
+        predicate = "true" if mask is None else mask[first]
+        fallback = None if other is None else other[first : first + width]
+        pointer = pointers[first]
+        if predicate == "true" and hints == _PLAIN:
+            results += plain_load(builder, element, global_pointer(builder, pointer), width)
         else:
-            results += _hinted_load(body, element, pointers[first], step, hints, allowed, instead)
-    body.set(op, results)
+            results += _ptx_load(builder, element, pointer, width, hints, predicate, fallback)
+    builder.set(op, results)
 
 
 @dataclass(frozen=True)
 class _Hints:
-    """How an access is spelled: what follows `ld` or `st`, and a cache policy, if there is one."""
+    """The spelling of an access: what follows `ld` or `st`, and a cache policy, if there is one."""
 
     kind: str = ".global"
     policy: str = ""
@@ -77,56 +81,67 @@ class _Hints:
 _PLAIN = _Hints()
 
 
-def _hints(body: Body, op: Operation, known: set[CacheModifier]) -> _Hints:
-    """The first cache goes by the modifier or else by the eviction, the second by the eviction."""
+def _hints(builder: FunctionBuilder, op: Operation, supported: set[CacheModifier]) -> _Hints:
+    """Return the hints of an access.
+
+    L1 follows the cache modifier, or else the eviction priority; L2 follows the eviction priority.
+    """
     if op.attributes.get("volatile"):
         return _Hints(".volatile.global")
-    cache, eviction = op["cache"] in known, op["eviction"]
+    cache, eviction = op["cache"] in supported, op["eviction"]
     if eviction is Eviction.NONE:
         return _Hints(f".global.{op['cache']}") if cache else _PLAIN
-    if body.module.arch.capability < 80:
+    if builder.module.arch.capability < 80:
         return _Hints(f".global.L1::{eviction}")
-    first = f".{op['cache']}" if cache else f".L1::{eviction}"
-    return _Hints(f".global{first}.L2::cache_hint", cache_policy(body, eviction))
+    l1 = f".{op['cache']}" if cache else f".L1::{eviction}"
+    return _Hints(f".global{l1}.L2::cache_hint", cache_policy(builder, eviction))
 
 
-def cache_policy(body: Body, eviction: Eviction) -> str:
-    """A policy for the second cache, made at the start of the function."""
+def cache_policy(builder: FunctionBuilder, eviction: Eviction) -> str:
+    """Return an L2 cache policy, which is created at the start of the function."""
     name = f"%policy.{eviction}"
     text = f"createpolicy.fractional.L2::{eviction}.b64 $0, 1.0;"
     line = f'  {name} = call i64 asm "{text}", "=l"()'
-    if not any(known.startswith(line) for known in body.top):
-        body.top.append(line + body.place)
+    if not any(other.startswith(line) for other in builder.entry_lines):
+        builder.entry_lines.append(line + builder.debug_suffix)
     return name
 
 
-def global_pointer(body: Body, address: str) -> str:
-    """An address as a pointer to global memory."""
-    return body.new(f"inttoptr i64 {address} to {GLOBAL}")
+def global_pointer(builder: FunctionBuilder, address: str) -> str:
+    """Return an address as a pointer to global memory."""
+    return builder.new(f"inttoptr i64 {address} to {GLOBAL}")
 
 
 def plain_load(
-    body: Body, element: Scalar | Pointer, pointer: str, count: int, space: str = GLOBAL
+    builder: FunctionBuilder,
+    element: Scalar | Pointer,
+    pointer: str,
+    count: int,
+    space: str = GLOBAL,
 ) -> Registers:
-    """Neighbours in memory, aligned, by one load."""
+    """Load contiguous elements, aligned to their total size, by one instruction."""
     ty = memory_type(element)
-    whole = ty if count == 1 else f"<{count} x {ty}>"
+    loaded_type = ty if count == 1 else f"<{count} x {ty}>"
     align = element.itemsize * count
-    found = body.fresh(f"load {whole}, {space} {pointer}, align {align}")
-    return from_memory(body, element, elements(body, ty, found, count))
+    value = builder.new_unique(f"load {loaded_type}, {space} {pointer}, align {align}")
+    return from_memory(builder, element, elements(builder, ty, value, count))
 
 
 def plain_store(
-    body: Body, element: Scalar | Pointer, pointer: str, values: Registers, space: str = GLOBAL
+    builder: FunctionBuilder,
+    element: Scalar | Pointer,
+    pointer: str,
+    values: Registers,
+    space: str = GLOBAL,
 ) -> None:
-    """Neighbours in memory, aligned, by one store."""
-    whole, value = vector(body, memory_type(element), to_memory(body, element, values))
+    """Store contiguous elements, aligned to their total size, by one instruction."""
+    stored_type, value = vector(builder, memory_type(element), to_memory(builder, element, values))
     align = element.itemsize * len(values)
-    body.do(f"store {whole} {value}, {space} {pointer}, align {align}")
+    builder.do(f"store {stored_type} {value}, {space} {pointer}, align {align}")
 
 
-def _hinted_load(
-    body: Body,
+def _ptx_load(
+    builder: FunctionBuilder,
     element: Scalar | Pointer,
     address: str,
     count: int,
@@ -134,9 +149,10 @@ def _hinted_load(
     mask: str,
     other: Registers | None,
 ) -> Registers:
-    bits = word_of(element, count)
+    """Load contiguous elements by inline PTX; where the mask is false they are `other` or zero."""
+    bits = word_bits(element, count)
     types = word_types(element, count, bits)
-    used = [_REGISTER.get(ty, ty) for ty in types]
+    register_types = [_REGISTER.get(ty, ty) for ty in types]
     number = len(types)
     guarded = mask != "true"
     guard = f"@${number + 1} " if guarded else ""
@@ -145,62 +161,62 @@ def _hinted_load(
     if hints.policy:
         policy = f", ${number + len(operands)}"
         operands.append(("i64", hints.policy))
-    text = f"{guard}ld{hints.kind}{width(types)} {braces(0, number)}, [${number}]{policy};"
+    text = f"{guard}ld{hints.kind}{ptx_width(types)} {braces(0, number)}, [${number}]{policy};"
     initial: Registers = []
     if guarded and other is not None:
-        initial = [in_register(body, word) for word in pack(body, element, other, bits)]
-    words = assemble(body, text, used, operands, initial=initial, memory=True)
-    words = [from_register(body, ty, word) for ty, word in zip(types, words, strict=True)]
-    return unpack(body, element, words, bits)
+        initial = [in_register(builder, word) for word in pack(builder, element, other, bits)]
+    words = assemble(builder, text, register_types, operands, initial=initial, memory=True)
+    words = [from_register(builder, ty, word) for ty, word in zip(types, words, strict=True)]
+    return unpack(builder, element, words, bits)
 
 
-# The registers of PTX that hold types of LLVM's in operands of instructions.
+# PTX registers, as LLVM types, that hold values of narrower types as operands of instructions.
 _REGISTER = {"i8": "i16", "half": "i16", "bfloat": "i16"}
 
 
-def in_register(body: Body, word: tuple[str, str]) -> str:
-    """A word as an operand of PTX, which has no registers of 8 bits."""
+def in_register(builder: FunctionBuilder, word: tuple[str, str]) -> str:
+    """Return a value as an operand of PTX, which has no registers of 8 bits."""
     ty, value = word
     if ty == "i8":
-        return body.new(f"zext i8 {value} to i16")
-    return body.new(f"bitcast {ty} {value} to i16") if ty in _REGISTER else value
+        return builder.new(f"zext i8 {value} to i16")
+    return builder.new(f"bitcast {ty} {value} to i16") if ty in _REGISTER else value
 
 
-def from_register(body: Body, ty: str, value: str) -> str:
-    """What `in_register` made an operand of."""
+def from_register(builder: FunctionBuilder, ty: str, value: str) -> str:
+    """Reverse `in_register`."""
     if ty == "i8":
-        return body.new(f"trunc i16 {value} to i8")
-    return body.new(f"bitcast i16 {value} to {ty}") if ty in _REGISTER else value
+        return builder.new(f"trunc i16 {value} to i8")
+    return builder.new(f"bitcast i16 {value} to {ty}") if ty in _REGISTER else value
 
 
 _BITS = {"i8": 8, "i16": 16, "half": 16, "bfloat": 16, "i64": 64, "double": 64}
 
 
-def width(types: list[str]) -> str:
-    """How many of how many bits an instruction moves, such as `.v4.b32`."""
-    many = f".v{len(types)}" if len(types) > 1 else ""
-    return f"{many}.b{_BITS.get(types[0], 32)}"
+def ptx_width(types: list[str]) -> str:
+    """Return the suffix for vectors of these registers, such as `.v4.b32`."""
+    count = f".v{len(types)}" if len(types) > 1 else ""
+    return f"{count}.b{_BITS.get(types[0], 32)}"
 
 
-def store(body: Body, op: Operation) -> None:
-    """As loads are."""
+def store(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit plain stores as LLVM's own; those with a mask or a hint are inline PTX."""
     element: Scalar | Pointer = op.inputs[1].type.element
-    pointers, values = body.of(op.inputs[0]), body.of(op.inputs[1])
-    mask = None if op["mask"] is None else body.of(op["mask"])
-    step = op["vector"]
-    hints = _hints(body, op, _STORE_CACHE)
-    for first in range(0, len(pointers), step):
-        allowed = "true" if mask is None else mask[first]
-        stored = values[first : first + step]
-        if allowed == "true" and hints == _PLAIN:
-            plain_store(body, element, global_pointer(body, pointers[first]), stored)
+    pointers, values = builder.of(op.inputs[0]), builder.of(op.inputs[1])
+    mask = None if op["mask"] is None else builder.of(op["mask"])
+    width = op["vector"]
+    hints = _hints(builder, op, _STORE_CACHE)
+    for first in range(0, len(pointers), width):
+        predicate = "true" if mask is None else mask[first]
+        stored, pointer = values[first : first + width], pointers[first]
+        if predicate == "true" and hints == _PLAIN:
+            plain_store(builder, element, global_pointer(builder, pointer), stored)
         else:
             kind, policy = f"st{hints.kind}", hints.policy
-            guarded_store(body, element, kind, ("i64", pointers[first]), stored, allowed, policy)
+            guarded_store(builder, element, kind, ("i64", pointer), stored, predicate, policy)
 
 
 def guarded_store(
-    body: Body,
+    builder: FunctionBuilder,
     element: Scalar | Pointer,
     kind: str,
     address: tuple[str, str],
@@ -208,29 +224,29 @@ def guarded_store(
     mask: str,
     policy: str = "",
 ) -> None:
-    """A store by a line of PTX, where the mask is true; `kind` is such as `st.global`."""
-    bits = word_of(element, len(values))
-    words = pack(body, element, values, bits)
+    """Store by inline PTX where the mask is true; `kind` is such as `st.global`."""
+    bits = word_bits(element, len(values))
+    words = pack(builder, element, values, bits)
     types = [ty for ty, _ in words]
-    operands = [(_REGISTER.get(ty, ty), in_register(body, (ty, word))) for ty, word in words]
+    operands = [(_REGISTER.get(ty, ty), in_register(builder, (ty, word))) for ty, word in words]
     guard = ""
     if mask != "true":
         guard = f"@${len(words) + 1} "
-    given = [address, *operands] + ([("i1", mask)] if guard else [])
-    last = ""
+    operands = [address, *operands] + ([("i1", mask)] if guard else [])
+    hint = ""
     if policy:
-        last = f", ${len(given)}"
-        given.append(("i64", policy))
-    text = f"{guard}{kind}{width(types)} [$0], {braces(1, len(words))}{last};"
-    assemble(body, text, [], given, memory=True)
+        hint = f", ${len(operands)}"
+        operands.append(("i64", policy))
+    text = f"{guard}{kind}{ptx_width(types)} [$0], {braces(1, len(words))}{hint};"
+    assemble(builder, text, [], operands, memory=True)
 
 
-def barrier(body: Body, op: Operation) -> None:
-    """All threads of the program; a warp alone needs less."""
-    if body.module.threads == 32:
-        body.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
+def barrier(builder: FunctionBuilder, op: Operation) -> None:
+    """Wait for all threads of the program; a program of one warp needs less."""
+    if builder.module.threads == 32:
+        builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
     else:
-        body.call("@llvm.nvvm.barrier.cta.sync.aligned.all", "void", ("i32", "0"))
+        builder.call("@llvm.nvvm.barrier.cta.sync.aligned.all", "void", ("i32", "0"))
 
 
 RULES: dict[OpDef, Rule] = {

@@ -12,7 +12,7 @@ from tile.backends.nvptx.target import Architecture
 from tile.errors import Loc
 from tile.ir.core import Function
 
-# 32-bit pointers to shared memory, constants and local memory; see `ptx.py`.
+# Pointers to shared, constant and local memory have 32 bits; see `ptx.py`.
 DATA_LAYOUT = (
     "e-p:64:64:64-p3:32:32:32-p4:32:32:32-p5:32:32:32-p6:32:32:32-p7:32:32:32-i1:8:8-i8:8:8-"
     "i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-f128:128:128-v16:16:16-"
@@ -30,7 +30,7 @@ class ModuleText:
     threads: int
     functions: list[str] = field(default_factory=list)
     assertions: list[Assertion] = field(default_factory=list)
-    libraries: set[str] = field(default_factory=set)  # functions of libdevice
+    libdevice_functions: set[str] = field(default_factory=set)  # names of those called
     maps: list[TensorMap] = field(default_factory=list)
     _symbols: dict[str, str] = field(default_factory=dict)
     _declared: dict[str, str] = field(default_factory=dict)
@@ -39,29 +39,29 @@ class ModuleText:
     _nodes: dict[object, int] = field(default_factory=dict)
 
     @property
-    def fused(self) -> str:
-        """The flag of float operations that may be fused with others, with a space behind it."""
+    def fp_contract(self) -> str:
+        """The fast-math flag that allows contraction, followed by a space; empty without fusion."""
         return "contract " if self.options.enable_fp_fusion else ""
 
     def declare(self, name: str, text: str) -> str:
-        """Make a function or global known; `text` is its declaration or definition."""
+        """Add a declaration or definition of a function or global, unless its name has one."""
         if name not in self._declared:
             self._declared[name] = text
         return name
 
     @property
-    def inlined(self) -> bool:
-        """Whether there are functions that are put in the place of their calls."""
+    def has_alwaysinline(self) -> bool:
+        """True if the module defines functions that must be inlined."""
         return any(" alwaysinline " in text for text in self._declared.values())
 
-    def tensor_map(self, wanted: TensorMap) -> str:
-        """The kernel's parameter that is a tensor map; they come behind the others."""
-        if wanted not in self.maps:
-            self.maps.append(wanted)
-        return f"%map{self.maps.index(wanted)}"
+    def tensor_map(self, description: TensorMap) -> str:
+        """Return the kernel parameter that is this tensor map; maps follow all other parameters."""
+        if description not in self.maps:
+            self.maps.append(description)
+        return f"%map{self.maps.index(description)}"
 
     def name_function(self, function: Function) -> None:
-        """Give a function a symbol that PTX can have."""
+        """Choose a symbol for a function that is valid in PTX."""
         plain = re.sub(r"[^A-Za-z0-9_$]", "_", function.name)
         taken = set(self._symbols.values())
         name, number = f"@{plain}", 1
@@ -70,11 +70,11 @@ class ModuleText:
         self._symbols[function.name] = name
 
     def symbol(self, name: str) -> str:
-        """The symbol of a function of the module."""
+        """Return the symbol of a function of the module."""
         return self._symbols[name]
 
     def string(self, text: str) -> str:
-        """A pointer to a text in constant memory, in the generic address space."""
+        """Return a generic pointer to a string constant."""
         raw = text.encode() + b"\0"
         name = self._globals.get(text)
         if name is None:
@@ -89,10 +89,10 @@ class ModuleText:
             )
         return f"addrspacecast (ptr addrspace(1) {name} to ptr)"
 
-    # -- places in the source
+    # -- debug locations
 
     def scope(self, function: Function, symbol: str) -> int | None:
-        """The node of a function's place in the source; None where that is not known."""
+        """Return the debug-info node of a function; None if its location is unknown."""
         loc = function.loc
         if loc is None:
             return None
@@ -111,9 +111,9 @@ class ModuleText:
             f"spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !{unit})",
         )
 
-    def place(self, loc: Loc, scope: int, home: str) -> int:
-        """The node of a location in a function whose own file is `home`."""
-        if loc.file != home:
+    def debug_location(self, loc: Loc, scope: int, function_file: str) -> int:
+        """Return the node of a location in a function that is defined in `function_file`."""
+        if loc.file != function_file:
             scope = self._node(
                 ("block", scope, loc.file),
                 f"!DILexicalBlockFile(scope: !{scope}, file: !{self._file(loc.file)}, "
@@ -124,21 +124,21 @@ class ModuleText:
             f"!DILocation(line: {loc.line}, column: {loc.column + 1}, scope: !{scope})",
         )
 
-    def kept_loop(self) -> int:
-        """A node for the end of a loop that is not to be unrolled: each loop has its own."""
-        kept = self._node("kept", '!{!"llvm.loop.unroll.disable"}')
-        return self.node(f"distinct !{{!{len(self._metadata)}, !{kept}}}")
+    def no_unroll_node(self) -> int:
+        """Return a new `llvm.loop` node that disables unrolling; every loop needs its own."""
+        disable = self._node("no unroll", '!{!"llvm.loop.unroll.disable"}')
+        return self.node(f"distinct !{{!{len(self._metadata)}, !{disable}}}")
 
     def node(self, text: str) -> int:
-        """A node of its own."""
+        """Add a metadata node, and return its number."""
         self._metadata.append(text)
         return len(self._metadata) - 1
 
     def _node(self, key: object, text: str) -> int:
-        found = self._nodes.get(key)
-        if found is None:
-            found = self._nodes[key] = self.node(text)
-        return found
+        number = self._nodes.get(key)
+        if number is None:
+            number = self._nodes[key] = self.node(text)
+        return number
 
     def _file(self, path: str) -> int:
         folder, _, name = path.rpartition("/")
@@ -150,7 +150,7 @@ class ModuleText:
     # -- the whole
 
     def text(self) -> str:
-        """The module."""
+        """Return the whole module."""
         lines = [f'target datalayout = "{DATA_LAYOUT}"', f'target triple = "{TRIPLE}"', ""]
         lines += self._declared.values()
         lines += ["", *self.functions, ""]

@@ -1,4 +1,4 @@
-"""The table of what is emitted for each operation."""
+"""The rules of all families of operations in one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared memory of a program: one array whose size the launch gives, and places in it."""
+"""Shared memory of a program: one array whose size the launch gives, and addresses in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tile.analysis.liveness import LOOPS
 from tile.backends.nvptx.emit.assembler import assemble, braces
-from tile.backends.nvptx.emit.body import Body, Place, Registers, Rule
+from tile.backends.nvptx.emit.body import FunctionBuilder, Registers, Rule, SharedAddress
 from tile.backends.nvptx.emit.memory import (
     SHARED,
     guarded_store,
@@ -32,288 +32,304 @@ _ALIGNMENT = 1024  # bytes
 DECLARATION = f"{MEMORY} = external addrspace(3) global [0 x i8], align {_ALIGNMENT}"
 
 
-def alloc(body: Body, op: Operation) -> None:
-    """A buffer is where planning has put it."""
+def local_alloc(builder: FunctionBuilder, op: Operation) -> None:
+    """A buffer is at the offset that `allocate-shared` chose."""
     if op["at"] < 0:
         raise CompilationError("a buffer has no place in shared memory: plan-shared was not run")
-    body.module.declare(MEMORY, DECLARATION)
-    body.buffers[op.result] = Place("0", op["at"])
+    builder.module.declare(MEMORY, DECLARATION)
+    builder.buffers[op.result] = SharedAddress("0", op["at"])
 
 
-def slot(body: Body, op: Operation) -> None:
-    """A stage by number."""
-    mem, turn = op.inputs
-    held = mem.type
-    assert isinstance(held, Shared)
-    place, number = body.buffers[mem], body.scalar(turn)
-    body.buffers[op.result] = staged(body, place, number, op["shift"], held)
+def local_subview(builder: FunctionBuilder, op: Operation) -> None:
+    """A subview is the stage of a multi-buffer that belongs to an iteration."""
+    mem, iteration = op.inputs
+    ty = mem.type
+    assert isinstance(ty, Shared)
+    address, number = builder.buffers[mem], builder.scalar(iteration)
+    builder.buffers[op.result] = stage_address(builder, address, number, op["shift"], ty)
 
 
-def staged(body: Body, place: Place, number: str, shift: int, held: Shared) -> Place:
-    """The place of a stage: a constant moves the place, anything else is added to the address."""
-    step = held.bytes // held.stages
-    if held.stages == 1:
-        return place
-    if is_literal(number):
-        at = place.at + (int(number) + shift) % held.stages * step
-        return replace(place, at=at)
-    stage = stage_of(body, number, shift, held.stages)
-    moving = body.new(f"mul nuw nsw i32 {stage}, {step}")
-    if place.moving != "0":
-        moving = body.new(f"add i32 {moving}, {place.moving}")
-    return Place(moving, place.at, min(place.unit, step & -step))
+def stage_address(
+    builder: FunctionBuilder, address: SharedAddress, iteration: str, shift: int, buffer: Shared
+) -> SharedAddress:
+    """Return the address of the stage of an iteration.
+
+    A constant iteration changes the offset; any other is added to the base.
+    """
+    step = buffer.bytes // buffer.stages
+    if buffer.stages == 1:
+        return address
+    if is_literal(iteration):
+        stage_offset = (int(iteration) + shift) % buffer.stages * step
+        return replace(address, offset=address.offset + stage_offset)
+    stage = stage_of(builder, iteration, shift, buffer.stages)
+    base = builder.new(f"mul nuw nsw i32 {stage}, {step}")
+    if address.base != "0":
+        base = builder.new(f"add i32 {base}, {address.base}")
+    return SharedAddress(base, address.offset, min(address.alignment, step & -step))
 
 
 class Addresses:
     """The addresses of elements of a buffer, by offsets that count elements.
 
-    With `near`, those that differ from others by XOR are computed from these each time: an address
-    for each of the matrices of a tile would take as many registers throughout a loop.
+    With `recompute_xors`, addresses that differ from others by an XOR are computed from these at
+    each use: an address for each 8x8 matrix of a tile would occupy as many registers throughout a
+    loop.
     """
 
-    def __init__(self, body: Body, mem: Value, *, near: bool = False) -> None:
+    def __init__(
+        self, builder: FunctionBuilder, mem: Value, *, recompute_xors: bool = False
+    ) -> None:
         assert isinstance(mem.type, Shared)
-        self.body = body
-        self.place = body.buffers[mem]
+        self.builder = builder
+        self.address = builder.buffers[mem]
         self.size = mem.type.of.itemsize
         self._start = MEMORY
-        self._near = near
-        if self.place.moving != "0":
-            self._start = self._moved(MEMORY, self.place.moving)
-        self._known: dict[str, str] = {}
-        self._words: dict[str, str] = {}
+        self._recompute_xors = recompute_xors
+        if self.address.base != "0":
+            self._start = self._plus(MEMORY, self.address.base)
+        self._pointers: dict[str, str] = {}
+        self._integers: dict[str, str] = {}
 
     def of(self, offset: str) -> str:
-        """The pointer to an element. What is constant comes last: part of the instruction."""
-        return self._constant(*self.parts(offset))
+        """Return the pointer to an element; its constant offset comes last, for the instruction."""
+        return self._plus_constant(*self.parts(offset))
 
     def parts(self, offset: str) -> tuple[str, int]:
-        """The pointer to an element as another one and a number of bytes from there."""
+        """Return the pointer to an element as a pointer and a constant offset in bytes."""
         if is_literal(offset):
-            return self._start, self.place.at + int(offset) * self.size
-        base, constant = self.body.sums.get(offset, (offset, 0))
-        if base not in self._known:
-            self._known[base] = self._crossed(base) or self._added(base)
-        return self._known[base], self.place.at + constant * self.size
+            return self._start, self.address.offset + int(offset) * self.size
+        base, constant = self.builder.constant_offsets.get(offset, (offset, 0))
+        if base not in self._pointers:
+            self._pointers[base] = self._by_xor(base) or self._by_addition(base)
+        return self._pointers[base], self.address.offset + constant * self.size
 
-    def _crossed(self, base: str) -> str | None:
-        """The pointer to an element by XOR of another's; None if that is not how it is to come.
+    def _by_xor(self, base: str) -> str | None:
+        """Return the pointer to an element as another XORed with a constant, or None if it is not.
 
-        The bits that change are those below the alignment of the buffer.
+        The bits that change are below the alignment of the buffer.
         """
-        if not self._near or base not in self.body.crossed:
+        if not self._recompute_xors or base not in self.builder.constant_xors:
             return None
-        base, by = self.body.crossed[base]
-        if by * self.size >= min(self.place.unit, _ALIGNMENT):
+        base, constant = self.builder.constant_xors[base]
+        if constant * self.size >= min(self.address.alignment, _ALIGNMENT):
             return None
-        word = self.body.new(f"xor i32 {self._word(base)}, {by * self.size}")
-        return self.body.new(f"inttoptr i32 {word} to {SHARED}")
+        integer = self.builder.new(f"xor i32 {self._as_integer(base)}, {constant * self.size}")
+        return self.builder.new(f"inttoptr i32 {integer} to {SHARED}")
 
-    def _word(self, base: str) -> str:
-        """A pointer as a number that LLVM does not know from the last round of a loop."""
-        if base not in self._words:
-            if base not in self._known:
-                self._known[base] = self._added(base)
-            operands = [(SHARED, self._known[base])]
-            if self.place.moving == "0":
-                (word,) = assemble(self.body, "mov.b32 $0, $1;", ["i32"], operands, memory=True)
+    def _as_integer(self, base: str) -> str:
+        """Return a pointer as an integer that LLVM does not hoist out of a loop."""
+        if base not in self._integers:
+            if base not in self._pointers:
+                self._pointers[base] = self._by_addition(base)
+            operands = [(SHARED, self._pointers[base])]
+            if self.address.base == "0":
+                text = "mov.b32 $0, $1;"
+                (integer,) = assemble(self.builder, text, ["i32"], operands, memory=True)
             else:
-                word = self.body.new(f"ptrtoint {SHARED} {self._known[base]} to i32")
-            self._words[base] = word
-        return self._words[base]
+                integer = self.builder.new(f"ptrtoint {SHARED} {self._pointers[base]} to i32")
+            self._integers[base] = integer
+        return self._integers[base]
 
-    def _added(self, base: str) -> str:
+    def _by_addition(self, base: str) -> str:
         shift = self.size.bit_length() - 1
-        moved = self.body.new(f"shl i32 {base}, {shift}") if shift else base
-        return self._moved(self._start, moved)
+        scaled = self.builder.new(f"shl i32 {base}, {shift}") if shift else base
+        return self._plus(self._start, scaled)
 
-    def _moved(self, pointer: str, by: str) -> str:
-        return self.body.new(f"getelementptr i8, {SHARED} {pointer}, i32 {by}")
+    def _plus(self, pointer: str, offset: str) -> str:
+        return self.builder.new(f"getelementptr i8, {SHARED} {pointer}, i32 {offset}")
 
-    def _constant(self, pointer: str, by: int) -> str:
-        return self._moved(pointer, str(by)) if by else pointer
+    def _plus_constant(self, pointer: str, offset: int) -> str:
+        return self._plus(pointer, str(offset)) if offset else pointer
 
 
-def shared_load(body: Body, op: Operation) -> None:
-    """Vectors, aligned to their size."""
+def shared_load(builder: FunctionBuilder, op: Operation) -> None:
+    """Load vectors that are aligned to their size."""
     mem = op.inputs[0]
-    addresses = Addresses(body, mem, near=_is_moved(body, op))
+    addresses = Addresses(builder, mem, recompute_xors=_differ_by_xor(builder, op))
     results: Registers = []
-    for offset in body.of(op.inputs[1]):
+    for offset in builder.of(op.inputs[1]):
         pointer = addresses.of(offset)
-        results += plain_load(body, mem.type.element, pointer, op["vector"], SHARED)
-    body.set(op, results)
+        results += plain_load(builder, mem.type.element, pointer, op["vector"], SHARED)
+    builder.set(op, results)
 
 
-def _is_moved(body: Body, op: Operation) -> bool:
-    """Whether offsets are a layout's, XORed with what is not known, and by constants then."""
-    made = op.inputs[1].op
-    moved = made is not None and made.defn is arith.xor
-    return moved and any(offset in body.crossed for offset in body.of(op.inputs[1]))
+def _differ_by_xor(builder: FunctionBuilder, op: Operation) -> bool:
+    """Return True if the offsets are those of a layout, XORed with an unknown value.
+
+    They then differ by XORs with constants.
+    """
+    definition = op.inputs[1].op
+    return (
+        definition is not None
+        and definition.defn is arith.xor
+        and any(offset in builder.constant_xors for offset in builder.of(op.inputs[1]))
+    )
 
 
-def shared_matrix_load(body: Body, op: Operation) -> None:
-    """An instruction for each offset; it gives each lane a word of each matrix.
+def ldmatrix(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an instruction for each offset; it gives every lane a 32-bit register of each matrix.
 
-    Factors are loaded step by step as they are multiplied. The assembler moves loads up, but not
-    down: of all at once it would keep other values in memory.
+    Operands of mma are loaded just before the step that multiplies them. ptxas moves loads up, but
+    not down: if all were loaded at once, it would spill.
     """
     mem, matrices = op.inputs[0], op["matrices"]
-    addresses = Addresses(body, mem, near=any(outer.defn in LOOPS for outer in op.ancestors()))
-    flipped = ".trans" if op["transposed"] else ""
-    many = braces(0, matrices) if matrices > 1 else "{$0}"
-    name = f"ldmatrix.sync.aligned.m8n8.x{matrices}{flipped}.shared.b16"
-    later = _is_multiplied(op)
+    in_loop = any(outer.defn in LOOPS for outer in op.ancestors())
+    addresses = Addresses(builder, mem, recompute_xors=in_loop)
+    trans = ".trans" if op["transposed"] else ""
+    destination = braces(0, matrices) if matrices > 1 else "{$0}"
+    name = f"ldmatrix.sync.aligned.m8n8.x{matrices}{trans}.shared.b16"
+    deferred = _feeds_only_mma(op)
     registers: Registers = []
-    for offset in body.of(op.inputs[1]):
-        pointer, moved = addresses.parts(offset)
-        text = f"{name} {many}, [${matrices}+{moved}];"
+    for offset in builder.of(op.inputs[1]):
+        pointer, constant = addresses.parts(offset)
+        text = f"{name} {destination}, [${matrices}+{constant}];"
         operands = [(SHARED, pointer)]
-        before = len(body.lines)
-        words = assemble(body, text, ["i32"] * matrices, operands, memory=True, convergent=True)
-        loaded = [x for word in words for x in from_word(body, mem.type.element, word)]
-        if later:
-            body.defer(before, loaded)
+        before = len(builder.lines)
+        words = assemble(builder, text, ["i32"] * matrices, operands, memory=True, convergent=True)
+        loaded = [x for word in words for x in from_word(builder, mem.type.element, word)]
+        if deferred:
+            builder.defer(before, loaded)
         registers += loaded
-    body.set(op, registers)
+    builder.set(op, registers)
 
 
-def _is_multiplied(op: Operation) -> bool:
-    """Whether all that is loaded goes into products of its block, and memory is the same there."""
-    waiting, products = [op.result], set()
-    while waiting:
-        for user, index in waiting.pop().uses:
+def _feeds_only_mma(op: Operation) -> bool:
+    """Return True if all users are mma operations of this block, with no write in between."""
+    worklist, multiplies = [op.result], set()
+    while worklist:
+        for user, index in worklist.pop().uses:
             if user.defn is ops.thread.pick:
-                waiting.append(user.result)
+                worklist.append(user.result)
             elif user.defn is ops.matrix.matrix_multiply and index < 2 and user.block is op.block:
-                products.add(user)
+                multiplies.add(user)
             else:
                 return False
     following = op.next
-    while products and following is not None:
+    while multiplies and following is not None:
         if following.defn not in _READING and effects(following) & ~Effect.READ:
             return False
-        products.discard(following)
+        multiplies.discard(following)
         following = following.next
-    return not products
+    return not multiplies
 
 
-def from_word(body: Body, element: Element, word: str) -> Registers:
-    """The elements in a word of 32 bits."""
+def from_word(builder: FunctionBuilder, element: Element, word: str) -> Registers:
+    """Return the elements in a 32-bit register."""
     if element.itemsize == 4:
         ty = llvm_type(element)
-        return [word if ty == "i32" else body.new(f"bitcast i32 {word} to {ty}")]
-    return unpack(body, element, [word])
+        return [word if ty == "i32" else builder.new(f"bitcast i32 {word} to {ty}")]
+    return unpack(builder, element, [word])
 
 
-def shared_matrix_store(body: Body, op: Operation) -> None:
-    """An instruction for each offset, as loads of matrices are."""
+def stmatrix(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an instruction for each offset; every lane gives it a 32-bit register of each matrix."""
     mem, matrices = op.inputs[0], op["matrices"]
-    addresses = Addresses(body, mem)
-    flipped = ".trans" if op["transposed"] else ""
-    many = braces(1, matrices) if matrices > 1 else "{$1}"
-    name = f"stmatrix.sync.aligned.m8n8.x{matrices}{flipped}.shared.b16"
-    words = to_words(body, mem.type.element, body.of(op.inputs[2]))
-    for number, offset in enumerate(body.of(op.inputs[1])):
-        pointer, moved = addresses.parts(offset)
-        given = words[number * matrices : (number + 1) * matrices]
-        operands = [(SHARED, pointer), *[("i32", word) for word in given]]
-        text = f"{name} [$0+{moved}], {many};"
-        assemble(body, text, [], operands, memory=True, convergent=True)
+    addresses = Addresses(builder, mem)
+    trans = ".trans" if op["transposed"] else ""
+    source = braces(1, matrices) if matrices > 1 else "{$1}"
+    name = f"stmatrix.sync.aligned.m8n8.x{matrices}{trans}.shared.b16"
+    words = to_words(builder, mem.type.element, builder.of(op.inputs[2]))
+    for number, offset in enumerate(builder.of(op.inputs[1])):
+        pointer, constant = addresses.parts(offset)
+        stored = words[number * matrices : (number + 1) * matrices]
+        operands = [(SHARED, pointer), *[("i32", word) for word in stored]]
+        text = f"{name} [$0+{constant}], {source};"
+        assemble(builder, text, [], operands, memory=True, convergent=True)
 
 
-def to_words(body: Body, element: Element, registers: Registers) -> Registers:
-    """Elements in words of 32 bits."""
-    words = pack(body, element, registers)
-    return [x if ty == "i32" else body.new(f"bitcast {ty} {x} to i32") for ty, x in words]
+def to_words(builder: FunctionBuilder, element: Element, registers: Registers) -> Registers:
+    """Return elements in 32-bit registers."""
+    words = pack(builder, element, registers)
+    return [x if ty == "i32" else builder.new(f"bitcast {ty} {x} to i32") for ty, x in words]
 
 
-def shared_store(body: Body, op: Operation) -> None:
-    """Vectors, each under its mask."""
+def shared_store(builder: FunctionBuilder, op: Operation) -> None:
+    """Store vectors, each under its mask."""
     mem, offsets, values, *_ = op.inputs
-    addresses = Addresses(body, mem)
+    addresses = Addresses(builder, mem)
     element, step = mem.type.element, op["vector"]
-    registers = body.of(values)
-    masks = masks_of(body, op, len(body.of(offsets)))
-    for number, (offset, mask) in enumerate(zip(body.of(offsets), masks, strict=True)):
+    registers = builder.of(values)
+    masks = masks_of(builder, op, len(builder.of(offsets)))
+    for number, (offset, mask) in enumerate(zip(builder.of(offsets), masks, strict=True)):
         pointer = addresses.of(offset)
         stored = registers[number * step : (number + 1) * step]
         if mask == "true":
-            plain_store(body, element, pointer, stored, SHARED)
+            plain_store(builder, element, pointer, stored, SHARED)
         else:
-            guarded_store(body, element, "st.shared", (SHARED, pointer), stored, mask)
+            guarded_store(builder, element, "st.shared", (SHARED, pointer), stored, mask)
 
 
-def masks_of(body: Body, op: Operation, count: int) -> Registers:
-    """The masks of vectors; all true where there are none."""
+def masks_of(builder: FunctionBuilder, op: Operation, count: int) -> Registers:
+    """Return the masks of vectors; all true where the operation has none."""
     mask = op["mask"]
-    return ["true"] * count if mask is None else body.of(mask)
+    return ["true"] * count if mask is None else builder.of(mask)
 
 
-def shared_count(body: Body, op: Operation) -> None:
-    """Add 1 in one step."""
-    addresses = Addresses(body, op.inputs[0])
-    offsets = body.of(op.inputs[1])
-    for offset, mask in zip(offsets, masks_of(body, op, len(offsets)), strict=True):
+def shared_atomic_inc(builder: FunctionBuilder, op: Operation) -> None:
+    """Add 1 atomically."""
+    addresses = Addresses(builder, op.inputs[0])
+    offsets = builder.of(op.inputs[1])
+    for offset, mask in zip(offsets, masks_of(builder, op, len(offsets)), strict=True):
         guard = "" if mask == "true" else "@$1 "
         operands = [(SHARED, addresses.of(offset))] + ([("i1", mask)] if guard else [])
-        assemble(body, f"{guard}red.shared.add.u32 [$0], 1;", [], operands, memory=True)
+        assemble(builder, f"{guard}red.shared.add.u32 [$0], 1;", [], operands, memory=True)
 
 
 # -- asynchronous copies
 
 
-def shared_copy(body: Body, op: Operation) -> None:
-    """A vector at a time; 16 bytes pass by the first cache, unless `ca` asks for that.
+def shared_cp_async(builder: FunctionBuilder, op: Operation) -> None:
+    """Copy a vector at a time; copies of 16 bytes bypass L1, unless `ca` asks for it.
 
-    Fewer bytes cannot, and the other cache modifiers are none that a copy has. Nor is an eviction
-    priority given: on sm_90, drivers and assemblers before CUDA 13.4 encode a copy with a hint for
-    the second cache wrongly, if a part of its address in shared memory is the same in all threads,
-    as a stage's is; it ends as an illegal instruction.
+    Smaller ones cannot bypass it, and cp.async has no other cache modifiers. No eviction priority
+    is given: on sm_90, drivers and ptxas before CUDA 13.4 encode a cp.async with an L2 cache hint
+    wrongly if a part of its shared address is uniform, as that of a stage is; it fails as an
+    illegal instruction.
     """
     mem, offsets, pointers, *_ = op.inputs
-    addresses = Addresses(body, mem)
-    step = op["vector"]
-    size = step * addresses.size
-    by = "cg" if size == 16 and op["cache"] is not CacheModifier.CA else "ca"
-    kind = f"cp.async.{by}.shared.global"
-    active = None if op["active"] is None else ("i1", body.scalar(op["active"]))
-    sources = body.of(pointers)[::step]
-    places = body.of(offsets)
-    masks = masks_of(body, op, len(places))
-    for offset, source, mask in zip(places, sources, masks, strict=True):
-        pointer, moved = addresses.parts(offset)
+    addresses = Addresses(builder, mem)
+    width = op["vector"]
+    size = width * addresses.size
+    cache = "cg" if size == 16 and op["cache"] is not CacheModifier.CA else "ca"
+    name = f"cp.async.{cache}.shared.global"
+    active = None if op["active"] is None else ("i1", builder.scalar(op["active"]))
+    sources = builder.of(pointers)[::width]
+    destinations = builder.of(offsets)
+    masks = masks_of(builder, op, len(destinations))
+    for offset, source, mask in zip(destinations, sources, masks, strict=True):
+        pointer, constant = addresses.parts(offset)
         operands = [(SHARED, pointer), ("i64", source)]
-        taken = f"[$0+{moved}], [$1], {size}"
+        arguments = f"[$0+{constant}], [$1], {size}"
         if mask != "true":
-            taken += f", ${len(operands)}"
-            operands.append(("i32", body.new(f"select i1 {mask}, i32 {size}, i32 0")))
+            arguments += f", ${len(operands)}"
+            operands.append(("i32", builder.new(f"select i1 {mask}, i32 {size}, i32 0")))
         guard = ""
         if active is not None:
             guard = f"@${len(operands)} "
             operands.append(active)
-        assemble(body, f"{guard}{kind} {taken};", [], operands, memory=True)
+        assemble(builder, f"{guard}{name} {arguments};", [], operands, memory=True)
 
 
-def copy_commit(body: Body, op: Operation) -> None:
-    """Close a group."""
-    assemble(body, "cp.async.commit_group;", [], [], memory=True)
+def cp_async_commit_group(builder: FunctionBuilder, op: Operation) -> None:
+    """Close a group of copies."""
+    assemble(builder, "cp.async.commit_group;", [], [], memory=True)
 
 
-def copy_wait(body: Body, op: Operation) -> None:
-    """Wait for all groups but the last ones."""
-    assemble(body, f"cp.async.wait_group {op['pending']};", [], [], memory=True)
+def cp_async_wait_group(builder: FunctionBuilder, op: Operation) -> None:
+    """Wait for all groups of copies except the last ones."""
+    assemble(builder, f"cp.async.wait_group {op['pending']};", [], [], memory=True)
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.shared.alloc: alloc,
-    ops.shared.slot: slot,
-    ops.shared.copy_commit: copy_commit,
-    ops.shared.copy_wait: copy_wait,
+    ops.shared.alloc: local_alloc,
+    ops.shared.slot: local_subview,
+    ops.shared.copy_commit: cp_async_commit_group,
+    ops.shared.copy_wait: cp_async_wait_group,
     ops.thread.shared_load: shared_load,
-    ops.thread.shared_matrix_load: shared_matrix_load,
-    ops.thread.shared_matrix_store: shared_matrix_store,
+    ops.thread.shared_matrix_load: ldmatrix,
+    ops.thread.shared_matrix_store: stmatrix,
     ops.thread.shared_store: shared_store,
-    ops.thread.shared_count: shared_count,
-    ops.thread.shared_copy: shared_copy,
+    ops.thread.shared_count: shared_atomic_inc,
+    ops.thread.shared_copy: shared_cp_async,
 }

@@ -1,4 +1,4 @@
-"""Types and constants as LLVM spells them. A pointer is an integer of 64 bits here."""
+"""Types and constants in LLVM's spelling. A pointer is a 64-bit integer here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @functools.cache
 def llvm_type(element: Scalar | Pointer) -> str:
-    """The type of a register that holds an element."""
+    """Return the type of a register that holds an element."""
     if isinstance(element, Pointer):
         return "i64"
     return _FLOATS.get(element) or f"i{element.bits}"
@@ -25,33 +25,33 @@ def llvm_type(element: Scalar | Pointer) -> str:
 
 @functools.cache
 def memory_type(element: Scalar | Pointer) -> str:
-    """The type of an element in memory: an i1 takes a byte."""
+    """Return the type of an element in memory: an i1 takes a byte."""
     return "i8" if element is I1 else llvm_type(element)
 
 
 def count_of(ty: Type) -> int:
-    """The registers of a fragment; 1 for a scalar."""
+    """Return the number of registers of a fragment; 1 for a scalar."""
     return ty.count if isinstance(ty, Fragment) else 1
 
 
 def number_of(ty: Type) -> Scalar:
-    """The element of a type, which is a number."""
+    """Return the element type of a type whose elements are numbers."""
     assert isinstance(ty.element, Scalar)
     return ty.element
 
 
 def is_integer(element: Scalar | Pointer) -> bool:
-    """Whether LLVM has an integer for it; so it has for pointers and 8-bit floats."""
+    """Return True if LLVM holds it as an integer, as it does pointers and 8-bit floats."""
     return element not in _FLOATS
 
 
 def is_signed(element: Scalar | Pointer) -> bool:
-    """Whether comparing and extending it goes by its sign."""
+    """Return True if comparisons and extensions of it are signed."""
     return isinstance(element, Scalar) and element.is_int_signed()
 
 
 def literal(value: Any, element: Scalar | Pointer) -> str:
-    """A number as a constant of an element type, rounded as `numerics.constant` does."""
+    """Return a number as a constant of an element type, rounded as `numerics.constant` does."""
     if element is I1:
         return "true" if value else "false"
     array = numerics.constant(value, element)
@@ -68,11 +68,11 @@ def literal(value: Any, element: Scalar | Pointer) -> str:
 
 
 def float_literal(value: float) -> str:
-    """A constant of f32 that is exact."""
+    """Return a value that f32 holds exactly as a constant."""
     (bits,) = struct.unpack("<Q", struct.pack("<d", value))
     return f"0x{bits:016X}"
 
 
 def is_literal(operand: str) -> bool:
-    """Whether an operand is a constant rather than a register."""
+    """Return True if an operand is a constant, not a register."""
     return operand[0] != "%"
