@@ -54,23 +54,23 @@ def converting(src: LinearLayout, dst: LinearLayout, element: Any) -> Module:
 
 @pytest.mark.parametrize("target", [PLAIN, GENERIC], ids=str)
 @pytest.mark.parametrize("element", [I1, I8, F16, F32, F64], ids=str)
-@pytest.mark.parametrize("pair", range(len(PAIRS)))
-def test_values_arrive(pair: int, element: Any, target: Any) -> None:
-    module = converting(*PAIRS[pair], element)
-    run_pipeline(
-        module,
-        f"expose-shared{{target={target},num_warps=2}},plan-shared,insert-barriers",
-        Level.LAID_OUT,
-    )
-    verify(module, Level.LAID_OUT)
-    random = np.random.default_rng(pair)
-    x = random.integers(0, 2 if element is I1 else 100, (1, 8, 8)).astype(dtype(element))
-    machine = Machine(module, np.zeros(0, np.uint8))
-    results = machine.run(module["f"], [x])
-    rows = np.arange(8) ^ 5
-    for found, wanted in zip(results, (x, x[:, :, rows], x[:, rows]), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-    assert machine.races == []
+def test_values_arrive(element: Any, target: Any) -> None:
+    for pair, layouts in enumerate(PAIRS):
+        module = converting(*layouts, element)
+        run_pipeline(
+            module,
+            f"expose-shared{{target={target},num_warps=2}},plan-shared,insert-barriers",
+            Level.LAID_OUT,
+        )
+        verify(module, Level.LAID_OUT)
+        random = np.random.default_rng(pair)
+        x = random.integers(0, 2 if element is I1 else 100, (1, 8, 8)).astype(dtype(element))
+        machine = Machine(module, np.zeros(0, np.uint8))
+        results = machine.run(module["f"], [x])
+        rows = np.arange(8) ^ 5
+        for found, wanted in zip(results, (x, x[:, :, rows], x[:, rows]), strict=True):
+            np.testing.assert_array_equal(found, wanted, "{} to {}".format(*layouts))
+        assert machine.races == [], "{} to {}".format(*layouts)
 
 
 def dtype(element: Any) -> Any:
@@ -78,16 +78,15 @@ def dtype(element: Any) -> Any:
 
 
 @pytest.mark.parametrize("target", [PLAIN, GENERIC], ids=str)
-@pytest.mark.parametrize("pair", range(len(PAIRS)))
-def test_only_what_cannot_stay_in_its_warp_goes_there(pair: int, target: Any) -> None:
+def test_only_what_cannot_stay_in_its_warp_goes_there(target: Any) -> None:
     """So does what would take 16 shuffles or more, which none of these tiles is worth."""
-    src, dst = PAIRS[pair]
-    module = converting(src, dst, F32)
-    expose_shared(module, target=target, num_warps=2)
-    plan = plan_conversion(src, dst, 32, shuffles=target.shuffles)
-    stays = isinstance(plan, Renaming) or (isinstance(plan, Shuffle) and plan.shuffles < 16)
-    converts = [op for op in module.walk() if op.defn is ops.layout.convert_layout]
-    assert bool(converts) is stays
+    for src, dst in PAIRS:
+        module = converting(src, dst, F32)
+        expose_shared(module, target=target, num_warps=2)
+        plan = plan_conversion(src, dst, 32, shuffles=target.shuffles)
+        stays = isinstance(plan, Renaming) or (isinstance(plan, Shuffle) and plan.shuffles < 16)
+        converts = [op for op in module.walk() if op.defn is ops.layout.convert_layout]
+        assert bool(converts) is stays, f"{src} to {dst}"
 
 
 def test_many_shuffles_give_way_to_shared_memory() -> None:

@@ -22,30 +22,28 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "along", "piece", "bits"), CASES)
-def test_vectors_are_reordered_by_the_bits_of_their_address(
-    shape: tuple[int, int], along: int, piece: int, bits: int
-) -> None:
-    layout = factor_layout(shape, bits, along, piece)
-    assert layout is not None
-    strips = strips_of(layout, bits)
-    assert strips is not None and strips.along == along
-    assert strips.row_bytes == min(128, piece * bits // 8)
-    offsets = layout.invert().table()["offset"].reshape(shape)
-    rows, columns = np.indices(shape)
-    place = np.vectorize(strips.place)(rows, columns)
-    # Bits 4 to 6 of the address are changed by bits 7 to 9, as many as a row has vectors.
-    wanted = place ^ (place >> 3 & strips.row_bytes - 16)
-    np.testing.assert_array_equal(offsets * (bits // 8), wanted)
+def test_vectors_are_reordered_by_the_bits_of_their_address() -> None:
+    for shape, along, piece, bits in CASES:
+        layout = factor_layout(shape, bits, along, piece)
+        assert layout is not None
+        strips = strips_of(layout, bits)
+        assert strips is not None and strips.along == along
+        assert strips.row_bytes == min(128, piece * bits // 8)
+        offsets = layout.invert().table()["offset"].reshape(shape)
+        rows, columns = np.indices(shape)
+        place = np.vectorize(strips.place)(rows, columns)
+        # Bits 4 to 6 of the address are changed by bits 7 to 9, as many as a row has vectors.
+        wanted = place ^ (place >> 3 & strips.row_bytes - 16)
+        np.testing.assert_array_equal(
+            offsets * (bits // 8), wanted, f"{shape} {along} {piece} {bits}"
+        )
 
 
-@pytest.mark.parametrize(("shape", "along", "piece", "bits"), CASES)
-def test_the_transposed_factor_is_a_factor(
-    shape: tuple[int, int], along: int, piece: int, bits: int
-) -> None:
-    layout = factor_layout(shape, bits, along, piece)
-    assert layout is not None
-    assert permute_axes(layout, (1, 0)) == factor_layout(shape[::-1], bits, 1 - along, piece)
+def test_the_transposed_factor_is_a_factor() -> None:
+    for shape, along, piece, bits in CASES:
+        layout = factor_layout(shape, bits, along, piece)
+        assert layout is not None
+        assert permute_axes(layout, (1, 0)) == factor_layout(shape[::-1], bits, 1 - along, piece)
 
 
 def test_pieces_narrower_than_a_row_have_no_layout() -> None:
