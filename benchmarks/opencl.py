@@ -374,7 +374,7 @@ def build_rows() -> Iterator[list[str]]:
         launch(self, grid, arguments)
         taken = time.perf_counter() - start, time.process_time() - cpu
         # Runtimes differ in what they leave for the first launch: PoCL compiles only then.
-        lines = re.sub(r"(?m)^#line.*\n", "", self.emitted.numbered).count("\n")
+        lines = re.sub(r"(?m)^#line.*\n", "", self.metadata.numbered).count("\n")
         seen.setdefault(self, (self.name, lines, *taken))
 
     for name in EXAMPLES:

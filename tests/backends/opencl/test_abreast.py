@@ -13,16 +13,16 @@ import tile
 import tile.language as tl
 from tests.backends.opencl.conftest import REASON
 from tile.backends.base import Options
-from tile.backends.opencl.capabilities import ABREAST, NAMED
+from tile.backends.opencl.capabilities import NAMED, SIMD_CPU
 from tile.backends.opencl.emit.functions import emit_module
-from tile.backends.opencl.emit.reach import ANY, Reach
-from tile.backends.opencl.emit.shared import is_factor
+from tile.backends.opencl.emit.reach import ANY, KnownBits
+from tile.backends.opencl.emit.shared import is_dot_operand
 from tile.ir.core import Operation
 from tile.ir.ops import arith
 from tile.ir.parser import parse_module
 from tile.simt import ops
 
-CPU = replace(NAMED["generic"], name="cpu", **ABREAST)
+CPU = replace(NAMED["generic"], name="cpu", **SIMD_CPU)
 
 # Factors of 8 x 2 and 2 x 1, of which the first is read at an offset that only a bit is added to.
 FACTORS = """
@@ -79,7 +79,7 @@ def test_factors_are_multiplied_where_they_are() -> None:
     text = emitted(factors())
     assert text.index("for (uint k = 0") < text.index("mem[(int)at]") < text.index("= dot_f32(a")
     assert "a[16]" not in text
-    copied = replace(CPU, in_place=False)
+    copied = replace(CPU, dot_from_local=False)
     assert "a[16]" in emit_module(parse_module(factors()), copied, Options(num_warps=1))[0]
 
 
@@ -98,7 +98,7 @@ def test_factors_are_multiplied_where_they_are() -> None:
 def test_what_can_be_read_in_place(between: str, behind: str, still: bool) -> None:
     module = parse_module(factors(between, behind))
     (load,) = (op for op in module.walk() if op.defn is ops.thread.shared_load and _is(op, "a"))
-    assert is_factor(load) == still
+    assert is_dot_operand(load) == still
 
 
 def _is(op: Operation, name: str) -> bool:
@@ -133,7 +133,7 @@ kernel @reached(%x: ptr<i32>, %n: i32) {{
 }}
 """
     )
-    reach = Reach()
+    reach = KnownBits()
     (found,) = (op.result for op in module.walk() if op.results and _is(op, "found"))
     assert reach.of(found) == REACHED[text]
     assert reach.of(module.kernel.args[1]) == ANY
@@ -141,10 +141,10 @@ kernel @reached(%x: ptr<i32>, %n: i32) {{
 
 def test_operands_without_a_bit_in_common() -> None:
     (op,) = (op for op in parse_module(factors()).walk() if op.defn is arith.xor)
-    assert Reach().apart(op)
+    assert KnownBits().disjoint(op)
     inside = factors().replace("%nine = const {value = 9}", "%nine = const {value = 8}")
     (op,) = (op for op in parse_module(inside).walk() if op.defn is arith.xor)
-    assert not Reach().apart(op)
+    assert not KnownBits().disjoint(op)
     assert "^" in emitted(inside)
 
 

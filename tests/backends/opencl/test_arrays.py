@@ -137,7 +137,7 @@ def test_arrays_of_pointers_are_refused_where_memory_is_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     apart = replace(devices.chosen(), host_memory=False)
-    monkeypatch.setattr(devices, "chosen", lambda wanted="": apart)
+    monkeypatch.setattr(devices, "chosen", lambda name="": apart)
     inner, out = pointed()
     with (
         tile.backend("opencl"),

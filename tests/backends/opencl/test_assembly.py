@@ -25,7 +25,7 @@ from tile.backends.opencl.capabilities import FEW, NAMED
 from tile.backends.opencl.emit import assembly
 from tile.backends.opencl.emit.functions import emit_module
 from tile.backends.opencl.emit.library import Entry
-from tile.backends.opencl.emitted import Emitted
+from tile.backends.opencl.emitted import LaunchMetadata
 from tile.backends.opencl.launch import LoadedKernel
 from tile.errors import UnsupportedError
 from tile.ir.numerics import numpy_dtype
@@ -101,7 +101,7 @@ def test_other_devices_are_refused(runtime: None) -> None:
 
 # -- what the functions do, in the words of sub-groups
 
-COPY = """void {name}(__local void *to, __global const void *from{there}) {{
+COPY = """void {name}(__local void *to, __global const void *from{parameter}) {{
   for (uint i = 0; i < {size}; i++)
     ((__local char *)to)[i] = {read}((__global const char *)from)[i]{otherwise};
 }}"""
@@ -146,25 +146,27 @@ def in_other_words(name: str) -> str:
     if name.startswith("async_copy"):
         guarded = name.endswith("_if")
         size = re.search(r"\d+", name)[0]
-        parts = (", bool there", "there ? ", " : 0") if guarded else ("", "", "")
-        there, read, otherwise = parts
-        return COPY.format(name=name, size=size, there=there, read=read, otherwise=otherwise)
+        texts = (", bool in_bounds", "in_bounds ? ", " : 0") if guarded else ("", "", "")
+        parameter, read, otherwise = texts
+        return COPY.format(
+            name=name, size=size, parameter=parameter, read=read, otherwise=otherwise
+        )
     return "#define async_wait(pending)" if name == "async_wait" else f"void {name}(void) {{}}"
 
 
-Words = Callable[[Emitted], Emitted]
+Words = Callable[[LaunchMetadata], LaunchMetadata]
 
 
 @pytest.fixture
 def elsewhere(runtime: None, monkeypatch: pytest.MonkeyPatch) -> Words:
     """Makes programs of the class run on a device with sub-groups of 32."""
     needed = {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"}
-    if not needed <= devices.offered(devices.chosen().raw):
+    if not needed <= devices.extensions_of(devices.chosen().raw):
         pytest.skip("the device has no sub-groups of 32")
     for name in assembly.ASSEMBLY:
         monkeypatch.setitem(assembly.ASSEMBLY, name, Entry(in_other_words(name)))
 
-    def changed(emitted: Emitted) -> Emitted:
+    def changed(emitted: LaunchMetadata) -> LaunchMetadata:
         kernel = "__kernel\n__attribute__((intel_reqd_sub_group_size(32)))"
         text = re.sub(r"(?m)^__kernel$", kernel, emitted.numbered)
         return replace(emitted, numbered=text, build_options=("-cl-std=CL3.0", "-cl-opt-disable"))
@@ -183,7 +185,7 @@ def runs_elsewhere(elsewhere: Words, name: str, called: str, **options: int) -> 
     """A kernel, which calls such a function, gives what the interpreter gives."""
     kernel = KERNELS[name]
     artifact = kernel.compile("opencl:nvidia", **options).artifact
-    emitted = elsewhere(Emitted.of(artifact.facts))
+    emitted = elsewhere(LaunchMetadata.of(artifact.facts))
     assert (
         emitted.assembly == 0 and "__asm__" not in emitted.numbered and called in emitted.numbered
     )

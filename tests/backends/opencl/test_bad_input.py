@@ -19,7 +19,7 @@ from tile.backends.base import Artifact, Options, Target
 from tile.backends.opencl import BACKEND, devices
 from tile.backends.opencl.capabilities import NAMED
 from tile.backends.opencl.emit.functions import emit_module
-from tile.backends.opencl.emitted import Emitted
+from tile.backends.opencl.emitted import LaunchMetadata
 from tile.errors import BackendError, OutOfResourcesError, UnsupportedError
 from tile.ir.parser import parse_module
 
@@ -35,7 +35,7 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 def copy(**changes: object) -> tuple[Artifact, np.ndarray]:
     artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options(num_warps=1))
-    changed = replace(Emitted.of(artifact.facts), **changes)
+    changed = replace(LaunchMetadata.of(artifact.facts), **changes)
     return replace(artifact, facts=changed.data()), np.arange(64, dtype=np.float32)
 
 
@@ -74,7 +74,10 @@ def test_a_program_that_does_not_build(runtime: None) -> None:
     wrong = '#line 7 "kernel.py"\n__kernel void copy(void) { undefined(); }\n'
     artifact, array = copy(numbered=wrong)
     refused(
-        artifact, array, BackendError, r"(?s)refuses the program of `copy`.*kernel\.py:7|makes no"
+        artifact,
+        array,
+        BackendError,
+        r"(?s)refuses the program of `copy`.*kernel\.py:7|cannot create kernel",
     )
 
 
@@ -104,9 +107,9 @@ def halve(x_ptr, BLOCK: tl.constexpr):
 def test_a_dtype_that_the_device_lacks(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
     device = devices.chosen()
     without = replace(device, capabilities=replace(device.capabilities, fp64=False))
-    monkeypatch.setattr(devices, "chosen", lambda wanted="": without)
+    monkeypatch.setattr(devices, "chosen", lambda name="": without)
     x = np.ones(16)
-    message = r"device .* has no numbers of type f64"
+    message = r"device .* does not support f64"
     with tile.backend("opencl"), pytest.raises(UnsupportedError, match=message) as caught:
         halve[(1,)](x, BLOCK=16)
     assert caught.value.loc is not None and "halve" in caught.value.loc.function

@@ -21,7 +21,7 @@ from tests.backends.opencl.test_launch import COPY
 from tile.backends.base import Options, Target
 from tile.backends.opencl import BACKEND, devices
 from tile.backends.opencl.capabilities import NAMED
-from tile.backends.opencl.emitted import Emitted
+from tile.backends.opencl.emitted import LaunchMetadata
 from tile.ir.parser import parse_module
 
 ROOT = Path(__file__).parents[3]
@@ -68,9 +68,9 @@ def test_what_is_known_of_a_program_can_be_kept() -> None:
         "%s = cast", "%ok = cmp %pid, %n {predicate = lt} : i1\n  %s = cast"
     )
     artifact = BACKEND.compile(parse_module(text), Target.parse("opencl:amd"), Options())
-    emitted = Emitted.of(artifact.facts)
+    emitted = LaunchMetadata.of(artifact.facts)
     assert emitted.reports and emitted.assertions[0].message == "small"
-    assert Emitted.of(emitted.data()) == emitted
+    assert LaunchMetadata.of(emitted.data()) == emitted
     assert artifact.facts["threads"] == emitted.threads == 256
 
 
@@ -89,7 +89,7 @@ def test_devices_differ(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(device.driver_version in x for device, x in zip(devices.all_devices(), found))
     device = devices.chosen("0")
     without = replace(device, capabilities=replace(device.capabilities, atomics64=False))
-    monkeypatch.setattr(devices, "chosen", lambda wanted="": without)
+    monkeypatch.setattr(devices, "chosen", lambda name="": without)
     assert BACKEND.identity(Target("opencl", "0")) != found[0]
 
 

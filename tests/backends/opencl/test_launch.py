@@ -17,7 +17,7 @@ import pyopencl.array as cl_array
 
 from tile.backends.base import Options, Target
 from tile.backends.opencl import BACKEND, devices, programs
-from tile.backends.opencl.emitted import Emitted
+from tile.backends.opencl.emitted import LaunchMetadata
 from tile.backends.opencl.programs import Programs
 from tile.backends.opencl.staging import Staging
 from tile.config import config
@@ -87,7 +87,7 @@ def test_memory_that_is_shared_is_not_copied() -> None:
     base = np.arange(1024, dtype=np.float32)
     staging = Staging(device)
     staging.stage([base], [True])
-    cl.enqueue_fill_buffer(device.queue, staging.pieces[0].buffer, np.float32(3), 0, base.nbytes)
+    cl.enqueue_fill_buffer(device.queue, staging.ranges[0].buffer, np.float32(3), 0, base.nbytes)
     staging.fetch()
     device.queue.finish()
     assert (base == 3).all()
@@ -102,7 +102,7 @@ def test_copies_keep_overlaps_together() -> None:
     staging.stage([base[:512], base[256:], other], [False, True, False])
     assert [
         (piece.high - piece.low, piece.written)
-        for piece in sorted(staging.pieces, key=lambda piece: piece.low != base.ctypes.data)
+        for piece in sorted(staging.ranges, key=lambda piece: piece.low != base.ctypes.data)
     ] == [(4096, True), (32, False)]
     assert staging.argument(base[:512], "x").size == 4096
     assert staging.argument(base[256:], "y").size == 3072
@@ -119,7 +119,7 @@ def test_copies_keep_overlaps_together() -> None:
 def test_a_program_that_the_runtime_refuses() -> None:
     artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options())
     wrong = replace(
-        Emitted.of(artifact.facts),
+        LaunchMetadata.of(artifact.facts),
         numbered='#line 7 "kernel.py"\nint f(void) { return undefined; }\n',
     )
     with pytest.raises(BackendError, match=r"(?s)refuses the program of `copy`.*kernel\.py:7"):
@@ -129,16 +129,16 @@ def test_a_program_that_the_runtime_refuses() -> None:
 def test_lines_that_a_runtime_counts_itself_are_found() -> None:
     text = '// head\n#line 7 "a/kernel.py"\nfirst\nsecond\n#line 3 "b.py"\nthird\n'
     wrong = "<kernel>:{0}:22: error: no"
-    found = {line: programs.placed(wrong.format(line), text) for line in (1, 3, 4, 6)}
+    found = {line: programs.add_python_lines(wrong.format(line), text) for line in (1, 3, 4, 6)}
     assert found == {
         1: "<kernel>:1:22: error: no",
         3: "<kernel>:3:22 (a/kernel.py:7): error: no",
         4: "<kernel>:4:22 (a/kernel.py:8): error: no",
         6: "<kernel>:6:22 (b.py:3): error: no",
     }
-    own = programs.placed("input.cl:4:1: error: no", text)
+    own = programs.add_python_lines("input.cl:4:1: error: no", text)
     assert own == "input.cl:4:1 (a/kernel.py:8): error: no"
-    assert programs.placed("kernel.py:4: error: no", text) == "kernel.py:4: error: no"
+    assert programs.add_python_lines("kernel.py:4: error: no", text) == "kernel.py:4: error: no"
 
 
 def test_devices_by_index_and_name() -> None:
@@ -230,30 +230,33 @@ def test_gpus_come_before_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names == ["first", "second", "board", "cpu", "pocl", "simulator"]
 
 
-def test_binaries_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binaries_are_cached_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second process builds from them; damaged or refused ones are made again."""
     artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options(num_warps=1))
-    device, emitted = devices.chosen(), Emitted.of(artifact.facts)
+    device, metadata = devices.chosen(), LaunchMetadata.of(artifact.facts)
     texts = []
-    build = programs._from_text
-    monkeypatch.setattr(programs, "_from_text", lambda *a: texts.append(a) or build(*a))
+    build = programs._build_text
+    monkeypatch.setattr(programs, "_build_text", lambda *a: texts.append(a) or build(*a))
     with config.scope(cache=True, cache_dir=str(tmp_path)):
-        Programs().kernel(device, emitted)
-        kept = list(tmp_path.rglob("*.entry"))
-        if not kept:
+        Programs().kernel(device, metadata)
+        entries = list(tmp_path.rglob("*.entry"))
+        if not entries:
             pytest.skip("this runtime gives no binaries")
-        kernel = Programs().kernel(device, emitted)
+        kernel = Programs().kernel(device, metadata)
         assert len(texts) == 1
         out = cl_array.to_device(device.queue, np.arange(16, dtype=np.float32))
         kernel.set_args(out.data, out.data, np.int32(2))
         cl.enqueue_nd_range_kernel(
-            device.queue, kernel, (16 * emitted.extents[0], *emitted.extents[1:]), emitted.extents
+            device.queue,
+            kernel,
+            (16 * metadata.extents[0], *metadata.extents[1:]),
+            metadata.extents,
         )
         np.testing.assert_array_equal(out.get(), 2 * np.arange(16))
-        kept[0].write_bytes(kept[0].read_bytes()[:-9])
+        entries[0].write_bytes(entries[0].read_bytes()[:-9])
         with pytest.warns(RuntimeWarning, match="damaged"):
-            Programs().kernel(device, emitted)
+            Programs().kernel(device, metadata)
         assert len(texts) == 2
     with config.scope(cache=False):
-        Programs().kernel(device, emitted)
+        Programs().kernel(device, metadata)
     assert len(texts) == 3

@@ -36,11 +36,11 @@ CHOICE = re.compile(r"\? \w+ : \w+\b(?! ?[(+|&])")
 NAN_BITS = (0x7F800001, 0x7F801FFF, 0x7FA00000, 0x7FC00000, 0x7FFFFFFF)
 
 
-def program(name: str, half_bits: bool, of: str, to: str) -> str:
+def program(name: str, f16_by_bits: bool, of: str, to: str) -> str:
     """A kernel that calls the function on elements."""
     wanted, texts = [name], []
     while wanted:
-        found = entry(wanted.pop(), half_bits)
+        found = entry(wanted.pop(), f16_by_bits)
         wanted += found.needs
         texts.insert(0, found.text)
     body = f"out[get_global_id(0)] = {name}(x[get_global_id(0)]);"
@@ -98,17 +98,17 @@ def same(found: np.ndarray, expected: np.ndarray) -> None:
 @pytest.mark.parametrize("name", [f"{n}_to_f32" for n in NARROW] + [f"f32_to_{n}" for n in NARROW])
 def test_nothing_branches(name: str) -> None:
     """Clang makes a branch of `?:` with expressions behind it, which PoCL then does not unmake."""
-    text = entry(name, half_bits=True).text
+    text = entry(name, f16_by_bits=True).text
     assert "if" not in text and "half" not in text
     assert len(CHOICE.findall(text)) == text.count("?")
 
 
 @pytest.mark.parametrize("name", NAMED)
 def test_halves_are_bits_on_cpus_alone(name: str) -> None:
-    assert not NAMED[name].half_bits
-    cpu = replace(NAMED[name], fp16=False, half_bits=True)
+    assert not NAMED[name].f16_by_bits
+    cpu = replace(NAMED[name], fp16=False, f16_by_bits=True)
     texts = []
-    for device in (cpu, replace(cpu, half_bits=False)):
+    for device in (cpu, replace(cpu, f16_by_bits=False)):
         source = Source(device, Options(), 0, False, frozenset())
         source.use("f8e5m2_to_f32")
         source.use("f32_to_f16")
@@ -122,34 +122,34 @@ def test_halves_are_bits_on_cpus_alone(name: str) -> None:
 def test_what_a_device_is_asked_for(device: str) -> None:
     raw = DEVICES[device]
     found = devices.capabilities(raw)
-    assert found.half_bits == bool(raw.type & cl.device_type.CPU)
-    assert not found.half_bits or keeps_subnormals(raw)
+    assert found.f16_by_bits == bool(raw.type & cl.device_type.CPU)
+    assert not found.f16_by_bits or keeps_subnormals(raw)
 
 
-@pytest.mark.parametrize("half_bits", [False, True])
+@pytest.mark.parametrize("f16_by_bits", [False, True])
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("device", DEVICES)
-def test_narrow_floats_become_f32(device: str, name: str, half_bits: bool) -> None:
-    if half_bits and not keeps_subnormals(DEVICES[device]):
+def test_narrow_floats_become_f32(device: str, name: str, f16_by_bits: bool) -> None:
+    if f16_by_bits and not keeps_subnormals(DEVICES[device]):
         pytest.skip("the device takes subnormal numbers for zeros")
     ty = NARROW[name]
     x = np.arange(1 << ty.bits, dtype=f"u{ty.itemsize}")
-    text = program(f"{name}_to_f32", half_bits, HELD[ty.itemsize], "float")
+    text = program(f"{name}_to_f32", f16_by_bits, HELD[ty.itemsize], "float")
     with numerics.quiet():
         expected = numerics.cast(x.view(numerics.numpy_dtype(ty)), F32)
     same(on(DEVICES[device], text, x, np.float32), expected)
 
 
-@pytest.mark.parametrize("half_bits", [False, True])
+@pytest.mark.parametrize("f16_by_bits", [False, True])
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("device", DEVICES)
-def test_f32_is_rounded_to_nearest_even(device: str, name: str, half_bits: bool) -> None:
+def test_f32_is_rounded_to_nearest_even(device: str, name: str, f16_by_bits: bool) -> None:
     ty = NARROW[name]
     random = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint32)
     nans = np.array([sign | nan for sign in (0, 1 << 31) for nan in NAN_BITS], np.uint32)
     bits = np.concatenate([*edges(ty), random, nans])
     x = bits.view(np.float32)
-    text = program(f"f32_to_{name}", half_bits, "float", HELD[ty.itemsize])
+    text = program(f"f32_to_{name}", f16_by_bits, "float", HELD[ty.itemsize])
     found = on(DEVICES[device], text, x, np.dtype(f"u{ty.itemsize}").type)
     with numerics.quiet():
         expected = numerics.cast(x, ty)

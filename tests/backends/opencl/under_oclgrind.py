@@ -16,7 +16,7 @@ from tests.backends.opencl.test_kernels import results
 from tests.simt.kernels import KERNELS
 from tests.simt.test_lowering import agree
 from tile.backends.opencl import BACKEND
-from tile.backends.opencl.emitted import Emitted
+from tile.backends.opencl.emitted import LaunchMetadata
 
 BARRIER = re.compile(r"^\s*barrier\(.*\);$", re.M)
 
@@ -31,7 +31,7 @@ def main(name: str, left_out: str | None = None) -> None:
     kernel = KERNELS[name]
     artifact = kernel.compile("opencl:oclgrind", num_warps=2, num_stages=2).artifact
     if left_out is not None:
-        emitted = Emitted.of(artifact.facts)
+        emitted = LaunchMetadata.of(artifact.facts)
         changed = replace(emitted, numbered=without(emitted.numbered, int(left_out)))
         artifact = replace(artifact, facts=changed.data())
     arguments = kernel.arguments()

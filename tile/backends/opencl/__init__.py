@@ -1,18 +1,18 @@
-"""Kernels on OpenCL devices: THREAD IR as OpenCL C, built and run by the device's own runtime.
+"""The OpenCL backend: emits OpenCL C from THREAD IR and launches it through the device's runtime.
 
-capabilities  what devices can do, and classes of them by name
-emit          from THREAD IR to the text of a program
-backend       what the rest of the project sees of it
-compiler      from a module to the text
-emitted       a program, and what the host must know of it
-survey        what is there, for `tile info`
-timing        the device's own clock
-linker        `ld` for PoCL, where a machine has none
-runtimes      runtimes that were installed by pip, and the system's own
-devices       the devices that are there, the one that is chosen, and what it can do
-programs      building programs, and where build errors come from
-arguments     memory of OpenCL that users made
-staging       arrays of the host, in place or copied to the device and back
+capabilities  device capabilities, and named device classes
+emit          THREAD IR to OpenCL C
+backend       the backend's public interface
+compiler      lowers a module and emits it
+emitted       launch metadata: the program and what the host must know to launch it
+survey        the findings of `tile info`
+timing        timing by device events
+linker        a minimal `ld` for PoCL on machines without one
+runtimes      discovery of OpenCL runtimes, installed by pip or by the system
+devices       device enumeration, selection and capability queries
+programs      program builds, the binary cache, and source lines in build logs
+arguments     OpenCL buffers and SVM pointers as kernel arguments
+staging       host arrays: accessed in place, or copied to the device and back
 launch        a loaded kernel
 """
 

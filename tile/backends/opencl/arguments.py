@@ -1,4 +1,4 @@
-"""Memory of OpenCL that users made, as arguments: where it is, and what a launch needs of it."""
+"""Users' OpenCL buffers, arrays and SVM pointers as kernel arguments."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ import pyopencl as cl
 from tile.backends.base import LaunchArgument
 from tile.backends.opencl import devices
 from tile.backends.opencl.devices import Device
-from tile.backends.opencl.staging import at_address, part_of
+from tile.backends.opencl.staging import at_address, sub_buffer
 from tile.errors import ArgumentValueError
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A buffer, or an address of shared virtual memory, and where the argument begins in it."""
+    """A buffer or an SVM pointer, and the offset of the argument in it."""
 
     name: str
-    held: Any  # None for no memory at all
-    offset: int
-    context: Any  # None for an address
+    base: Any  # a buffer or an SVM pointer; None for an empty array
+    offset: int  # in bytes
+    context: Any  # None for an SVM pointer
     queue: Any
 
     def argument(self, device: Device) -> Any:
-        """What the kernel is given. Raises `ArgumentValueError` for a view it cannot have."""
-        if self.held is None:
+        """Return the value to pass to the kernel.
+
+        Raises `ArgumentValueError` for a view at whose offset the device allows no sub-buffer.
+        """
+        if self.base is None:
             return None
-        if isinstance(self.held, cl.SVMPointer):
-            return at_address(self.held.svm_ptr + self.offset) if self.offset else self.held
-        return part_of(self.held, self.offset, device, self.name)
+        if isinstance(self.base, cl.SVMPointer):
+            return at_address(self.base.svm_ptr + self.offset) if self.offset else self.base
+        return sub_buffer(self.base, self.offset, device, self.name)
 
 
-def memories(names: Sequence[str], arguments: Sequence[LaunchArgument]) -> dict[int, Memory]:
-    """The arguments that are memory of OpenCL, by their places."""
+def opencl_memory(names: Sequence[str], arguments: Sequence[LaunchArgument]) -> dict[int, Memory]:
+    """Return the arguments that are OpenCL memory, by their index."""
     return {
         i: _memory(name, getattr(value, "source", None))
         for i, (name, value) in enumerate(zip(names, arguments, strict=True))
@@ -45,37 +48,39 @@ def memories(names: Sequence[str], arguments: Sequence[LaunchArgument]) -> dict[
 
 
 def _memory(name: str, source: Any) -> Memory:
-    held, offset, queue = source, 0, None
+    base, offset, queue = source, 0, None
     if hasattr(source, "base_data"):  # an array
-        held, offset, queue = source.base_data, source.offset, source.queue
-    context = getattr(held, "context", None) if isinstance(held, cl.MemoryObject) else None
+        base, offset, queue = source.base_data, source.offset, source.queue
+    context = getattr(base, "context", None) if isinstance(base, cl.MemoryObject) else None
     if context is None and queue is not None:
         context = queue.context
-    return Memory(name, held, offset, context, queue)
+    return Memory(name, base, offset, context, queue)
 
 
-def place(found: Sequence[Memory], wanted: str, kernel: str) -> Device:
-    """The device to launch on: that of the memory, with the first array's queue, else `wanted`.
+def launch_device(memories: Sequence[Memory], name: str, kernel: str) -> Device:
+    """Return the device to launch on.
 
+    It is the device of the memory, with the queue of the first array; without memory that has a
+    context, the device that `name` selects (`devices.chosen`).
     Raises `ArgumentValueError` for memory of several contexts.
     """
-    placed = [memory for memory in found if memory.context is not None]
-    if not placed:
-        return devices.chosen(wanted)
-    first = next((memory for memory in placed if memory.queue is not None), placed[0])
-    for memory in placed:
+    with_context = [memory for memory in memories if memory.context is not None]
+    if not with_context:
+        return devices.chosen(name)
+    first = next((memory for memory in with_context if memory.queue is not None), with_context[0])
+    for memory in with_context:
         if memory.context != first.context:
             raise ArgumentValueError(
                 f"arguments {first.name!r} and {memory.name!r} of {kernel}() are in different "
                 "OpenCL contexts, and a kernel runs in one; make both with one context or queue"
             )
-    own = devices.chosen(wanted)
+    own = devices.chosen(name)
     if first.queue is None and own.context == first.context:
         return own
     return devices.USERS.of(first.context, first.queue)
 
 
-def settle(found: Sequence[Memory], device: Device) -> None:
-    """Wait for what was enqueued on other queues for the memory of a launch."""
-    for queue in {memory.queue for memory in found} - {None, device.queue}:
+def finish_other_queues(memories: Sequence[Memory], device: Device) -> None:
+    """Wait for the queues, other than the device's own, that the memory of a launch belongs to."""
+    for queue in {memory.queue for memory in memories} - {None, device.queue}:
         queue.finish()

@@ -1,4 +1,4 @@
-"""OpenCL devices as a backend. What only compiling needs is imported when something is compiled."""
+"""The backend of OpenCL devices. Modules that only a compilation needs are imported lazily."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tile.backends.base import Artifact, DeviceMemory, Finding, Options, Target
 from tile.backends.opencl import devices
 from tile.backends.opencl.capabilities import NAMED, Capabilities
-from tile.backends.opencl.emitted import Emitted
+from tile.backends.opencl.emitted import LaunchMetadata
 from tile.backends.opencl.launch import LoadedKernel
 from tile.ir.core import Module
 from tile.late import late
@@ -22,9 +22,9 @@ else:
 
 
 class OpenclBackend:
-    """Compiles for a device, or for a class of devices.
+    """Compile for a device or for a class of devices.
 
-    A target names either as its architecture: the class, as in `opencl:amd`, or the device by its
+    The architecture of a target names either one: a class, as in `opencl:amd`, or a device by its
     index or a part of its name, as in `opencl:1` and `opencl:pocl`.
     """
 
@@ -32,24 +32,28 @@ class OpenclBackend:
     devices: frozenset[str] = frozenset({"opencl"})
 
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
-        """The target with the device by its index; a class of devices stays what it is.
+        """Return the target with its device as an index. A class of devices is returned unchanged.
 
-        Raises `BackendError` where there is no device, or none such.
+        Raises `BackendError` if there is no device, or none that matches.
         """
         if target.arch in NAMED:
             return target
         return Target(self.name, str(devices.index_of(target.arch)))
 
     def identity(self, target: Target) -> str:
-        """The device and its driver, and what it says it can do, which all of the text comes of."""
+        """Return a key of everything that the emitted text depends on.
+
+        For a device: its name, its driver's version and its capabilities. For a class: its
+        capabilities.
+        """
         if target.arch in NAMED:
             return repr(NAMED[target.arch])
         return "\n".join([*devices.versions(target.arch), repr(self._capabilities(target))])
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
-        """Lower a TILE module, which changes, to OpenCL C.
+        """Lower a TILE module to OpenCL C; the module is modified in place.
 
-        Raises `BackendError` if no device is there to be asked what it can do,
+        Raises `BackendError` if there is no device to query for its capabilities,
         `OutOfResourcesError` for more local memory or work-items than it has, and
         `UnsupportedError` for types and atomic operations that it lacks.
         """
@@ -60,18 +64,16 @@ class OpenclBackend:
         return NAMED.get(target.arch) or devices.chosen(target.arch).capabilities
 
     def survey(self) -> Sequence[Finding]:
-        """The runtimes that are there, and what their devices can do."""
+        """Return the installed runtimes and the capabilities of their devices."""
         return survey()
 
     def load(self, artifact: Artifact) -> LoadedKernel:
-        """The kernel for the device that is chosen at its first launch."""
-        written = [name in artifact.written for name in artifact.parameters]
-        emitted, wanted = Emitted.of(artifact.facts), artifact.target.arch
+        """Return the kernel. Its device is selected, and its program built, at the first launch."""
         return LoadedKernel(
             artifact.kernel,
-            emitted,
+            LaunchMetadata.of(artifact.facts),
             artifact.parameters,
-            written,
-            wanted,
+            [name in artifact.written for name in artifact.parameters],
+            artifact.target.arch,
             cooperative=artifact.options.launch_cooperative_grid,
         )

@@ -1,7 +1,7 @@
-"""What an OpenCL device can do, as the lowering and the emitter ask for it.
+"""Capabilities of an OpenCL device, as the lowering and the emitter query them.
 
-It is read from a device (`devices.py`), or given by name, so that text for a class of devices can
-be produced where there is none:
+They are read from a device (`devices.py`), or looked up by the name of a class of devices, so that
+text for that class can be produced on a machine that has no such device:
 
     generic   OpenCL C 1.2 and no extension but doubles and 64-bit integers
     amd       a GPU with wavefronts of 64
@@ -22,60 +22,59 @@ from tile.simt.layouts.banks import BANKS, Banks
 from tile.simt.target import REDUCTIONS, SimtTarget
 
 WARP = 32
-FEW = 4  # registers that are better variables on any device
+FEW = 4  # fragments of up to this many registers are variables on every device
 REGISTERS = 255
-# The compute capabilities from which PTX has rounding to nearest, shuffles, copies to shared
-# memory, and reductions of a warp's lanes.
+# The compute capabilities (80 is 8.0) that introduced these PTX instructions: div.rn and sqrt.rn,
+# shfl.sync, cp.async, redux.sync.
 ROUNDING = 20
 SHUFFLES = 70
 COPIES = 80
 LANE_REDUCTIONS = 80
 _INTEGERS = tuple((element, REDUCTIONS) for element in (I32, U32))
 _NO_BANKS = Banks(count=1, word_bits=64)  # one access at a time, of any element
-# Of CPUs whose runtimes run work-items abreast by vector instructions, as Intel's does. They keep
-# arrays where GPUs have registers; all unrolled, a large program takes minutes to build.
-ABREAST: dict[str, Any] = {
+# CPUs whose runtime vectorizes across work-items, as Intel's does. Fragments are arrays there where
+# GPUs have registers: a large program that is fully unrolled takes minutes to build.
+SIMD_CPU: dict[str, Any] = {
     "unrolled": FEW,
     "loops": "unroll 1",
     "vector_bits": 8,
-    "abreast": 16,
+    "simd_width": 16,
     "banked": False,
-    "in_place": True,
-    "half_bits": True,
+    "dot_from_local": True,
+    "f16_by_bits": True,
 }
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """A device. Sizes are in bytes."""
+    """Capabilities of one device or class of devices. Sizes are in bytes."""
 
     name: str
     local_bytes: int = 32 << 10
-    max_threads: int = 256  # work-items of a work-group
+    max_threads: int = 256  # work-items per work-group
     fp16: bool = False  # arithmetic on half (cl_khr_fp16)
     fp64: bool = True
     atomics64: bool = False  # cl_khr_int64_base_atomics and _extended_atomics
     fences: bool = False  # atomic_work_item_fence with order and scope
     exact_division: bool = False  # -cl-fp32-correctly-rounded-divide-sqrt
-    warp: int = WARP  # the size of sub-groups where there are shuffles
+    warp: int = WARP  # the sub-group size if there are shuffles
     subgroups: bool = False  # cl_khr_subgroup_shuffle
-    # The compute capability, 90 for 9.0, whose PTX `__asm__` statements take; 0 for none.
+    # The compute capability (90 is 9.0) of the PTX that `__asm__` statements accept; 0 for none.
     assembly: int = 0
     fixed_subgroups: bool = False  # intel_reqd_sub_group_size
     c_version: tuple[int, int] = (1, 2)
-    unrolled: int = 1 << 16  # registers of a fragment that are variables; of longer ones, an array
-    variables: int = 1 << 20  # registers that are variables in a function; of more, more are arrays
-    flags: tuple[str, ...] = ()  # that its programs are built with besides
-    abreast: int = 1  # work-items that a vector instruction runs
-    banked: bool = True  # whether local memory is in banks, of which each serves one at a time
+    unrolled: int = 1 << 16  # a fragment of more registers than this is an array
+    variables: int = 1 << 20  # above this many register variables in a function, `unrolled` shrinks
+    flags: tuple[str, ...] = ()  # additional build options
+    simd_width: int = 1  # work-items that run in one vector instruction
+    banked: bool = True  # True if local memory has banks, each of which serves one access at a time
     vector_bits: int = 128  # the widest access that pays
-    in_place: bool = False  # whether factors are multiplied from local memory, not from registers
-    # Whether halves that it has no arithmetic on are converted by their bits, not by `vload_half`.
-    half_bits: bool = False
+    dot_from_local: bool = False  # read dot operands from local memory where they are multiplied
+    # Convert f16 by its bits instead of by `vload_half` if the device has no f16 arithmetic.
+    f16_by_bits: bool = False
     loops: str = ""  # the pragma of loops over registers
-    # Whether a kernel becomes part of each function that the runtime makes to call it, and is
-    # compiled so often.
-    copied: bool = False
+    # The runtime inlines a kernel into each wrapper function that it generates, and compiles each.
+    inlines_kernels: bool = False
     # Emit a loop or branch that contains a barrier as a loop with a barrier before its exit test.
     header_barriers: bool = False
     # Build a program that has a barrier in a branch without optimization.
@@ -83,32 +82,32 @@ class Capabilities:
 
     @property
     def standard(self) -> str:
-        """The `-cl-std` that programs are built for: the portable one, if it does."""
+        """Return the `-cl-std` of programs: the portable CL1.2 unless an extension needs more."""
         if self.fences or self.subgroups:
             return f"CL{max(self.c_version[0], 2)}.0"
         return "CL1.2"
 
     @property
     def shuffles(self) -> bool:
-        """Whether the lanes of a warp read each other's registers, in whichever words."""
+        """True if lanes of a warp can read each other's registers, by sub-groups or by PTX."""
         return self.subgroups or self.assembly >= SHUFFLES
 
     @property
     def copies(self) -> bool:
-        """Whether work-items can copy to local memory asynchronously, each on its own."""
+        """True if each work-item can copy to local memory asynchronously (PTX `cp.async`)."""
         return self.assembly >= COPIES
 
     @property
     def build_options(self) -> tuple[str, ...]:
-        """What programs are built with."""
-        # Where assembly rounds to nearest, `/` need not, and is one instruction.
-        asked = self.exact_division and not self.assembly
-        exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if asked else ()
+        """Return the options that programs are built with."""
+        # With PTX, correctly rounded division is inline assembly, and `/` stays one instruction.
+        correctly_rounded = self.exact_division and not self.assembly
+        exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if correctly_rounded else ()
         return (f"-cl-std={self.standard}", *exact, *self.flags)
 
     @property
     def simt(self) -> SimtTarget:
-        """The machine as the lowering sees it."""
+        """Return the target description that the lowering uses."""
         return SimtTarget(
             name=self.name,
             warp_size=self.warp,
@@ -120,16 +119,16 @@ class Capabilities:
             lane_reductions=_INTEGERS if self.assembly >= LANE_REDUCTIONS else (),
             narrow_arithmetic=(F16,) if self.fp16 else (),
             vector_bits=self.vector_bits,
-            abreast=self.abreast,
+            abreast=self.simd_width,
             banks=self.banks,
         )
 
     @property
     def banks(self) -> Banks:
-        """Those of local memory; where there are none, how lanes access it abreast."""
+        """Return the banks of local memory, or one wide bank for a CPU's vectorized lanes."""
         if self.banked:
             return replace(BANKS, vector_bits=self.vector_bits)
-        return replace(_NO_BANKS, vector_bits=self.vector_bits, abreast=self.abreast)
+        return replace(_NO_BANKS, vector_bits=self.vector_bits, abreast=self.simd_width)
 
 
 NAMED = {
@@ -177,7 +176,7 @@ NAMED = {
 
 
 def named(name: str) -> Capabilities:
-    """The capabilities of a class of devices. Raises `BackendError` for one that is not known."""
+    """Return the capabilities of a class of devices. Raises `BackendError` for an unknown name."""
     if name not in NAMED:
         raise BackendError(
             f"the opencl backend has no description {name!r}; there are {', '.join(NAMED)}, and "

@@ -1,4 +1,4 @@
-"""Compiling for OpenCL devices: the lowering for one thread, OpenCL C."""
+"""Compile a module for an OpenCL device: lower it to THREAD IR and emit OpenCL C."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tile.simt.pipeline import lower
 
 
 def compile_module(module: Module, target: Target, options: Options, can: Capabilities) -> Artifact:
-    """Lower a TILE module, which changes, to OpenCL C. See `OpenclBackend.compile`."""
+    """Lower a TILE module to OpenCL C, modifying it. See `OpenclBackend.compile`."""
     tiles = optimise(module)
     stages = tiles.stages
     lower(module, can.simt, **options.lowering)
     stages["thread"] = print_module(module)
-    text, emitted = emit_module(module, can, options)
+    text, launch_metadata = emit_module(module, can, options)
     stages["opencl"] = text
     return Artifact(
         kernel=module.kernel.name,
@@ -26,5 +26,5 @@ def compile_module(module: Module, target: Target, options: Options, can: Capabi
         stages=stages,
         parameters=tiles.parameters,
         written=tiles.written,
-        facts=emitted.data(),
+        facts=launch_metadata.data(),
     )

@@ -1,4 +1,4 @@
-"""The OpenCL devices that are there, which one is used, and what it can do."""
+"""Enumerate OpenCL devices, select one, and query its capabilities."""
 
 from __future__ import annotations
 
@@ -9,45 +9,47 @@ from typing import Any
 
 import pyopencl as cl
 
-from tile.backends.opencl.capabilities import ABREAST, NAMED, WARP, Capabilities
+from tile.backends.opencl.capabilities import NAMED, SIMD_CPU, WARP, Capabilities
 from tile.backends.opencl.runtimes import INTEL_OPENCL, OCLGRIND, POCL, visible
 from tile.config import config
 from tile.errors import BackendError
 
 INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
-# PoCL vectorises no loop with another inside, so work-items do better with vectors of their own and
-# with what they keep in variables: a product of matrices is then six times as fast.
-# It would compile every kernel three times: for itself, and in two functions that call it.
-# Of very many variables, it takes seconds to make programs that are slower than with arrays.
-# Of a `half` that is loaded or stored it makes up to 70 instructions, with branches.
-# Its pass BarrierTailReplication copies the rest of a kernel for every barrier that does not
-# dominate it: one under a condition, or in a loop that LLVM has rotated into `if (test) do ...
-# while`. Each such barrier doubles the copies: nine never finish, and some loops overflow its
-# stack. Copies with branches are wrong: stores are made whose condition is false. On some nested
-# loops its pass ImplicitConditionalBarriers never ends. A barrier in the header of a loop keeps
-# LLVM from rotating it, and dominates what follows. Optimized programs with a barrier in a branch
-# are wrong all the same (8 of 5,440 random kernels; unoptimized, none), so they are not optimized.
+# Reasons for PoCL's settings:
+# - PoCL does not vectorize a work-item loop that contains another loop. Work-items are faster with
+#   vectors of their own and with registers in variables: a matmul then runs six times as fast.
+# - With very many variables, PoCL takes seconds to build programs that are slower than with arrays.
+# - Each load or store of a `half` becomes up to 70 instructions, with branches.
+# - PoCL compiles every kernel three times: by itself, and inlined into two functions that call it.
+# - Its pass BarrierTailReplication copies the rest of a kernel for every barrier that does not
+#   dominate it: a barrier in a branch, or in a loop that LLVM has rotated into `if (test) do ...
+#   while`. Each such barrier doubles the copies: with nine the build never finishes, and some loops
+#   overflow its stack. Copies with branches are wrong: stores run whose condition is false. On some
+#   nested loops its pass ImplicitConditionalBarriers never ends. A barrier in the header of a loop
+#   keeps LLVM from rotating the loop, and dominates what follows.
+# - Optimized programs with a barrier in a branch are wrong all the same (8 of 5,440 random kernels;
+#   unoptimized, none), so they are built without optimization.
 _POCL_CPU: dict[str, Any] = {
     "unrolled": 64,
     "variables": 3500,
-    "half_bits": True,
-    "copied": True,
+    "f16_by_bits": True,
+    "inlines_kernels": True,
     "header_barriers": True,
     "branch_barriers_unoptimized": True,
 }
-# Intel's CPU runtime 2026.2 stores a vector of 2-bit integers that is live across barriers in bits
-# and loads it in bytes (1 of 2,760 random kernels; unoptimized, none). LLVM narrows integers so in
-# programs with a barrier in a branch.
-_INTEL_CPU = ABREAST | {"branch_barriers_unoptimized": True}
+# Intel's CPU runtime 2026.2 spills a vector of 2-bit integers that is live across a barrier as
+# packed bits, and reloads it as bytes (1 of 2,760 random kernels; unoptimized, none). LLVM narrows
+# integers that far in programs with a barrier in a branch.
+_INTEL_CPU = SIMD_CPU | {"branch_barriers_unoptimized": True}
 _CPU = {POCL: _POCL_CPU, INTEL_OPENCL: _INTEL_CPU}
-# Oclgrind's optimiser makes instructions that it cannot run, such as the reversal of two bits.
+# Oclgrind's optimizer emits instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}
-# Platforms that are known by another name than the one they give, and are chosen by either.
+# The common names of platforms that report another name. Either name selects the platform.
 _SHORT_NAMES = {POCL: "PoCL, "}
 _INT64 = frozenset({"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"})
-# Extensions that became features of the language, under whose names later devices list them.
+# Extensions that became optional features of OpenCL C 3.0, which devices list by another name.
 _FEATURES = {"cl_khr_subgroups": "__opencl_c_subgroups"}
-_HANDLES = 1 << 20  # numbers from here on are handles, as arrays name their devices
+_HANDLES = 1 << 20  # a number of at least this is a device handle, as arrays have, and no index
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,7 @@ class Device:
     context: Any
     queue: Any
     capabilities: Capabilities
-    host_memory: bool  # kernels can access the host's memory at its addresses
+    host_memory: bool  # kernels can access host memory by its addresses
 
     @property
     def name(self) -> str:
@@ -66,35 +68,35 @@ class Device:
 
     @property
     def resident(self) -> int:
-        """The number of work-groups that are certain to run at the same time.
+        """Return the number of work-groups that are certain to be co-resident.
 
-        OpenCL promises nothing. GPUs keep a work-group on each free compute unit, and PoCL hands
-        one to each of its threads. Intel's CPU runtime may run two in turn on one thread while
-        others idle, and Oclgrind runs one after the other.
+        OpenCL guarantees none. GPUs keep a work-group on each free compute unit, and PoCL hands
+        one to each of its threads. Intel's CPU runtime may run two work-groups one after the other
+        on one thread while other threads idle, and Oclgrind runs all work-groups one by one.
         """
         kind, platform = self.raw.type, self.raw.platform.name
-        spreads = kind & cl.device_type.GPU or platform == POCL
-        return int(self.raw.max_compute_units) if spreads and platform != OCLGRIND else 1
+        one_per_unit = kind & cl.device_type.GPU or platform == POCL
+        return int(self.raw.max_compute_units) if one_per_unit and platform != OCLGRIND else 1
 
     @property
     def shares_memory(self) -> bool:
-        """Whether its memory is the host's, so that a buffer need not be a copy."""
+        """True if device memory is host memory, so that a buffer need not be a copy."""
         return bool(self.raw.host_unified_memory)
 
 
 @functools.cache
 def all_devices() -> tuple[Any, ...]:
-    """The devices of all platforms, GPUs first, else in the platforms' order.
+    """Return the devices of all platforms: GPUs first, then in the order of `_preference`.
 
-    Raises `BackendError` where there is no platform.
+    Raises `BackendError` if there is no platform.
     """
     try:
         with visible():
             platforms = cl.get_platforms()
     except cl.Error as error:
         raise BackendError(f"there is no OpenCL platform ({error}); {INSTALL}") from error
-    found = [device for platform in platforms for device in _devices_of(platform)]
-    return tuple(sorted(found, key=_preference))
+    devices = [device for platform in platforms for device in _devices_of(platform)]
+    return tuple(sorted(devices, key=_preference))
 
 
 def _devices_of(platform: Any) -> list[Any]:
@@ -105,7 +107,7 @@ def _devices_of(platform: Any) -> list[Any]:
 
 
 def _preference(device: Any) -> int:
-    """GPUs, then CPUs, the faster runtime first; a simulator, which is there to check, last."""
+    """Rank GPUs first, then other accelerators, CPUs by speed of the runtime, and simulators."""
     if device.platform.name == OCLGRIND:
         return 4
     if device.type & cl.device_type.CPU:
@@ -114,68 +116,71 @@ def _preference(device: Any) -> int:
 
 
 def describe(device: Any) -> str:
-    """A device as messages have it."""
+    """Return a device's name as messages print it."""
     platform = device.platform.name.strip()
     return f"{device.name.strip()} ({_SHORT_NAMES.get(platform, '')}{platform})"
 
 
-def chosen(wanted: str = "") -> Device:
-    """A device by its index, or by part of its name; of TILE_OPENCL_DEVICE, or the first.
+def chosen(name: str = "") -> Device:
+    """Return the device that the architecture of a target selects.
 
-    `wanted` is what a target names. The name of a class of devices chooses none, unless `@` stands
-    before it. Raises `BackendError` where there is no device, or none such.
+    name: an index into `all_devices`, or part of a device's name. If it is empty or names a class
+        of devices, TILE_OPENCL_DEVICE selects the device, else it is the first one. An `@` makes
+        the name of a class part of a device's name: `@intel`.
+
+    Raises `BackendError` if there is no device, or none that matches.
     """
-    return opened(index_of(wanted))
+    return opened(index_of(name))
 
 
-def index_of(wanted: str = "") -> int:
-    """The number of such a device in `all_devices`; raises as `chosen` does."""
-    if not wanted or wanted in NAMED:
+def index_of(name: str = "") -> int:
+    """Return the index of that device in `all_devices`; raises as `chosen` does."""
+    if not name or name in NAMED:
         return _index(config.opencl_device, "TILE_OPENCL_DEVICE is")
-    return _index(wanted.removeprefix("@"), "the target asks for device")
+    return _index(name.removeprefix("@"), "the target asks for device")
 
 
-def versions(wanted: str = "") -> list[str]:
-    """What tells such a device and its runtime from others."""
-    return versions_of(all_devices()[index_of(wanted)])
+def versions(name: str = "") -> list[str]:
+    """Return names and versions that identify that device and its runtime."""
+    return versions_of(all_devices()[index_of(name)])
 
 
 def versions_of(raw: Any) -> list[str]:
-    """The same of a device."""
+    """Return names and versions that identify a device and its runtime."""
     platform = raw.platform
     return [platform.name, platform.version, raw.name, raw.version, raw.driver_version]
 
 
-def _index(wanted: str, asked: str) -> int:
+def _index(name: str, origin: str) -> int:
+    """Return the index of a device; `origin` begins the message of an error."""
     devices = all_devices()
     if not devices:
         raise BackendError(f"there is no OpenCL device; {INSTALL}")
-    if not wanted:
+    if not name:
         return 0
-    if not wanted.isdecimal():
-        found = (i for i, d in enumerate(devices) if wanted.lower() in describe(d).lower())
-        index = next(found, None)
-        if index is None:
-            raise BackendError(
-                f"{asked} {wanted!r}, which is part of no OpenCL device's name; there are "
-                f"{_listed()}; and as targets, {', '.join(NAMED)}"
-            )
-        return index
-    number = int(wanted)
+    if not name.isdecimal():
+        for index, device in enumerate(devices):
+            if name.lower() in describe(device).lower():
+                return index
+        raise BackendError(
+            f"{origin} {name!r}, which is part of no OpenCL device's name; there are "
+            f"{_all_names()}; and as targets, {', '.join(NAMED)}"
+        )
+    number = int(name)
     if number >= _HANDLES:
         number = next((i for i, d in enumerate(devices) if d.int_ptr == number), number)
     if number >= len(devices):
-        raise BackendError(f"{asked} {wanted}, and there are {len(devices)} devices: {_listed()}")
+        raise BackendError(f"{origin} {name}, and there are {len(devices)} devices: {_all_names()}")
     return number
 
 
-def _listed() -> str:
+def _all_names() -> str:
     return ", ".join(f"{i}: {describe(device)}" for i, device in enumerate(all_devices()))
 
 
 @functools.cache
 def opened(index: int) -> Device:
-    """A device by its number in `all_devices`, with a context of its own."""
+    """Return a device by its index in `all_devices`, with a context and a queue of its own."""
     raw = all_devices()[index]
     try:
         return _in_context(raw, cl.Context([raw]))
@@ -191,32 +196,32 @@ def _in_context(raw: Any, context: Any, queue: Any = None) -> Device:
 
 
 @dataclass
-class Opened:
-    """Devices in contexts and with queues that users made, by what is in use."""
+class UserDevices:
+    """Devices with the contexts and queues that users created."""
 
     _devices: dict[tuple[Any, Any], Device]
 
     def of(self, context: Any, queue: Any) -> Device:
-        """The device of a queue; of a context, if there is no queue, the first one."""
-        found = self._devices.get((context, queue))
-        if found is None:
+        """Return the device of a queue, or the first device of the context without a queue."""
+        device = self._devices.get((context, queue))
+        if device is None:
             raw = context.devices[0] if queue is None else queue.device
-            found = self._devices[context, queue] = _in_context(raw, context, queue)
-        return found
+            device = self._devices[context, queue] = _in_context(raw, context, queue)
+        return device
 
 
-USERS = Opened({})
+USERS = UserDevices({})
 
 
-def offered(device: Any) -> frozenset[str]:
-    """The extensions of a device, those too that it lists as features of OpenCL C."""
+def extensions_of(device: Any) -> frozenset[str]:
+    """Return a device's extensions, including those that it lists as features of OpenCL C."""
     features = {name for name, feature in _FEATURES.items() if _has_feature(device, feature)}
     return frozenset(device.extensions.split()) | features
 
 
 def capabilities(device: Any) -> Capabilities:
-    """What a device says of itself."""
-    extensions = offered(device)
+    """Return the capabilities that a device reports."""
+    extensions = extensions_of(device)
     version = _version(device.opencl_c_version)
     fences = version >= (2, 0) and _has_feature(device, "__opencl_c_atomic_order_acq_rel")
     warp = _subgroup(device, extensions)
@@ -242,10 +247,10 @@ def capabilities(device: Any) -> Capabilities:
 
 
 def _on_cpu(device: Any) -> dict[str, Any]:
-    """What programs are made like for a CPU; nothing for another device."""
+    """Return the settings of a CPU's runtime; none for other devices."""
     if not device.type & cl.device_type.CPU:
         return {}
-    return _CPU.get(device.platform.name, ABREAST)
+    return _CPU.get(device.platform.name, SIMD_CPU)
 
 
 def _version(text: str) -> tuple[int, int]:
@@ -261,31 +266,31 @@ def _has_feature(device: Any, name: str) -> bool:
 
 
 def _subgroup(device: Any, extensions: frozenset[str]) -> int:
-    """The size of sub-groups on GPUs with shuffles, where programs can ask for one; else 0.
+    """Return the sub-group size of a GPU with shuffles that lets programs require one; else 0.
 
-    On CPUs local memory is as fast, and Intel's runtime takes seconds to build such programs. Where
-    it does not vectorize a kernel, a sub-group is one work-item, whatever size the kernel requires.
+    On CPUs local memory is as fast, and Intel's runtime takes seconds to build such programs. In a
+    kernel that it does not vectorize, a sub-group is one work-item, whatever size is required.
     """
     needed = {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"}
     return 16 if needed <= extensions and device.type & cl.device_type.GPU else 0
 
 
 def _assembly(device: Any, extensions: frozenset[str]) -> int:
-    """The compute capability of a device whose compiler takes PTX; else 0."""
+    """Return the compute capability of a device whose compiler accepts PTX; else 0."""
     if "cl_nv_device_attribute_query" not in extensions:
         return 0
     return 10 * int(device.compute_capability_major_nv) + int(device.compute_capability_minor_nv)
 
 
 def _host_memory(device: Any) -> bool:
-    """CPU devices whose SVM is the system's; a kernel then takes any address of the host.
+    """Return True if kernels can access any host address, as with fine-grained system SVM.
 
-    PoCL runs kernels in this process, though it does not say so of its memory.
+    PoCL runs kernels in this process, although it does not report system SVM.
     """
     if device.platform.name == POCL and device.type & cl.device_type.CPU:
         return True
     try:
-        found = device.svm_capabilities
+        svm = device.svm_capabilities
     except (AttributeError, cl.Error):
         return False
-    return bool(found & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM)
+    return bool(svm & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM)

@@ -1,4 +1,4 @@
-"""A kernel that was compiled, on the device that is chosen when it is launched."""
+"""Launch a compiled kernel on the device that its target and its arguments select."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import pyopencl as cl
 
 from tile.backends.base import Grid, KernelInfo, LaunchArgument, Timer
 from tile.backends.opencl import devices
-from tile.backends.opencl.arguments import Memory, memories, place, settle
+from tile.backends.opencl.arguments import (
+    Memory,
+    finish_other_queues,
+    launch_device,
+    opencl_memory,
+)
 from tile.backends.opencl.devices import Device
-from tile.backends.opencl.emitted import Emitted
+from tile.backends.opencl.emitted import LaunchMetadata
 from tile.backends.opencl.programs import PROGRAMS
 from tile.backends.opencl.staging import Staging, in_place
-from tile.backends.opencl.timing import launched, timer_of
+from tile.backends.opencl.timing import record_launch, timer_of
 from tile.errors import (
     ArgumentTypeError,
     DeviceAssertionError,
@@ -25,53 +30,56 @@ from tile.errors import (
     UnsupportedError,
 )
 
-_WORDS = 8  # the assertion's number from 1 or 0 for none, the program along x, y, z, the thread
+# 32-bit words of the record of a failed assertion: its number from 1 or 0 for none, the program
+# along x, y, z, the thread; three are unused.
+_WORDS = 8
 
 
 class LoadedKernel:
-    """A kernel ready to run.
+    """A kernel that is ready to run.
 
-    A launch waits until it is over, unless all its arrays are memory of OpenCL: then it is
-    enqueued on the queue of the first of them.
+    A launch returns when the kernel has finished, unless all its arrays are OpenCL memory: then it
+    returns when the kernel is enqueued on the queue of the first of them.
     """
 
     def __init__(
         self,
         name: str,
-        emitted: Emitted,
+        metadata: LaunchMetadata,
         parameters: Sequence[str],
         written: Sequence[bool],
-        wanted: str = "",
+        device_name: str = "",
         *,
         cooperative: bool = False,
     ) -> None:
-        """`wanted` names the device, as `devices.chosen` takes it.
+        """Load a kernel.
 
-        A `cooperative` kernel's programs all run at the same time, or the launch is refused.
+        device_name: selects the device, as in `devices.chosen`.
+        cooperative: refuse a grid whose programs are not certain to be co-resident.
         """
         self.name = name
-        self.emitted = emitted
+        self.metadata = metadata
         self._parameters = list(parameters)
         self._written = list(written)
-        self._wanted = wanted
+        self._device_name = device_name
         self._cooperative = cooperative
-        self._on: dict[Any, Any] = {}
+        self._kernels: dict[Any, Any] = {}  # by context and device
         self._queue: Any = None  # of the last launch
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
-        """Run over the grid.
+        """Run the kernel over a grid.
 
-        Raises `ArgumentError` for arguments that the device cannot have, `BackendError` for a
-        program that the runtime refuses, `OutOfResourcesError`, `UnsupportedError` for types that
+        Raises `ArgumentError` for arguments that cannot be passed to the device, `BackendError` for
+        a program that the runtime refuses, `OutOfResourcesError`, `UnsupportedError` for types that
         the device lacks, and `DeviceAssertionError`.
         """
-        own = memories(self._parameters, arguments)
-        device = place(list(own.values()), self._wanted, self.name)
+        memory = opencl_memory(self._parameters, arguments)
+        device = launch_device(list(memory.values()), self._device_name, self.name)
         self._check_resident(device, grid)
         kernel = self._kernel(device)
         self._check_pointers(device, arguments)
         try:
-            self._run(device, kernel, grid, arguments, own)
+            self._run(device, kernel, grid, arguments, memory)
         except cl.MemoryError as error:
             raise OutOfResourcesError(
                 f"launching `{self.name}` on {device.name}: {error}"
@@ -80,62 +88,62 @@ class LoadedKernel:
             raise ExecutionError(f"running `{self.name}` on {device.name}: {error}") from error
 
     def info(self) -> KernelInfo:
-        """What the chosen device's runtime says of the kernel, which is built there now."""
-        device = devices.chosen(self._wanted)
-        kernel, of = self._kernel(device), cl.kernel_work_group_info
+        """Return the runtime's figures of the kernel, which is built for the device if need be."""
+        device = devices.chosen(self._device_name)
+        kernel, names = self._kernel(device), cl.kernel_work_group_info
 
-        def asked(what: int) -> int:
-            return int(kernel.get_work_group_info(what, device.raw))
+        def query(name: int) -> int:
+            return int(kernel.get_work_group_info(name, device.raw))
 
         return KernelInfo(
             device=device.name,
-            threads=self.emitted.threads,
-            max_threads=asked(of.WORK_GROUP_SIZE),
-            local_bytes=asked(of.PRIVATE_MEM_SIZE),
-            shared_bytes=asked(of.LOCAL_MEM_SIZE),
+            threads=self.metadata.threads,
+            max_threads=query(names.WORK_GROUP_SIZE),
+            local_bytes=query(names.PRIVATE_MEM_SIZE),
+            shared_bytes=query(names.LOCAL_MEM_SIZE),
         )
 
     def timer(self) -> Timer:
-        """A clock on the queue of the last launch, or of the device that is chosen."""
-        return timer_of(self._queue or devices.chosen(self._wanted).queue)
+        """Return a timer on the queue of the last launch, or else of the selected device."""
+        return timer_of(self._queue or devices.chosen(self._device_name).queue)
 
     def _kernel(self, device: Device) -> Any:
-        """The kernel on a device, checked and built now if need be."""
-        here = device.context, device.raw
-        if here not in self._on:
+        """Return the kernel on a device, checking the device and building it the first time."""
+        key = device.context, device.raw
+        if key not in self._kernels:
             self._check(device)
-            self._on[here] = PROGRAMS.kernel(device, self.emitted)
-        return self._on[here]
+            self._kernels[key] = PROGRAMS.kernel(device, self.metadata)
+        return self._kernels[key]
 
     def _check(self, device: Device) -> None:
         """Refuse a device that lacks what the program needs."""
-        emitted, can = self.emitted, device.capabilities
-        if emitted.threads > can.max_threads or emitted.shared_bytes > can.local_bytes:
+        metadata, can = self.metadata, device.capabilities
+        if metadata.threads > can.max_threads or metadata.shared_bytes > can.local_bytes:
             raise OutOfResourcesError(
-                f"`{self.name}` takes {emitted.threads} work-items and {emitted.shared_bytes} "
+                f"`{self.name}` takes {metadata.threads} work-items and {metadata.shared_bytes} "
                 f"bytes of local memory; device {can.name} has {can.max_threads} and "
                 f"{can.local_bytes}"
             )
-        lacking = sorted(emitted.extensions - devices.offered(device.raw))
-        if lacking:
+        missing = sorted(metadata.extensions - devices.extensions_of(device.raw))
+        if missing:
             raise UnsupportedError(
-                f"`{self.name}` was compiled for {emitted.device}, and needs {', '.join(lacking)}, "
-                f"which device {can.name} has not"
+                f"`{self.name}` was compiled for {metadata.device}, and needs "
+                f"{', '.join(missing)}, which device {can.name} lacks"
             )
-        if emitted.subgroup and (emitted.subgroup, True) != (can.warp, can.subgroups):
+        if metadata.subgroup and (metadata.subgroup, True) != (can.warp, can.subgroups):
             raise UnsupportedError(
-                f"`{self.name}` was compiled for {emitted.device}, and needs sub-groups of "
-                f"{emitted.subgroup} work-items, which device {can.name} is not certain to have"
+                f"`{self.name}` was compiled for {metadata.device}, and needs sub-groups of "
+                f"{metadata.subgroup} work-items, which device {can.name} is not certain to have"
             )
-        if emitted.assembly > can.assembly:
+        if metadata.assembly > can.assembly:
             raise UnsupportedError(
-                f"`{self.name}` was compiled for {emitted.device}, and needs PTX of compute "
-                f"capability {emitted.assembly / 10} as inline assembly, which device {can.name} "
-                "does not take"
+                f"`{self.name}` was compiled for {metadata.device}, and needs PTX of compute "
+                f"capability {metadata.assembly / 10} as inline assembly, which device {can.name} "
+                "does not accept"
             )
 
     def _check_resident(self, device: Device, grid: Grid) -> None:
-        """Refuse a cooperative grid whose programs might wait for one that has not started."""
+        """Refuse a cooperative grid with more programs than are certain to be co-resident."""
         if self._cooperative and math.prod(grid) > device.resident:
             raise OutOfResourcesError(
                 f"`{self.name}` is launched cooperatively, so all its programs must run at once; a "
@@ -159,12 +167,12 @@ class LoadedKernel:
         kernel: Any,
         grid: Grid,
         arguments: Sequence[LaunchArgument],
-        own: dict[int, Memory],
+        memory: dict[int, Memory],
     ) -> None:
         arrays = [(i, x) for i, x in enumerate(arguments) if isinstance(x, np.ndarray)]
         values: list[Any] = [_scalar(value) for value in arguments]
-        for i, memory in own.items():
-            values[i] = memory.argument(device)
+        for i, argument in memory.items():
+            values[i] = argument.argument(device)
         staging = Staging(device)
         if device.host_memory:
             for i, array in arrays:
@@ -174,20 +182,21 @@ class LoadedKernel:
             for i, array in arrays:
                 values[i] = staging.argument(array, self._parameters[i])
         faults = None
-        if self.emitted.reports:
+        if self.metadata.reports:
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
             record = np.zeros(_WORDS, np.int32)
             faults = cl.Buffer(device.context, flags, hostbuf=record)
             values.append(faults)
-        settle(list(own.values()), device)
+        finish_other_queues(list(memory.values()), device)
         for index, value in enumerate(values):
             kernel.set_arg(index, value)
-        extents = self.emitted.extents
+        extents = self.metadata.extents
         size = tuple(count * extent for count, extent in zip(grid, extents, strict=True))
-        launched(device.queue, cl.enqueue_nd_range_kernel(device.queue, kernel, size, extents))
+        event = cl.enqueue_nd_range_kernel(device.queue, kernel, size, extents)
+        record_launch(device.queue, event)
         self._queue = device.queue
         staging.fetch()
-        if arrays or not own or faults is not None:
+        if arrays or not memory or faults is not None:
             device.queue.finish()
         if faults is not None:
             cl.enqueue_copy(device.queue, record, faults)
@@ -197,7 +206,7 @@ class LoadedKernel:
         number, x, y, z, thread = (int(word) for word in record[:5])
         if not number:
             return
-        assertion = self.emitted.assertions[number - 1]
+        assertion = self.metadata.assertions[number - 1]
         message = f": {assertion.message}" if assertion.message else ""
         raise DeviceAssertionError(
             f"device_assert failed in `{self.name}`{message}",
@@ -207,5 +216,5 @@ class LoadedKernel:
 
 
 def _scalar(value: Any) -> Any:
-    """A number as the kernel takes it: its bytes, of which a truth has one."""
+    """Return a scalar as its bytes, the form that `set_arg` accepts for every dtype (bool too)."""
     return np.frombuffer(value.tobytes(), np.uint8) if isinstance(value, np.generic) else value

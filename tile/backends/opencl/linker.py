@@ -1,15 +1,15 @@
-"""A linker for what PoCL compiles, where a machine has none: `ld`, as far as PoCL needs it.
+"""A minimal `ld` for the object files that PoCL compiles, on machines without a linker.
 
-    python linker.py -shared -o kernel.so kernel.so.o [what else is given is not looked at]
+    python linker.py -shared -o kernel.so kernel.so.o [other arguments are ignored]
 
-PoCL makes an object file of each kernel and calls `ld` for a shared library; without one, or
-without the libraries of a C compiler, it ends the process. An object file for x86-64 is made a
-library here in one segment of code and one of data. Of relocations it knows those of
-position-independent code; functions from elsewhere (`memcpy`) are called through a table that the
-loader fills. Layouts are those of the System V ABI, "Object Files" and "Program Loading and Dynamic
-Linking", and of its supplement for AMD64.
+PoCL compiles each kernel to an object file and calls `ld` to make a shared library; without `ld`,
+or without the libraries of a C compiler, it ends the process. This linker makes a library with one
+code segment and one data segment of one x86-64 object file. It handles the relocations of
+position-independent code; external functions (`memcpy`) are called through a global offset table
+that the loader fills in. File layouts follow the System V ABI, "Object Files" and "Program Loading
+and Dynamic Linking", and its AMD64 supplement.
 
-It imports the standard library alone, since PoCL starts it as a program.
+It imports only the standard library, since PoCL starts it as a program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pathlib import Path
 
 PAGE = 0x1000
 LIBRARIES = ("libc.so.6", "libm.so.6")
-# Flags of sections; places of symbols; relocations in objects, and those left to the loader.
+# Section flags; section types; special section indices of symbols; relocation types in objects, and
+# those that are left to the loader.
 WRITE, ALLOC = 1, 2
 NOBITS, RELA, SYMTAB = 8, 4, 2
 UNDEFINED, COMMON = 0, 0xFFF2
@@ -32,12 +33,12 @@ _SECTION, _SEGMENT = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IIQQQQQQ")
 
 
 class LinkError(Exception):
-    """An object that this linker cannot make a library of."""
+    """An object file that this linker cannot link."""
 
 
 @dataclass
 class Section:
-    """A section of the object, and where it is in the library."""
+    """A section of the object file, and its address in the library."""
 
     name: str
     kind: int
@@ -52,7 +53,7 @@ class Section:
 
 @dataclass
 class Symbol:
-    """A symbol of the object."""
+    """A symbol of the object file."""
 
     name: str
     info: int
@@ -67,7 +68,7 @@ class Symbol:
 
 @dataclass
 class Image:
-    """Bytes from an address on."""
+    """Bytes that begin at an address."""
 
     start: int
     data: bytearray = field(default_factory=bytearray)
@@ -77,45 +78,48 @@ class Image:
         return self.start + len(self.data)
 
     def add(self, data: bytes, align: int = 8) -> int:
-        """Append; the address that the data gets."""
+        """Append data and return its address."""
         self.data += bytes(-self.end % max(align, 1))
         address = self.end
         self.data += data
         return address
 
     def patch(self, address: int, data: bytes) -> None:
-        """Overwrite."""
-        at = address - self.start
-        self.data[at : at + len(data)] = data
+        """Overwrite the bytes at an address."""
+        offset = address - self.start
+        self.data[offset : offset + len(data)] = data
 
 
 def read(data: bytes) -> tuple[list[Section], list[Symbol]]:
-    """The sections and symbols of an object. Raises `LinkError` for another kind of file."""
+    """Return the sections and symbols of an x86-64 object file.
+
+    Raises `LinkError` for other files.
+    """
     if data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", data, 16) != (1, 62):
-        raise LinkError("no object file for x86-64")
+        raise LinkError("not an object file for x86-64")
     (table,) = struct.unpack_from("<Q", data, 40)
     count, names = struct.unpack_from("<HH", data, 60)
     headers = [_SECTION.unpack_from(data, table + 64 * i) for i in range(count)]
     strings = headers[names][4]
     sections = []
     for name, kind, flags, _, offset, size, link, info, align, _ in headers:
-        held = b"" if kind == NOBITS else data[offset : offset + size]
+        content = b"" if kind == NOBITS else data[offset : offset + size]
         sections.append(
-            Section(_text(data, strings + name), kind, flags, held, size, link, info, align)
+            Section(_string(data, strings + name), kind, flags, content, size, link, info, align)
         )
-    found = next((s for s in sections if s.kind == SYMTAB), None)
-    if found is None:
+    symbol_table = next((s for s in sections if s.kind == SYMTAB), None)
+    if symbol_table is None:
         raise LinkError("no symbols")
-    text = sections[found.link].data
+    names_of_symbols = sections[symbol_table.link].data
     symbols = [
-        Symbol(_text(text, name), info, section, value, size)
-        for name, info, _, section, value, size in _SYMBOL.iter_unpack(found.data)
+        Symbol(_string(names_of_symbols, name), info, section, value, size)
+        for name, info, _, section, value, size in _SYMBOL.iter_unpack(symbol_table.data)
     ]
     return sections, symbols
 
 
-def _text(data: bytes, at: int) -> str:
-    return data[at : data.index(b"\0", at)].decode()
+def _string(data: bytes, offset: int) -> str:
+    return data[offset : data.index(b"\0", offset)].decode()
 
 
 class Library:
@@ -123,45 +127,45 @@ class Library:
 
     def __init__(self, sections: list[Section], symbols: list[Symbol]) -> None:
         self.sections, self.symbols = sections, symbols
-        kept = [s for s in sections if s.flags & ALLOC and s.name != ".eh_frame"]
+        loaded = [s for s in sections if s.flags & ALLOC and s.name != ".eh_frame"]
         self.code = Image(0, bytearray(64 + 4 * _SEGMENT.size))
-        for section in kept:
+        for section in loaded:
             if not section.flags & WRITE:
                 section.address = self.code.add(section.data, section.align)
         self.stubs: dict[int, int] = {}
-        needed = {index for _, _, index, kind in self._relocations() if self._is_far(index, kind)}
-        for index in sorted(needed):
+        called = {i for _, _, i, kind in self._relocations() if self._is_external_call(i, kind)}
+        for index in sorted(called):
             self.stubs[index] = self.code.add(bytes(6))
         self.exports = [s for s in symbols if s.is_global and s.section not in (UNDEFINED, COMMON)]
         self.imports = [s for s in symbols if s.is_global and s.section == UNDEFINED and s.name]
         self._name_symbols()
-        # What the loader is to fill in is as long as it will be, whatever it will say.
-        dynamic = sum(1 for _ in self._relocations()) + len(symbols)
-        self.relocations_at = self.code.add(bytes(_RELOCATION.size * dynamic))
+        # Reserve an upper bound of dynamic relocations: their number is known only in `relocate`.
+        most = sum(1 for _ in self._relocations()) + len(symbols)
+        self.relocations_at = self.code.add(bytes(_RELOCATION.size * most))
         self.data = Image(-(-self.code.end // PAGE) * PAGE)
-        for section in kept:
+        for section in loaded:
             if section.flags & WRITE:
-                held = section.data or bytes(section.size)
-                section.address = self.data.add(held, section.align)
+                content = section.data or bytes(section.size)
+                section.address = self.data.add(content, section.align)
         self.dynamic: list[tuple[int, int, int]] = []
-        self.slots: dict[int, int] = {}
+        self.got: dict[int, int] = {}
 
     def _relocations(self) -> list[tuple[Section, tuple[int, int], int, int]]:
-        """The section, (offset, addend), symbol and kind of each."""
-        found = []
-        for relocations in self.sections:
-            into = self.sections[relocations.info] if relocations.kind == RELA else None
-            if into is None or not into.flags & ALLOC or into.name == ".eh_frame":
+        """Return the section, (offset, addend), symbol index and type of each relocation."""
+        relocations = []
+        for table in self.sections:
+            section = self.sections[table.info] if table.kind == RELA else None
+            if section is None or not section.flags & ALLOC or section.name == ".eh_frame":
                 continue
-            for offset, info, addend in _RELOCATION.iter_unpack(relocations.data):
-                found.append((into, (offset, addend), info >> 32, info & 0xFFFFFFFF))
-        return found
+            for offset, info, addend in _RELOCATION.iter_unpack(table.data):
+                relocations.append((section, (offset, addend), info >> 32, info & 0xFFFFFFFF))
+        return relocations
 
-    def _is_far(self, index: int, kind: int) -> bool:
+    def _is_external_call(self, index: int, kind: int) -> bool:
         return kind in (PC32, PLT32) and self.symbols[index].section == UNDEFINED
 
     def _name_symbols(self) -> None:
-        """The loader's tables: names, symbols, and the chain by which it looks for one."""
+        """Add the dynamic string table, symbol table and hash table."""
         names = bytearray(b"\0")
         self.names: dict[str, int] = {}
         for name in (*LIBRARIES, *(s.name for s in (*self.exports, *self.imports))):
@@ -170,65 +174,66 @@ class Library:
         self.names_at, self.names_size = self.code.add(bytes(names)), len(names)
         entries = [_SYMBOL.pack(0, 0, 0, 0, 0, 0)]
         for symbol in self.exports:
-            place = self.address_of(symbol)
+            address = self.address_of(symbol)
             entries.append(
-                _SYMBOL.pack(self.names[symbol.name], symbol.info, 0, 1, place, symbol.size)
+                _SYMBOL.pack(self.names[symbol.name], symbol.info, 0, 1, address, symbol.size)
             )
         self.number = {s.name: len(entries) + i for i, s in enumerate(self.imports)}
         for symbol in self.imports:
             entries.append(_SYMBOL.pack(self.names[symbol.name], symbol.info, 0, 0, 0, 0))
         self.symbols_at = self.code.add(b"".join(entries))
         count = len(entries)
-        # One bucket: from the first symbol each leads to the next, and the last to none.
+        # The hash table has one bucket, whose chain goes through all symbols in order.
         chain = [0, *(i + 1 if i + 1 < count else 0 for i in range(1, count))]
         table = [1, count, int(count > 1), *chain]
         self.hash_at = self.code.add(struct.pack(f"<{len(table)}I", *table))
 
     def address_of(self, symbol: Symbol) -> int:
-        """Where a symbol of the object is. Raises `LinkError` for one that is nowhere."""
+        """Return the address of a symbol. Raises `LinkError` for one without an address."""
         if symbol.section in (UNDEFINED, COMMON) or symbol.section >= len(self.sections):
-            raise LinkError(f"symbol {symbol.name!r} has no place")
+            raise LinkError(f"symbol {symbol.name!r} has no address")
         return self.sections[symbol.section].address + symbol.value
 
-    def slot(self, index: int) -> int:
-        """The address of a word with the address of a symbol, which the loader fills in."""
-        if index not in self.slots:
-            place = self.slots[index] = self.data.add(bytes(8))
-            self._point(place, index, 0, GLOB_DAT)
-        return self.slots[index]
+    def got_entry(self, index: int) -> int:
+        """Return the address of a symbol's entry in the global offset table."""
+        if index not in self.got:
+            address = self.got[index] = self.data.add(bytes(8))
+            self._add_dynamic(address, index, 0, GLOB_DAT)
+        return self.got[index]
 
-    def _point(self, place: int, index: int, addend: int, kind: int) -> None:
+    def _add_dynamic(self, address: int, index: int, addend: int, kind: int) -> None:
+        """Let the loader write the address of a symbol, plus the addend, to `address`."""
         symbol = self.symbols[index]
         if symbol.section == UNDEFINED:
-            self.dynamic.append((place, self.number[symbol.name] << 32 | kind, addend))
+            self.dynamic.append((address, self.number[symbol.name] << 32 | kind, addend))
         else:
-            self.dynamic.append((place, RELATIVE, self.address_of(symbol) + addend))
+            self.dynamic.append((address, RELATIVE, self.address_of(symbol) + addend))
 
     def relocate(self) -> None:
-        """Fill in what depends on where things are."""
+        """Apply the relocations, and write those that are left to the loader."""
         for section, (offset, addend), index, kind in self._relocations():
-            place = section.address + offset
+            address = section.address + offset
             image = self.data if section.flags & WRITE else self.code
             if kind == ABSOLUTE:
-                self._point(place, index, addend, ABSOLUTE)
+                self._add_dynamic(address, index, addend, ABSOLUTE)
                 continue
             if kind in (PC32, PLT32, PC64):
-                far = self.stubs.get(index)
-                target = self.address_of(self.symbols[index]) if far is None else far
+                stub = self.stubs.get(index)
+                target = self.address_of(self.symbols[index]) if stub is None else stub
             elif kind in (GOTPCREL, GOTPCRELX, REX_GOTPCRELX):
-                target = self.slot(index)
+                target = self.got_entry(index)
             else:
                 raise LinkError(f"relocation {kind} in {section.name}")
             form = "<q" if kind == PC64 else "<i"
-            image.patch(place, struct.pack(form, target + addend - place))
-        for index, stub in self.stubs.items():  # jmp *slot(%rip)
-            self.code.patch(stub, b"\xff\x25" + struct.pack("<i", self.slot(index) - stub - 6))
+            image.patch(address, struct.pack(form, target + addend - address))
+        for index, stub in self.stubs.items():  # jmp *got_entry(%rip)
+            self.code.patch(stub, b"\xff\x25" + struct.pack("<i", self.got_entry(index) - stub - 6))
         self.code.patch(
             self.relocations_at, b"".join(_RELOCATION.pack(*entry) for entry in self.dynamic)
         )
 
     def write(self) -> bytes:
-        """The file."""
+        """Return the bytes of the library."""
         self.relocate()
         # DT_NEEDED, HASH, STRTAB, SYMTAB, STRSZ, SYMENT, RELA, RELASZ, RELAENT
         tags = [(1, self.names[name]) for name in LIBRARIES]
@@ -256,12 +261,12 @@ class Library:
 
 
 def link(data: bytes) -> bytes:
-    """A shared library of an object file. Raises `LinkError`."""
+    """Return the shared library of an object file. Raises `LinkError`."""
     return Library(*read(data)).write()
 
 
 def main(arguments: list[str]) -> int:
-    """What `ld` is called with; the exit status."""
+    """Link the object file that the arguments of `ld` name; return the exit status."""
     objects = [argument for argument in arguments if argument.endswith(".o")]
     try:
         if len(objects) != 1 or "-o" not in arguments[:-1]:

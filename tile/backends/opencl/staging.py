@@ -1,6 +1,6 @@
-"""Arrays of the host as a device has them: in place, or copied there and back.
+"""Pass host arrays to a device: by address, or copied to the device and back.
 
-Views of one array keep sharing memory: those whose bytes overlap are copied as one piece, from the
+Views of one array keep sharing memory: arrays whose bytes overlap are copied as one range, from the
 first byte to the last.
 """
 
@@ -20,84 +20,84 @@ from tile.errors import ArgumentValueError
 
 
 def in_place(array: Array) -> Any:
-    """The address of an array as an argument, for devices that access the host's memory."""
+    """Return an array's address as an argument, for devices that access the host's memory."""
     return None if array.size == 0 else at_address(array.ctypes.data)
 
 
 def at_address(address: int) -> Any:
-    """An address as an argument."""
+    """Return a host address as an argument."""
     return cl.SVM((ctypes.c_char * 1).from_address(address))
 
 
 def _bytes_at(low: int, high: int) -> Array:
-    """Memory of the host as an array of bytes."""
+    """Return host memory as an array of bytes."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
 
 
-def part_of(buffer: Any, offset: int, device: Device, name: str) -> Any:
-    """A buffer from an offset in bytes on.
+def sub_buffer(buffer: Any, offset: int, device: Device, name: str) -> Any:
+    """Return the sub-buffer from an offset in bytes to the end.
 
-    Raises `ArgumentValueError` for an offset at which the device lets no part begin.
+    Raises `ArgumentValueError` if the device does not allow a sub-buffer at that offset.
     """
     if offset == 0:
         return buffer
-    step = device.raw.mem_base_addr_align // 8
-    if offset % step:
+    alignment = device.raw.mem_base_addr_align // 8
+    if offset % alignment:
         raise ArgumentValueError(
             f"argument {name!r} is a view that begins {offset} bytes into memory which another "
             f"argument shares or which lies before it; on this device it can begin at "
-            f"multiples of {step} bytes"
+            f"multiples of {alignment} bytes"
         )
     return buffer.get_sub_region(offset, buffer.size - offset)
 
 
 @dataclass
-class Copied(Piece):
-    """A piece, and its copy."""
+class StagedRange(Piece):
+    """A range of host memory and its copy on the device."""
 
     buffer: Any = None
 
 
 @dataclass
 class Staging:
-    """The copies of one launch."""
+    """The device copies of the host arrays of one launch."""
 
     device: Device
-    pieces: list[Copied] = field(default_factory=list)
+    ranges: list[StagedRange] = field(default_factory=list)
 
     def stage(self, arrays: Sequence[Array], written: Sequence[bool]) -> None:
-        """Copy arrays; `written` says which come back."""
-        self.pieces = pieces(Copied, zip(arrays, written, strict=True))
+        """Copy arrays to the device; those that are `written` are copied back by `fetch`."""
+        self.ranges = pieces(StagedRange, zip(arrays, written, strict=True))
         flags = cl.mem_flags.READ_WRITE | (
             cl.mem_flags.USE_HOST_PTR if self.device.shares_memory else cl.mem_flags.COPY_HOST_PTR
         )
-        for piece in self.pieces:
-            host = _bytes_at(piece.low, piece.high)
-            piece.buffer = cl.Buffer(self.device.context, flags, hostbuf=host)
+        for staged in self.ranges:
+            host = _bytes_at(staged.low, staged.high)
+            staged.buffer = cl.Buffer(self.device.context, flags, hostbuf=host)
 
     def argument(self, array: Array, name: str) -> Any:
-        """The buffer for an array, or the part of one; None for an empty array.
+        """Return the buffer or sub-buffer that holds an array; None for an empty array.
 
-        Raises `ArgumentValueError` for a view that begins where the device lets no part begin.
+        Raises `ArgumentValueError` for a view at whose offset the device allows no sub-buffer.
         """
         if array.size == 0:
             return None
         address = array.ctypes.data
-        piece = piece_at(self.pieces, address)
-        assert piece is not None, "an array that was not staged"
-        return part_of(piece.buffer, address - piece.low, self.device, name)
+        staged = piece_at(self.ranges, address)
+        assert staged is not None, "an array that was not staged"
+        return sub_buffer(staged.buffer, address - staged.low, self.device, name)
 
     def fetch(self) -> None:
-        """Copy back what is written; where memory is shared, only see to it that it is there."""
+        """Copy written arrays back; if the device shares memory, only map them for the host."""
         queue = self.device.queue
-        for piece in self.pieces:
-            if not piece.written:
+        for staged in self.ranges:
+            if not staged.written:
                 continue
             if self.device.shares_memory:
                 reading = cl.map_flags.READ
                 mapped, _ = cl.enqueue_map_buffer(
-                    queue, piece.buffer, reading, 0, (piece.size,), np.dtype(np.uint8)
+                    queue, staged.buffer, reading, 0, (staged.size,), np.dtype(np.uint8)
                 )
                 mapped.base.release(queue)
             else:
-                cl.enqueue_copy(queue, _bytes_at(piece.low, piece.high), piece.buffer)
+                cl.enqueue_copy(queue, _bytes_at(staged.low, staged.high), staged.buffer)

@@ -1,4 +1,4 @@
-"""What there is on this machine for OpenCL."""
+"""Report this machine's OpenCL runtimes and devices for `tile info`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tile.backends.opencl.capabilities import Capabilities
 from tile.backends.opencl.runtimes import INTEL_OPENCL, OCLGRIND, POCL
 from tile.errors import BackendError
 
-# Runtimes for CPUs that pip brings, by platform.
+# CPU runtimes that pip can install, by platform name.
 RUNTIMES = {
     INTEL_OPENCL: "intel-opencl-rt intel-cmplr-lib-rt",
     POCL: "pocl-binary-distribution",
@@ -20,23 +20,23 @@ RUNTIMES = {
 
 
 def survey() -> list[Finding]:
-    """The package, platforms with their devices, and the runtimes that pip could bring."""
-    found = [Finding("packages", (f"pyopencl {metadata.version('pyopencl')}",))]
+    """Return the package, the platforms with their devices, and runtimes that pip can install."""
+    findings = [Finding("packages", (f"pyopencl {metadata.version('pyopencl')}",))]
     try:
-        every = list(enumerate(devices.all_devices()))
+        all_devices = list(enumerate(devices.all_devices()))
     except BackendError as error:
-        return [*found, Finding("platforms", missing=error.message), *_others(())]
-    platforms = {device.platform.name.strip(): device.platform for _, device in every}
+        return [*findings, Finding("platforms", missing=error.message), *_not_installed(())]
+    platforms = {device.platform.name.strip(): device.platform for _, device in all_devices}
     for name, platform in platforms.items():
         lines = [platform.version.strip()]
-        for index, device in every:
+        for index, device in all_devices:
             if device.platform.name.strip() == name:
-                lines += _described(index, device)
-        found.append(Finding(name, tuple(lines)))
-    return [*found, *_others(tuple(platforms))]
+                lines += _device_lines(index, device)
+        findings.append(Finding(name, tuple(lines)))
+    return [*findings, *_not_installed(tuple(platforms))]
 
 
-def _others(present: tuple[str, ...]) -> list[Finding]:
+def _not_installed(present: tuple[str, ...]) -> list[Finding]:
     return [
         Finding(name, missing=f"pip install {packages} (x86-64 Linux)")
         for name, packages in RUNTIMES.items()
@@ -44,7 +44,7 @@ def _others(present: tuple[str, ...]) -> list[Finding]:
     ]
 
 
-def _described(index: int, device: Any) -> list[str]:
+def _device_lines(index: int, device: Any) -> list[str]:
     can = devices.capabilities(device)
     abilities = {
         "fp16": can.fp16,
@@ -58,8 +58,8 @@ def _described(index: int, device: Any) -> list[str]:
     return [
         f"{index}: {device.name.strip()}, {device.version.strip()}",
         f"   {_sizes(can)}; {_memory(device)}",
-        f"   has {_listed(abilities, True)}",
-        f"   lacks {_listed(abilities, False)}",
+        f"   has {_names(abilities, True)}",
+        f"   lacks {_names(abilities, False)}",
     ]
 
 
@@ -75,5 +75,5 @@ def _memory(device: Any) -> str:
     return "arrays of the host are copied"
 
 
-def _listed(abilities: dict[str, bool], there: bool) -> str:
-    return ", ".join(name for name, has in abilities.items() if has is there) or "nothing"
+def _names(abilities: dict[str, bool], present: bool) -> str:
+    return ", ".join(name for name, has in abilities.items() if has is present) or "nothing"

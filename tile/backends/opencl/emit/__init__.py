@@ -1,23 +1,25 @@
-"""From THREAD IR to the text of an OpenCL C program.
+"""Emit OpenCL C from THREAD IR.
 
-Short fragments become a scalar for each register, long ones arrays.
+A short fragment becomes one scalar variable per register, a long one an array.
 
-    types       C types, and constants as C has them
+    types       C types and constants
     names       identifiers, from the names of Python variables
-    library     functions in OpenCL C that the text calls
-    assembly    functions in PTX, for compilers that take it
-    source      a program: options, functions of the library, assertions
-    body        a function: statements with their places in the Python source
-    rules       the table of what is emitted for each operation
-    arith, convert, real                 arithmetic
-    rows, rolling                        long fragments as arrays, and loops over them
-    registers, lanes                     fragments, and lanes of a warp
-    memory, atomics, shared, copies      accesses
-    products                             products of matrices of one thread
+    library     helper functions in OpenCL C
+    narrowing   helper functions that round to narrow floats by their bits
+    assembly    helper functions in inline PTX
+    source      a program: extensions, helper functions, assertions
+    body        a function: statements with their Python locations
+    rules       the table from operations to emission rules
+    arith, floats, convert, real         arithmetic
+    rows, rolling                        long fragments as register arrays, and loops over them
+    registers, lanes                     fragments, and shuffles within a warp
+    reach                                known bits of integers, which turn XORs into sums
+    memory, atomics, shared, copies      memory accesses
+    products                             `thread_dot`
     control                              branches, loops, calls
     debug                                prints and assertions
     functions                            whole functions and programs
 
-Integers are variables of the unsigned type of their width, whose arithmetic wraps; where a sign
-matters, an operand is cast: `(int)x < (int)y`.
+Integers are variables of the unsigned type of their width, whose arithmetic wraps. An operation
+that depends on the sign casts its operands: `(int)x < (int)y`.
 """

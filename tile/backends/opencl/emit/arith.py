@@ -1,9 +1,9 @@
-"""Arithmetic, bits, comparison and selection, one register at a time."""
+"""Elementwise arithmetic, bitwise operations, shifts, comparison and selection."""
 
 from __future__ import annotations
 
 from tile.backends.opencl.capabilities import ROUNDING
-from tile.backends.opencl.emit.body import Body, Rule, each
+from tile.backends.opencl.emit.body import FunctionBuilder, Rule, each
 from tile.backends.opencl.emit.floats import plain
 from tile.backends.opencl.emit.types import (
     constant,
@@ -26,54 +26,54 @@ Element = Scalar | Pointer
 
 
 def element_of(op: Operation) -> Element:
-    """The element type of an operation's first operand."""
+    """Return the element type of an operation's first operand."""
     return op.inputs[0].type.element
 
 
-def const(body: Body, op: Operation) -> None:
-    """Literals need no variables."""
+def const(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a constant: its registers are literals, without variables."""
     ty = op.result.type
-    body.source.check(ty.element)
+    builder.source.check(ty.element)
     value = op.attributes.get("value", 0)
-    body.set(op, [constant(value, ty.element, body.source.device.fp16)] * count_of(ty))
+    builder.set(op, [constant(value, ty.element, builder.source.device.fp16)] * count_of(ty))
 
 
-def hint(body: Body, op: Operation) -> None:
-    """The operand itself."""
-    body.set(op, body.of(op.inputs[0]))
+def hint(builder: FunctionBuilder, op: Operation) -> None:
+    """Forward the operand."""
+    builder.set(op, builder.of(op.inputs[0]))
 
 
-# -- sums, products, bits
+# -- addition, multiplication, bitwise operations
 
 
 def wrapped(ty: Element, x: str, operator: str, y: str) -> str:
-    """Two integers combined modulo 2 to the width of their type."""
+    """Return an integer operation that wraps modulo 2 to the width of its type."""
     if ty.bits >= 32:
         if is_literal(x) and is_literal(y):
             x = f"({unsigned(ty.bits)}){x}"
         return f"{x} {operator} {y}"
     if operator == "*":
-        x = f"(uint){x}"  # the product of two ushort might not fit int, which they become
+        x = f"(uint){x}"  # ushort operands are promoted to int, which their product may overflow
     return f"({unsigned(ty.bits)})({x} {operator} {y})"
 
 
-def _binary(operator: str, on_truths: str) -> Rule:
-    def rule(body: Body, op: Operation) -> None:
+def _binary(operator: str, on_bools: str) -> Rule:
+    def rule(builder: FunctionBuilder, op: Operation) -> None:
         ty = element_of(op)
         if ty is I1:
-            each(body, op, lambda x, y: f"{x} {on_truths} {y}")
+            each(builder, op, lambda x, y: f"{x} {on_bools} {y}")
         elif is_integer(ty):
-            each(body, op, lambda x, y: wrapped(ty, x, operator, y))
+            each(builder, op, lambda x, y: wrapped(ty, x, operator, y))
         else:
-            each(body, op, lambda x, y: f"{x} {operator} {y}")
+            each(builder, op, lambda x, y: f"{x} {operator} {y}")
 
     return rule
 
 
-def _bitwise(operator: str, on_truths: str) -> Rule:
-    def rule(body: Body, op: Operation) -> None:
-        operator_here = on_truths if element_of(op) is I1 else operator
-        each(body, op, lambda x, y: f"{x} {operator_here} {y}")
+def _bitwise(operator: str, on_bools: str) -> Rule:
+    def rule(builder: FunctionBuilder, op: Operation) -> None:
+        symbol = on_bools if element_of(op) is I1 else operator
+        each(builder, op, lambda x, y: f"{x} {symbol} {y}")
 
     return rule
 
@@ -81,118 +81,124 @@ def _bitwise(operator: str, on_truths: str) -> Rule:
 _XOR = _bitwise("^", "!=")
 
 
-def xor(body: Body, op: Operation) -> None:
-    """A sum, where work-items run together and the operands have no bit in common."""
-    if body.source.abreast > 1 and body.reach.apart(op):
-        each(body, op, lambda x, y: f"{x} + {y}")
+def xor(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an XOR; on vectorizing CPUs, a sum if the operands have no bit in common."""
+    if builder.source.simd_width > 1 and builder.known_bits.disjoint(op):
+        each(builder, op, lambda x, y: f"{x} + {y}")
     else:
-        _XOR(body, op)
+        _XOR(builder, op)
 
 
-def not_(body: Body, op: Operation) -> None:
-    """On i1 the other truth."""
+def not_(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a bitwise not; on i1 a logical one."""
     ty = element_of(op)
     if ty is I1:
-        each(body, op, lambda x: f"!{x}")
+        each(builder, op, lambda x: f"!{x}")
     else:
-        each(body, op, lambda x: f"({unsigned(ty.bits)})~{x}")
+        each(builder, op, lambda x: f"({unsigned(ty.bits)})~{x}")
 
 
-def neg(body: Body, op: Operation) -> None:
-    """Of a NaN, the one with the other sign."""
+def neg(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a negation; it flips the sign of a NaN, too."""
     ty = element_of(op)
     if is_integer(ty):
-        each(body, op, lambda x: f"({unsigned(ty.bits)})(0 - {x})")
-    elif is_bits(ty, body.source.device.fp16):
+        each(builder, op, lambda x: f"({unsigned(ty.bits)})(0 - {x})")
+    elif is_bits(ty, builder.source.device.fp16):
         sign = f"0x{1 << (ty.bits - 1):x}"
-        each(body, op, lambda x: f"{x} ^ {sign}")
+        each(builder, op, lambda x: f"{x} ^ {sign}")
     else:
-        each(body, op, lambda x: f"-{plain(x)}")
+        each(builder, op, lambda x: f"-{plain(x)}")
 
 
-def absolute(body: Body, op: Operation) -> None:
-    """The magnitude; of the least integer, that integer.
+def absolute(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an absolute value; that of the least integer is the least integer.
 
-    `abs` of OpenCL C has that one, too, but PoCL 3.0 takes it for undefined.
+    OpenCL C defines `abs` like this, too, but PoCL 3.0 treats that case as undefined.
     """
     ty = element_of(op)
     if is_signed(ty):
-        each(body, op, lambda x: f"({unsigned(ty.bits)})({natural(ty, x)} < 0 ? 0 - {x} : {x})")
+        each(builder, op, lambda x: f"({unsigned(ty.bits)})({natural(ty, x)} < 0 ? 0 - {x} : {x})")
     elif is_integer(ty):
-        hint(body, op)
-    elif is_bits(ty, body.source.device.fp16):
+        hint(builder, op)
+    elif is_bits(ty, builder.source.device.fp16):
         rest = f"0x{(1 << (ty.bits - 1)) - 1:x}"
-        each(body, op, lambda x: f"{x} & {rest}")
+        each(builder, op, lambda x: f"{x} & {rest}")
     else:
-        each(body, op, lambda x: f"fabs({x})")
+        each(builder, op, lambda x: f"fabs({x})")
 
 
-# -- quotients
+# -- division
 
 
 def _truncated(operator: str, ty: Element, x: str, y: str) -> str:
-    """C's own quotient or remainder; `tile/simt/guard_divisors` keeps out what C leaves open."""
+    """Return C's quotient or remainder.
+
+    The pass `guard-divisors` has removed the cases that are undefined in C.
+    """
     if not is_signed(ty):
         return f"{x} {operator} {y}"
     return f"({unsigned(ty.bits)})({natural(ty, x)} {operator} {natural(ty, y)})"
 
 
-def div(body: Body, op: Operation) -> None:
-    """Of integers towards zero; of floats rounded to nearest, where the device offers that."""
+def div(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a division: integers truncate, floats round as the device's `/` does."""
     ty = element_of(op)
     if is_integer(ty):
-        each(body, op, lambda x, y: _truncated("/", ty, x, y))
+        each(builder, op, lambda x, y: _truncated("/", ty, x, y))
     else:
-        each(body, op, lambda x, y: f"{x} / {y}")
+        each(builder, op, lambda x, y: f"{x} / {y}")
 
 
-def div_rn(body: Body, op: Operation) -> None:
-    """Rounded to nearest everywhere."""
-    name = rounded(body, op, "div")
+def div_rn(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a division of floats that is rounded to nearest on every device."""
+    name = rounded(builder, op, "div")
     if name:
-        each(body, op, lambda x, y: f"{name}({x}, {y})")
+        each(builder, op, lambda x, y: f"{name}({x}, {y})")
     else:
-        div(body, op)
+        div(builder, op)
 
 
-def rounded(body: Body, op: Operation, what: str) -> str:
-    """The function that rounds a quotient or root of f32; nothing where the built-in one does."""
-    device = body.source.device
+def rounded(builder: FunctionBuilder, op: Operation, name: str) -> str:
+    """Return the helper for a correctly rounded `div` or `sqrt` of f32.
+
+    Returns "" if the device's built-in operation is correctly rounded.
+    """
+    device = builder.source.device
     if element_of(op) is F32 and device.assembly >= ROUNDING:
-        return body.use(f"{what}_rn_f32")
+        return builder.use(f"{name}_rn_f32")
     if element_of(op) is F32 and not device.exact_division:
-        return body.use(f"exact_{what}_f32")
+        return builder.use(f"exact_{name}_f32")
     return ""
 
 
-def rem(body: Body, op: Operation) -> None:
-    """With the sign of the dividend."""
+def rem(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a remainder, which has the sign of the dividend."""
     ty = element_of(op)
     if is_integer(ty):
-        each(body, op, lambda x, y: _truncated("%", ty, x, y))
+        each(builder, op, lambda x, y: _truncated("%", ty, x, y))
     else:
-        each(body, op, lambda x, y: f"fmod({x}, {y})")
+        each(builder, op, lambda x, y: f"fmod({x}, {y})")
 
 
-def fma(body: Body, op: Operation) -> None:
-    """Rounded once."""
-    each(body, op, lambda x, y, z: f"fma({x}, {y}, {z})")
+def fma(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a fused multiply-add, which rounds once."""
+    each(builder, op, lambda x, y, z: f"fma({x}, {y}, {z})")
 
 
-def mulhi(body: Body, op: Operation) -> None:
-    """The upper half of the product."""
+def mulhi(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit the upper half of an integer product."""
     ty = element_of(op)
-    each(body, op, lambda x, y: f"mul_hi({natural(ty, x)}, {natural(ty, y)})")
+    each(builder, op, lambda x, y: f"mul_hi({natural(ty, x)}, {natural(ty, y)})")
 
 
 # -- shifts
 
 
-def shl(body: Body, op: Operation) -> None:
-    """0 for a count that is not below the width."""
+def shl(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a left shift; a count of at least the width gives 0."""
     ty = element_of(op)
 
-    def shifted(x: str, count: str) -> str:
+    def shift(x: str, count: str) -> str:
         if is_literal(count):
             if not 0 <= value_of(count) < ty.bits:
                 return "0"
@@ -200,45 +206,47 @@ def shl(body: Body, op: Operation) -> None:
             if ty.bits >= 32:
                 return f"({unsigned(ty.bits)}){text}" if is_literal(x) else text
             return f"({unsigned(ty.bits)})({text})"
-        held = unsigned(ty.bits)
-        moved = f"({held})({x} << ({count} & {ty.bits - 1}))"
-        return f"({held}){count} < {ty.bits} ? {moved} : 0"
+        result_type = unsigned(ty.bits)
+        shifted = f"({result_type})({x} << ({count} & {ty.bits - 1}))"
+        return f"({result_type}){count} < {ty.bits} ? {shifted} : 0"
 
-    each(body, op, shifted)
+    each(builder, op, shift)
 
 
-def shr(body: Body, op: Operation) -> None:
-    """By the width or more, all of the sign."""
+def shr(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a right shift; a count of at least the width gives 0 or copies of the sign bit."""
     ty = element_of(op)
-    held = unsigned(ty.bits)
+    result_type = unsigned(ty.bits)
 
-    def shifted(x: str, count: str) -> str:
+    def shift(x: str, count: str) -> str:
         most = ty.bits - 1
         if is_signed(ty):
             if is_literal(count):
-                inside = 0 <= value_of(count) < ty.bits
-                return f"({held})({natural(ty, x)} >> {value_of(count) if inside else most})"
-            return f"({held})({natural(ty, x)} >> min(({held}){count}, ({held}){most}))"
+                in_range = 0 <= value_of(count) < ty.bits
+                amount = str(value_of(count) if in_range else most)
+            else:
+                amount = f"min(({result_type}){count}, ({result_type}){most})"
+            return f"({result_type})({natural(ty, x)} >> {amount})"
         if is_literal(count):
             return f"{x} >> {value_of(count)}" if value_of(count) < ty.bits else "0"
-        return f"{count} < {ty.bits} ? ({held})({x} >> ({count} & {most})) : 0"
+        return f"{count} < {ty.bits} ? ({result_type})({x} >> ({count} & {most})) : 0"
 
-    each(body, op, shifted)
+    each(builder, op, shift)
 
 
 # -- comparison and selection
 
 
 def _extremum(name: str) -> Rule:
-    def rule(body: Body, op: Operation) -> None:
+    def rule(builder: FunctionBuilder, op: Operation) -> None:
         ty = element_of(op)
         if is_integer(ty):
-            each(body, op, lambda x, y: f"{name}({natural(ty, x)}, {natural(ty, y)})")
+            each(builder, op, lambda x, y: f"{name}({natural(ty, x)}, {natural(ty, y)})")
             return
         function = f"f{name}"
         if op["propagate_nan"]:
-            function = body.use(f"nan_{name}_f{64 if ty is F64 else 32}")
-        each(body, op, lambda x, y: f"{function}({x}, {y})")
+            function = builder.use(f"nan_{name}_f{64 if ty is F64 else 32}")
+        each(builder, op, lambda x, y: f"{function}({x}, {y})")
 
     return rule
 
@@ -253,35 +261,34 @@ _OPERATORS = {
 }
 
 
-def cmp(body: Body, op: Operation) -> None:
-    """Integers by their sign, floats in f32 or f64."""
+def cmp(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a comparison: integers by their signedness, floats in f32 or f64."""
     ty = element_of(op)
     operator = _OPERATORS[op["predicate"]]
     if is_integer(ty) or ty is I1 or isinstance(ty, Pointer):
-        same = ty.bits >= 32 and operator in ("==", "!=")
-        if same or not is_integer(ty):
-            each(body, op, lambda x, y: f"{x} {operator} {y}")
+        sign_matters = ty.bits < 32 or operator not in ("==", "!=")
+        if not sign_matters or not is_integer(ty):
+            each(builder, op, lambda x, y: f"{x} {operator} {y}")
         else:
-            each(body, op, lambda x, y: f"{natural(ty, x)} {operator} {natural(ty, y)}")
+            each(builder, op, lambda x, y: f"{natural(ty, x)} {operator} {natural(ty, y)}")
     else:
-        each(body, op, lambda x, y: f"{x} {operator} {y}")
+        each(builder, op, lambda x, y: f"{x} {operator} {y}")
 
 
-def select(body: Body, op: Operation) -> None:
-    """By a condition of each register."""
-    held = body.carrier(op.result)
+def select(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a selection, with a condition for each register."""
+    ty = builder.carrier(op.result)
+    half = op.result.type.element is F16 and ty == "half"
 
-    half = op.result.type.element is F16 and held == "half"
-
-    def chosen(condition: str, x: str, y: str) -> str:
+    def choose(condition: str, x: str, y: str) -> str:
         if x == y or condition == "true":
             return x
         if condition == "false":
             return y
-        x, y = body.settled(held, x), body.settled(held, y)
+        x, y = builder.hoist_read(ty, x), builder.hoist_read(ty, y)
         return f"{condition} ? (half){x} : (half){y}" if half else f"{condition} ? {x} : {y}"
 
-    each(body, op, chosen)
+    each(builder, op, choose)
 
 
 RULES: dict[OpDef, Rule] = {

@@ -1,8 +1,9 @@
-"""Functions in PTX, as NVIDIA's compiler of OpenCL C takes it in `__asm__` statements.
+"""Helper functions in inline PTX, which NVIDIA's OpenCL C compiler accepts in `__asm__` statements.
 
-It offers no sub-groups, no copies of single work-items and no reductions of a warp's lanes, which
-its instruction set all has ("PTX ISA", section "Instruction set"). 32 work-items that follow each
-other are a warp. All of a warp's lanes take part in what they do together: the mask of lanes is -1.
+NVIDIA's OpenCL has no sub-groups, no asynchronous copies by single work-items and no warp
+reductions. Its instruction set has all three ("PTX ISA", section "Instruction set"). 32 adjacent
+work-items are a warp. All lanes of a warp take part in shuffles and reductions: the member mask
+is -1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tile.ir.ops.reduce import ReduceKind
 
 
 def _shuffle(name: str, lane: str, mode: str) -> Iterator[tuple[str, Entry]]:
-    """Of words of 32 bits, and of 64 as two of these."""
+    """Yield a shuffle of 32-bit words, and one of 64-bit values as two such words."""
     text = f"""
 uint {name}(uint x, uint {lane}) {{
   uint result;
@@ -43,7 +44,7 @@ _INSTRUCTIONS = {
 
 
 def reduction(kind: ReduceKind, signed: bool) -> str:
-    """The name of the function by which all lanes of a warp combine integers of 32 bits."""
+    """Return the name of the helper that reduces 32-bit integers over all lanes of a warp."""
     if kind in (ReduceKind.MAX, ReduceKind.MIN):
         return f"lane_{_INSTRUCTIONS[kind]}_{'s' if signed else 'u'}32"
     return f"lane_{_INSTRUCTIONS[kind]}_{'u32' if kind is ReduceKind.SUM else 'b32'}"
@@ -52,42 +53,46 @@ def reduction(kind: ReduceKind, signed: bool) -> str:
 def _reductions() -> Iterator[tuple[str, Entry]]:
     for kind in _INSTRUCTIONS:
         for name in dict.fromkeys((reduction(kind, False), reduction(kind, True))):
-            _, what, suffix = name.split("_")
+            _, operator, suffix = name.split("_")
             text = f"""
 uint {name}(uint x) {{
   uint result;
-  __asm__ volatile("redux.sync.{what}.{suffix} %0, %1, -1;" : "=r"(result) : "r"(x));
+  __asm__ volatile("redux.sync.{operator}.{suffix} %0, %1, -1;" : "=r"(result) : "r"(x));
   return result;
 }}"""
             yield name, Entry(text.strip("\n"), assembly=LANE_REDUCTIONS)
 
 
 def _rounded() -> Iterator[tuple[str, Entry]]:
-    """Quotients and roots of f32 to nearest, whatever the program is built with."""
+    """Yield f32 division and square root that round to nearest regardless of build options."""
     for name, operands in (("div", "xy"), ("sqrt", "x")):
-        given = ", ".join(f"float {x}" for x in operands)
-        places = ", ".join(f"%{number}" for number in range(1 + len(operands)))
-        taken = ", ".join(f'"f"({x})' for x in operands)
+        parameters = ", ".join(f"float {x}" for x in operands)
+        registers = ", ".join(f"%{number}" for number in range(1 + len(operands)))
+        inputs = ", ".join(f'"f"({x})' for x in operands)
         text = f"""
-float {name}_rn_f32({given}) {{
+float {name}_rn_f32({parameters}) {{
   float result;
-  __asm__("{name}.rn.f32 {places};" : "=f"(result) : {taken});
+  __asm__("{name}.rn.f32 {registers};" : "=f"(result) : {inputs});
   return result;
 }}"""
         yield f"{name}_rn_f32", Entry(text.strip("\n"), assembly=ROUNDING)
 
 
 def _copies() -> Iterator[tuple[str, Entry]]:
-    """Of 16 bytes past the first cache, as fewer cannot; zeros where nothing is `there`."""
+    """Yield copies of 4, 8 and 16 bytes, each also with a condition that writes zeros if false.
+
+    Only a copy of 16 bytes can bypass the L1 cache (`.cg`), and it does.
+    """
     for size in (4, 8, 16):
-        by = "cg" if size == 16 else "ca"
-        for name, given, taken, operand in (
+        cache = "cg" if size == 16 else "ca"
+        condition, source_size = ", bool in_bounds", f', "r"(in_bounds ? {size} : 0)'
+        for name, parameter, register, operand in (
             (f"async_copy_{size}", "", "", ""),
-            (f"async_copy_{size}_if", ", bool there", ", %2", f', "r"(there ? {size} : 0)'),
+            (f"async_copy_{size}_if", condition, ", %2", source_size),
         ):
             text = f"""
-void {name}(__local void *to, __global const void *from{given}) {{
-  __asm__ volatile("cp.async.{by}.shared.global [%0], [%1], {size}{taken};"
+void {name}(__local void *to, __global const void *from{parameter}) {{
+  __asm__ volatile("cp.async.{cache}.shared.global [%0], [%1], {size}{register};"
                : : "r"((uint)(size_t)to), "l"((ulong)from){operand} : "memory");
 }}"""
             yield name, Entry(text.strip("\n"), assembly=COPIES)
@@ -110,4 +115,4 @@ ASSEMBLY: dict[str, Entry] = dict(
         *_copies(),
     ]
 )
-"""By name."""
+"""The helper functions by name."""

@@ -1,7 +1,7 @@
-"""Atomic operations on global memory.
+"""Emit atomic operations on global memory.
 
-Those of OpenCL 1.2 order nothing, so that fences stand around them as the operation asks. Floats
-are combined by compare-and-swap.
+Atomics of OpenCL 1.2 are relaxed, so fences before and after them implement the memory order.
+Floats are combined by compare-and-swap loops.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tile.backends.opencl.emit.arith import Element
-from tile.backends.opencl.emit.body import Body, Rule
+from tile.backends.opencl.emit.body import FunctionBuilder, Rule
 from tile.backends.opencl.emit.types import (
     constant,
     is_bits,
@@ -28,102 +28,108 @@ from tile.ir.types import BF16, F16, F64
 _FLOAT = {RMWKind.ADD: "add", RMWKind.MIN: "min", RMWKind.MAX: "max"}
 
 
-def atomic_rmw(body: Body, op: Operation) -> None:
-    """One after the other, each under its mask."""
+def atomic_rmw(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a read-modify-write, one register after the other, each under its mask."""
     element = op.inputs[1].type.element
-    _check(body, element)
-    combine = _combine(body, element, op["kind"])
-    _each(body, op, element, 2, combine)
+    _check(builder, element)
+    combine = _combine(builder, element, op["kind"])
+    _each(builder, op, element, 2, combine)
 
 
-def atomic_cas(body: Body, op: Operation) -> None:
-    """The same bits are equal."""
+def atomic_cas(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a compare-and-swap, which compares bits."""
     element = op.inputs[1].type.element
-    _check(body, element)
-    held, bits = body.source.carrier(element), unsigned(element.bits)
-    name = _named(element, "cmpxchg")
+    _check(builder, element)
+    ty, bits = builder.source.carrier(element), unsigned(element.bits)
+    name = _function(element, "cmpxchg")
 
     def swap(pointer: str, expected: str, value: str) -> str:
         if is_integer(element):
-            given = ", ".join(_operand(element, x) for x in (expected, value))
-            return f"{name}({_volatile(body, element, pointer)}, {given})"
+            arguments = ", ".join(_argument(element, x) for x in (expected, value))
+            return f"{name}({_volatile(builder, element, pointer)}, {arguments})"
         word = f"(volatile __global {bits} *){pointer}"
         text = f"{name}({word}, as_{bits}({expected}), as_{bits}({value}))"
-        return f"as_{held}({text})"
+        return f"as_{ty}({text})"
 
-    _each(body, op, element, 3, swap)
+    _each(builder, op, element, 3, swap)
 
 
 def _each(
-    body: Body, op: Operation, element: Element, count: int, combine: Callable[..., str]
+    builder: FunctionBuilder,
+    op: Operation,
+    element: Element,
+    count: int,
+    combine: Callable[..., str],
 ) -> None:
-    """Statements, or variables if someone wants to know what was there."""
-    columns = [body.of(value) for value in op.operands[:count] if value is not None]
-    masks = ["true"] * len(columns[0]) if op["mask"] is None else body.of(op["mask"])
+    """Emit statements, or variables if the old values have uses."""
+    columns = [builder.of(value) for value in op.operands[:count] if value is not None]
+    masks = ["true"] * len(columns[0]) if op["mask"] is None else builder.of(op["mask"])
     texts = [combine(*registers) for registers in zip(*columns, strict=True)]
     order = op["order"]
     if order.releases:
-        _fence(body, "release")
+        _fence(builder, "release")
     if op.result.uses:
-        zero = constant(0, element, body.source.device.fp16)
-        guarded = [
+        zero = constant(0, element, builder.source.device.fp16)
+        old_values = [
             text if mask == "true" else f"{mask} ? {text} : {zero}"
             for mask, text in zip(masks, texts, strict=True)
         ]
-        body.let(op, guarded, pure=False)
+        builder.let(op, old_values, pure=False)
     else:
         for mask, text in zip(masks, texts, strict=True):
-            body.when(mask, f"{text};")
+            builder.when(mask, f"{text};")
     if order.acquires:
-        _fence(body, "acquire")
+        _fence(builder, "acquire")
 
 
-def _fence(body: Body, order: str) -> None:
-    if body.source.device.fences:
+def _fence(builder: FunctionBuilder, order: str) -> None:
+    if builder.source.device.fences:
         where = "CLK_GLOBAL_MEM_FENCE"
-        body.line(f"atomic_work_item_fence({where}, memory_order_{order}, memory_scope_device);")
+        builder.line(f"atomic_work_item_fence({where}, memory_order_{order}, memory_scope_device);")
     else:
-        body.line("mem_fence(CLK_GLOBAL_MEM_FENCE);")
+        builder.line("mem_fence(CLK_GLOBAL_MEM_FENCE);")
 
 
-def _combine(body: Body, element: Element, kind: RMWKind) -> Callable[[str, str], str]:
-    held, bits = body.source.carrier(element), unsigned(element.bits)
+def _combine(
+    builder: FunctionBuilder, element: Element, kind: RMWKind
+) -> Callable[[str, str], str]:
+    ty, bits = builder.source.carrier(element), unsigned(element.bits)
     if is_integer(element):
-        name = _named(element, kind.value)
-        return lambda p, x: f"{name}({_volatile(body, element, p)}, {_operand(element, x)})"
+        name = _function(element, kind.value)
+        return lambda p, x: f"{name}({_volatile(builder, element, p)}, {_argument(element, x)})"
     if kind is RMWKind.XCHG:
-        name = _named(element, "xchg")
-        return lambda p, x: f"as_{held}({name}((volatile __global {bits} *){p}, as_{bits}({x})))"
-    name = body.use(f"atomic_{_FLOAT[kind]}_{element}")
-    if element is F16 and not is_bits(F16, body.source.device.fp16):
+        name = _function(element, "xchg")
+        return lambda p, x: f"as_{ty}({name}((volatile __global {bits} *){p}, as_{bits}({x})))"
+    name = builder.use(f"atomic_{_FLOAT[kind]}_{element}")
+    if element is F16 and not is_bits(F16, builder.source.device.fp16):
         return lambda p, x: f"as_half({name}({p}, as_ushort((half){x})))"
     return lambda p, x: f"{name}({p}, {x})"
 
 
-def _named(element: Element, what: str) -> str:
-    """The 64-bit functions are those of an extension."""
-    return f"{'atom' if element.bits == 64 else 'atomic'}_{what}"
+def _function(element: Element, name: str) -> str:
+    """Return the built-in function's name; 64-bit ones are an extension's and begin with `atom`."""
+    return f"{'atom' if element.bits == 64 else 'atomic'}_{name}"
 
 
-def _volatile(body: Body, element: Element, pointer: str) -> str:
-    return f"(volatile __global {stored(element, body.source.device.fp16)} *){pointer}"
+def _volatile(builder: FunctionBuilder, element: Element, pointer: str) -> str:
+    return f"(volatile __global {stored(element, builder.source.device.fp16)} *){pointer}"
 
 
-def _operand(element: Element, x: str) -> str:
+def _argument(element: Element, x: str) -> str:
     kind = stored(element, True)
     return f"({kind}){x}" if natural(element, x) == x else natural(element, x)
 
 
-def _check(body: Body, element: Element) -> None:
+def _check(builder: FunctionBuilder, element: Element) -> None:
     if element.bits == 64:
-        if not body.source.device.atomics64:
+        if not builder.source.device.atomics64:
             raise UnsupportedError(
-                f"device {body.source.device.name!r} has no atomic operations on 64 bits, which "
+                f"device {builder.source.device.name!r} has no atomic operations on 64 bits, which "
                 f"those on {element} need"
             )
-        body.source.extensions |= {"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"}
+        builder.source.extensions |= {"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"}
     if element in (F16, BF16, F64):
-        body.source.check(element)
+        builder.source.check(element)
 
 
 RULES: dict[OpDef, Rule] = {memory.atomic_rmw: atomic_rmw, memory.atomic_cas: atomic_cas}

@@ -1,4 +1,4 @@
-"""A function under construction: its statements, and what became of the values of the IR."""
+"""The function under construction: its statements, and the C operands of the IR's values."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tile.backends.opencl.emit.names import Names
-from tile.backends.opencl.emit.reach import Reach
-from tile.backends.opencl.emit.rolling import Rolling, once, short_enough
-from tile.backends.opencl.emit.rows import Index, Row, array_row, same
+from tile.backends.opencl.emit.reach import KnownBits
+from tile.backends.opencl.emit.rolling import ArraySelection, is_simple, most_unrolled
+from tile.backends.opencl.emit.rows import Index, RegisterArray, splat, stored_array
 from tile.backends.opencl.emit.source import FOR_EACH, Line, Source
 from tile.backends.opencl.emit.types import count_of, is_literal
 from tile.errors import Loc, UnsupportedError, stamp
@@ -18,18 +18,18 @@ from tile.ir.opdef import OpDef
 from tile.ir.types import Type
 
 Registers = Sequence[str]
-Rule = Callable[["Body", Operation], None]
+Rule = Callable[["FunctionBuilder", Operation], None]
 
 WIDTH = 100
-SHORT = 16  # rounds of a loop that any runtime may unroll, which keeps short arrays in registers
+SHORT = 16  # loops of up to this many iterations may be unrolled: short arrays become registers
 
 
-class Body:
-    """Writes the statements of one function.
+class FunctionBuilder:
+    """Emit the statements of one function.
 
-    A value of the IR is a list of operands, one for each register: variables, or literals. A buffer
-    is a pointer to local memory. Long fragments are rows (`rows.py`), over which loops go: arrays,
-    or expressions that are written where they are wanted.
+    A value of the IR is a list of operands, one per register: variables or literals. A buffer is a
+    pointer to local memory. A long fragment is a `RegisterArray` (`rows.py`) that loops iterate
+    over: a C array, or an expression that is emitted at each use.
     """
 
     def __init__(self, source: Source, function: Function, rules: dict[OpDef, Rule]) -> None:
@@ -40,37 +40,38 @@ class Body:
         self.lines: list[Line] = []
         self.values: dict[Value, Registers] = {}
         self.depth = 1
-        self.reach = Reach()
-        self._rolling = Rolling(short_enough(function, source.device))
-        self._known: ChainMap[tuple[object, ...], str] = ChainMap()  # what this C block computed
+        self.known_bits = KnownBits()
+        self._selection = ArraySelection(most_unrolled(function, source.device))
+        # The variables of expressions that this C block, or one around it, has computed.
+        self._computed: ChainMap[tuple[object, ...], str] = ChainMap()
         self._loc: Loc | None = None
 
     # -- values
 
     def of(self, value: Value) -> Registers:
-        """The registers of a value."""
+        """Return the registers of a value."""
         return self.values[value]
 
     def scalar(self, value: Value) -> str:
-        """The only register of a value."""
+        """Return the only register of a value."""
         return self.values[value][0]
 
     def set(self, op: Operation, registers: Registers) -> None:
-        """Say what an operation's only result is."""
+        """Set the registers of an operation's only result."""
         self.values[op.results[0]] = registers
 
     def carrier(self, value: Value) -> str:
-        """The C type of each register of a value."""
+        """Return the C type of each register of a value."""
         return self.source.carrier(value.type.element)
 
     def use(self, name: str) -> str:
-        """A function of the library."""
+        """Add a helper function to the program; return its name."""
         return self.source.use(name)
 
     # -- statements
 
     def line(self, text: str) -> None:
-        """A line as it is, at the depth of the block."""
+        """Emit a line, indented by the depth of the block."""
         self.lines.append(Line("  " * self.depth + text, self._loc))
 
     def open(self, text: str) -> None:
@@ -84,70 +85,70 @@ class Body:
         self.line(text)
 
     def otherwise(self) -> None:
-        """End a block, and begin the one for the other case."""
+        """End a block and begin its `else` block."""
         self.close("} else {")
         self._enter()
 
     def _enter(self) -> None:
         self.depth += 1
-        self._known = self._known.new_child()
+        self._computed = self._computed.new_child()
 
     def _leave(self) -> None:
         self.depth -= 1
-        self._known = self._known.parents
+        self._computed = self._computed.parents
 
     def barrier(self) -> None:
-        """All threads of the program meet."""
+        """Emit a barrier of all threads of the program."""
         self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
 
     def when(self, condition: str, statement: str) -> None:
-        """A statement under a condition, which may be `true`."""
+        """Emit a statement under a condition, which may be the literal `true` or `false`."""
         if condition != "false":
             self.line(statement if condition == "true" else f"if ({condition}) {statement}")
 
-    # -- rows
+    # -- register arrays
 
-    def rolled(self, value: Value) -> bool:
-        """Whether a value is a row."""
-        return self._rolling.is_row(value)
+    def is_array(self, value: Value) -> bool:
+        """Return True if a value is a register array."""
+        return self._selection.is_array(value)
 
     @contextmanager
     def loop(
-        self, count: int, step: int = 1, hint: str = "r", *, free: bool = False
+        self, count: int, step: int = 1, hint: str = "r", *, unroll: bool = False
     ) -> Iterator[Index]:
-        """A loop over `count` numbers; `step` times its variable. In one line if it fits.
+        """Emit a loop of `count` iterations; yield its variable times `step`.
 
-        Unless it is `free` or short, the device's capabilities say whether the runtime may unroll
-        it.
+        The loop is one line if it fits. The runtime may unroll it if `unroll` is set or the loop is
+        short; otherwise the device's pragma (`Capabilities.loops`) decides.
         """
         variable = self.names.loop(hint)
         head, start = f"{FOR_EACH}({variable}, {count})", len(self.lines)
-        if free or count <= SHORT:
+        if unroll or count <= SHORT:
             head = f"for (uint {variable} = 0; {variable} < {count}; {variable}++)"
         self.open(head)
         yield Index.of(variable, count, step)
         self._leave()
         self.names.done(variable)
-        inside = self.lines[start + 1 :]
-        joined = f"{'  ' * self.depth}{head} {inside[0].text.strip()}" if inside else ""
-        if len(inside) == 1 and len(joined) <= WIDTH:
-            self.lines[start:] = [Line(joined, inside[0].loc)]
+        statements = self.lines[start + 1 :]
+        one_line = f"{'  ' * self.depth}{head} {statements[0].text.strip()}" if statements else ""
+        if len(statements) == 1 and len(one_line) <= WIDTH:
+            self.lines[start:] = [Line(one_line, statements[0].loc)]
         else:
             self.lines.append(Line("  " * self.depth + "}", self._loc))
 
-    def row(self, value: Value) -> Row:
-        """The registers of a value as a row; those in variables go into an array here."""
+    def array_of(self, value: Value) -> RegisterArray:
+        """Return the registers of a value as an array; copy variables to a C array."""
         registers = self.values[value]
-        if isinstance(registers, Row):
+        if isinstance(registers, RegisterArray):
             return registers
         first, *rest = registers
         if all(x == first for x in rest):
-            return same(len(registers), first)
-        known = self._known.get((value,))
-        if known is None:
-            known = self._known[value,] = self.names.new(self._hint(value) + "s")
-            self.array(self.carrier(value), known, len(registers), registers)
-        return array_row(known, len(registers))
+            return splat(len(registers), first)
+        name = self._computed.get((value,))
+        if name is None:
+            name = self._computed[value,] = self.names.new(self._hint(value) + "s")
+            self.array(self.carrier(value), name, len(registers), registers)
+        return stored_array(name, len(registers))
 
     def array(self, ty: str, name: str, count: int, values: Sequence[str] | None = None) -> None:
         """Declare an array."""
@@ -162,55 +163,57 @@ class Body:
             return
         self.line(f"{start} = {{")
         self.depth += 1
-        self.joined("", [f"{value}," for value in values], " ", "")
+        self.join_parts("", [f"{value}," for value in values], " ", "")
         self.depth -= 1
         self.line("};")
 
-    def fill_array(self, value: Value, element: Callable[[Index], str]) -> Row:
-        """An array for the registers of a value, each as `element` says."""
+    def fill_array(self, value: Value, element: Callable[[Index], str]) -> RegisterArray:
+        """Declare a C array for the registers of a value and fill it with `element(index)`."""
         count = count_of(value.type)
         name = self.names.new(self._hint(value))
         self.array(self.carrier(value), name, count)
         with self.loop(count) as index:
-            target = array_row(name, count).at(index)
+            target = stored_array(name, count).at(index)
             text = element(index)
             self.line(f"{target} = {text};")
-        return array_row(name, count)
+        return stored_array(name, count)
 
     def compute(
         self,
         op: Operation,
         element: Callable[[Index], str],
-        sources: Iterable[Row] = (),
+        sources: Iterable[RegisterArray] = (),
         *,
         pure: bool = True,
     ) -> None:
-        """Give an operation's result its registers, each as `element` says, from `sources`.
+        """Set an operation's result to a register array, each register being `element(index)`.
 
-        What is cheap, or wanted by one other operation alone, is computed where it is wanted.
+        A pure operation that is cheap, or that has a single use, is computed at its uses.
+
+        sources: the register arrays that `element` reads.
         """
         cost = 1 + sum(source.cost for source in sources)
-        if pure and self._rolling.is_late(op, cost):
+        if pure and self._selection.is_deferred(op, cost):
             self.defer(op, element, cost)
         else:
             self.values[op.result] = self.fill_array(op.result, element)
 
     def defer(self, op: Operation, element: Callable[[Index], str], cost: int) -> None:
-        """Give an operation's result registers that are computed where they are wanted."""
+        """Set an operation's result to registers that are computed at each use."""
         result = op.result
-        held, hint, loc = self.carrier(result), self._hint(result), op.loc
+        ty, hint, loc = self.carrier(result), self._hint(result), op.loc
 
-        def late(index: Index) -> str:
-            known = self._known.get((result, index))
-            if known is None:
-                here, self._loc = self._loc, loc or self._loc
+        def compute(index: Index) -> str:
+            operand = self._computed.get((result, index))
+            if operand is None:
+                loc_of_use, self._loc = self._loc, loc or self._loc
                 text = element(index)
-                known = text if once(text) else self.temporary(held, text, hint)
-                self._loc = here
-                self._known[result, index] = known
-            return known
+                operand = text if is_simple(text) else self.temporary(ty, text, hint)
+                self._loc = loc_of_use
+                self._computed[result, index] = operand
+            return operand
 
-        self.values[result] = Row(count_of(result.type), late, cost=cost)
+        self.values[result] = RegisterArray(count_of(result.type), compute, cost=cost)
 
     # -- variables
 
@@ -218,32 +221,32 @@ class Body:
         name = value.name
         return (name.rstrip("0123456789").rstrip("_") if name[:2] == "v_" else name) or "v"
 
-    def fresh(self, value: Value) -> Registers:
-        """Names for the registers of a value."""
+    def new_names(self, value: Value) -> Registers:
+        """Return new names for the registers of a value."""
         return self.named(self._hint(value), value.type)
 
     def named(self, hint: str, ty: Type) -> Registers:
-        """Names of registers."""
+        """Return new names for the registers of a type."""
         if ty.shape:
             return self.names.registers(hint, count_of(ty))
         return [self.names.new(hint)]
 
     def declare(self, ty: str, names: Sequence[str], values: Sequence[str] | None) -> None:
-        """Variables of one type, in as few lines as they fit."""
+        """Declare variables of one type, in as few lines as possible."""
         base, star = (ty[:-1].rstrip(), "*") if ty.endswith("*") else (ty, "")
         if values is None:
             parts = [star + name for name in names]
         else:
             parts = [f"{star}{name} = {value}" for name, value in zip(names, values, strict=True)]
-        self.joined(base + " ", parts, ", ", ";")
+        self.join_parts(base + " ", parts, ", ", ";")
 
-    def joined(self, start: str, parts: Iterable[str], between: str, end: str) -> None:
-        """Statements of several parts, as many to a line as fit."""
-        room = WIDTH - 2 * self.depth - len(end)
+    def join_parts(self, start: str, parts: Iterable[str], between: str, end: str) -> None:
+        """Emit statements of several parts, as many parts per line as fit."""
+        width = WIDTH - 2 * self.depth - len(end)
         text = start
         count = 0
         for part in parts:
-            if count and len(text) + len(between) + len(part) > room:
+            if count and len(text) + len(between) + len(part) > width:
                 self.line(text + end)
                 text, count = start, 0
             text += (between if count else "") + part
@@ -252,51 +255,50 @@ class Body:
             self.line(text + end)
 
     def let(self, op: Operation, values: Sequence[str], *, pure: bool = True) -> None:
-        """Give an operation's only result its registers, as variables with these values.
+        """Declare variables with these values as the registers of an operation's only result.
 
-        Registers with the same text are one variable if it is `pure`.
+        If the operation is `pure`, registers with equal text share a variable.
         """
         result = op.results[0]
         self.values[result] = self.bind(result, values, pure=pure)
 
     def bind(self, value: Value, values: Sequence[str], *, pure: bool = True) -> Registers:
-        """Variables for the registers of a value."""
+        """Declare variables for the registers of a value and return their names."""
         if not pure:
-            names = self.fresh(value)
+            names = self.new_names(value)
             self.declare(self.carrier(value), names, values)
             return names
-        literal = value.type.element.bits == 32  # others' have types of their own
-        known = {x: x for x in values if x.isidentifier() or (literal and is_literal(x))}
-        different = [x for x in dict.fromkeys(values) if x not in known]
-        if not different:
+        literal = value.type.element.bits == 32  # a literal of another width has another C type
+        operands = {x: x for x in values if x.isidentifier() or (literal and is_literal(x))}
+        expressions = [x for x in dict.fromkeys(values) if x not in operands]
+        if not expressions:
             return list(values)
-        names = self.fresh(value) if len(different) > 1 else self._single(value)
-        self.declare(self.carrier(value), names[: len(different)], different)
-        known.update(zip(different, names, strict=False))
-        return [known[text] for text in values]
+        names = self.new_names(value) if len(expressions) > 1 else self._single(value)
+        self.declare(self.carrier(value), names[: len(expressions)], expressions)
+        operands.update(zip(expressions, names, strict=False))
+        return [operands[text] for text in values]
 
     def _single(self, value: Value) -> Registers:
         hint = value.name if value.name[:2] != "v_" else "v"
         return [self.names.new(hint or "v")]
 
     def temporary(self, ty: str, text: str, hint: str = "t") -> str:
-        """A variable for a part of an expression."""
+        """Declare a variable for a subexpression and return its name."""
         name = self.names.new(hint)
         self.declare(ty, [name], [text])
         return name
 
-    def settled(self, ty: str, text: str) -> str:
-        """An operand that is to be chosen under a condition; an element of an array is read now.
+    def hoist_read(self, ty: str, text: str) -> str:
+        """Return an operand for use in a conditional expression; read an array's element before it.
 
-        Intel's runtime of 2026.2 gets elements of private arrays wrong that are read under a
-        condition in a loop.
+        Intel's CPU runtime 2026.2 miscompiles reads of private arrays under a condition in a loop.
         """
         return self.temporary(ty, text) if "[" in text else text
 
     # -- operations
 
     def emit(self, block: Block) -> None:
-        """Write the operations of a block, all but what ends it."""
+        """Emit the operations of a block except its terminator."""
         for op in block:
             if op.defn.terminator:
                 self.locate(op)
@@ -304,7 +306,7 @@ class Body:
             self.operation(op)
 
     def operation(self, op: Operation) -> None:
-        """Write one operation."""
+        """Emit one operation."""
         self.locate(op)
         rule = self.rules.get(op.defn)
         if rule is None:
@@ -313,15 +315,19 @@ class Body:
             rule(self, op)
 
     def locate(self, op: Operation) -> None:
-        """Lines from here on are of this operation; one without a place is of the last one's."""
+        """Attribute the next lines to an operation; without a location, to the previous one."""
         self._loc = op.loc or self._loc or self.function.loc
 
 
-def each(body: Body, op: Operation, compute: Callable[..., str], *, pure: bool = True) -> None:
-    """The result's registers, one at a time; `compute` takes a register of each operand."""
-    if body.rolled(op.result):
-        rows = [body.row(value) for value in op.inputs]
-        body.compute(op, lambda index: compute(*(row.at(index) for row in rows)), rows, pure=pure)
+def each(
+    builder: FunctionBuilder, op: Operation, compute: Callable[..., str], *, pure: bool = True
+) -> None:
+    """Emit an elementwise operation; `compute` takes one register of each operand."""
+    if builder.is_array(op.result):
+        arrays = [builder.array_of(value) for value in op.inputs]
+        builder.compute(
+            op, lambda index: compute(*(array.at(index) for array in arrays)), arrays, pure=pure
+        )
         return
-    columns = [body.of(value) for value in op.inputs]
-    body.let(op, [compute(*registers) for registers in zip(*columns, strict=True)])
+    columns = [builder.of(value) for value in op.inputs]
+    builder.let(op, [compute(*registers) for registers in zip(*columns, strict=True)])

@@ -1,38 +1,38 @@
-"""Asynchronous copies from global to local memory, by each work-item for itself."""
+"""Emit asynchronous copies (PTX `cp.async`) from global to local memory, one per work-item."""
 
 from __future__ import annotations
 
-from tile.backends.opencl.emit.body import Body, Rule
+from tile.backends.opencl.emit.body import FunctionBuilder, Rule
 from tile.backends.opencl.emit.shared import masks_of
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
 from tile.simt import ops
 
 
-def shared_copy(body: Body, op: Operation) -> None:
-    """A vector at a time, zeros where its mask is false; hints for caches are not written."""
-    mem, offsets, pointers, *_ = op.inputs
+def shared_copy(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit one copy per vector, which writes zeros if its mask is false. Ignore cache hints."""
+    mem = op.inputs[0]
     step = op["vector"]
     name = f"async_copy_{step * mem.type.element.itemsize}"
-    places = body.of(offsets)
-    active = "true" if op["active"] is None else body.scalar(op["active"])
-    masks = masks_of(body, op, len(places))
-    for offset, pointer, mask in zip(places, body.of(pointers)[::step], masks, strict=True):
-        given = f"{body.scalar(mem)} + {offset}, {pointer}"
+    offsets, pointers = (builder.of(value) for value in op.inputs[1:3])
+    active = "true" if op["active"] is None else builder.scalar(op["active"])
+    masks = masks_of(builder, op, len(offsets))
+    for offset, pointer, mask in zip(offsets, pointers[::step], masks, strict=True):
+        arguments = f"{builder.scalar(mem)} + {offset}, {pointer}"
         if mask == "true":
-            body.when(active, f"{body.use(name)}({given});")
+            builder.when(active, f"{builder.use(name)}({arguments});")
         else:
-            body.when(active, f"{body.use(f'{name}_if')}({given}, {mask});")
+            builder.when(active, f"{builder.use(f'{name}_if')}({arguments}, {mask});")
 
 
-def copy_commit(body: Body, op: Operation) -> None:
-    """Close a group."""
-    body.line(f"{body.use('async_commit')}();")
+def copy_commit(builder: FunctionBuilder, op: Operation) -> None:
+    """Commit the copies since the last commit as one group."""
+    builder.line(f"{builder.use('async_commit')}();")
 
 
-def copy_wait(body: Body, op: Operation) -> None:
-    """Wait for all groups but the last ones."""
-    body.line(f"{body.use('async_wait')}({op['pending']});")
+def copy_wait(builder: FunctionBuilder, op: Operation) -> None:
+    """Wait until at most `pending` groups are in flight."""
+    builder.line(f"{builder.use('async_wait')}({op['pending']});")
 
 
 RULES: dict[OpDef, Rule] = {

@@ -1,7 +1,7 @@
-"""What a program says about itself: prints by `printf`, and assertions through a buffer.
+"""Emit prints as `printf`, and assertions as writes to a record in global memory.
 
-A false assertion is reported to the host through a record in global memory, and the work-item goes
-on: the launch raises when it is over. Leaving would be undefined where others wait at a barrier.
+A work-item whose assertion fails writes the record and continues; the host raises when the launch
+is over. Returning early would be undefined behavior if other work-items wait at a barrier.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tile.backends.assertions import Assertion
 from tile.backends.opencl.emit.arith import Element
-from tile.backends.opencl.emit.body import Body, Rule
+from tile.backends.opencl.emit.body import FunctionBuilder, Rule
 from tile.backends.opencl.emit.floats import wide
 from tile.backends.opencl.emit.registers import THREAD, linear_index_of
 from tile.backends.opencl.emit.types import is_integer, is_signed, natural, unsigned
@@ -23,20 +23,20 @@ from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.layouts.layout import LinearLayout
 
 
-def thread_print(body: Body, op: Operation) -> None:
-    """Scalars by the first thread in one line; every element of a tile in a line of its own."""
+def thread_print(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a print: one line for all scalars, by the first thread; one line per tile element."""
     prefix = _escaped(op["prefix"])
     scalars = [value for value in op.inputs if not isinstance(value.type, Fragment)]
     tiles = [value for value in op.inputs if isinstance(value.type, Fragment)]
     if scalars or not tiles:
-        spelled = [_spelled(body, v.type.element, body.scalar(v), op["hex"]) for v in scalars]
-        texts, arguments = [text for text, _ in spelled], [x for _, x in spelled]
-        body.line(f"if ({THREAD} == 0) {_print(' '.join([prefix, *texts]), arguments)}")
+        formats = [_format(builder, v.type.element, builder.scalar(v), op["hex"]) for v in scalars]
+        texts, arguments = [text for text, _ in formats], [x for _, x in formats]
+        builder.line(f"if ({THREAD} == 0) {_print(' '.join([prefix, *texts]), arguments)}")
     for number, (value, layout) in enumerate(zip(tiles, op["layouts"], strict=True)):
         name = prefix if len(op.inputs) == 1 else f"{prefix} [{number}]"
-        body.open(f"if ({_first_holder(layout)})")
-        _elements(body, op, name, value, layout)
-        body.close()
+        builder.open(f"if ({_is_first_copy(layout)})")
+        _elements(builder, op, name, value, layout)
+        builder.close()
 
 
 def _escaped(text: str) -> str:
@@ -45,38 +45,42 @@ def _escaped(text: str) -> str:
     return text
 
 
-def _first_holder(layout: LinearLayout) -> str:
-    """Whether this is the first of the threads that hold its elements."""
+def _is_first_copy(layout: LinearLayout) -> str:
+    """Return the condition that this is the first of the threads with the same elements."""
     images = (*layout.images(LANE), *layout.images(WARP))
     copies = sum(1 << bit for bit, image in enumerate(images) if image == 0)
     return f"({THREAD} & {copies}) == 0" if copies else "true"
 
 
-def _elements(body: Body, op: Operation, prefix: str, value: Value, layout: LinearLayout) -> None:
-    numbers = linear_index_of(body, layout)
-    for register, number in zip(body.of(value), numbers, strict=True):
+def _elements(
+    builder: FunctionBuilder, op: Operation, prefix: str, value: Value, layout: LinearLayout
+) -> None:
+    numbers = linear_index_of(builder, layout)
+    for register, number in zip(builder.of(value), numbers, strict=True):
         index: list[str] = []
-        below = 0
+        shift = 0
         for _, count in reversed(layout.outs):
-            index.insert(0, f"(int)(({number}) >> {below} & {(1 << count) - 1})")
-            below += count
-        text, argument = _spelled(body, value.type.element, register, op["hex"])
-        place = ", ".join(["%d"] * len(index))
-        body.line(_print(f"idx ({place}) {prefix} {text}", [*index, argument]))
+            index.insert(0, f"(int)(({number}) >> {shift} & {(1 << count) - 1})")
+            shift += count
+        text, argument = _format(builder, value.type.element, register, op["hex"])
+        formats = ", ".join(["%d"] * len(index))
+        builder.line(_print(f"idx ({formats}) {prefix} {text}", [*index, argument]))
 
 
-def _spelled(body: Body, element: Element, register: str, in_hex: bool) -> tuple[str, str]:
-    """How a value is spelled in a format, and as what it is passed."""
+def _format(
+    builder: FunctionBuilder, element: Element, register: str, in_hex: bool
+) -> tuple[str, str]:
+    """Return the conversion specification of a value and the argument to pass for it."""
     if in_hex or isinstance(element, Pointer):
         digits = max(2, element.bits // 4)
         if element.bits == 64:
             bits = f"as_ulong({register})" if element is F64 else f"(ulong){register}"
             return f"0x%0{digits}lx", bits
-        held = body.source.carrier(element)
-        bits = register if element is I1 else f"as_{unsigned(element.bits)}(({held}){register})"
+        ty = builder.source.carrier(element)
+        bits = register if element is I1 else f"as_{unsigned(element.bits)}(({ty}){register})"
         return f"0x%0{digits}x", f"(uint){bits}"
     if not (is_integer(element) or element is I1):
-        return "%g", wide(body, element, register)
+        return "%g", wide(builder, element, register)
     if element is I1:
         return "%d", f"(int){register}"
     sign = "d" if is_signed(element) else "u"
@@ -90,18 +94,19 @@ def _print(text: str, arguments: Sequence[str]) -> str:
     return f'printf("pid (%d, %d, %d) {text}\\n", {", ".join([*programs, *arguments])});'
 
 
-def device_assert(body: Body, op: Operation) -> None:
-    """One statement for all registers."""
-    conditions = body.of(op.inputs[0])
-    masks = ["true"] * len(conditions) if op["mask"] is None else body.of(op["mask"])
-    wrong = [
+def device_assert(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an assertion, in one statement for all registers."""
+    conditions = builder.of(op.inputs[0])
+    masks = ["true"] * len(conditions) if op["mask"] is None else builder.of(op["mask"])
+    failures = [
         f"!{condition}" if mask == "true" else f"({mask} && !{condition})"
         for condition, mask in dict.fromkeys(zip(conditions, masks, strict=True))
     ]
-    assertions = body.source.assertions
+    assertions = builder.source.assertions
     assertions.append(Assertion(op["message"], op.loc))
-    name = body.use("report")
-    body.line(f"if ({' || '.join(wrong)}) {name}(faults, {len(assertions)}, (int){THREAD});")
+    name = builder.use("report")
+    number = len(assertions)
+    builder.line(f"if ({' || '.join(failures)}) {name}(faults, {number}, (int){THREAD});")
 
 
 RULES: dict[OpDef, Rule] = {

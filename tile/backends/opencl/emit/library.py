@@ -1,10 +1,11 @@
-"""Functions in OpenCL C that programs call, each with what it calls itself.
+"""Helper functions in OpenCL C, each with the helpers that it calls.
 
-Floats without arithmetic on the device are bits: `ushort` for f16 and bf16, `uchar` for f8. All
-roundings are to nearest even, and 8-bit floats saturate, as `tile/ir/numerics` defines it.
+A float on which the device has no arithmetic is held as its bits: `ushort` for f16 and bf16,
+`uchar` for 8-bit floats. Every rounding is to nearest even unless the name ends in `_rtz`, and
+8-bit floats saturate, as `tile/ir/numerics` defines.
 
-Where bits are read or written as `half`, they are bytes: C's rules on aliasing let a compiler take
-a `ushort` and a `half` for two objects, and PoCL's then drops the writing of one.
+Bits that are read or written as `half` are in an array of bytes: with a `ushort`, C's aliasing
+rules let a compiler assume that the `half` is another object, and PoCL then drops the store.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from tile.backends.opencl.emit.narrowing import F8E4M3, F8E5M2, F16
 
 @dataclass(frozen=True)
 class Entry:
-    """A function's text, and the functions that it needs."""
+    """A helper function: its text and the helpers that it calls."""
 
     text: str
     needs: tuple[str, ...] = ()
-    assembly: int = 0  # the compute capability that its inline assembly needs, 90 for 9.0
+    assembly: int = 0  # the compute capability that its inline PTX needs: 90 is 9.0
 
 
 _ENTRIES: dict[str, Entry] = {}
-_HALF_BITS: dict[str, Entry] = {}  # instead, where halves are converted by their bits
+_F16_BY_BITS: dict[str, Entry] = {}  # replacements for devices that convert f16 by its bits
 
 
-def _add(name: str, text: str, *needs: str, half_bits: bool = False) -> None:
-    entries = _HALF_BITS if half_bits else _ENTRIES
+def _add(name: str, text: str, *needs: str, f16_by_bits: bool = False) -> None:
+    entries = _F16_BY_BITS if f16_by_bits else _ENTRIES
     entries[name] = Entry(text.strip("\n"), needs)
 
 
-def entry(name: str, half_bits: bool) -> Entry:
-    """The function of that name; with `half_bits`, one that converts no half as a `half`."""
-    return _HALF_BITS.get(name, _ENTRIES[name]) if half_bits else _ENTRIES[name]
+def entry(name: str, f16_by_bits: bool) -> Entry:
+    """Return a helper function; with `f16_by_bits`, one that does not use the type `half`."""
+    return _F16_BY_BITS.get(name, _ENTRIES[name]) if f16_by_bits else _ENTRIES[name]
 
 
 # -- narrow floats
@@ -129,9 +130,9 @@ uchar f32_to_{_name}_rtz(float x) {{
         f"{_name}_to_f32",
     )
 
-# -- halves by their bits, for CPUs: subnormal numbers of f32 must be numbers
+# -- f16 by its bits, for CPUs; they need subnormal f32 numbers
 
-_add("f32_to_f16", F16.rounding(), half_bits=True)
+_add("f32_to_f16", F16.rounding(), f16_by_bits=True)
 _add(
     "f16_to_f32",
     """
@@ -141,10 +142,10 @@ float f16_to_f32(ushort x) {
   return as_float(sign | number | (size < 0xf800000 ? 0 : 0x7f800000));
 }
 """,
-    half_bits=True,
+    f16_by_bits=True,
 )
 
-# -- rounding to odd, from which a narrower float rounds as from the number itself
+# -- rounding to odd: rounding the result to a narrower float then equals rounding the number itself
 
 _add(
     "f64_to_odd",
@@ -263,10 +264,10 @@ ushort atomic_add_{_name}(volatile __global void *p, ushort value) {{
 # -- kernels
 
 _add(
-    "stay_whole",
+    "prevent_inlining",
     """
-// No function that calls one which may return twice becomes part of another.
-__attribute__((optnone, noinline, returns_twice)) void stay_whole(void) {}
+// LLVM does not inline a function that calls one which may return twice.
+__attribute__((optnone, noinline, returns_twice)) void prevent_inlining(void) {}
 """,
 )
 

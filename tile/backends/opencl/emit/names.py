@@ -1,4 +1,4 @@
-"""Identifiers: the names of Python variables, where OpenCL C leaves them free."""
+"""Unique identifiers: the names of Python variables, unless OpenCL C reserves them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ maxmag mem_fence min minmag mix modf mul24 mul_hi nan nextafter normalize popcou
 prefetch printf radians read_mem_fence remainder remquo rhadd rint rootn rotate round rsqrt select
 shuffle shuffle2 sign signbit sin sincos sinh smoothstep sqrt step sub_sat tan tanh tgamma trunc
 upsample vec_step vload_half vstore_half write_mem_fence shared faults thread lane part
-stay_whole
+prevent_inlining
 """
 _RESERVED = frozenset((_KEYWORDS + _BUILTINS).split())
-# Vectors, conversions, atomics, and what the library and the standard keep for themselves.
+# Vector types, conversions, atomics, helper functions, and names that the standard reserves.
 _PATTERNS = re.compile(
     r"(u?(char|short|int|long)|float|double|half|bool)\d+|(as|convert|atomic|atom|vload|vstore|"
     r"native|half|sub_group|work_group|intel|memory|cl|CL|CLK|get|async|__)_?.*|lane_.*|.*_(f16|f32|f64|"
@@ -35,22 +35,22 @@ _PATTERNS = re.compile(
 
 
 class Names:
-    """Gives out identifiers, each once in a function."""
+    """The identifiers of a function, each of which is handed out once."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
         self._next: dict[str, int] = {}
 
     def new(self, hint: str) -> str:
-        """The hint itself if it is free, else with a number."""
+        """Return the hint itself if it is unused, else the hint with a number."""
         return self.several(hint, ("",))[0]
 
     def registers(self, hint: str, count: int) -> list[str]:
-        """Names for the registers of a fragment."""
+        """Return names for the registers of a fragment."""
         return self.several(hint, tuple(f"_{number}" for number in range(count)))
 
     def several(self, hint: str, endings: tuple[str, ...]) -> list[str]:
-        """One name with several endings."""
+        """Return one name with each of several endings."""
         base = self._plain(hint)
         number = self._next.get(base, 0)
         while True:
@@ -63,7 +63,7 @@ class Names:
                 return names
 
     def loop(self, hint: str) -> str:
-        """The variable of a loop: the same name again where loops are not inside each other."""
+        """Return a name for a loop's variable; loops that are not nested share a name."""
         name, number = hint, 0
         while name in self._taken:
             number += 1
@@ -72,7 +72,7 @@ class Names:
         return name
 
     def done(self, name: str) -> None:
-        """A loop's variable is free again."""
+        """Release the name of a loop's variable."""
         self._taken.discard(name)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Functions in OpenCL C that round to narrow floats by bits."""
+"""Helper functions in OpenCL C that round f32 to narrow floats by its bits."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Narrow:
-    """A float of fewer bits than 32, as f32 is rounded to it.
-
-    `greatest`, which is what greater numbers become, and `nan` are its bits.
-    """
+    """A float format of fewer than 32 bits to which f32 is rounded."""
 
     name: str
-    held: str
+    carrier: str  # the C type of its bits
     bits: int
     mantissa: int
-    least: int  # the exponent of the least number that is not subnormal
-    greatest: int
-    nan: int
+    least: int  # the exponent of the least normal number
+    greatest: int  # the bits of the number, or infinity, to which greater numbers are rounded
+    nan: int  # the bits of a NaN
 
     def rounding(self) -> str:
-        """The function that rounds, which has no branch, so that it can be done in vectors.
+        """Return the function that rounds, which has no branches, so that it can be vectorized.
 
-        Numbers below the least normal one are rounded by adding one whose last bit is worth as
-        much as theirs, others as integers; both are from F. Giesen's conversions of halves (2012).
-        Subnormal numbers of f32 may be taken for zeros.
+        Below the least normal number, adding a number with the same unit in the last place rounds;
+        other numbers are rounded by integer arithmetic. Both are from F. Giesen's conversions of
+        f16 (2012). Subnormal numbers of f32 may be flushed to zero.
         """
         sign, cut = 1 << (self.bits - 1), 23 - self.mantissa
         offset = (126 + self.least) << 23  # between the exponents of both, in f32
@@ -33,13 +30,13 @@ class Narrow:
         greatest, normal = (self.greatest << cut) + offset, (127 + self.least) << 23
         last = self.least - self.mantissa + 23
         return f"""
-{self.held} f32_to_{self.name}(float x) {{
+{self.carrier} f32_to_{self.name}(float x) {{
   uint sign = as_uint(x) >> {32 - self.bits} & {sign:#x}, size = as_uint(x) & 0x7fffffff;
   uint most = size < {greatest:#x} ? size : {greatest:#x};
   uint small = as_uint(as_float(most) + 0x1p{last}f) - {(127 + last) << 23:#x};
   uint large = (most + {half:#x} + (most >> {cut} & 1)) >> {cut};
   uint number = most < {normal:#x} ? small : large;
-  return ({self.held})(sign | (size > 0x7f800000 ? {self.nan:#x} : number));
+  return ({self.carrier})(sign | (size > 0x7f800000 ? {self.nan:#x} : number));
 }}
 """
 

@@ -1,7 +1,8 @@
-"""Which bits numbers can have, so that XORs of others are sums.
+"""Known bits of integers: an XOR of operands without a common bit becomes a sum.
 
-Runtimes that run work-items together see in a sum that neighbours access neighbours, and not in an
-XOR. Offsets in shared memory are XORs of linear maps, most often of bits of their own each.
+A runtime that vectorizes across work-items recognizes contiguous accesses of adjacent work-items in
+a sum, but not in an XOR. Offsets in shared memory are XORs of linear maps, which mostly have
+disjoint bits.
 """
 
 from __future__ import annotations
@@ -16,30 +17,30 @@ from tile.simt import ops
 from tile.simt.unrolling import reached_by
 
 ANY = (1 << 32) - 1
-# What sets no bits but those of its operands.
+# Operations whose result has no bits but those of their operands.
 _UNIONS: frozenset[OpDef] = frozenset({ops.thread.fill, ops.thread.pick, arith.xor, arith.or_})
 
 
-_DEPTH = 8  # of expressions that are looked into
+_DEPTH = 8  # of expressions that are analyzed
 
 
 @dataclass
-class Reach:
-    """Of numbers of 32 bits; of others, and of what is not known, all bits."""
+class KnownBits:
+    """The bits that 32-bit integers can have; all bits for other and unknown values."""
 
-    _known: dict[Value, int] = field(default_factory=dict)
+    _bits: dict[Value, int] = field(default_factory=dict)
 
-    def apart(self, op: Operation) -> bool:
-        """Whether no bit can be set in both operands."""
+    def disjoint(self, op: Operation) -> bool:
+        """Return True if no bit can be set in both operands."""
         x, y = op.inputs
         return not self.of(x) & self.of(y)
 
     def of(self, value: Value, depth: int = _DEPTH) -> int:
-        """The bits that a value can have, in any register of any thread."""
-        if value not in self._known:
-            known = depth and value.op is not None and value.type.element in (I32, U32)
-            self._known[value] = self._of(value.op, depth - 1) if known and value.op else ANY
-        return self._known[value]
+        """Return the bits that a value can have, in any register of any thread."""
+        if value not in self._bits:
+            analyzable = depth and value.op is not None and value.type.element in (I32, U32)
+            self._bits[value] = self._of(value.op, depth - 1) if analyzable and value.op else ANY
+        return self._bits[value]
 
     def _of(self, op: Operation, depth: int) -> int:
         if op.defn is arith.const:

@@ -1,29 +1,29 @@
-"""Functions of real numbers, by the built-in functions of OpenCL C.
+"""Transcendental functions, roots and rounding by the built-in functions of OpenCL C.
 
-Their accuracy is what the device states; the specification's bounds for `exp`, `log`, `sin` and
-others are within those that `OpDef.ulp` asks for, or the device's own are.
+Their accuracy is what the device states. For `exp`, `log`, `sin` and others, the specification's
+error bounds, or those of the device, are within the bounds of `OpDef.ulp`.
 """
 
 from __future__ import annotations
 
 from tile.backends.opencl.emit.arith import absolute, rounded
-from tile.backends.opencl.emit.body import Body, Rule, each
+from tile.backends.opencl.emit.body import FunctionBuilder, Rule, each
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
 from tile.ir.ops import math
 
 
 def _function(name: str) -> Rule:
-    def rule(body: Body, op: Operation) -> None:
-        each(body, op, lambda x: f"{name}({x})")
+    def rule(builder: FunctionBuilder, op: Operation) -> None:
+        each(builder, op, lambda x: f"{name}({x})")
 
     return rule
 
 
-def sqrt_rn(body: Body, op: Operation) -> None:
-    """Rounded to nearest everywhere."""
-    name = rounded(body, op, "sqrt") or "sqrt"
-    each(body, op, lambda x: f"{name}({x})")
+def sqrt_rn(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a square root that is rounded to nearest on every device."""
+    name = rounded(builder, op, "sqrt") or "sqrt"
+    each(builder, op, lambda x: f"{name}({x})")
 
 
 RULES: dict[OpDef, Rule] = {

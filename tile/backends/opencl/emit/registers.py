@@ -1,12 +1,12 @@
-"""Registers of fragments, and what a thread knows of its place."""
+"""Emit operations on the registers of fragments, and thread, program and layout indices."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
 
-from tile.backends.opencl.emit.body import Body, Registers, Rule
-from tile.backends.opencl.emit.rows import Index, Row, array_row, bare, linear
+from tile.backends.opencl.emit.body import FunctionBuilder, Registers, Rule
+from tile.backends.opencl.emit.rows import Index, RegisterArray, bare, linear, stored_array
 from tile.backends.opencl.emit.types import count_of
 from tile.ir.core import Operation, Value
 from tile.ir.opdef import OpDef
@@ -17,57 +17,57 @@ from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.layout import LinearLayout
 from tile.simt.unrolling import reached_by, register_offsets, terms, thread_images
 
-THREAD = "thread"  # the variable that every function begins with
-LANE_OF_THREAD = "lane"  # and, where several run together, the two that it is made of
-PART_OF_THREAD = "part"
+THREAD = "thread"  # the work-item's number, a variable that every function begins with
+LANE_OF_THREAD = "lane"  # on vectorizing CPUs, its low bits: the SIMD lane
+PART_OF_THREAD = "part"  # and its high bits
 PARTS = (THREAD, LANE_OF_THREAD, PART_OF_THREAD)
 
 
-def program_id(body: Body, op: Operation) -> None:
-    """A work-group's number."""
-    body.let(op, [f"get_group_id({op['axis']})"])
+def program_id(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit the work-group's index along an axis."""
+    builder.let(op, [f"get_group_id({op['axis']})"])
 
 
-def num_programs(body: Body, op: Operation) -> None:
-    """How many work-groups there are."""
-    body.let(op, [f"get_num_groups({op['axis']})"])
+def num_programs(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit the number of work-groups along an axis."""
+    builder.let(op, [f"get_num_groups({op['axis']})"])
 
 
-def thread_id(body: Body, op: Operation) -> None:
-    """The variable itself."""
-    body.set(op, [THREAD])
+def thread_id(builder: FunctionBuilder, op: Operation) -> None:
+    """Forward the variable of the thread's number."""
+    builder.set(op, [THREAD])
 
 
-def pick_by(body: Body, op: Operation) -> None:
-    """A choice by each bit of the number, from the lowest."""
+def pick_by(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a register selection by a variable number: one `?:` per bit, the lowest bit first."""
     x, index = op.inputs
-    if body.rolled(op.result):
-        _pick_from_array(body, op)
+    if builder.is_array(op.result):
+        _pick_from_array(builder, op)
         return
-    registers, ty = body.of(x), body.carrier(x)
-    known: dict[str, str] = {}
-    for number in body.of(index):
-        if number not in known:
-            known[number] = _picked(body, ty, registers, number)
-    body.set(op, [known[number] for number in body.of(index)])
+    registers, ty = builder.of(x), builder.carrier(x)
+    picked: dict[str, str] = {}
+    for number in builder.of(index):
+        if number not in picked:
+            picked[number] = _picked(builder, ty, registers, number)
+    builder.set(op, [picked[number] for number in builder.of(index)])
 
 
-def _pick_from_array(body: Body, op: Operation) -> None:
-    """A subscript for each register."""
-    source, numbers = body.row(op.inputs[0]), body.row(op.inputs[1])
-    array = source.array or body.fill_array(op.inputs[0], source.at).array
-    body.compute(op, lambda index: f"{array}[{numbers.at(index)}]")
+def _pick_from_array(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a `pick_by` of arrays: one subscript per register."""
+    source, numbers = builder.array_of(op.inputs[0]), builder.array_of(op.inputs[1])
+    array = source.array or builder.fill_array(op.inputs[0], source.at).array
+    builder.compute(op, lambda index: f"{array}[{numbers.at(index)}]")
 
 
-def _picked(body: Body, ty: str, registers: Registers, number: str) -> str:
+def _picked(builder: FunctionBuilder, ty: str, registers: Registers, number: str) -> str:
     bit = 1
-    registers = [body.settled(ty, register) for register in registers]
+    registers = [builder.hoist_read(ty, register) for register in registers]
     while len(registers) > 1:
         pairs = list(zip(registers[::2], registers[1::2], strict=True))
         if any(x != y for x, y in pairs):
-            names = body.names.registers("picked", len(pairs))
+            names = builder.names.registers("picked", len(pairs))
             texts = [f"{number} & {bit} ? {y} : {x}" for x, y in pairs]
-            body.declare(ty, names, texts)
+            builder.declare(ty, names, texts)
             registers = names
         else:
             registers = [x for x, _ in pairs]
@@ -75,30 +75,33 @@ def _picked(body: Body, ty: str, registers: Registers, number: str) -> str:
     return registers[0]
 
 
-def fill(body: Body, op: Operation) -> None:
-    """One scalar in all registers."""
-    body.set(op, [body.scalar(op.inputs[0])] * op["count"])
+def fill(builder: FunctionBuilder, op: Operation) -> None:
+    """Forward a scalar to all registers."""
+    builder.set(op, [builder.scalar(op.inputs[0])] * op["count"])
 
 
-def pick(body: Body, op: Operation) -> None:
-    """Registers by numbers that are known."""
-    chosen = op["registers"]
-    if not body.rolled(op.result):
-        every = [(body.of(x), at) for x in op.inputs for at in range(count_of(x.type))]
-        body.set(op, [every[number][0][every[number][1]] for number in chosen])
+def pick(builder: FunctionBuilder, op: Operation) -> None:
+    """Forward registers by constant numbers."""
+    numbers = op["registers"]
+    if not builder.is_array(op.result):
+        operands = [(builder.of(x), i) for x in op.inputs for i in range(count_of(x.type))]
+        builder.set(op, [operands[number][0][operands[number][1]] for number in numbers])
         return
     source, before = _only_source(op)
-    way = None if source is None else linear([number - before for number in chosen])
-    if source is None or way is None:
-        _collect(body, op)
+    linear_map = None if source is None else linear([number - before for number in numbers])
+    if source is None or linear_map is None:
+        _collect(builder, op)
         return
-    row, (images, offset) = body.row(source), way
-    moved = Row(len(chosen), lambda index: row.at(index.through(images, offset)), cost=row.cost)
-    body.set(op, moved)
+    registers, (images, offset) = builder.array_of(source), linear_map
+
+    def element(index: Index) -> str:
+        return registers.at(index.through(images, offset))
+
+    builder.set(op, RegisterArray(len(numbers), element, cost=registers.cost))
 
 
 def _only_source(op: Operation) -> tuple[Value | None, int]:
-    """The only operand that registers are picked from, if there is one; registers before it."""
+    """Return the only operand that a `pick` reads, or None; and the registers before it."""
     before = 0
     for value in op.inputs:
         count = count_of(value.type)
@@ -108,115 +111,116 @@ def _only_source(op: Operation) -> tuple[Value | None, int]:
     return None, 0
 
 
-def _collect(body: Body, op: Operation) -> None:
-    """Registers of several fragments, or in an order that is no map of bits, in an array."""
-    rows = [body.row(x) for x in op.inputs]
-    name = body.names.new(op.result.name or "v")
-    body.array(body.carrier(op.result), name, len(op["registers"]))
-    ends = list(accumulate(map(len, rows)))
+def _collect(builder: FunctionBuilder, op: Operation) -> None:
+    """Copy registers of several fragments, or in an order that is not linear, to a C array."""
+    arrays = [builder.array_of(x) for x in op.inputs]
+    name = builder.names.new(op.result.name or "v")
+    builder.array(builder.carrier(op.result), name, len(op["registers"]))
+    ends = list(accumulate(map(len, arrays)))
     statements = []
-    for at, number in enumerate(op["registers"]):
-        which = bisect_right(ends, number)
-        register = rows[which][number - ends[which] + len(rows[which])]
-        statements.append(f"{name}[{at}] = {register};")
-    body.joined("", statements, " ", "")
-    body.set(op, array_row(name, len(statements)))
+    for i, number in enumerate(op["registers"]):
+        operand = bisect_right(ends, number)
+        register = arrays[operand][number - ends[operand] + len(arrays[operand])]
+        statements.append(f"{name}[{i}] = {register};")
+    builder.join_parts("", statements, " ", "")
+    builder.set(op, stored_array(name, len(statements)))
 
 
-def element(body: Body, op: Operation) -> None:
-    """One register."""
-    body.set(op, [body.of(op.inputs[0])[op["register"]]])
+def element(builder: FunctionBuilder, op: Operation) -> None:
+    """Forward one register."""
+    builder.set(op, [builder.of(op.inputs[0])[op["register"]]])
 
 
 # -- layouts
 
 
-def linear_index(body: Body, op: Operation) -> None:
-    """What the thread's number contributes, once, and then the registers'."""
-    if isinstance(op.result.type, Fragment) and body.rolled(op.result):
-        body.set(op, linear_row(body, op["layout"], op.result.name or "at"))
+def linear_index(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit the image of a layout: one variable for the thread, combined with each register."""
+    if isinstance(op.result.type, Fragment) and builder.is_array(op.result):
+        builder.set(op, linear_index_array(builder, op["layout"], op.result.name or "at"))
         return
-    numbers = linear_index_of(body, op["layout"], op.result.name or "at")
+    numbers = linear_index_of(builder, op["layout"], op.result.name or "at")
     if isinstance(op.result.type, Fragment):
-        body.let(op, numbers)
+        builder.let(op, numbers)
     else:
-        body.set(op, numbers)
+        builder.set(op, numbers)
 
 
-def linear_index_of(body: Body, layout: LinearLayout, hint: str = "at") -> list[str]:
-    """Where a layout leads from this thread, for each register, as expressions."""
-    base, reached = _base(body, layout, hint)
-    return [_moved(base, reached, number) for number in register_offsets(layout)]
+def linear_index_of(builder: FunctionBuilder, layout: LinearLayout, hint: str = "at") -> list[str]:
+    """Return the image of a layout for each register of this thread, as expressions."""
+    base, reached = _base(builder, layout, hint)
+    return [_combined(base, reached, number) for number in register_offsets(layout)]
 
 
-def linear_row(body: Body, layout: LinearLayout, hint: str) -> Row:
-    """The same as a row."""
-    base, reached = _base(body, layout, hint)
+def linear_index_array(builder: FunctionBuilder, layout: LinearLayout, hint: str) -> RegisterArray:
+    """Return the image of a layout for the registers of this thread, as a register array."""
+    base, reached = _base(builder, layout, hint)
     images = layout.images(REGISTER)
 
-    def moved(index: Index) -> str:
-        to = index.through(images)
-        if not to.variables:
-            text = _moved(base, reached, to.offset)
+    def element(index: Index) -> str:
+        image = index.through(images)
+        if not image.variables:
+            text = _combined(base, reached, image.offset)
             return f"({text})" if " + " in text else text
         if base == "0":
-            return to.text()
-        overlap = reached & (to.reached | to.offset)
-        return f"({base} ^ {to.text()})" if overlap else f"({base} + {to.text()})"
+            return image.text()
+        overlap = reached & (image.reached | image.offset)
+        return f"({base} ^ {image.text()})" if overlap else f"({base} + {image.text()})"
 
-    return Row(1 << len(images), moved)
+    return RegisterArray(1 << len(images), element)
 
 
-def _base(body: Body, layout: LinearLayout, hint: str) -> tuple[str, int]:
-    """Where the thread itself leads, and the bits that this can set."""
+def _base(builder: FunctionBuilder, layout: LinearLayout, hint: str) -> tuple[str, int]:
+    """Return the image of the thread's number, and the bits that it can have."""
     images = thread_images(layout)
-    text = of_thread(images, body.source.abreast)
-    base = text if text in ("0", *PARTS) else body.temporary("uint", text, hint)
+    text = of_thread(images, builder.source.simd_width)
+    base = text if text in ("0", *PARTS) else builder.temporary("uint", text, hint)
     return base, reached_by(images)
 
 
-def _moved(base: str, reached: int, by: int) -> str:
-    if by == 0:
+def _combined(base: str, reached: int, offset: int) -> str:
+    """Return `base ^ offset`, as a sum if they have no bit in common."""
+    if offset == 0:
         return base
     if base == "0":
-        return str(by)
-    return f"({base} ^ {by})" if reached & by else f"{base} + {by}"
+        return str(offset)
+    return f"({base} ^ {offset})" if reached & offset else f"{base} + {offset}"
 
 
-def of_thread(images: tuple[int, ...], abreast: int = 1) -> str:
-    """The XOR of the images of the bits that are set in the thread's number.
+def of_thread(images: tuple[int, ...], simd_width: int = 1) -> str:
+    """Return the XOR of the images of the bits that are set in the thread's number.
 
-    Of `abreast` work-items that run together, those bits are taken apart in which they differ: so a
-    runtime sees that what the others give is the same for all. Then bits of their own are added:
-    so it sees, too, that neighbours have numbers that follow each other.
+    If `simd_width` work-items run in one vector, the terms of the bits in which they differ are
+    separate, so that a runtime sees that the other terms are uniform. Terms with disjoint bits are
+    added, so that it also sees that adjacent work-items have contiguous indices.
     """
-    either = "|"
-    if abreast == 1:
+    disjoint = "|"
+    if simd_width == 1:
         texts = _terms(THREAD, images)
     else:
-        bits = abreast.bit_length() - 1
-        either = "+"
+        bits = simd_width.bit_length() - 1
+        disjoint = "+"
         texts = [*_terms(LANE_OF_THREAD, images[:bits]), *_terms(PART_OF_THREAD, images[bits:])]
         if images == tuple(1 << bit for bit in range(len(images))):
             return THREAD
     overlaps, reached = False, 0
-    for _, bits_of in texts:
-        overlaps |= bool(reached & bits_of)
-        reached |= bits_of
-    text = f" {'^' if overlaps else either} ".join(text for text, _ in texts) or "0"
+    for _, term_bits in texts:
+        overlaps |= bool(reached & term_bits)
+        reached |= term_bits
+    text = f" {'^' if overlaps else disjoint} ".join(text for text, _ in texts) or "0"
     return bare(text) if len(texts) == 1 else text
 
 
 def _terms(name: str, images: tuple[int, ...]) -> list[tuple[str, int]]:
-    """What the bits of one variable give, and which bits these can set."""
+    """Return the terms of a variable under a linear map, and the bits that each can set."""
     whole = (1 << len(images)) - 1
-    parts = []
+    texts = []
     for term in terms(images):
-        part = name if term.mask == whole else f"({name} & {term.mask})"
+        text = name if term.mask == whole else f"({name} & {term.mask})"
         if term.shift:
-            part = f"({part} {'<<' if term.shift > 0 else '>>'} {abs(term.shift)})"
-        parts.append((part, term.reached))
-    return parts
+            text = f"({text} {'<<' if term.shift > 0 else '>>'} {abs(term.shift)})"
+        texts.append((text, term.reached))
+    return texts
 
 
 RULES: dict[OpDef, Rule] = {

@@ -1,7 +1,8 @@
-"""Which fragments are rows, and which of their operations are computed where they are wanted.
+"""Decide which fragments are register arrays, and which operations are computed at their uses.
 
-A fragment of more registers than a device wants unrolled is a row, and so is a shorter one that an
-operation takes apart in a loop: the offsets of a long load, or what `pick` spreads over a long one.
+A fragment with more registers than the device's limit (`Capabilities.unrolled`) is a register
+array. So is a shorter fragment that a loop over a long one indexes: the offsets of a long load, or
+the operand of a `pick` with a long result.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _UNEVEN = frozenset(
         ops.thread.shared_store,
     }
 )
-# What costs no more than an access to the array that would keep it.
+# Operations that cost no more than an access to the array that would store their result.
 _CHEAP = frozenset(
     {
         arith.add,
@@ -48,19 +49,19 @@ _CHEAP = frozenset(
         memory.addptr,
     }
 )
-_MOST = 8  # operations that are computed several times rather than kept
+_MOST = 8  # an expression of up to this many cheap operations is recomputed instead of stored
 _SIMPLE = re.compile(r"\w+(\[\w+\])?|-?[\w.]+")
 
 
-def once(text: str) -> bool:
-    """Whether an expression need not become a variable: a name, an element or a literal."""
+def is_simple(text: str) -> bool:
+    """Return True for an expression that needs no variable: a name, an element or a literal."""
     return _SIMPLE.fullmatch(text) is not None
 
 
-def short_enough(function: Function, device: Capabilities) -> int:
-    """How many registers fragments have at most that are variables each.
+def most_unrolled(function: Function, device: Capabilities) -> int:
+    """Return the number of registers above which a fragment is an array.
 
-    It is what the device wants, halved for as long as the function has too many such variables.
+    It is the device's limit, halved until the function has few enough register variables.
     """
     counts = [count_of(value.type) for op in function.walk() for value in op.results]
     most = device.unrolled
@@ -70,17 +71,17 @@ def short_enough(function: Function, device: Capabilities) -> int:
 
 
 @dataclass
-class Rolling:
-    """Decides for one function. Fragments of up to `unrolled` registers are variables each."""
+class ArraySelection:
+    """The decisions for one function. Fragments of up to `unrolled` registers are variables."""
 
     unrolled: int
-    _rows: dict[Value, bool] = field(default_factory=dict)
+    _arrays: dict[Value, bool] = field(default_factory=dict)
 
-    def is_row(self, value: Value) -> bool:
-        """Whether a value's registers are a row."""
-        if value not in self._rows:
-            self._rows[value] = self._decide(value)
-        return self._rows[value]
+    def is_array(self, value: Value) -> bool:
+        """Return True if a value's registers are an array."""
+        if value not in self._arrays:
+            self._arrays[value] = self._decide(value)
+        return self._arrays[value]
 
     def _decide(self, value: Value) -> bool:
         count = count_of(value.type)
@@ -88,10 +89,10 @@ class Rolling:
             return False
         if count > self.unrolled:
             return True
-        near = [op for op in value.users if op.defn in _UNEVEN]
+        uneven = [op for op in value.users if op.defn in _UNEVEN]
         if value.op is not None and value.op.defn in _UNEVEN:
-            near.append(value.op)
-        return any(self._is_long(op) for op in near)
+            uneven.append(value.op)
+        return any(self._is_long(op) for op in uneven)
 
     def _is_long(self, op: Operation) -> bool:
         if op.defn is ops.thread.pick:
@@ -99,15 +100,15 @@ class Rolling:
         values = [*op.inputs, *op.results]
         return any(count_of(v.type) > self.unrolled for v in values if _is_fragment(v))
 
-    def is_late(self, op: Operation, cost: int) -> bool:
-        """Whether an operation on rows is computed where its result is wanted.
+    def is_deferred(self, op: Operation, cost: int) -> bool:
+        """Return True if an operation on register arrays is computed at its uses.
 
-        `cost` counts it and those that are computed with it.
+        cost: the number of operations in the expression, including deferred operands.
         """
         users = list(op.result.users)
         if any(user.defn.terminator for user in users):
-            return False  # what a loop carries changes under it
-        if op.defn in _CHEAP and _is_whole(op) and cost <= _MOST:
+            return False  # its operands may be loop-carried variables, which the loop overwrites
+        if op.defn in _CHEAP and _is_integral(op) and cost <= _MOST:
             return True
         return (
             len(op.result.uses) == 1
@@ -121,7 +122,7 @@ def _is_fragment(value: Value) -> bool:
     return isinstance(value.type, Fragment)
 
 
-def _is_whole(op: Operation) -> bool:
-    """Whether an operation is on integers, truths and pointers alone."""
+def _is_integral(op: Operation) -> bool:
+    """Return True if all operands and the result are integers (i1 too) or pointers."""
     elements = [v.type.element for v in (*op.inputs, op.result)]
     return all(isinstance(ty, Pointer) or not ty.is_floating() for ty in elements)

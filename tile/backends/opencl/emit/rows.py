@@ -1,12 +1,12 @@
-"""Registers that are told apart by a number, so that a loop can go over them.
+"""Register arrays: the registers of a long fragment, indexed by an expression of loop variables.
 
-Where fragments are long, their registers are not variables each but elements of an array, and an
-operation on them is a loop. Which register of a fragment an operation takes is then an `Index`: a
-constant, or what the bits of loop variables make of it. Registers that `pick` chooses, and what
-layouts add to a thread's place, are linear in these bits (over F2), so they stay expressions:
+The registers of a long fragment are the elements of an array instead of variables, and an operation
+on them is a loop. An `Index` selects a register: a constant, or a function of loop variables that
+is linear over F2 in their bits. The registers that `pick` selects and the offsets of a layout are
+linear in this sense, too, so composing them with an index yields an expression again:
 
-    >>> half = Index.of("r", 8).through((0, 1, 2))     # bit 0 chooses nothing, bits 1 and 2 do
-    >>> half.text()
+    >>> index = Index.of("r", 8).through((0, 1, 2))     # ignore bit 0, move bits 1 and 2 down
+    >>> index.text()
     '(r >> 1)'
 """
 
@@ -23,53 +23,53 @@ Images = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Index:
-    """A number: `offset`, XOR the images of the bits that are set in each of the variables."""
+    """A number: `offset` XOR the images of the bits that are set in each of the variables."""
 
     offset: int = 0
     variables: tuple[tuple[str, Images], ...] = ()
 
     @classmethod
     def of(cls, name: str, count: int, step: int = 1) -> Index:
-        """`step` times a variable that is below `count`; both are powers of two."""
+        """Return `step` times a variable that is less than `count`; both are powers of two."""
         bits = (count - 1).bit_length()
         return cls(0, ((name, tuple(step << bit for bit in range(bits))),))
 
-    def times(self, factor: int) -> Index:
-        """Multiplied by a power of two."""
-        return self.through(tuple(factor << bit for bit in range(32)))
+    def times(self, scale: int) -> Index:
+        """Multiply by a power of two."""
+        return self.through(tuple(scale << bit for bit in range(32)))
 
     def plus(self, offset: int) -> Index:
-        """With bits that no variable reaches."""
+        """Add an offset whose bits no variable sets."""
         return Index(self.offset ^ offset, self.variables)
 
     def and_(self, other: Index) -> Index:
-        """With the bits of another one, which are others than its own."""
+        """Add an index that has no bit in common with this one."""
         return Index(self.offset ^ other.offset, self.variables + other.variables)
 
     def through(self, images: Images, offset: int = 0) -> Index:
-        """What a linear map, and then an XOR with `offset`, make of it."""
-        moved = [
+        """Apply a linear map, and then an XOR with `offset`."""
+        variables = [
             (name, tuple(mapped(images, number) for number in own)) for name, own in self.variables
         ]
-        still = tuple((name, own) for name, own in moved if any(own))
-        return Index(mapped(images, self.offset) ^ offset, still)
+        nonzero = tuple((name, own) for name, own in variables if any(own))
+        return Index(mapped(images, self.offset) ^ offset, nonzero)
 
     def down(self, bits: int) -> Index:
-        """Without its lowest bits."""
+        """Shift right by a number of bits."""
         return self.through((0,) * bits + tuple(1 << bit for bit in range(32)))
 
     @property
     def reached(self) -> int:
-        """The bits that variables can set."""
-        found = 0
+        """Return the bits that variables can set."""
+        bits = 0
         for _, images in self.variables:
             for image in images:
-                found |= image
-        return found
+                bits |= image
+        return bits
 
     def text(self) -> str:
-        """As an operand in C."""
-        parts = [part for name, images in self.variables for part in _parts(name, images)]
+        """Return the index as a C operand."""
+        parts = [term for name, images in self.variables for term in _terms(name, images)]
         reached, overlap = 0, False
         for _, bits in parts:
             overlap |= bool(reached & bits)
@@ -77,12 +77,12 @@ class Index:
         if self.offset or not parts:
             overlap |= bool(reached & self.offset)
             parts.append((str(self.offset), self.offset))
-        joined = (" ^ " if overlap else " + ").join(text for text, _ in parts)
-        return joined if len(parts) == 1 else f"({joined})"
+        text = (" ^ " if overlap else " + ").join(text for text, _ in parts)
+        return text if len(parts) == 1 else f"({text})"
 
 
 def mapped(images: Images, number: int) -> int:
-    """What a linear map makes of a number, from the images of its bits."""
+    """Apply a linear map, given by the images of the bits, to a number."""
     result = 0
     for bit, image in enumerate(images):
         if number >> bit & 1:
@@ -91,22 +91,23 @@ def mapped(images: Images, number: int) -> int:
 
 
 def linear(numbers: Sequence[int]) -> tuple[Images, int] | None:
-    """The linear map and offset that give these numbers for 0, 1, ...; None if none does."""
+    """Return the linear map and offset that map 0, 1, ... to these numbers; None without one."""
     if len(numbers) & (len(numbers) - 1):
         return None
     offset = numbers[0]
     bits = (len(numbers) - 1).bit_length()
     images = tuple(numbers[1 << bit] ^ offset for bit in range(bits))
-    found = all(mapped(images, i) ^ offset == number for i, number in enumerate(numbers))
-    return (images, offset) if found else None
+    is_linear = all(mapped(images, i) ^ offset == number for i, number in enumerate(numbers))
+    return (images, offset) if is_linear else None
 
 
-def _parts(name: str, images: Images) -> Iterator[tuple[str, int]]:
+def _terms(name: str, images: Images) -> Iterator[tuple[str, int]]:
+    """Yield the C terms of a variable under a linear map, and the bits that each can set."""
     whole = (1 << len(images)) - 1
     for term in terms(images):
         text = name if term.mask == whole else f"({name} & {term.mask})"
         if term.shift and term.mask == whole & ~((1 << max(0, -term.shift)) - 1):
-            text = name  # what is masked is shifted out
+            text = name  # the shift discards the bits that the mask would clear
         if term.shift > 0:
             text = f"{text} * {1 << term.shift}"
         elif term.shift:
@@ -114,15 +115,16 @@ def _parts(name: str, images: Images) -> Iterator[tuple[str, int]]:
         yield text, term.reached
 
 
-class Row(Sequence[str]):
-    """The registers of a value, by number; `at` may write what an expression needs first."""
+class RegisterArray(Sequence[str]):
+    """The registers of a value by index; `at` may emit statements that an operand needs."""
 
     def __init__(
         self, count: int, at: Callable[[Index], str], *, array: str = "", cost: int = 0
     ) -> None:
-        """`array`: the array that they are elements of, if they are just that.
+        """Create an array of `count` registers.
 
-        `cost`: how many operations `at` takes.
+        array: the name of the C array whose elements they are, if they are stored.
+        cost: the number of operations that `at` emits.
         """
         self._count = count
         self.at = at
@@ -144,23 +146,23 @@ class Row(Sequence[str]):
         return self.at(Index(number))
 
 
-def array_row(name: str, count: int) -> Row:
-    """The elements of an array."""
-    return Row(count, lambda index: f"{name}[{bare(index.text())}]", array=name)
+def stored_array(name: str, count: int) -> RegisterArray:
+    """Return the elements of a C array."""
+    return RegisterArray(count, lambda index: f"{name}[{bare(index.text())}]", array=name)
 
 
 def bare(text: str) -> str:
-    """An expression without the parentheses around all of it."""
+    """Remove the parentheses around an expression, if one pair encloses all of it."""
     if not (text.startswith("(") and text.endswith(")")):
         return text
     depth = 0
-    for at, character in enumerate(text):
+    for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
-        if not depth and at < len(text) - 1:
+        if not depth and position < len(text) - 1:
             return text
     return text[1:-1]
 
 
-def same(count: int, text: str) -> Row:
-    """One operand in all registers."""
-    return Row(count, lambda index: text)
+def splat(count: int, text: str) -> RegisterArray:
+    """Return one operand in all registers."""
+    return RegisterArray(count, lambda index: text)

@@ -1,4 +1,4 @@
-"""What is emitted for each operation of the THREAD level."""
+"""The table of emission rules, one for each operation of the THREAD level."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Shared memory of a program: one array in local memory, and typed pointers into it."""
+"""Emit accesses to shared memory: one array in local memory, and typed pointers into it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.backends.opencl.emit.body import Body, Registers, Rule
+from tile.backends.opencl.emit.body import FunctionBuilder, Registers, Rule
 from tile.backends.opencl.emit.memory import (
     LOCAL,
-    behind,
+    dereference,
     from_memory,
-    read_rows,
     read_vector,
+    read_vectors,
     signed,
     write,
 )
@@ -26,96 +26,102 @@ from tile.simt import ops
 SHARED = "shared"
 
 
-def alloc(body: Body, op: Operation) -> None:
-    """A buffer is where planning has put it."""
+def alloc(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a buffer at the offset that shared-memory allocation assigned."""
     if op["at"] < 0:
-        raise CompilationError("a buffer has no place in shared memory: plan-shared was not run")
-    kind = body.source.stored(op.result.type.element)
-    name = body.names.new(op.result.name or "buffer")
+        raise CompilationError("a buffer has no offset in shared memory: plan-shared was not run")
+    kind = builder.source.stored(op.result.type.element)
+    name = builder.names.new(op.result.name or "buffer")
     at = f"({SHARED} + {op['at']})" if op["at"] else SHARED
-    body.line(f"{LOCAL} {kind} *{name} = ({LOCAL} {kind} *){at};")
-    body.set(op, [name])
+    builder.line(f"{LOCAL} {kind} *{name} = ({LOCAL} {kind} *){at};")
+    builder.set(op, [name])
 
 
-def slot(body: Body, op: Operation) -> None:
-    """A stage by number."""
-    mem, turn = op.inputs
-    held = mem.type
-    assert isinstance(held, Shared)
-    if held.stages == 1:
-        body.set(op, body.of(mem))
+def slot(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit the subview of a multi-buffer for an iteration."""
+    mem, iteration = op.inputs
+    ty = mem.type
+    assert isinstance(ty, Shared)
+    if ty.stages == 1:
+        builder.set(op, builder.of(mem))
         return
-    number, shift = body.scalar(turn), op["shift"]
+    number, shift = builder.scalar(iteration), op["shift"]
     if is_literal(number):
-        stage = str((value_of(number) + shift) % held.stages)
+        stage = str((value_of(number) + shift) % ty.stages)
     else:
-        stage = f"({number} + {shift}) % {held.stages}" if shift else f"{number} % {held.stages}"
-    kind = body.source.stored(held.of)
-    name = body.names.new(op.result.name or "stage")
-    body.line(f"{LOCAL} {kind} *{name} = {body.scalar(mem)} + {stage} * {held.numel};")
-    body.set(op, [name])
+        stage = f"({number} + {shift}) % {ty.stages}" if shift else f"{number} % {ty.stages}"
+    kind = builder.source.stored(ty.of)
+    name = builder.names.new(op.result.name or "stage")
+    builder.line(f"{LOCAL} {kind} *{name} = {builder.scalar(mem)} + {stage} * {ty.numel};")
+    builder.set(op, [name])
 
 
-def shared_load(body: Body, op: Operation) -> None:
-    """Vectors, aligned to their size."""
+def shared_load(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a load in vectors, which are aligned to their size."""
     mem = op.inputs[0]
-    buffer, ty, step = body.scalar(mem), mem.type.element, op["vector"]
-    if body.rolled(op.result):
-        _load_row(body, op, step)
+    buffer, ty, step = builder.scalar(mem), mem.type.element, op["vector"]
+    if builder.is_array(op.result):
+        _load_array(builder, op, step)
         return
     results: list[str] = []
-    for number in body.of(op.inputs[1]):
-        offset = signed(body, number)
+    for number in builder.of(op.inputs[1]):
+        offset = signed(builder, number)
         if step == 1:
-            results.append(from_memory(body, ty, f"{buffer}[{offset}]"))
+            results.append(from_memory(builder, ty, f"{buffer}[{offset}]"))
         else:
-            results += read_vector(body, ty, LOCAL, f"{buffer} + {offset}", step)
-    body.let(op, results)
+            results += read_vector(builder, ty, LOCAL, f"{buffer} + {offset}", step)
+    builder.let(op, results)
 
 
-def _load_row(body: Body, op: Operation, step: int) -> None:
-    """An element or a vector in each round of a loop."""
-    mem, offsets = op.inputs[0], body.row(op.inputs[1])
-    buffer, ty = body.scalar(mem), mem.type.element
+def _load_array(builder: FunctionBuilder, op: Operation, step: int) -> None:
+    """Emit a load as a loop, one element or vector per iteration.
+
+    An operand that is multiplied in local memory (`Capabilities.dot_from_local`) is not loaded
+    here: its uses read local memory.
+    """
+    mem, offsets = op.inputs[0], builder.array_of(op.inputs[1])
+    buffer, ty = builder.scalar(mem), mem.type.element
     if step == 1:
 
         def element(index: Index) -> str:
-            return from_memory(body, ty, behind(f"{buffer} + {signed(body, offsets.at(index))}"))
+            return from_memory(
+                builder, ty, dereference(f"{buffer} + {signed(builder, offsets.at(index))}")
+            )
 
-        if body.source.device.in_place and is_factor(op):
-            body.defer(op, element, cost=1)
+        if builder.source.device.dot_from_local and is_dot_operand(op):
+            builder.defer(op, element, cost=1)
         else:
-            body.compute(op, element, pure=False)
+            builder.compute(op, element, pure=False)
         return
     vector = step.bit_length() - 1
 
-    def place(index: Index) -> tuple[str, str]:
-        return f"{buffer} + {signed(body, offsets.at(index.down(vector)))}", "true"
+    def address(index: Index) -> tuple[str, str]:
+        return f"{buffer} + {signed(builder, offsets.at(index.down(vector)))}", "true"
 
-    read_rows(body, op, LOCAL, step, place)
-
-
-# What may be between the reading of a factor and the product: it writes nothing, and no other
-# thread's writes are seen behind it.
-_STILL = frozenset({ops.shared.alloc, ops.shared.slot, ops.thread.shared_load, memory.load})
+    read_vectors(builder, op, LOCAL, step, address)
 
 
-def is_factor(op: Operation) -> bool:
-    """Whether what is loaded goes into products alone, before any of it can be overwritten."""
+# Operations that may stand between the load of an operand and the dot if the dot reads local memory
+# itself: they do not write, and are no barrier that makes other threads' writes visible.
+_READ_ONLY = frozenset({ops.shared.alloc, ops.shared.slot, ops.thread.shared_load, memory.load})
+
+
+def is_dot_operand(op: Operation) -> bool:
+    """Return True if only dots use a loaded value, before the memory can be overwritten."""
     users = list(_users(op))
     if not all(user.defn is ops.matrix.thread_dot for user in users):
         return False
-    left, following = set(users), op.next
-    while left and following is not None:
-        left.discard(following)
-        if not (following.defn.pure or following.defn in _STILL) or following.regions:
+    remaining, following = set(users), op.next
+    while remaining and following is not None:
+        remaining.discard(following)
+        if not (following.defn.pure or following.defn in _READ_ONLY) or following.regions:
             break
         following = following.next
-    return not left
+    return not remaining
 
 
 def _users(op: Operation) -> Iterator[Operation]:
-    """What takes a fragment, be it in another order."""
+    """Yield the users of a fragment, also through `pick`."""
     for user in op.result.users:
         if user.defn is ops.thread.pick:
             yield from _users(user)
@@ -123,45 +129,45 @@ def _users(op: Operation) -> Iterator[Operation]:
             yield user
 
 
-def shared_store(body: Body, op: Operation) -> None:
-    """Vectors, each under its mask."""
+def shared_store(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a store in vectors, each under its mask."""
     mem, offsets, values, *_ = op.inputs
-    buffer, ty, step = body.scalar(mem), mem.type.element, op["vector"]
-    if body.rolled(values):
-        _store_row(body, op, step)
+    buffer, ty, step = builder.scalar(mem), mem.type.element, op["vector"]
+    if builder.is_array(values):
+        _store_array(builder, op, step)
         return
-    registers = body.of(values)
-    masks = masks_of(body, op, len(body.of(offsets)))
-    for number, (offset, mask) in enumerate(zip(body.of(offsets), masks, strict=True)):
+    registers = builder.of(values)
+    masks = masks_of(builder, op, len(builder.of(offsets)))
+    for number, (offset, mask) in enumerate(zip(builder.of(offsets), masks, strict=True)):
         stored = registers[number * step : (number + 1) * step]
-        write(body, ty, LOCAL, f"{buffer} + {signed(body, offset)}", stored, mask)
+        write(builder, ty, LOCAL, f"{buffer} + {signed(builder, offset)}", stored, mask)
 
 
-def _store_row(body: Body, op: Operation, step: int) -> None:
-    """An element or a vector in each round of a loop."""
-    mem, at, stored, *_ = op.inputs
-    offsets, values = body.row(at), body.row(stored)
-    mask = None if op["mask"] is None else body.row(op["mask"])
-    buffer, vector = body.scalar(mem), step.bit_length() - 1
-    with body.loop(len(offsets), step) as index:
+def _store_array(builder: FunctionBuilder, op: Operation, step: int) -> None:
+    """Emit a store as a loop, one element or vector per iteration."""
+    mem, *operands = op.inputs
+    offsets, values = (builder.array_of(value) for value in operands[:2])
+    mask = None if op["mask"] is None else builder.array_of(op["mask"])
+    buffer, vector = builder.scalar(mem), step.bit_length() - 1
+    with builder.loop(len(offsets), step) as index:
         number = index.down(vector)
-        place = f"{buffer} + {signed(body, offsets.at(number))}"
-        allowed = "true" if mask is None else mask.at(number)
+        pointer = f"{buffer} + {signed(builder, offsets.at(number))}"
+        condition = "true" if mask is None else mask.at(number)
         registers = [values.at(index.plus(i)) for i in range(step)]
-        write(body, mem.type.element, LOCAL, place, registers, allowed)
+        write(builder, mem.type.element, LOCAL, pointer, registers, condition)
 
 
-def masks_of(body: Body, op: Operation, count: int) -> Registers:
-    """The masks of vectors; all true where there are none."""
+def masks_of(builder: FunctionBuilder, op: Operation, count: int) -> Registers:
+    """Return the masks of `count` vectors, all `true` without a mask operand."""
     mask = op["mask"]
-    return ["true"] * count if mask is None else body.of(mask)
+    return ["true"] * count if mask is None else builder.of(mask)
 
 
-def shared_count(body: Body, op: Operation) -> None:
-    """Add 1 in one step."""
-    buffer, offsets = body.scalar(op.inputs[0]), body.of(op.inputs[1])
-    for offset, mask in zip(offsets, masks_of(body, op, len(offsets)), strict=True):
-        body.when(mask, f"atomic_inc({buffer} + {offset});")
+def shared_count(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an atomic increment."""
+    buffer, offsets = builder.scalar(op.inputs[0]), builder.of(op.inputs[1])
+    for offset, mask in zip(offsets, masks_of(builder, op, len(offsets)), strict=True):
+        builder.when(mask, f"atomic_inc({buffer} + {offset});")
 
 
 RULES: dict[OpDef, Rule] = {

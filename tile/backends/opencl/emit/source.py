@@ -1,4 +1,4 @@
-"""A program under construction: what is around its functions."""
+"""The program under construction: its functions, and the declarations before them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tile.errors import Loc, UnsupportedError
 from tile.ir.core import Function
 from tile.ir.types import F64, Pointer, Scalar
 
-FOR_EACH = "FOR_EACH"  # the macro by which loops over registers begin
+FOR_EACH = "FOR_EACH"  # the macro that expands to the head of a loop over registers
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of text, and the place in Python that it comes from."""
+    """A line of text and its location in Python."""
 
     text: str
     loc: Loc | None = None
@@ -33,8 +33,8 @@ class Source:
     device: Capabilities
     options: Options
     shared_bytes: int
-    reports: bool  # whether any function has assertions
-    synchronising: frozenset[str]  # functions with barriers, their own or those of what they call
+    reports: bool  # True if any function has assertions
+    synchronizing: frozenset[str]  # functions that contain or call a barrier
     functions: list[list[Line]] = field(default_factory=list)
     prototypes: list[str] = field(default_factory=list)
     structures: dict[tuple[str, ...], str] = field(default_factory=dict)
@@ -48,48 +48,48 @@ class Source:
 
     @property
     def threads(self) -> int:
-        """Work-items of a work-group."""
+        """Return the number of work-items per work-group."""
         return self.device.warp * self.options.num_warps
 
     @property
-    def abreast(self) -> int:
-        """Work-items along the first axis of a work-group that has two; 1 for one that has one."""
-        return self.device.abreast if not self.device.shuffles else 1
+    def simd_width(self) -> int:
+        """Return the work-items along the first axis of a 2-D work-group; 1 for a 1-D one."""
+        return self.device.simd_width if not self.device.shuffles else 1
 
     @property
     def extents(self) -> tuple[int, int, int]:
-        """Those of a work-group."""
-        if self.abreast == 1:
+        """Return the extents of a work-group, in work-items."""
+        if self.simd_width == 1:
             return self.threads, 1, 1
-        return self.abreast, self.threads // self.abreast, 1
+        return self.simd_width, self.threads // self.simd_width, 1
 
     def carrier(self, ty: Scalar | Pointer) -> str:
-        """The type of a variable. Raises `UnsupportedError` for one that the device lacks."""
+        """Return the C type of a variable. Raises `UnsupportedError` if the device lacks it."""
         self.check(ty)
         return carrier(ty, self.device.fp16)
 
     def stored(self, ty: Scalar | Pointer) -> str:
-        """The type of an element in memory."""
+        """Return the C type of an element in memory."""
         self.check(ty)
         return stored(ty, self.device.fp16)
 
     def check(self, ty: Scalar | Pointer) -> None:
-        """Refuse a type that the device has no arithmetic on."""
+        """Raise `UnsupportedError` for a type on which the device has no arithmetic."""
         if ty is F64:
             if not self.device.fp64:
-                raise UnsupportedError(f"device {self.device.name!r} has no numbers of type f64")
+                raise UnsupportedError(f"device {self.device.name!r} does not support f64")
             self.extensions.add("cl_khr_fp64")
 
     def use(self, name: str) -> str:
-        """Make a function of the library part of the program; its name."""
+        """Add a helper function, and those that it calls, to the program; return its name."""
         if name not in self._library:
-            found = ASSEMBLY.get(name) or entry(name, self.device.half_bits)
-            self.assembly = max(self.assembly, found.assembly)
-            for needed in found.needs:
-                self.use(needed)
-            if "double" in found.text:
+            helper = ASSEMBLY.get(name) or entry(name, self.device.f16_by_bits)
+            self.assembly = max(self.assembly, helper.assembly)
+            for callee in helper.needs:
+                self.use(callee)
+            if "double" in helper.text:
                 self.check(F64)
-            self._library[name] = found.text
+            self._library[name] = helper.text
         return name
 
     @property
@@ -100,29 +100,33 @@ class Source:
         return (*self.device.build_options, *flags)
 
     def symbol(self, name: str) -> str:
-        """What a function of the module is called."""
+        """Return the identifier of a function of the module."""
         return self._symbols[name]
 
     def name_function(self, function: Function) -> None:
-        """Give a function an identifier."""
+        """Assign an identifier to a function."""
         hint = function.name.rpartition(".")[2]
-        self._symbols[function.name] = self._names.new(f"{hint}")
+        self._symbols[function.name] = self._names.new(hint)
 
     @property
     def symbols(self) -> frozenset[str]:
-        """The identifiers of all functions."""
+        """Return the identifiers of all functions."""
         return frozenset(self._symbols.values())
 
     def structure(self, types: list[str]) -> str:
-        """A structure of several registers, as functions return it; no variable has its name."""
+        """Return the structure type by which functions return several registers.
+
+        `Names` reserves its name.
+        """
         key = tuple(types)
         if key not in self.structures:
             self.structures[key] = f"results{len(self.structures)}_t"
         return self.structures[key]
 
     def lines(self) -> list[Line]:
-        """The whole program."""
-        # Functions of the library round as they say; the kernel's own products may be fused.
+        """Return the lines of the whole program."""
+        # Helper functions must round exactly as written. The kernel's own multiplications and
+        # additions may be contracted.
         fused = self.options.enable_fp_fusion and not self._library
         head = [] if fused else [Line("#pragma OPENCL FP_CONTRACT OFF")]
         extensions = set(self.extensions)
@@ -138,9 +142,9 @@ class Source:
             head += [*([Line("")] if self._library else []), Line("#pragma OPENCL FP_CONTRACT ON")]
         if self.prototypes:
             head += [Line(""), *(Line(text) for text in self.prototypes)]
-        body = [line for function in self.functions for line in (Line(""), *function)]
-        if any(FOR_EACH in line.text for line in body):
+        functions = [line for function in self.functions for line in (Line(""), *function)]
+        if any(FOR_EACH in line.text for line in functions):
             pragma = f'_Pragma("{self.device.loops}") ' if self.device.loops else ""
             loop = f"{pragma}for (uint i = 0; i < (count); i++)"
             head += [Line(""), Line(f"#define {FOR_EACH}(i, count) {loop}")]
-        return head + body
+        return head + functions

@@ -1,7 +1,8 @@
-"""Types of OpenCL C, and constants as it has them.
+"""C types and constants of OpenCL C.
 
-A value of the IR is held in a variable of its *carrier*: unsigned integers for integers, the bits
-for floats on which the device has no arithmetic. In memory an element has its *stored* type.
+A variable for a value of the IR has its *carrier* type: an unsigned integer type for an integer,
+and for the bits of a float on which the device has no arithmetic. In memory an element has its
+*stored* type.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _LITERAL = re.compile(r"-?\d+[uUL]*|\(-\d+L? - 1\)")
 
 
 def unsigned(bits: int) -> str:
-    """The unsigned integer of that width."""
+    """Return the unsigned integer type of a width in bits."""
     return _UNSIGNED[bits]
 
 
 def carrier(ty: Scalar | Pointer, fp16: bool) -> str:
-    """The type of a variable that holds one."""
+    """Return the type of a variable."""
     if isinstance(ty, Pointer):
         return f"__global {stored(ty.pointee, fp16)} *"
     if ty is I1:
@@ -39,7 +40,7 @@ def carrier(ty: Scalar | Pointer, fp16: bool) -> str:
 
 
 def stored(ty: Scalar | Pointer, fp16: bool) -> str:
-    """The type of an element in memory."""
+    """Return the type of an element in memory."""
     if isinstance(ty, Pointer):
         return "ulong"
     if ty is I1:
@@ -48,51 +49,51 @@ def stored(ty: Scalar | Pointer, fp16: bool) -> str:
 
 
 def is_integer(ty: Scalar | Pointer) -> bool:
-    """Whether it is an integer, i1 apart."""
+    """Return True for an integer type other than i1."""
     return isinstance(ty, Scalar) and ty.is_int() and ty is not I1
 
 
 def is_signed(ty: Scalar | Pointer) -> bool:
-    """Whether it is an integer with a sign."""
+    """Return True for a signed integer type."""
     return isinstance(ty, Scalar) and ty.is_int_signed()
 
 
 def is_bits(ty: Scalar | Pointer, fp16: bool) -> bool:
-    """Whether it is a float that is held as its bits."""
+    """Return True for a float type whose carrier is an integer with its bits."""
     return ty is BF16 or ty in FP8 or (ty is F16 and not fp16)
 
 
 def natural(ty: Scalar | Pointer, x: str) -> str:
-    """An integer operand with its sign."""
+    """Return an integer operand cast to the type, with the signedness of the type."""
     if not is_integer(ty):
         return x
     if ty.bits >= 32 and (is_literal(x) or not is_signed(ty)):
         return x
     cast = f"({_UNSIGNED[ty.bits]})"
     if is_signed(ty) and x.startswith(cast) and x[len(cast) :].isidentifier():
-        return x[len(cast) :]  # a parameter, which has its sign
+        return x[len(cast) :]  # a parameter of the kernel, whose C type is signed
     return f"({_SIGNED[ty.bits]}){x}" if is_signed(ty) else f"{cast}{x}"
 
 
 def is_literal(x: str) -> bool:
-    """Whether an operand is the literal of an integer."""
+    """Return True if an operand is an integer literal."""
     return _LITERAL.fullmatch(x) is not None
 
 
 def value_of(x: str) -> int:
-    """The number that a literal is."""
+    """Return the number of an integer literal."""
     if x.startswith("("):
         return int(re.findall(r"\d+", x)[0]) * -1 - 1
     return int(x.rstrip("uUL"))
 
 
 def count_of(ty: Type) -> int:
-    """How many registers a value has."""
+    """Return the number of registers of a value."""
     return ty.count if isinstance(ty, Fragment) else 1
 
 
 def constant(value: Any, ty: Scalar | Pointer, fp16: bool) -> str:
-    """A constant of an element type."""
+    """Return the literal of a constant."""
     if isinstance(ty, Pointer):
         return f"(({carrier(ty, fp16)}){int(value)})"
     if ty is I1:
@@ -125,7 +126,7 @@ def _float(exact: Any, ty: Scalar) -> str:
         return f"as_{kind}(({number_of})0x{bits:x}{suffix})"
     if ty is F64:
         return repr(number)
-    short = exact.reshape(())[()]  # whose shortest text is that of its own type
+    short = exact.reshape(())[()]  # a NumPy scalar: the shortest text that its own dtype reads back
     text = np.format_float_scientific(short, trim="0")
     if 1e-4 <= abs(number) < 1e7 or number == 0:
         text = np.format_float_positional(short, trim="0")
