@@ -1,4 +1,4 @@
-"""What a kernel's assertions say, by whose numbers it reports those that are false."""
+"""Assertions of a kernel; a launch reports a failed one by its number."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tile.errors import Loc
 
 @dataclass(frozen=True)
 class Assertion:
-    """A `device_assert`."""
+    """The message and location of a `device_assert`."""
 
     message: str
     loc: Loc | None
 
     def data(self) -> list[Any]:
-        """It as what JSON can say."""
+        """Return the assertion as data for JSON; see `of`."""
         return [self.message, [_placed(place) for place in self.loc.chain()] if self.loc else []]
 
     @classmethod
     def of(cls, data: Sequence[Any]) -> Assertion:
-        """The assertion that `data` gave."""
+        """Return the assertion of what `data` returned."""
         message, places = data
         loc: Loc | None = None
         for file, line, column, end, function in reversed(places):

@@ -1,6 +1,6 @@
-"""What a backend is.
+"""Interfaces of backends.
 
-It compiles a module to an artifact without a device, and loads that to run it.
+A backend compiles a module to an artifact without a device, and loads the artifact to run it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from tile.ir.types import Pointer, Scalar, is_power_of_two
 from tile.late import late
 
-if TYPE_CHECKING:  # what a process that finds its kernels on disk does not import
+if TYPE_CHECKING:  # imported lazily: a process whose kernels are cached on disk needs none of it
     from tile.ir.core import Module
     from tile.ir.parser import parse_module
     from tile.ir.printer import print_module
@@ -33,8 +33,8 @@ Grid = tuple[int, int, int]
 class DeviceMemory(Protocol):
     """An array in a device's memory, which a backend for that device accesses in place.
 
-    `device` is its kind and, where that is known, its number, as in `cuda:1`; `address` is that of
-    the first element, and `source` the object of the library that made it.
+    `device` is the kind and, if known, the number of the device, as in `cuda:1`; `address` is that
+    of the first element; `source` is the object of the library that created the array.
     """
 
     @property
@@ -50,7 +50,7 @@ LaunchArgument = np.ndarray[Any, np.dtype[Any]] | np.generic | DeviceMemory
 
 @dataclass(frozen=True)
 class Target:
-    """Where a kernel shall run: a backend, and for some an architecture, as in `nvptx:sm_90a`."""
+    """A compilation target: a backend, and for some an architecture, as in `nvptx:sm_90a`."""
 
     backend: str
     arch: str = ""
@@ -66,15 +66,14 @@ class Target:
 
 @dataclass(frozen=True)
 class Options:
-    """What a launch asks of the compiler besides the program itself.
+    """Compiler options of a launch.
 
-    `num_ctas` programs in a row along axis 0 of the grid run at the same time, close together, as
-    one cluster, where devices have clusters and the grid is a multiple of them; what programs
-    compute never depends on it.
-    `thread_tile` and `warp_rows` are sizes of matrix products inside a program: the edge of a
-    thread's squares where threads multiply alone, and how many warps share the rows of the result
-    (0: as its shape suggests). `sanitize` names checks as `tile.sanitize` does (None: those that
-    are in force), which the interpreter does on tiles and others refuse.
+    `num_ctas` consecutive programs along axis 0 of the grid run concurrently as one thread block
+    cluster, if the device has clusters and the grid is a multiple of it; results never depend on
+    it. `thread_tile` and `warp_rows` are sizes of dots inside a program: the edge of the square
+    that one thread computes in dots without mma, and the number of warps along the rows of the
+    result (0: chosen by its shape). `sanitize` names checks as `tile.sanitize` does (None: those
+    of the configuration); the interpreter supports them on tiles, other backends refuse them.
     """
 
     num_warps: int = 4
@@ -112,9 +111,9 @@ class Options:
             raise ArgumentValueError(f"the option sanitize: {error}") from None
 
     def refuse_checks(self, target: Target, offered: Checks = NONE) -> None:
-        """Refuse checks that the option asks for and launches on `target` do not do.
+        """Raise `UnsupportedError` if the option requests checks that `target` does not support.
 
-        Checks that a setting asks for are looked at when a kernel is launched.
+        `offered` are those that it does. Checks of the configuration are verified at launch.
         """
         missing = (self.checks or NONE) - offered
         if missing:
@@ -122,7 +121,7 @@ class Options:
 
     @property
     def lowering(self) -> dict[str, int]:
-        """Those that the lowering from tiles to threads takes."""
+        """The options of the lowering from tiles to threads, by name."""
         return {
             name: getattr(self, name)
             for name in ("num_warps", "num_stages", "thread_tile", "warp_rows")
@@ -134,16 +133,16 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Options:
-        """Options by name; refuses names that do not exist."""
+        """Return options by name. Raises `ArgumentTypeError` for an unknown name."""
         unknown = sorted(set(values) - cls.names())
         if unknown:
-            known = ", ".join(sorted(cls.names()))
-            raise ArgumentTypeError(f"there is no option {unknown[0]!r}; options are {known}")
+            valid = ", ".join(sorted(cls.names()))
+            raise ArgumentTypeError(f"there is no option {unknown[0]!r}; options are {valid}")
         return cls(**values)
 
 
 def unchecked(who: str, missing: Checks, target: Target) -> UnsupportedError:
-    """Return the error for checks that `who` asks for and launches on `target` do not do."""
+    """Return the error for checks that `who` requests and launches on `target` do not support."""
     return UnsupportedError(
         f"{who} asks for checks that {target} does not do: {spelled(missing)}; the interpreter "
         "does them on tiles: set TILE_BACKEND=interp (and no other TILE_INTERP_LEVEL than tile)"
@@ -155,11 +154,11 @@ class Artifact:
     """A compiled kernel: the text or bytes of every stage, by the stage's name, in order.
 
     `parameters` are those of the kernel's function, and `written` those through which it writes
-    memory. `facts` are what `Backend.load` needs besides, as JSON can say it, so that an artifact
-    may be kept on disk; `inputs` are the files, besides those of packages, that it was made from.
-    `stops` says that the kernel has a `breakpoint()`.
-    `module` is the last IR, for backends that run it, and `code` what they made of it to see that
-    they can, so that `Backend.load` need not make it again.
+    memory. `facts` is further data for `Backend.load`, serializable as JSON, so that an artifact
+    can be cached on disk; `inputs` are the files, besides those of packages, that the artifact
+    depends on. `stops` is True if the kernel has a `breakpoint()`. `module` is the last IR, for
+    backends that run it, and `code` their translation of it, so that `Backend.load` need not
+    repeat it.
     """
 
     kernel: str
@@ -175,7 +174,7 @@ class Artifact:
     code: Any = None
 
     def __reduce__(self) -> tuple[Callable[..., Artifact], tuple[Any, ...]]:
-        """All but `code`, with the IR as text, which keeps places and needs no deep recursion."""
+        """Pickle all but `code`; the IR as text, which keeps locations and needs no recursion."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         text = None if self.module is None else print_module(self.module, locations=True)
         return _restored, ({**values, "module": None, "code": None}, text)
@@ -189,27 +188,26 @@ class Executable(Protocol):
     """A loaded kernel."""
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
-        """Run the kernel over the grid. One argument to each parameter of the kernel's function.
+        """Run the kernel over the grid, with one argument for each parameter of its function.
 
-        Arrays, those of the backend's own devices too, are accessed in place, or as if they were.
+        Arrays, also those on the backend's own devices, are accessed in place, or as if in place.
         A scalar is a NumPy scalar of the parameter's type.
         """
 
 
 class KernelInfo(NamedTuple):
-    """What a device says of a kernel that is loaded there; None is what it does not say.
+    """Resource usage of a kernel loaded on a device; None where the device does not report it.
 
-    - `device`: where that is.
-    - `threads`: that run one program, and `max_threads`: that could, with as many registers.
-    - `registers`: of 32 bits, of one thread.
-    - `local_bytes`: of memory that one thread has for itself alone: its stack, and what registers
-      did not hold.
-    - `shared_bytes`: of memory that the threads of a program share.
-    - `cluster`: programs in a row that run at the same time, close together (`num_ctas`, or 1
-      where the device has no clusters), and `clusters`: that the device runs at once.
-    - `programs`: that one multiprocessor runs at once, and `occupancy`: the share of the threads
-      that it could run, from 0 to 1, that these are.
-    - `binary_version`: of the instructions, such as `9.0`.
+    - `device`: the device's name.
+    - `threads`: threads of one program; `max_threads`: the limit with as many registers a thread.
+    - `registers`: 32-bit registers of one thread.
+    - `local_bytes`: local memory of one thread: its stack and spilled registers.
+    - `shared_bytes`: shared memory of one program.
+    - `cluster`: programs of one cluster (`num_ctas`, or 1 if the device has no clusters);
+      `clusters`: clusters that the device runs at once.
+    - `programs`: programs that one multiprocessor runs at once; `occupancy`: their threads divided
+      by the most threads that it can run, from 0 to 1.
+    - `binary_version`: the instruction set's version, such as `9.0`.
     """
 
     device: str
@@ -227,41 +225,41 @@ class KernelInfo(NamedTuple):
 
 @runtime_checkable
 class Informative(Protocol):
-    """A loaded kernel that can tell what it takes of a device."""
+    """A loaded kernel that reports its resource usage on a device."""
 
     def info(self) -> KernelInfo:
-        """What the current device says of it; it is loaded there if it was not yet."""
+        """Return its resource usage on the current device; loads it there if necessary."""
 
 
 class Timer(Protocol):
-    """Marks the start and the end of calls and says afterwards how long each took.
+    """Measures the duration of calls between `start` and `stop`.
 
-    A device whose launches return before the work is done records an event at each mark, and may
-    empty its caches in `start` before recording.
+    A device with asynchronous launches records an event at each, and may flush its caches in
+    `start` before recording.
     """
 
     def start(self) -> None:
-        """Mark the start of a call."""
+        """Record the start of a call."""
 
     def stop(self) -> None:
-        """Mark its end."""
+        """Record its end."""
 
     def elapsed(self) -> list[float]:
-        """Wait for all to be done; ms of each start-stop pair since the last `elapsed`."""
+        """Wait for completion; return ms of each start-stop pair since the last `elapsed`."""
 
 
 @runtime_checkable
 class Timed(Protocol):
-    """A loaded kernel whose launches may return before they are over."""
+    """A loaded kernel whose launches may be asynchronous."""
 
     def timer(self) -> Timer:
-        """A clock for calls that launch where this kernel was launched last."""
+        """Return a timer for calls that launch on the device of this kernel's last launch."""
 
 
 class ExportedParameter(NamedTuple):
-    """An argument of a kernel's launch: its name, type, what its value is divisible by.
+    """A parameter of an exported kernel: its name, type, and a divisor of its values.
 
-    `spelling` is the type as signatures have it.
+    `spelling` is the type as written in signatures.
     """
 
     name: str
@@ -272,12 +270,12 @@ class ExportedParameter(NamedTuple):
 
 @runtime_checkable
 class Exportable(Protocol):
-    """A backend whose kernels programs without Python can use."""
+    """A backend whose kernels can be exported to programs without Python."""
 
     def export(
         self, artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
     ) -> Mapping[str, str | bytes]:
-        """Files besides the stages' own, by their endings; `name` is for functions in them."""
+        """Return files besides the stages' own, by suffix; `name` prefixes functions in them."""
 
 
 Repeat = Callable[..., bool]  # see `Repeatable.bind`
@@ -285,19 +283,19 @@ Repeat = Callable[..., bool]  # see `Repeatable.bind`
 
 @runtime_checkable
 class Repeatable(Protocol):
-    """A loaded kernel that launches faster where a launch like it was done before."""
+    """A loaded kernel with a fast path for launches like a previous one."""
 
     def bind(
         self, arguments: Sequence[LaunchArgument | None], fixed: Collection[int]
     ) -> Repeat | None:
-        """How to repeat a launch that was just done with these arguments, if there is a way.
+        """Return a function that repeats the last launch, done with these arguments; None if none.
 
-        The result takes a grid's three extents and one value in each argument's place but those in
-        `fixed`, which are the same each time: for an array the address of another one of the same
-        library, dtype and device, and for a scalar a Python number; None is the place of a number
-        that the kernel does not take. It launches and returns
-        True, or returns False, with nothing done, where that takes an ordinary launch, which also
-        says what is wrong with those that cannot be done. Any thread calls it.
+        The function takes the grid's three extents and one value for each argument, except those
+        in `fixed`, whose values stay the same: for an array, the address of another one of the same
+        library, dtype and device; for a scalar, a Python number. None stands for a number that the
+        kernel does not take. The function launches and returns True; or it does nothing and returns
+        False if an ordinary launch is needed, which also raises the errors of an invalid launch.
+        Any thread may call it.
         """
 
 
@@ -306,16 +304,16 @@ class Steppable(Protocol):
     """A backend whose kernels a debugger can follow."""
 
     def steps(self, target: Target) -> Steps:
-        """Which of the kernels for a target are to have steps."""
+        """Return which of the kernels for a target have steps."""
 
 
 @dataclass(frozen=True)
 class Diagnostics:
     """The diagnostics that launches of a kernel support; by default none.
 
-    - `checks`: those that they do, and `collects`: whether a report may take their faults.
-    - `traces`: whether `tile.trace` records their accesses.
-    - `settings`: the settings of the interpreter that they follow, by attribute of `config`.
+    - `checks`: supported checks; `collects`: True if a report can collect their faults.
+    - `traces`: True if `tile.trace` records their accesses.
+    - `settings`: settings of the interpreter that they respect, as attributes of `config`.
     """
 
     checks: Checks = NONE
@@ -334,13 +332,13 @@ class Diagnosing(Protocol):
 
 @runtime_checkable
 class Debuggable(Protocol):
-    """A loaded kernel that stops where its program says so, if it is given what to call there."""
+    """A loaded kernel that stops at its breakpoints if `open_debugger` is set."""
 
-    open_debugger: Any  # makes a debugger, where none follows the launch
+    open_debugger: Any  # creates a debugger if none follows the launch
 
 
 class Finding(NamedTuple):
-    """A part of what a backend needs: what is there of it, or else how it is come by."""
+    """A requirement of a backend: what is present, or else how to install it."""
 
     part: str
     found: tuple[str, ...] = ()  # a line each
@@ -349,37 +347,37 @@ class Finding(NamedTuple):
 
 @runtime_checkable
 class Surveyable(Protocol):
-    """A backend that can tell what is there for it on this machine."""
+    """A backend that reports which of its requirements this machine has."""
 
     def survey(self) -> Sequence[Finding]:
-        """What it needs, part by part, and its devices; raises nothing for what is missing."""
+        """Return its requirements and its devices; missing ones raise nothing."""
 
 
 class Backend(Protocol):
-    """One way to run kernels.
+    """A backend compiles and runs kernels.
 
-    `devices` are the kinds of devices, such as `cuda`, whose arrays its kernels take; those of
-    others are copied to the host for it.
+    `devices` are the kinds of devices, such as `cuda`, whose arrays its kernels access in place;
+    arrays of other devices are copied to the host.
     """
 
     name: str
     devices: frozenset[str]
 
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
-        """The target with all that decides what is compiled for it.
+        """Return the target with everything that determines what is compiled for it.
 
-        Where the target leaves the architecture open, it is that of the device in whose memory the
-        arrays are, or of the current one; `BackendError` where there is none.
+        If the target has no architecture, it becomes that of the device in whose memory the arrays
+        are, or of the current one. Raises `BackendError` if there is none.
         """
 
     def identity(self, target: Target) -> str | None:
-        """What decides what this backend compiles, besides `tile` itself and the resolved target.
+        """Return the cache key of this backend besides `tile` itself and the resolved target.
 
-        Such as the versions of packages. None where its artifacts cannot be kept on disk.
+        For example versions of packages. None if its artifacts cannot be cached on disk.
         """
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Compile a TILE module, which it may change, for a resolved target; needs no device."""
 
     def load(self, artifact: Artifact) -> Executable:
-        """Make an artifact ready to run; opens the device."""
+        """Load an artifact for execution; opens the device."""

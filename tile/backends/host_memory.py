@@ -1,4 +1,4 @@
-"""What arrays of the host take in memory, and which of them share it."""
+"""Address ranges of host arrays, and merging of those that overlap."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Array = npt.NDArray[Any]
 
 
 def footprint(array: Array) -> tuple[int, int]:
-    """The bytes that an array covers, relative to its first element: from low to before high."""
+    """Return the bytes [low, high) that an array covers, relative to its first element."""
     if array.size == 0:
         return 0, 0
-    reach = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
-    low = sum(step for step in reach if step < 0)
-    return low, sum(step for step in reach if step > 0) + array.itemsize
+    extents = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
+    low = sum(step for step in extents if step < 0)
+    return low, sum(step for step in extents if step > 0) + array.itemsize
 
 
 def span(array: Array) -> tuple[int, int]:
-    """The addresses of an array's first byte, and after its last one."""
+    """Return the addresses of an array's first byte and of the end of its last one."""
     low, high = footprint(array)
     return array.ctypes.data + low, array.ctypes.data + high
 
 
 @dataclass
 class Piece:
-    """Bytes of the host from `low` to `high` that are copied as one; `written`: and come back."""
+    """Host addresses [low, high) that are copied together; `written`: also copied back."""
 
     low: int
     high: int
@@ -44,21 +44,21 @@ P = TypeVar("P", bound=Piece)
 
 
 def pieces(kind: type[P], arrays: Iterable[tuple[Array, bool]]) -> list[P]:
-    """The pieces that hold arrays, in order: those whose bytes overlap are in one.
+    """Return the address ranges of arrays, in order; arrays that overlap share one.
 
-    Of each array it says whether it is written. Empty ones are in none.
+    `arrays` has, for each array, whether the kernel writes it. Empty arrays are left out.
     """
-    found: list[P] = []
+    ranges: list[P] = []
     for low, high, written in sorted((*span(array), written) for array, written in arrays):
-        if found and low < found[-1].high:
-            found[-1].high = max(found[-1].high, high)
-            found[-1].written |= written
+        if ranges and low < ranges[-1].high:
+            ranges[-1].high = max(ranges[-1].high, high)
+            ranges[-1].written |= written
         elif high > low:
-            found.append(kind(low, high, written))
-    return found
+            ranges.append(kind(low, high, written))
+    return ranges
 
 
-def piece_at(found: Sequence[P], address: int) -> P | None:
-    """The piece that an address lies in, or just behind; None for one that is in none."""
-    at = bisect.bisect_right(found, address, key=lambda piece: piece.low) - 1
-    return found[at] if at >= 0 and address <= found[at].high else None
+def piece_at(ranges: Sequence[P], address: int) -> P | None:
+    """Return the range that contains an address, or ends at it; None if there is none."""
+    index = bisect.bisect_right(ranges, address, key=lambda piece: piece.low) - 1
+    return ranges[index] if index >= 0 and address <= ranges[index].high else None

@@ -1,4 +1,4 @@
-"""What every backend does first with a module: check it, and optimise its tiles."""
+"""Verification and machine-independent optimization of a module, common to all backends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tile.transforms.pipeline import TILE
 
 @dataclass(frozen=True)
 class Optimised:
-    """The texts of a module's stages so far.
+    """The result of `optimise`.
 
-    And the kernel's parameters, and those of them through which it writes memory.
+    `stages` are the texts of the module's stages so far, `parameters` the names of the kernel's
+    parameters, and `written` those through which it writes memory.
     """
 
     stages: dict[str, str | bytes]
@@ -25,7 +26,7 @@ class Optimised:
 
 
 def optimise(module: Module) -> Optimised:
-    """Run the machine-independent passes over a TILE module, which changes."""
+    """Run the machine-independent passes over a TILE module, in place."""
     verify(module)
     parameters = tuple(value.name for value in module.kernel.args)
     stages: dict[str, str | bytes] = {"tile": print_module(module)}

@@ -1,4 +1,4 @@
-"""The backends that are there, found by name and loaded when first asked for."""
+"""The registry of backends, which are found by name and loaded on first use."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tile import backends
 from tile.backends.base import Backend
 from tile.errors import BackendError
 
-# The extra of the distribution that installs what a backend needs, where its name is another.
+# The extra of the distribution that installs a backend's packages, if not named as the backend.
 EXTRAS = {"nvptx": "cuda"}
 
 
 @functools.cache
 def names() -> tuple[str, ...]:
-    """The backends of this version, in alphabetical order: one to each folder beside this file."""
+    """Return the names of all backends, sorted: those of the packages in this folder."""
     return tuple(sorted(m.name for m in pkgutil.iter_modules(backends.__path__) if m.ispkg))
 
 
@@ -28,12 +28,12 @@ def require(name: str) -> None:
 
 @functools.cache
 def get(name: str) -> Backend:
-    """The backend called `name`, loaded now if need be.
+    """Return the backend called `name`, and load it if necessary.
 
-    Raises `BackendError` for an unknown name, and when a package that the backend needs is missing.
+    Raises `BackendError` for an unknown name, and if a package that the backend needs is missing.
     """
     require(name)
-    # The one late import: a backend may need packages that not everyone has installed.
+    # Imported lazily: a backend may need packages that are not installed.
     try:
         module = importlib.import_module(f"{backends.__name__}.{name}")
     except ModuleNotFoundError as error:

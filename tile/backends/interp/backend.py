@@ -1,4 +1,4 @@
-"""The interpreter as a backend: NumPy over all programs of the grid at once."""
+"""The interpreter's backend: NumPy over all programs of the grid at once."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ else:
 
 RULES = {**PLAIN, **BOXES}
 
-# The target of kernels that a debugger follows from their beginning, as in `interp:steps`.
+# The architecture of kernels that a debugger follows from their beginning, as in `interp:steps`.
 STEPS = "steps"
 
-# The settings that launches follow: on tiles, on threads and under a debugger.
+# The settings that launches respect: on tiles, on threads and under a debugger.
 _ORDER = frozenset({"interp_level", "interp_order", "chunk_bytes"})
 _ON_TILES = Diagnostics(ALL, collects=True, traces=True, settings=_ORDER)
 _ON_THREADS = Diagnostics(ALWAYS, settings=_ORDER | {"interp_target", "interp_races"})
 _STEPPED = Diagnostics(ALL, collects=True, settings=_ORDER)
 
 # Just below DEFAULT_MMAP_THRESHOLD_MAX of 64-bit glibc.
-_HEAP_KEPT = (32 << 20) - (64 << 10)
+_HEAP_RESERVE = (32 << 20) - (64 << 10)
 
 
 class InterpreterBackend:
-    """Runs TILE IR, or THREAD IR for the machine that a target names, as in `interp:generic`.
+    """Runs TILE IR, or THREAD IR for the GPU that a target names, as in `interp:generic`.
 
     `interp:steps` runs TILE IR statement by statement, for a debugger.
     """
@@ -76,26 +76,26 @@ class InterpreterBackend:
     devices: frozenset[str] = frozenset()
 
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
-        """The target as it is: it says all."""
+        """Return the target unchanged, as it determines everything."""
         return target
 
     def identity(self, target: Target) -> None:
-        """Nothing: what it runs is IR in memory, which is not kept on disk."""
+        """Return None: its artifacts are IR in memory, which is not cached on disk."""
 
     def steps(self, target: Target) -> Steps:
-        """Which kernels a debugger can follow; those with `breakpoint()`, where it can open."""
+        """Return which kernels a debugger can follow: those with `breakpoint()` on a terminal."""
         if target.arch:
             return Steps.ALWAYS if target.arch == STEPS else Steps.NEVER
         able = config.python_breakpoint != "0" and sys.stdin is not None and sys.stdin.isatty()
         return Steps.AT_BREAKPOINTS if able else Steps.NEVER
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
-        """Optimise a module, lower it if need be, and make sure that all in it can be run.
+        """Optimize a module, lower it if the target is a GPU, and translate it to code.
 
-        To run TILE IR only the machine-independent passes are needed.
+        TILE IR needs only the machine-independent passes.
         """
         if target.arch == STEPS or any(op.defn is step for op in module.kernel.body):
-            return _as_it_is(module, target, options)
+            return _compile_with_steps(module, target, options)
         if target.arch:
             options.refuse_checks(target, ALWAYS)
         tiles = optimise(module)
@@ -116,17 +116,17 @@ class InterpreterBackend:
         )
 
     def diagnostics(self, artifact: Artifact) -> Diagnostics:
-        """All checks on tiles; on threads those without which they could not run."""
+        """Return the supported diagnostics: all checks on tiles, only the basic ones on threads."""
         if artifact.facts.get(STEPS):
             return _STEPPED
         return _ON_THREADS if artifact.target.arch else _ON_TILES
 
     def survey(self) -> Sequence[Finding]:
-        """Packages, and the machines whose threads it can run."""
+        """Return versions of packages, and the targets of the SIMT simulator."""
         return survey()
 
     def load(self, artifact: Artifact) -> Executable:
-        """Make a kernel ready to run."""
+        """Load a kernel."""
         _keep_heap()
         assert artifact.module is not None
         if artifact.facts.get(STEPS):
@@ -138,10 +138,10 @@ class InterpreterBackend:
         return InterpretedKernel(code, artifact.options.checks)
 
 
-def _as_it_is(module: Module, target: Target, options: Options) -> Artifact:
-    """A module with steps, which no pass changes."""
+def _compile_with_steps(module: Module, target: Target, options: Options) -> Artifact:
+    """Compile a module with steps, which no pass changes."""
     verify(module)
-    run_pipeline(module, "")  # for who asked to see it
+    run_pipeline(module, "")  # an empty pipeline, for settings that print the IR
     translate(module, RULES)
     return Artifact(
         kernel=module.kernel.name,
@@ -156,28 +156,28 @@ def _as_it_is(module: Module, target: Target, options: Options) -> Artifact:
 
 
 def _threads() -> Any:
-    """The machine for threads, `tile/backends/interp/thread/kernel.py`.
+    """Return the SIMT simulator's module, `tile/backends/interp/thread/kernel.py`.
 
-    It is loaded when it is first asked for, since the passes that it needs are most of the compiler
-    and few programs that run tiles need them.
+    It is loaded on first use: its passes are most of the compiler, and programs that run tiles
+    rarely need them.
     """
     return importlib.import_module("tile.backends.interp.thread.kernel")
 
 
 def _keep_heap() -> None:
-    """Let freed arrays of up to some megabytes be reused without asking the system for memory.
+    """Make glibc reuse freed arrays of up to some megabytes without system calls.
 
-    When more than twice the largest block is free that it ever returned by munmap, glibc gives the
-    top of its heap back (`M_TRIM_THRESHOLD` adjusts itself; mallopt(3)). Every page that comes back
-    is cleared anew, which costs several times what most operations do. A block of nearly the
-    largest size that it takes into account, never touched, raises that bound; elsewhere this does
-    nothing.
+    glibc returns the top of its heap to the system when it is larger than twice the largest block
+    that was freed by munmap (`M_TRIM_THRESHOLD` is dynamic; mallopt(3)). Every page that is
+    allocated again is cleared, which costs several times as much as most operations. Allocating and
+    freeing a block of nearly the largest size that glibc considers, without touching it, raises the
+    threshold. With other allocators this has no effect.
     """
-    np.empty(_HEAP_KEPT, np.uint8)
+    np.empty(_HEAP_RESERVE, np.uint8)
 
 
 class InterpretedKernel:
-    """A kernel that is ready to run, with `checks`, or those that are in force (None)."""
+    """A loaded kernel of TILE IR, with `checks` (None: those of the configuration)."""
 
     def __init__(self, code: Code, checks: Checks | None) -> None:
         self.code = code
@@ -192,10 +192,10 @@ class InterpretedKernel:
         report = collecting()
         trace = tracing()
         if trace is not None:
-            wanted = None if checks <= ALWAYS and report is None else checks
-            if wanted not in self.traced:
-                self.traced[wanted] = translate_traced(self.module, RULES, wanted)
-            launch_traced(self.traced[wanted], grid, arguments, trace)
+            traced_checks = None if checks <= ALWAYS and report is None else checks
+            if traced_checks not in self.traced:
+                self.traced[traced_checks] = translate_traced(self.module, RULES, traced_checks)
+            launch_traced(self.traced[traced_checks], grid, arguments, trace)
             return
         if checks <= ALWAYS and report is None:
             Launch(self.code, grid, arguments).run()

@@ -11,5 +11,5 @@ from tile.simt.target import TARGETS
 def survey() -> list[Finding]:
     """Return the versions of packages, and the targets of the SIMT simulator."""
     packages = tuple(f"{name} {metadata.version(name)}" for name in ("numpy", "ml_dtypes"))
-    machines = f"{', '.join(TARGETS)}, as in interp:{next(iter(TARGETS))}"
-    return [Finding("packages", packages), Finding("machines of threads", (machines,))]
+    targets = f"{', '.join(TARGETS)}, as in interp:{next(iter(TARGETS))}"
+    return [Finding("packages", packages), Finding("simulated GPUs", (targets,))]
