@@ -188,7 +188,7 @@ def test_a_damaged_entry_is_made_again(made: list[str], folder: Path, harm: Any)
 def test_a_folder_that_cannot_be_written(made: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with config.scope(cache_dir=str(tmp_path / "file")):
-        with pytest.warns(RuntimeWarning, match="scale for nvptx:sm_80 is not kept"):
+        with pytest.warns(RuntimeWarning, match="scale for nvptx:sm_80 is not stored"):
             compiled()
         compiled()
     assert len(made) == 2

@@ -108,7 +108,9 @@ def test_what_nobody_finished_goes(store: Store) -> None:
 def test_a_folder_that_cannot_be_is_told_of_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     store = Store(tmp_path / "file" / "kernels", 1 << 20)
-    with pytest.warns(RuntimeWarning, match="add for somewhere is not kept in the cache .*TILE_CA"):
+    with pytest.warns(
+        RuntimeWarning, match="add for somewhere is not stored in the cache .*TILE_CA"
+    ):
         store.put("one", ENTRY)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -118,7 +120,7 @@ def test_a_folder_that_cannot_be_is_told_of_once(tmp_path: Path) -> None:
 
 def test_an_entry_that_cannot_be_read_is_made_again(store: Store) -> None:
     store.path("one").mkdir(parents=True)
-    with pytest.warns(RuntimeWarning, match="cannot be read, and is made again"):
+    with pytest.warns(RuntimeWarning, match="cannot be read, and is created again"):
         assert store.get("one") is None
 
 

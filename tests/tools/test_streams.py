@@ -160,7 +160,7 @@ def test_an_interrupted_command_says_what_was_found_until_then(
     assert started.returncode == 130
     assert "twice" in out
     if command == "check":
-        assert "the program did not run to its end; this is what was found until then" in out
+        assert "the program did not run to its end; these are the findings until then" in out
         assert "wrong: " in out
         assert said == "interrupted\n"
 

@@ -1,1 +1,1 @@
-"""Looking for what results depend on and should not: launches made again in other ways."""
+"""Differential runs: repeat launches in ways that must not change their results."""

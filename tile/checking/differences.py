@@ -1,4 +1,4 @@
-"""Where what two launches wrote is not the same, and whether rounding can be why."""
+"""Compare what two launches wrote, and tell differences by rounding from others."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from tile.ir import numerics
 
 Outputs = Mapping[str, np.ndarray]
 
-# What sums in another order may differ by, in the dtype's epsilon and relative to the largest
-# number of the array: the partial sums of wide types are many, narrow types round once at the end.
+# The difference that another order of summation may make, in the dtype's epsilons and relative to
+# the largest number of the array. Wide types round every partial sum, narrow types only the result.
 _WIDE_EPSILONS = 128
 _NARROW_EPSILONS = 4
 
 
 @dataclass(frozen=True)
 class Difference:
-    """An array that a launch left otherwise than the same launch did before.
+    """An array that differs between two runs of a launch.
 
-    `index` is the first element that differs, by more than rounding if any does; `here` and
-    `there` are its values, of the launch as the program has it and of the other; `count` elements
-    of `size` differ, and `apart` by more than rounding.
+    index: the first element that differs, by more than rounding if any does.
+    here, there: its values in the program's own launch and in the other one.
+    count: the number of elements that differ, of `size`.
+    apart: the number of elements that differ by more than rounding.
     """
 
     label: str
@@ -36,7 +37,7 @@ class Difference:
 
     @property
     def rounding(self) -> bool:
-        """Whether it is no more than sums in another order may differ by."""
+        """True if the difference may come from another order of summation."""
         return not self.apart
 
     def __str__(self) -> str:
@@ -48,22 +49,22 @@ class Difference:
         )
 
 
-def kept(outputs: Outputs) -> dict[str, np.ndarray]:
-    """Copies."""
+def copies(outputs: Outputs) -> dict[str, np.ndarray]:
+    """Return copies of arrays."""
     return {label: array.copy() for label, array in outputs.items()}
 
 
 def differences(here: Outputs, there: Outputs, tolerance: float | None = None) -> list[Difference]:
-    """The arrays that are not the same bit for bit (but for which NaN it is).
+    """Return the differences of arrays that are not equal bit by bit (all NaNs are equal).
 
-    `tolerance`, relative to the largest number of an array, takes the place of the dtype's own.
+    tolerance: of rounding, relative to the largest number of an array; None: the dtype's own.
     """
-    found = (
+    compared = (
         _difference(label, array, there[label], tolerance)
         for label, array in here.items()
         if label in there
     )
-    return [difference for difference in found if difference is not None]
+    return [difference for difference in compared if difference is not None]
 
 
 def _difference(
@@ -75,7 +76,7 @@ def _difference(
     count = int(np.count_nonzero(unequal))
     if not count:
         return None
-    apart = unequal & ~_near(here, there, tolerance)
+    apart = unequal & ~_within_rounding(here, there, tolerance)
     first = np.argwhere(apart if apart.any() else unequal)[0]
     index = tuple(int(i) for i in first)
     return Difference(
@@ -89,8 +90,8 @@ def _difference(
     )
 
 
-def _near(here: np.ndarray, there: np.ndarray, tolerance: float | None) -> np.ndarray:
-    """Where two arrays differ by no more than rounding; nowhere, for integers."""
+def _within_rounding(here: np.ndarray, there: np.ndarray, tolerance: float | None) -> np.ndarray:
+    """Return the mask of elements that differ by no more than rounding; all False for integers."""
     if not numerics.scalar_of(here.dtype).is_floating():
         return np.zeros(here.shape, np.bool_)
     if tolerance is None:

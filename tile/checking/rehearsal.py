@@ -1,8 +1,8 @@
-"""Makes every launch of a program several times, in ways that must not matter, and compares.
+"""Repeat every launch of a program in ways that must not change its results, and compare.
 
-The launch as the program has it comes first, with all checks; its effects are those that stay. Each
-other way starts from the same contents of the arrays and has the same checks; what it finds that
-the first did not is reported with its settings, so that it can be had again.
+The program's own launch comes first, with all checks; its effects are those that stay. Each other
+way starts from the same contents of the arrays and has the same checks. Faults that only it has are
+reported with its settings, so that they can be reproduced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tile.checking.differences import Difference, Outputs, differences, kept
+from tile.checking.differences import Difference, Outputs, copies, differences
 from tile.checking.variations import Variation, of_constants, orders
 from tile.checks import ALL, NONE, Checks
 from tile.config import Origin, config
@@ -33,11 +33,12 @@ Key = tuple[str, str]  # a kernel's name, and its constants
 
 @dataclass(frozen=True)
 class Plan:
-    """What is checked, and in which other ways launches are made.
+    """The checks, and the other ways in which launches are repeated.
 
-    Of each kernel with the same constants the first `launches` are made in other ways: in `seeds`
-    random orders, and with each of the values of `varied` constants. `tolerance` is of rounding,
-    relative to an array's largest number; None: the dtype's own.
+    launches: the number of launches of each kernel with the same constants that are repeated.
+    seeds: the number of random program orders.
+    varied: values of constants to launch with, by name.
+    tolerance: of rounding, relative to an array's largest number; None: the dtype's own.
     """
 
     checks: Checks = ALL
@@ -49,7 +50,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Dependence:
-    """A way to launch that changed what a launch did: arrays, or it failed."""
+    """A way to launch that changed a launch's results, or made it fail."""
 
     kernel: str
     loc: Loc | None
@@ -59,11 +60,11 @@ class Dependence:
 
     @property
     def harmless(self) -> bool:
-        """Whether nothing but rounding changed."""
+        """True if the results changed by no more than rounding."""
         return self.difference is not None and self.difference.rounding
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return this as JSON data."""
         return {
             "kernel": self.kernel,
             "loc": None if self.loc is None else asdict(self.loc),
@@ -88,38 +89,38 @@ def _harmless(dependence: Dependence) -> bool:
 
 @dataclass
 class Tally:
-    """What was done with the launches of one kernel with the same constants."""
+    """The number of launches of one kernel with the same constants, and how they were repeated."""
 
     launches: int = 0
     ways: dict[str, None] = field(default_factory=dict)  # in order
     not_varied: set[str] = field(default_factory=set)
 
 
-UNENDED = "the program did not run to its end; this is what was found until then"
+UNENDED = "the program did not run to its end; these are the findings until then"
 
 
 @dataclass
 class Findings:
-    """All that was found; true if anything is wrong.
+    """All findings; true if anything is wrong.
 
-    `report` has the faults of the launches as the program makes them, `elsewhere` those that only
-    another way to launch brought, with that way.
+    report: the faults of the program's own launches.
+    elsewhere: the faults that only another way to launch has, with that way.
     """
 
     report: Report = field(default_factory=Report)
     elsewhere: list[tuple[str, Group]] = field(default_factory=list)
     dependences: list[Dependence] = field(default_factory=list)
-    ended: bool = True  # whether the program did
+    ended: bool = True  # True if the program ran to its end
     tallies: dict[Key, Tally] = field(default_factory=dict)
-    constexprs: dict[str, None] = field(default_factory=dict)  # of all launches made in other ways
+    constexprs: dict[str, None] = field(default_factory=dict)  # of all repeated launches
 
     @property
     def groups(self) -> list[Group]:
-        """The faults by line and check, of the launches as they are and then of other ways."""
+        """The faults by line and check, of the program's own launches, then of other ways."""
         return [*self.report.groups, *(group for _, group in self.elsewhere)]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return this as JSON data."""
         return {
             "wrong": bool(self),
             "verdict": self.verdict,
@@ -137,50 +138,50 @@ class Findings:
             ],
             "report": self.report.as_dict(),
             "elsewhere": [{"way": way, **group.as_dict()} for way, group in self.elsewhere],
-            "dependences": [one.as_dict() for one in sorted(self.dependences, key=_harmless)],
+            "dependences": [each.as_dict() for each in sorted(self.dependences, key=_harmless)],
         }
 
     @property
     def status(self) -> int:
-        """The exit status: 1 where something is wrong or was not checked."""
+        """The exit status: 1 if something is wrong or was not checked."""
         return int(bool(self) or self.report.coverage.unchecked)
 
     @property
     def verdict(self) -> str:
-        """The last line of what is said."""
+        """The last line of the report."""
         coverage = self.report.coverage
         if not self.tallies and not coverage.counts:
             return "no kernel was launched"
         if not self:
             return coverage.verdict() if coverage.unchecked else "all is well"
         faults = sum(group.executions for group in self.groups)
-        wrong = sum(not one.harmless for one in self.dependences)
-        words = [
+        wrong = sum(not dependence.harmless for dependence in self.dependences)
+        problems = [
             f"{count} {noun}{'s' * (count != 1)}"
             for count, noun in ((faults, "fault"), (wrong, "result that should not have changed"))
             if count
         ]
         unchecked = ", and not all was checked" * coverage.unchecked
-        return f"wrong: {' and '.join(words)}{unchecked}"
+        return f"wrong: {' and '.join(problems)}{unchecked}"
 
     def __bool__(self) -> bool:
-        wrong = any(not one.harmless for one in self.dependences)
+        wrong = any(not dependence.harmless for dependence in self.dependences)
         return bool(self.report) or bool(self.elsewhere) or wrong
 
 
 class Rehearsal:
-    """The observer that does it, under checks that go to `findings.report`."""
+    """The launch observer that repeats launches; faults go to `findings.report`."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.findings = Findings()
-        self._ran: list[dict[str, np.ndarray]] = []
-        self._again = False  # a launch is being made again
-        self._noted: set[tuple[Any, ...]] = set()
+        self._running: list[dict[str, np.ndarray]] = []
+        self._relaunching = False  # True while a launch is repeated
+        self._reported: set[tuple[Any, ...]] = set()
 
     @contextmanager
     def watching(self) -> Iterator[Findings]:
-        """Watch all launches inside the `with` block, on the interpreter."""
+        """Observe all launches inside the `with` block, on the interpreter."""
         with (
             interpreted("tile"),
             config.scope(sanitize=self.plan.checks),
@@ -203,42 +204,42 @@ class Rehearsal:
     def ran(
         self, kernel: CompiledKernel, grid: tuple[int, int, int], outputs: Mapping[str, np.ndarray]
     ) -> None:
-        """Keep what a launch wrote."""
-        if self._ran:
-            self._ran[-1].update(kept(outputs))
+        """Record what a launch wrote."""
+        if self._running:
+            self._running[-1].update(copies(outputs))
 
     def launch(self, attempt: Attempt) -> CompiledKernel:
-        """Make a launch, and again in other ways."""
-        if self._again:
+        """Run a launch, and repeat it in other ways."""
+        if self._relaunching:
             return attempt.run({})
         tally = self._tally(attempt)
         tally.launches += 1
         if tally.launches > self.plan.launches:
             return attempt.run({})
-        before = _contents(attempt)
-        kernel, here = self._outputs(lambda: attempt.run({}))
-        if self._ran:  # a tuned kernel's
-            self._ran[-1].update(here)
-        after = _contents(attempt)
+        initial = _contents(attempt)
+        kernel, baseline = self._outputs(lambda: attempt.run({}))
+        if self._running:  # a tuned kernel's
+            self._running[-1].update(baseline)
+        final = _contents(attempt)
         for variation in self._variations(attempt, tally):
             tally.ways[variation.title] = None
-            before.restore()
-            self._vary(attempt, variation, here, before)
-        before.restore()
-        after.restore()
+            initial.restore()
+            self._vary(attempt, variation, baseline, initial)
+        initial.restore()
+        final.restore()
         return kernel
 
     def tuned(self, name: str, alternatives: Sequence[Alternative]) -> Any:
-        """Launch with every configuration; the first comes last again, so that it stays."""
+        """Launch with every configuration, and last with the first again, whose effects stay."""
         tally = self.findings.tallies.setdefault((name, "of all configurations"), Tally())
         tally.launches += 1
         if tally.launches > self.plan.launches:
             return alternatives[0].run()
         tally.ways |= dict.fromkeys(alternative.title for alternative in alternatives[1:])
-        result, here = self._outputs(alternatives[0].run)
+        result, baseline = self._outputs(alternatives[0].run)
         for alternative in alternatives[1:]:
-            self._compare(name, None, alternative.title, here, alternative.run)
-        with self._quietly(Report()):
+            self._compare(name, None, alternative.title, baseline, alternative.run)
+        with self._collecting(Report()):
             alternatives[0].run()
         return result
 
@@ -251,19 +252,19 @@ class Rehearsal:
             self.plan.varied, {name: attempt.named[name] for name in constexprs}
         )
         if attempt.fixed_grid and constants:
-            tally.not_varied |= {name for one in constants for name in one.constants}
+            tally.not_varied |= {name for each in constants for name in each.constants}
             constants = []
         return orders(self.plan.seeds) + constants
 
     def _vary(
-        self, attempt: Attempt, variation: Variation, here: Outputs, before: Snapshot
+        self, attempt: Attempt, variation: Variation, baseline: Outputs, initial: Snapshot
     ) -> None:
         function = attempt.function
         try:
             for name in attempt.written(variation.constants):
-                before.keep(name, attempt.named[name])
+                initial.keep(name, attempt.named[name])
         except TileError as error:  # it does not compile with these constants
-            self._note(
+            self._report(
                 Dependence(
                     function.name, error.loc or function.loc, variation.title, None, error.message
                 )
@@ -274,71 +275,71 @@ class Rehearsal:
                 function.name,
                 function.loc,
                 variation.title,
-                here,
+                baseline,
                 lambda: attempt.run(variation.constants),
             )
 
     def _compare(
-        self, name: str, loc: Loc | None, way: str, here: Outputs, run: Callable[[], Any]
+        self, name: str, loc: Loc | None, way: str, baseline: Outputs, run: Callable[[], Any]
     ) -> None:
-        """Run in another way, and note what is not as it was."""
+        """Run in another way, and report what differs."""
         report = Report()
-        with self._quietly(report):
+        with self._collecting(report):
             try:
-                _, there = self._outputs(run)
+                _, varied_outputs = self._outputs(run)
             except TileError as error:
-                self._note(Dependence(name, error.loc or loc, way, None, error.message))
+                self._report(Dependence(name, error.loc or loc, way, None, error.message))
                 return
-        known = {group.key for group in self.findings.groups}
+        reported = {group.key for group in self.findings.groups}
         self.findings.elsewhere.extend(
-            (way, group) for group in report.groups if group.key not in known
+            (way, group) for group in report.groups if group.key not in reported
         )
-        for difference in differences(here, there, self.plan.tolerance):
-            self._note(Dependence(name, loc, way, difference))
+        for difference in differences(baseline, varied_outputs, self.plan.tolerance):
+            self._report(Dependence(name, loc, way, difference))
 
-    def _note(self, dependence: Dependence) -> None:
-        """Take what was found, once for an array of a kernel."""
+    def _report(self, dependence: Dependence) -> None:
+        """Add a dependence to the findings, once for an array of a kernel."""
         label = None if dependence.difference is None else dependence.difference.label
         key = (dependence.kernel, dependence.loc, label, dependence.harmless)
-        if key not in self._noted:
-            self._noted.add(key)
+        if key not in self._reported:
+            self._reported.add(key)
             self.findings.dependences.append(dependence)
 
     @contextmanager
-    def _quietly(self, report: Report) -> Iterator[None]:
-        """Launch once each inside the `with` block; faults go to `report`."""
-        self._again = True
+    def _collecting(self, report: Report) -> Iterator[None]:
+        """Do not repeat launches inside the `with` block; faults go to `report`."""
+        self._relaunching = True
         try:
             with collected(report), covered():
                 yield
         finally:
-            self._again = False
+            self._relaunching = False
 
     def _outputs(self, run: Callable[[], T]) -> tuple[T, dict[str, np.ndarray]]:
-        """The result of a run, and what its launch wrote."""
+        """Return the result of a run, and what its launch wrote."""
         outputs: dict[str, np.ndarray] = {}
-        self._ran.append(outputs)
+        self._running.append(outputs)
         try:
             return run(), outputs
         finally:
-            self._ran.pop()
+            self._running.pop()
 
     def _tally(self, attempt: Attempt) -> Tally:
         constants = ", ".join(
-            f"{p.name}={_spelt(attempt.named[p.name])}"
+            f"{p.name}={_constant_name(attempt.named[p.name])}"
             for p in attempt.function.parameters
             if p.is_constexpr and attempt.named[p.name] is not None
         )
         return self.findings.tallies.setdefault((attempt.function.name, constants), Tally())
 
 
-def _spelt(constant: Any) -> str:
+def _constant_name(constant: Any) -> str:
     return str(getattr(constant, "name", constant))
 
 
 def _contents(attempt: Attempt) -> Snapshot:
-    """What the arrays hold that a launch writes."""
-    kept = Snapshot()
+    """Return a snapshot of the arrays that a launch writes."""
+    snapshot = Snapshot()
     for name in attempt.written({}):
-        kept.keep(name, attempt.named[name])
-    return kept
+        snapshot.keep(name, attempt.named[name])
+    return snapshot

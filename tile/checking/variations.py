@@ -1,4 +1,4 @@
-"""The ways in which a launch is made again: nothing that it writes may depend on them."""
+"""The ways in which launches are repeated, none of which may change results."""
 
 from __future__ import annotations
 
@@ -8,42 +8,43 @@ from typing import Any
 
 from tile.config import Config, config
 
-# A tile value over all programs of a wave that are to run at once, in bytes.
-ONE_WAVE = 64 << 20
+# The limit for one tile over all programs of a batch, in bytes; so large that more run at once.
+LARGE_BATCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Variation:
-    """A way to make a launch: settings in force, by attribute of `config`, and other constants."""
+    """A way to launch: settings by attribute of `config`, and other values of constants."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
-        """As a user would write it down: environment variables, and constants."""
+        """The variation as a user would write it: environment variables, and constants."""
         variables = Config.variables()
-        words = [f"{variables[name].name}={value}" for name, value in self.settings.items()]
-        return " ".join(words + [f"{name}={value}" for name, value in self.constants.items()])
+        parts = [f"{variables[name].name}={value}" for name, value in self.settings.items()]
+        return " ".join(parts + [f"{name}={value}" for name, value in self.constants.items()])
 
     def scope(self) -> Any:
-        """The settings, in force inside a `with` block."""
+        """Return a context manager inside of which the settings are in force."""
         return config.scope(**self.settings)
 
 
 def orders(seeds: int) -> list[Variation]:
-    """Programs in other orders than they are numbered in, and more of them at once."""
-    chosen: list[str | int] = ["reverse", *range(seeds)] if seeds else []
+    """Return variations of the order of programs, and one with more of them in a batch."""
+    program_orders: list[str | int] = ["reverse", *range(seeds)] if seeds else []
     return [
-        *(Variation({"interp_order": order}) for order in chosen),
-        Variation({"chunk_bytes": ONE_WAVE}),
+        *(Variation({"interp_order": order}) for order in program_orders),
+        Variation({"chunk_bytes": LARGE_BATCH_BYTES}),
     ]
 
 
 def of_constants(varied: Mapping[str, Sequence[Any]], named: Mapping[str, Any]) -> list[Variation]:
-    """A launch's constants, one at a time with another of the values that are asked for.
+    """Return variations of a launch's constants, one constant at a time.
 
-    `named` are the values of its constexprs by name.
+    varied: the values to launch with, by name of the constant.
+    named: the values of the launch's constexprs by name.
     """
     return [
         Variation(constants={name: value})

@@ -1,9 +1,9 @@
-"""What is kept on disk between processes: compiled kernels, programs that drivers built.
+"""The compilation cache on disk: compiled kernels, and programs that drivers built.
 
-entries   what one entry is, and its bytes in a file, which tell whether they are whole
-files     writing a file so that others see all of it or nothing
-store     a folder of entries: looking up, keeping, removing those that were not used for long
-place     where the folder is, and the store that the settings ask for
+entries   a cache entry, and its file format, whose checksum detects partial files
+files     atomic writes of files
+store     a folder of entries: lookup, insertion, eviction of the least recently used
+place     the folder, and the cache that the settings select
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""One entry of a store, and the bytes of its file.
+"""A cache entry, and its file format.
 
 A file begins with a line that names the format and a checksum of all that follows: a line of JSON,
-then the parts, one behind the other.
+then the parts, one after the other.
 
     tile-store-1 <sha256>
     {"key": <sha256>, "title": "add for nvptx:sm_90a", "facts": {...}, "parts": {"ptx": 5120}}
     ...
 
-Facts are data (JSON), never pickled objects: reading an entry runs nothing, whoever wrote it.
+Facts are data (JSON), never pickled objects, so reading an entry runs no code, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ FORMAT = b"tile-store-1"
 
 
 class DamagedEntryError(Exception):
-    """The bytes are not those of a whole entry, or not those of the one that was asked for."""
+    """The bytes are not a whole entry, or are the entry of another key."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept under one key.
+    """The content of a cache entry.
 
-    `title` tells people what it is; `facts` are what JSON can say (numbers, text, lists,
-    dictionaries by text); `parts` are texts or binaries by name.
+    title: a description for people.
+    facts: metadata, of JSON types (numbers, text, lists, dictionaries by text).
+    parts: texts or binaries by name.
     """
 
     title: str
@@ -38,12 +39,12 @@ class Entry:
 
 
 def digest(key: str) -> str:
-    """A key as files have it: 64 digits, whatever its length."""
+    """Return the SHA-256 of a key, as 64 hexadecimal digits."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def pack(key: str, entry: Entry) -> bytes:
-    """The bytes of an entry's file. Raises `TypeError` for facts that JSON cannot say."""
+    """Return the bytes of an entry's file. Raises `TypeError` for facts that are not JSON."""
     head = {
         "key": digest(key),
         "title": entry.title,
@@ -55,7 +56,7 @@ def pack(key: str, entry: Entry) -> bytes:
 
 
 def unpack(key: str, data: bytes) -> Entry:
-    """The entry in a file's bytes. Raises `DamagedEntryError`."""
+    """Return the entry of a file's bytes. Raises `DamagedEntryError`."""
     first, _, body = data.partition(b"\n")
     if first != b"%s %s" % (FORMAT, hashlib.sha256(body).hexdigest().encode()):
         raise DamagedEntryError("its checksum is wrong")
@@ -71,9 +72,9 @@ def unpack(key: str, data: bytes) -> Entry:
 
 
 def title(data: bytes) -> str:
-    """The title in the first lines of a file; nothing where they are not an entry's.
+    """Return the title in the first lines of a file; "" if they are not those of an entry.
 
-    For lists: no checksum is looked at, and a file's beginning is enough if it has both lines.
+    For listings: checks no checksum. The beginning of a file is enough if it has both lines.
     """
     first, _, body = data.partition(b"\n")
     if not first.startswith(FORMAT):

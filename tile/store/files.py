@@ -1,4 +1,4 @@
-"""Files of the cache: written so that others see all of one or nothing, and by nobody else.
+"""Files of the cache: written atomically, and checked to be written by nobody else.
 
 Compiled kernels are code: a program for a CPU runs in this process with all its rights.
 """
@@ -18,41 +18,42 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ROOT = 0
 
 
-def read_regular(path: Path, most: int = -1) -> bytes:
-    """Read a file, or its first `most` bytes.
+def read_regular(path: Path, limit: int = -1) -> bytes:
+    """Read a file, or its first `limit` bytes.
 
-    Raises `OSError`, also for what is no regular file: whoever reads a FIFO waits for a writer.
+    Raises `OSError`, also for a file that is not regular: reading a FIFO would wait for a writer.
     """
-    with open(path, "rb", opener=_without_waiting) as file:
+    with open(path, "rb", opener=_open_nonblocking) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        return file.read(most)
+        return file.read(limit)
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, in the place of an older one if there is one; its folder is made if need be.
+    """Write a file atomically, replacing an older one, and create its folder if necessary.
 
-    It is written aside and renamed, which is one step on every system; of several processes that
-    write the same file, each puts a whole one there, and the last one stays. Raises `OSError`.
+    It is written to a temporary file and renamed, which is atomic on every system. If several
+    processes write the same file, each writes a whole one, and the last one stays. Raises
+    `OSError`.
     """
     _make_private(path.parent)
-    aside = path.with_name(f"{path.name}.{os.urandom(8).hex()}{SUFFIX}")
+    temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}{SUFFIX}")
     try:
-        with open(aside, "xb", opener=_open_readable) as file:
+        with open(temporary, "xb", opener=_open_readable) as file:
             file.write(data)
-        aside.replace(path)
+        temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            temporary.unlink()
         raise
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder and those above it that are missing, for their owner alone."""
+    """Create a folder and its missing parents, with access for their owner only."""
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=_PRIVATE, exist_ok=True)
 

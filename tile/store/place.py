@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and the store that the settings in force ask for."""
+"""The folder of the compilation cache, and the cache that the settings in force select."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _KERNELS = "kernels"
 
 
 def folder() -> Path:
-    """The folder of all that is kept: TILE_CACHE_DIR, else the system's place for caches."""
-    return Path(config.cache_dir).expanduser() if config.cache_dir else _usual()
+    """Return the folder of all caches: TILE_CACHE_DIR, else the system's folder for caches."""
+    return Path(config.cache_dir).expanduser() if config.cache_dir else _default_folder()
 
 
 @functools.cache
-def _usual() -> Path:
+def _default_folder() -> Path:
     return Path(user_cache_dir("tile", appauthor=False))
 
 
 def current() -> Store | None:
-    """The store of compiled kernels; None where TILE_CACHE=0 forbids one."""
+    """Return the cache of compiled kernels; None if TILE_CACHE=0 disables it."""
     return opened(folder(), config.cache_limit) if config.cache else None
 
 
 @functools.cache
-def opened(place: Path, limit: int) -> Store:
-    """The store in a folder, whether or not TILE_CACHE allows it to be used."""
-    return Store(place / _KERNELS, limit)
+def opened(root: Path, limit: int) -> Store:
+    """Return the cache in a folder, whether or not TILE_CACHE enables it."""
+    return Store(root / _KERNELS, limit)
