@@ -13,7 +13,7 @@ import pytest
 import tile
 from docs.traced_program import main, transpose
 from tile.accesses import Trace
-from tile.timeline import MOST, TRACKS, Timeline
+from tile.timeline import MAX_SLICES, TRACKS, Timeline
 
 # What Perfetto's importer asks of each event, by its phase: fields with their types.
 EVENT = {"name": str, "ph": str, "pid": int, "tid": int, "ts": int, "args": dict}
@@ -101,10 +101,10 @@ def test_slices_are_bounded() -> None:
     timeline = Timeline()
     launch = timeline.begin("k", (64, 1, 1))
     programs = tuple(range(64))
-    for _ in range(MOST):
+    for _ in range(MAX_SLICES):
         timeline.step(launch, programs, None, "load", [{"bytes": 1}] * 64)
     found = timeline.as_dict()
     check(found)
     slices = [e for e in found["traceEvents"] if e["ph"] == "X"]
-    assert MOST - 64 <= len(slices) <= MOST
-    assert int(found["otherData"]["slices left out"]) + len(slices) == 64 * MOST
+    assert MAX_SLICES - 64 <= len(slices) <= MAX_SLICES
+    assert int(found["otherData"]["slices left out"]) + len(slices) == 64 * MAX_SLICES

@@ -1,4 +1,4 @@
-"""A language and compiler for tile programs: Python functions over blocks of data, as kernels.
+"""A language and compiler for tile programs: kernels are Python functions over blocks of data.
 
     import tile
     import tile.language as tl

@@ -1,8 +1,8 @@
-"""What launches do with memory, as data: counts by source line and by array, at bounded size.
+"""Memory traces: counts of global accesses by source line and by array, of bounded size.
 
-`with tile.trace() as trace:` gives a `Trace`. Its unit of memory is what GPUs move: sectors of 32
-bytes, and lines of 128. Arrays count as if their allocations began at a multiple of 256 bytes, as
-those of devices do.
+`with tile.trace() as trace:` returns a `Trace`. Memory is counted in the units that GPUs move:
+sectors of 32 bytes and cache lines of 128. Allocations are assumed to begin at a multiple of 256
+bytes, as device allocations do.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from tile.timeline import Timeline
 if TYPE_CHECKING:
     from tile.pages.page import written
     from tile.pages.trace import trace_page
-else:  # pages need a library that nothing else does
+else:  # only pages need this library
     trace_page = late("tile.pages.trace", "trace_page")
     written = late("tile.pages.page", "written")
 
 SECTOR = 32
 LINE = 128
-# Kernels, grids and sets of arrays that are told apart; further ones are only counted.
-KEPT = 64
-# How far apart in launch order two programs may be that share a line: 0, 1, 2 to 3, 4 to 7, ...
+# Combinations of kernel, grid and arrays that are recorded; further ones are only counted.
+MAX_KERNELS = 64
+# Buckets of the reuse distance, the distance in launch order of two programs that touch the same
+# line: 0, 1, 2 to 3, 4 to 7, ...
 DISTANCES = 33
 
 Grid = tuple[int, int, int]
@@ -42,10 +43,10 @@ Grid = tuple[int, int, int]
 
 @dataclass
 class Counts:
-    """What the accesses of one operation came to, in all programs.
+    """Totals of one memory operation over all programs.
 
-    Of `elements` some were `masked` off. `sectors` and `lines` count for each program those that
-    one execution touches, so what a program asks for at once counts once.
+    `masked` of the `elements` were masked off. `sectors` and `lines` are counted per program and
+    execution: one execution counts each sector or line that it touches once.
     """
 
     executions: int = 0
@@ -56,19 +57,19 @@ class Counts:
     lines: int = 0
 
     def add(self, other: Counts) -> None:
-        """Take what another counted."""
+        """Add the counts of `other`."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
     @property
     def efficiency(self) -> float:
-        """The share of the bytes of touched sectors that was asked for; above 1: several times."""
+        """Requested bytes over bytes of touched sectors; above 1 if bytes are requested again."""
         return self.bytes / (self.sectors * SECTOR) if self.sectors else 1.0
 
 
 @dataclass(frozen=True)
 class Site:
-    """A memory operation: where it stands, and what it does (reads, writes, updates)."""
+    """A memory operation: its location, and a verb (reads, writes, updates)."""
 
     loc: Loc | None
     verb: str
@@ -76,11 +77,11 @@ class Site:
 
 @dataclass(eq=False)
 class ArrayUse:
-    """What programs did with one array.
+    """The accesses of all programs to one array.
 
-    `reads` and `writes` count accesses to its elements; `sectors` and `lines` are those that were
-    touched at all, in each launch. `reuse` counts, for each touch of a line by a program, how far
-    away in launch order the program was that touched it before; `first` those that nobody did.
+    `reads` and `writes` count accesses per element; `sectors` and `lines` count those touched at
+    least once in a launch. `reuse` is a histogram over the touches of a line by a program: the
+    distance in launch order to the program that touched it before. `first` counts first touches.
     """
 
     view: View
@@ -97,13 +98,13 @@ class ArrayUse:
         self.reads, self.writes = Heat(self.view.raster()), Heat(self.view.raster())
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        counted = ("bytes_read", "bytes_written", "sectors", "lines", "first")
+        """Return the data for JSON."""
+        counters = ("bytes_read", "bytes_written", "sectors", "lines", "first")
         return {
             "view": asdict(self.view),
             "reads": self.reads.as_dict(),
             "writes": self.writes.as_dict(),
-            **{name: getattr(self, name) for name in counted},
+            **{name: getattr(self, name) for name in counters},
             "reuse": np.trim_zeros(self.reuse, "b").tolist(),
         }
 
@@ -117,22 +118,22 @@ class KernelUse:
     arrays: list[ArrayUse]
     launches: int = 0
     sites: dict[Site, Counts] = field(default_factory=dict)
-    names: dict[Site, set[str]] = field(default_factory=dict)  # the arrays that each reaches
+    names: dict[Site, set[str]] = field(default_factory=dict)  # the arrays that each site accesses
 
     @property
     def total(self) -> Counts:
-        """Of all operations together."""
+        """The sum over all operations."""
         total = Counts()
         for counts in self.sites.values():
             total.add(counts)
         return total
 
     def by_line(self) -> Iterator[tuple[Site, Counts]]:
-        """The operations in the order of the source."""
+        """Yield the operations in source order."""
         yield from sorted(self.sites.items(), key=lambda pair: _order(pair[0]))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the data for JSON."""
         return {
             "kernel": self.kernel,
             "grid": self.grid,
@@ -158,21 +159,21 @@ def _order(site: Site) -> tuple[str, int, int, str]:
 
 @dataclass
 class Trace:
-    """What all launches did; true if there was any."""
+    """The memory accesses of all recorded launches; true if there was any launch."""
 
     timeline: Timeline = field(default_factory=Timeline)
     launches: int = 0
-    left_out: int = 0  # launches that were not recorded, for want of room
+    left_out: int = 0  # launches beyond `MAX_KERNELS`, which were not recorded
     _kernels: dict[Any, KernelUse] = field(default_factory=dict)
 
     def begin(self, kernel: str, grid: Grid, views: tuple[View, ...]) -> KernelUse:
-        """A launch begins; what its accesses are counted in."""
+        """Begin a launch and return the `KernelUse` that counts its accesses."""
         self.launches += 1
         key = kernel, grid, views
         use = self._kernels.get(key)
         if use is None:
             use = KernelUse(kernel, grid, [ArrayUse(view) for view in views])
-            if len(self._kernels) < KEPT:
+            if len(self._kernels) < MAX_KERNELS:
                 self._kernels[key] = use
             else:
                 self.left_out += 1
@@ -190,10 +191,10 @@ class Trace:
     def __str__(self) -> str:
         if not self:
             return "no launches"
-        return "\n\n".join("\n".join(_told(use)) for use in self.kernels)
+        return "\n\n".join("\n".join(_summary(use)) for use in self.kernels)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; the timeline is apart (`perfetto`)."""
+        """Return the data for JSON, without the timeline (see `perfetto`)."""
         return {
             "launches": self.launches,
             "left_out": self.left_out,
@@ -201,21 +202,21 @@ class Trace:
         }
 
     def to_json(self, **options: Any) -> str:
-        """The counts as JSON; `options` are those of `json.dumps`."""
+        """Return the counts as JSON; `options` are those of `json.dumps`."""
         return json.dumps(self.as_dict(), **options)
 
     def to_html(self) -> str:
-        """The trace as one page of HTML, which needs nothing beside itself."""
+        """Return the trace as one self-contained HTML page."""
         page: str = trace_page(json.loads(self.to_json()))
         return page
 
     def html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page to a file; gives its path. Raises `ArgumentValueError` if that fails."""
+        """Write the HTML page and return its path. Raises `ArgumentValueError` if that fails."""
         target: Path = written(path, self.to_html(), "the trace")
         return target
 
     def json(self, path: str | os.PathLike[str]) -> Path:
-        """Write the counts as JSON to a file. Raises `ArgumentValueError` if that fails."""
+        """Write the counts as JSON and return the path. Raises `ArgumentValueError` on failure."""
         target: Path = written(path, self.to_json(indent=1) + "\n", "the trace")
         return target
 
@@ -229,25 +230,25 @@ class Trace:
         return target
 
 
-def _told(use: KernelUse) -> Iterator[str]:
+def _summary(use: KernelUse) -> Iterator[str]:
     times = "once" if use.launches == 1 else f"{use.launches:,} times"
     yield f"{use.kernel} over {use.grid}, launched {times}"
     for site, counts in use.by_line():
         loc = site.loc
-        place = "" if loc is None else linecache.getline(loc.file, loc.line).strip()
+        source = "" if loc is None else linecache.getline(loc.file, loc.line).strip()
         arrays = ", ".join(sorted(use.names[site])) or "nothing"
         yield (
             f"  line {0 if loc is None else loc.line}: {site.verb} {arrays}: "
             f"{counts.bytes:,} bytes, {counts.sectors:,} sectors ({counts.efficiency:.0%} asked "
-            f"for), {share(counts.masked, counts.elements)} masked off\n    {place}"
+            f"for), {share(counts.masked, counts.elements)} masked off\n    {source}"
         )
 
 
 def share(part: int, whole: int) -> str:
-    """A part of a whole in percent."""
+    """Return `part` of `whole` as a percentage."""
     return f"{part / whole:.0%}" if whole else "0%"
 
 
 def counted(entry: Mapping[str, Any]) -> Counts:
-    """The counts in JSON."""
+    """Return the counts of an entry of the JSON data."""
     return Counts(**{name: entry[name] for name in vars(Counts())})

@@ -1,8 +1,8 @@
-"""Text of bounded length: values, lines and messages as errors show them.
+"""Bounded text for error messages: values, source lines and whole messages.
 
-The values in a message are the user's: a tuple of a million items, an integer of as many digits, an
-object whose `__repr__` raises. None of them may make a message unreadable, or replace it by another
-error.
+The values in a message are the user's: a tuple of a million items, an integer with a million
+digits, an object whose `__repr__` raises. None of them may make a message unreadable or replace it
+by another error.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ T = TypeVar("T")
 VALUE = 200  # characters of a value
 LINE = 160  # characters of a source line
 MESSAGE = 8_000  # characters of a whole message
-ITEMS = 40  # items of a tuple or list, some of which may be elided again by `VALUE`
-DIGIT_BITS = 256  # integers of more bits are shown by their size
+ITEMS = 40  # items of a tuple or list; `VALUE` may elide more of them
+DIGIT_BITS = 256  # integers of more bits are described by their size
 
 
 def brief(value: object, limit: int = VALUE, *, show: Callable[[object], str] = repr) -> str:
-    """Return the `repr` (or what else `show` makes) of a value, of about `limit` characters.
+    """Return the `repr` (or `show`) of a value, clipped to about `limit` characters.
 
     Never raises, whatever the value's own methods do.
     """
     try:
-        if type(value) is str:  # shortened first: the middle of a long text is never looked at
+        if (
+            type(value) is str
+        ):  # clipped first, so that the middle of a long string is not formatted
             return clipped(show(clipped(value, limit)), 2 * limit)
         if isinstance(value, int) and value.bit_length() > DIGIT_BITS:
             return f"an integer of {value.bit_length()} bits"
@@ -37,23 +39,23 @@ def brief(value: object, limit: int = VALUE, *, show: Callable[[object], str] = 
 
 
 def listed(values: Iterable[T], show: Callable[[T], str], limit: int = VALUE) -> str:
-    """Return values with commas in between; `...` stands for those beyond a limit."""
+    """Return the values separated by commas, with `...` for those beyond the limit."""
     return ", ".join(_listed(values, show, limit))
 
 
 def _listed(values: Iterable[T], show: Callable[[T], str], limit: int) -> Iterator[str]:
-    room = limit
+    remaining = limit  # characters
     for number, value in enumerate(values):
-        if room <= 0 or number == ITEMS:
+        if remaining <= 0 or number == ITEMS:
             yield "..."
             return
         text = show(value)
-        room -= len(text)
+        remaining -= len(text)
         yield text
 
 
 def clipped(text: str, limit: int = MESSAGE) -> str:
-    """Return a text, its middle left out if it has more than `limit` characters."""
+    """Return the text, without its middle if it has more than `limit` characters."""
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 4
@@ -61,7 +63,7 @@ def clipped(text: str, limit: int = MESSAGE) -> str:
 
 
 def window(line: str, start: int, end: int, limit: int = LINE) -> tuple[str, int, int]:
-    """Return the part of a long line around a span of it, and where the span is in that part."""
+    """Return the part of a long line around a span, and the span's start and end in that part."""
     if len(line) <= limit:
         return line, start, end
     left = max(0, min(start, len(line)) - limit // 4)

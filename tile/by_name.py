@@ -1,9 +1,9 @@
-"""Functions that pickle by module and qualified name, as Python's own do.
+"""Objects that pickle by module and qualified name, as Python's functions do.
 
-A decorated function stands under the name of the function that it holds, so pickle cannot take the
-inner one by name. An object that derives from `ByName` is taken by the name under which its module
-has it, or has a wrapper of it (`kernel` of a tuner). cloudpickle, which Dask and Ray use, takes by
-value what `__main__` or a function defines.
+A decorator binds its result to the name of the function that it wraps, so pickle cannot find the
+inner function by that name. An object that derives from `ByName` pickles as the name under which
+its module has it, or has a wrapper of it (`kernel` of a tuner). cloudpickle, which Dask and Ray
+use, pickles definitions of `__main__` and of function bodies by value.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ class ByName:
     """Base of objects that pickle by name; `copy` and `deepcopy` give the object itself."""
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> Reduction:
-        place = _place(self)
+        path = _path(self)
         by_value = self.by_value()
-        if by_value is not None and _for_cloudpickle() and (place is None or _is_main(place)):
+        if by_value is not None and _for_cloudpickle() and (path is None or path[0] == "__main__"):
             return by_value[1]
-        if place is not None:
-            return named, place
+        if path is not None:
+            return named, path
         if by_value is not None and by_value[0]:
             return by_value[1]
         raise pickle.PicklingError(_unnamed(self))
 
     def by_value(self) -> tuple[bool, Reduction] | None:
-        """Return a way to make an equal object, if any; plain pickle can take it if True."""
+        """Return (portable, reduction) of an equal object, or None if there is no way to make one.
+
+        portable: True if plain pickle can use the reduction, False if only cloudpickle can.
+        """
         return None
 
     def __copy__(self) -> Any:
@@ -45,10 +48,10 @@ class ByName:
 
 
 def named(module: str, name: str, depth: int) -> Any:
-    """The object that a module has under a name, or what is `depth` wrappers inside of it."""
+    """Return the object that a module has under a name, or the one `depth` wrappers inside it."""
     try:
-        held = operator.attrgetter(name)(importlib.import_module(module))
-        return functools.reduce(lambda outer, _: outer.kernel, range(depth), held)
+        outermost = operator.attrgetter(name)(importlib.import_module(module))
+        return functools.reduce(lambda outer, _: outer.kernel, range(depth), outermost)
     except AttributeError as error:
         raise pickle.UnpicklingError(
             f"`{name}` was pickled by name, and module {module!r} has no such kernel or function "
@@ -56,42 +59,39 @@ def named(module: str, name: str, depth: int) -> Any:
         ) from error
 
 
-def _place(value: Any) -> tuple[str, str, int] | None:
-    """The arguments of `named` that give `value`."""
+def _path(value: Any) -> tuple[str, str, int] | None:
+    """Return the arguments with which `named` returns `value`, or None."""
     module = sys.modules.get(value.__module__)
     if module is None:
         return None
     for name in _names(module, value):
         try:
-            held = operator.attrgetter(name)(module)
+            outermost = operator.attrgetter(name)(module)
         except AttributeError:
             continue
-        for depth, inner in enumerate(_layers(held)):
+        for depth, inner in enumerate(_layers(outermost)):
             if inner is value:
                 return value.__module__, name, depth
     return None
 
 
 def _names(module: Any, value: Any) -> Iterator[str]:
-    """The names to look under: its own first, then all others of the module."""
+    """Yield the names to look up: the value's own first, then all others of the module."""
     yield value.__qualname__
-    yield from [name for name, held in list(vars(module).items()) if isinstance(held, ByName)]
+    yield from [name for name, other in list(vars(module).items()) if isinstance(other, ByName)]
 
 
-def _layers(held: Any) -> Iterator[Any]:
-    while isinstance(held, ByName):
-        yield held
-        held = getattr(held, "kernel", None)
-
-
-def _is_main(place: tuple[str, str, int]) -> bool:
-    return place[0] == "__main__"
+def _layers(value: Any) -> Iterator[Any]:
+    """Yield a value, then the objects that it wraps, outermost first."""
+    while isinstance(value, ByName):
+        yield value
+        value = getattr(value, "kernel", None)
 
 
 def _for_cloudpickle() -> bool:
-    """Return True while cloudpickle pickles, under its own name or as a part of other packages.
+    """Return True while cloudpickle pickles, under its own name or vendored by another package.
 
-    Nothing that pickle passes on tells; but the Python function nearest to here is its `dump`.
+    pickle passes nothing on that tells; but the nearest Python frame is cloudpickle's `dump`.
     """
     caller = sys._getframe(2)
     return "cloudpickle" in caller.f_globals.get("__name__", "")

@@ -1,4 +1,4 @@
-"""The checks that a run under the interpreter can do, and how users choose among them."""
+"""Sanitizer checks of the interpreter, and the text by which users select them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import TypeAlias
 
 
 class Check(enum.StrEnum):
-    """What is looked for."""
+    """A class of faults."""
 
     BOUNDS = "bounds"  # accesses outside the array or view that was passed
-    RACE = "race"  # accesses of two programs, one a write, that nothing orders
-    UNDEF = "undef"  # values that nobody defined, where they matter
-    OVERFLOW = "overflow"  # signed arithmetic that wrapped and decides where memory is accessed
+    RACE = "race"  # unordered accesses of two programs, at least one of them a write
+    UNDEF = "undef"  # undefined values that reach memory, a branch or an address
+    OVERFLOW = "overflow"  # signed arithmetic that wrapped on its way to an address or a mask
     ASSUME = "assume"  # promises to the compiler that are false
-    DEADLOCK = "deadlock"  # programs that wait for what nobody is left to do
+    DEADLOCK = "deadlock"  # programs that wait for something no program can do any more
 
 
 Checks: TypeAlias = frozenset[Check]
 
 ALL: Checks = frozenset(Check)
 NONE: Checks = frozenset()
-# A run cannot help noticing these: addresses are looked up by array, and a wait without end is the
-# end of it.
+# Every run detects these: addresses are looked up by array, and a run cannot continue after a
+# deadlock.
 ALWAYS: Checks = frozenset({Check.BOUNDS, Check.DEADLOCK})
 
 _WORDS: dict[str, Checks] = {"all": ALL, "none": NONE, **{c.value: frozenset({c}) for c in Check}}
@@ -34,19 +34,19 @@ def spelled(checks: Checks) -> str:
     return ", ".join(check.value for check in Check if check in checks)
 
 
-def choose(chosen: str | Iterable[str]) -> Checks:
-    """The checks of a text such as `race,undef`, `all` or `none`, or of several names.
+def choose(selection: str | Iterable[str]) -> Checks:
+    """Return the checks selected by a text such as `race,undef`, `all` or `none`, or by names.
 
-    Raises `ValueError` for a name that does not exist, and `TypeError` for what holds no names.
+    Raises `ValueError` for an unknown name, and `TypeError` for anything but strings.
     """
-    texts = [chosen] if isinstance(chosen, str) else list(chosen)
-    found: Checks = NONE
+    texts = [selection] if isinstance(selection, str) else list(selection)
+    checks: Checks = NONE
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"a check is named by a text, not {text!r}")
         for word in filter(None, text.replace(" ", "").split(",")):
             if word not in _WORDS:
-                known = ", ".join(check.value for check in Check)
-                raise ValueError(f"there is no check {word!r}; there are {known}, all and none")
-            found |= _WORDS[word]
-    return found
+                names = ", ".join(check.value for check in Check)
+                raise ValueError(f"there is no check {word!r}; there are {names}, all and none")
+            checks |= _WORDS[word]
+    return checks

@@ -1,8 +1,8 @@
-"""Every environment variable that `tile` reads, with its type, default and meaning.
+"""Settings: every environment variable that `tile` reads, with its type, default and description.
 
-Nothing else in the package looks at the environment. Variables are read at each access, so a test
-or a user may change them at any time; `with config.scope(backend="interp"):` overrides some of
-them for the current thread or task only.
+Nothing else in the package reads the environment. Variables are read at each access, so a test or a
+user may change them at any time; `with config.scope(backend="interp"):` overrides some of them for
+the current thread or task only.
 """
 
 from __future__ import annotations
@@ -85,19 +85,19 @@ class Origin(Enum):
 
 
 class Effect(Enum):
-    """What a variable has to do with what is compiled: see `Config.deciding`."""
+    """The effect of a variable on compilation; see `Config.deciding`."""
 
-    DECIDES = "it may change what the compiler makes"
-    WATCHES = "it shows the compiler at work, or checks it"
-    NONE = "it says where kernels run, or is about other things"
+    DECIDES = "it may change the compiled code, so it is part of cache keys"
+    WATCHES = "it prints, dumps or verifies IR, so the compiler has to run"
+    NONE = "it does not concern the compiler"
 
 
 @dataclass(frozen=True)
 class Variable(Generic[T]):
     """One environment variable, as a descriptor.
 
-    Its override, else its environment value, else its default. `effect` is the one on what is
-    compiled; who forgets it gets kernels that are compiled again where the variable differs.
+    Its value is the override if there is one, else the environment's, else the default. `effect`
+    defaults to the safe choice: kernels are compiled again if the variable differs.
     """
 
     name: str
@@ -116,8 +116,8 @@ class Variable(Generic[T]):
         if overrides is not None and self.name in overrides:
             value: T = overrides[self.name]
             return value
-        # Every launch asks, and `os.environ.get` takes a microsecond to say no. What it looks into,
-        # a mapping of encoded names to encoded texts, says so at once.
+        # Every launch reads settings, and `os.environ.get` takes a microsecond for an unset name.
+        # A lookup in the mapping behind it (encoded names to encoded texts) is much cheaper.
         texts = getattr(os.environ, "_data", None)
         if texts is None:
             text = os.environ.get(self.name)
@@ -131,7 +131,7 @@ class Variable(Generic[T]):
         return parsed  # type: ignore[no-any-return]
 
     def origin(self, config: Config) -> Origin:
-        """Return where the value in force comes from."""
+        """Return the origin of the current value."""
         overrides = config.own.get(None)
         if overrides is not None and self.name in overrides:
             return Origin.SCOPE
@@ -140,9 +140,9 @@ class Variable(Generic[T]):
         return Origin.DEFAULT if unset else Origin.ENVIRONMENT
 
     def text_reader(self) -> Callable[[], object]:
-        """What gives equal things only while the environment says the same.
+        """Return a function whose results are equal as long as the environment is unchanged.
 
-        Launches ask it, since it takes a tenth of the time of reading the setting.
+        The launch fast path compares these, which takes a tenth of the time of reading the setting.
         """
         texts = getattr(os.environ, "_data", None)
         if texts is None:
@@ -160,7 +160,7 @@ class Variable(Generic[T]):
 
 
 class Config:
-    """The settings in force. Attributes are declared below, one to a variable."""
+    """The current settings, one attribute for each variable."""
 
     backend = Variable(
         "TILE_BACKEND", str, "", "backend to run on: interp, nvptx or opencl", Effect.NONE
@@ -169,77 +169,77 @@ class Config:
         "TILE_CACHE",
         _flag,
         True,
-        "keep compiled kernels on disk for other processes (0: keep and look up nothing)",
+        "cache compiled kernels on disk for other processes (0: neither store nor look up)",
         Effect.NONE,
     )
     cache_dir = Variable(
         "TILE_CACHE_DIR",
         str,
         "",
-        "folder of what is kept on disk (default: the system's place for caches)",
+        "folder of the disk cache (default: the system's cache folder)",
         Effect.NONE,
     )
     cache_limit = Variable(
         "TILE_CACHE_LIMIT",
         _bytes,
         1 << 30,
-        "bytes that kernels on disk take at most, as in 500M or 2G; those not used for longest go",
+        "most bytes of the disk cache, as in 500M or 2G; the least recently used entries go first",
         Effect.NONE,
     )
     chunk_bytes = Variable(
         "TILE_INTERP_CHUNK",
         _positive,
         1 << 21,
-        "bytes of one tile value over a chunk of programs (interp)",
+        "bytes of one tile value over a batch of programs (interp)",
         Effect.NONE,
     )
     interp_order = Variable(
         "TILE_INTERP_ORDER",
         _order,
         None,
-        "order in which the programs of a grid start: reverse, or the seed of a random one "
-        "(interp; default: as they are numbered)",
+        "order in which the programs of a grid start: reverse, or the seed of a random order "
+        "(interp; default: ascending)",
         Effect.NONE,
     )
     interp_level = Variable(
         "TILE_INTERP_LEVEL",
         _one_of("tile", "thread", "steps"),
         "tile",
-        "what the interpreter runs: tile, thread (every thread on its own), or steps (statements, "
-        "for a debugger)",
+        "level at which the interpreter runs: tile, thread (the SIMT simulator), or steps "
+        "(statement by statement, for a debugger)",
     )
     interp_target = Variable(
         "TILE_INTERP_TARGET",
         str,
         "generic",
-        "machine that TILE_INTERP_LEVEL=thread compiles for, such as generic, matrix or group",
+        "target that TILE_INTERP_LEVEL=thread compiles for, such as generic, matrix or group",
     )
     interp_races = Variable(
         "TILE_INTERP_RACES",
         _flag,
         False,
-        "look for races for global memory among a program's threads too (interp, at level thread)",
+        "also check for global-memory races between threads of one program (interp, level thread)",
     )
     python_breakpoint = Variable(
         "PYTHONBREAKPOINT",
         str,
         "",
-        "as for Python: 0 lets kernels pass `breakpoint()` over",
+        "as for Python: 0 makes kernels ignore `breakpoint()`",
         Effect.NONE,
     )
     sanitize = Variable(
         "TILE_SANITIZE",
         choose,
         ALWAYS,
-        "checks of runs under the interpreter: all, none, or some of bounds, race, undef, "
-        "overflow, assume, deadlock",
-        Effect.NONE,  # of runs, and what the interpreter makes is not kept
+        "checks of the interpreter: all, none, or some of bounds, race, undef, overflow, assume, "
+        "deadlock",
+        Effect.NONE,  # it concerns runs, and the interpreter's code is not cached
     )
     opencl_device = Variable(
         "TILE_OPENCL_DEVICE",
         str,
         "",
-        "OpenCL device to run on: its index, or part of its name (default: a GPU before a CPU)",
+        "OpenCL device to run on: its index, or part of its name (default: a GPU, else a CPU)",
         Effect.NONE,
     )
     print_after = Variable(
@@ -253,21 +253,21 @@ class Config:
         "TILE_DUMP",
         str,
         "",
-        "folder that gets, in a folder for each kernel compiled, an IR file after every pass",
+        "folder for IR dumps: one subfolder for each compiled kernel, one file after every pass",
         Effect.WATCHES,
     )
     verify = Variable(
         "TILE_VERIFY",
         _flag,
         False,
-        "verify the IR after every pass, not only at the ends",
+        "verify the IR after every pass, not only before the first and after the last",
         Effect.WATCHES,
     )
     timings = Variable(
         "TILE_TIMINGS",
         _flag,
         False,
-        "print how long each pass took to stderr",
+        "print the time that each pass took to stderr",
         Effect.WATCHES,
     )
     full_traceback = Variable(
@@ -281,7 +281,7 @@ class Config:
         "TILE_PRINT_AUTOTUNING",
         _flag,
         False,
-        "print the table of timings of each tuning run, with what was skipped, to stderr",
+        "print the timings of each autotuning run, and the skipped configurations, to stderr",
         Effect.NONE,
     )
 
@@ -290,7 +290,7 @@ class Config:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """Values by variable name that `scope` put in force here."""
+        """Values by variable name that `scope` overrides here."""
         return self.own.get({})
 
     @classmethod
@@ -299,20 +299,20 @@ class Config:
         return {name: v for name, v in vars(cls).items() if isinstance(v, Variable)}
 
     def origin(self, attribute: str) -> Origin:
-        """Return where the value of a setting comes from."""
+        """Return the origin of a setting's current value."""
         variable: Variable[Any] = vars(Config)[attribute]
         return variable.origin(self)
 
     @property
     def watching(self) -> bool:
-        """Whether somebody wants to see the compiler at work, so that it has to work."""
+        """True if a setting observes the compiler, which then has to run despite the cache."""
         return any(value != v.default for v, value in self._with(Effect.WATCHES))
 
     @property
     def deciding(self) -> str:
-        """All settings that may change what the compiler makes, as text: in every process the same.
+        """The settings that may change compiled code, as text that is equal in all processes.
 
-        A set's own text has its elements in an order that differs from process to process.
+        A set's own text lists its elements in an order that differs from process to process.
         """
         settings = [(v.name, value) for v, value in self._with(Effect.DECIDES)]
         return " ".join(
@@ -328,13 +328,13 @@ class Config:
     @contextmanager
     def scope(self, **values: Any) -> Iterator[None]:
         """Override settings, by attribute name, inside the `with` block."""
-        known = self.variables()
-        unknown = sorted(set(values) - set(known))
+        variables = self.variables()
+        unknown = sorted(set(values) - set(variables))
         if unknown:
             raise ArgumentTypeError(
-                f"no setting named {unknown[0]!r}; there are {', '.join(known)}"
+                f"no setting named {unknown[0]!r}; there are {', '.join(variables)}"
             )
-        renamed = {known[name].name: value for name, value in values.items()}
+        renamed = {variables[name].name: value for name, value in values.items()}
         token = self.own.set({**self.overrides, **renamed})
         try:
             yield

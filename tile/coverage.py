@@ -8,13 +8,13 @@ from typing import Any
 
 from tile.checks import Check, Checks, choose, spelled
 
-# Kernels that a line names; further ones are counted.
-NAMED = 8
+# The most kernels that a line names; further ones are only counted.
+MAX_NAMED = 8
 
 
 @dataclass(frozen=True)
 class Launched:
-    """Launches of one kernel on one target, with the checks that they did (none: unchecked)."""
+    """Launches of one kernel on one target, with the checks that ran (none: unchecked)."""
 
     kernel: str
     target: str
@@ -23,7 +23,7 @@ class Launched:
 
 @dataclass
 class Coverage:
-    """Counts of launches."""
+    """Counts of launches, by kernel, target and checks."""
 
     counts: dict[Launched, int] = field(default_factory=dict)
 
@@ -58,29 +58,31 @@ class Coverage:
             yield f"not checked: {self._named(frozenset())}"
 
     def _named(self, checks: Checks) -> str:
-        found = [(one, count) for one, count in self.counts.items() if one.checks == checks]
+        matching = [(key, count) for key, count in self.counts.items() if key.checks == checks]
         words = [
-            f"{count:,} launch{'es' * (count != 1)} of `{one.kernel}` on {one.target}"
-            for one, count in found[:NAMED]
+            f"{count:,} launch{'es' * (count != 1)} of `{key.kernel}` on {key.target}"
+            for key, count in matching[:MAX_NAMED]
         ]
-        rest = sum(count for _, count in found[NAMED:])
-        return ", ".join([*words, *([f"{rest:,} of {len(found) - NAMED} more"] if rest else [])])
+        rest = sum(count for _, count in matching[MAX_NAMED:])
+        if rest:
+            words.append(f"{rest:,} of {len(matching) - MAX_NAMED} more")
+        return ", ".join(words)
 
     def as_list(self) -> list[dict[str, Any]]:
-        """For JSON."""
+        """Return the data for JSON."""
         return [
             {
-                "kernel": one.kernel,
-                "target": one.target,
-                "checks": [check.value for check in Check if check in one.checks],
+                "kernel": key.kernel,
+                "target": key.target,
+                "checks": [check.value for check in Check if check in key.checks],
                 "launches": count,
             }
-            for one, count in self.counts.items()
+            for key, count in self.counts.items()
         ]
 
     @classmethod
     def of(cls, entries: Iterable[Mapping[str, Any]]) -> Coverage:
-        """Read what `as_list` gives."""
+        """Return the coverage that `as_list` wrote."""
         coverage = cls()
         for entry in entries:
             launched = Launched(entry["kernel"], entry["target"], choose(entry["checks"]))

@@ -1,10 +1,10 @@
 """Source locations, and every error that `tile` raises.
 
-A `Loc` is a place in the user's Python file together with the chain of calls that led there. Code
-that checks something raises without a location; whoever knows the place (builder, pass manager,
-machine) stamps it with `with stamp(loc):`. An error renders itself as message, source excerpt
-with a caret under the expression, and call chain, so that printing the exception is all a caller
-ever needs to do. Messages, notes and source lines are of bounded length (`tile.brief`).
+A `Loc` is a position in the user's Python file together with the chain of calls that led there.
+Checks raise errors without a location; the caller that knows the location (builder, pass manager,
+interpreter) adds it with `with stamp(loc):`. An error renders itself as message, source excerpt
+with a caret under the expression, and call chain, so that a caller only has to print the exception.
+Messages, notes and source lines have a bounded length (`tile.brief`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Loc:
         return line_of(self.file, self.line) + column
 
     def called_from(self, caller: Loc | None) -> Loc:
-        """The same place, reached through one more call, at the outer end of the chain."""
+        """Return this location with one more call at the outer end of its chain."""
         if caller is None:
             return self
         if self.caller is None:
@@ -46,14 +46,14 @@ class Loc:
         return replace(self, caller=self.caller.called_from(caller))
 
     def chain(self) -> Iterator[Loc]:
-        """This place, then each call that led to it, innermost first."""
-        place: Loc | None = self
-        while place is not None:
-            yield place
-            place = place.caller
+        """Yield this location, then each call that led to it, innermost first."""
+        loc: Loc | None = self
+        while loc is not None:
+            yield loc
+            loc = loc.caller
 
     def excerpt(self) -> str:
-        """The source line with carets under the span, or nothing when the file cannot be read."""
+        """Return the source line with carets under the span, or "" if it cannot be read."""
         text = linecache.getline(self.file, self.line).rstrip("\n")
         if not text:
             return ""
@@ -64,37 +64,37 @@ class Loc:
         return f"{number}{text}\n{' ' * (len(number) - 2)}| {indent}{'^' * width}"
 
 
-CALLS = 12  # of a chain that are shown at either end
+CALLS = 12  # the most calls of a chain that are shown at either end
 
 
 def cell_of(file: str) -> str:
-    """The name that IPython gives to a cell, such as `Cell In[3]`; nothing for other files.
+    """Return the name of an IPython cell, such as `Cell In[3]`, or "" for any other file.
 
-    IPython compiles each cell under a file name of its own, and knows which is whose.
+    IPython compiles each cell under a file name of its own, and maps it back to the cell.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
-    return "" if named is None else " ".join(named)
+    name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
+    return "" if name is None else " ".join(name)
 
 
 def line_of(file: str, line: int) -> str:
-    """A line of a file as `file:line`, or as IPython names it."""
+    """Return `file:line`, or IPython's name for the line of a cell."""
     cell = cell_of(file)
     return f"{cell}, line {line}" if cell else f"{file}:{line}"
 
 
 def describe(loc: Loc) -> str:
-    """A location as the lines of a report: place, excerpt, then the chain of calls."""
+    """Return the text of a location: position, source excerpt, then the chain of calls."""
     lines: list[str] = []
-    places = list(loc.chain())
-    for depth, place in enumerate(places):
-        if CALLS <= depth < len(places) - CALLS:
+    chain = list(loc.chain())
+    for depth, call in enumerate(chain):
+        if CALLS <= depth < len(chain) - CALLS:
             if depth == CALLS:
-                lines.append(f"  ... called through {len(places) - 2 * CALLS} more")
+                lines.append(f"  ... called through {len(chain) - 2 * CALLS} more")
             continue
-        inside = f", in {place.function}" if place.function else ""
-        lines.append(f"{'  at' if depth == 0 else '  called from'} {place}{inside}")
-        excerpt = place.excerpt()
+        inside = f", in {call.function}" if call.function else ""
+        lines.append(f"{'  at' if depth == 0 else '  called from'} {call}{inside}")
+        excerpt = call.excerpt()
         if excerpt:
             lines.extend("    " + line for line in excerpt.splitlines())
     return "\n".join(lines)
@@ -103,8 +103,8 @@ def describe(loc: Loc) -> str:
 class TileError(Exception):
     """Base of all errors of this package.
 
-    `message` says what was wrong and what would be right, `loc` is the user's place (None until
-    stamped) and `notes` are further facts, one to a line.
+    `message` states the error and the remedy, `loc` is the location in the user's code (None until
+    stamped), and `notes` are further facts, one per line.
     """
 
     def __init__(self, message: str, *, loc: Loc | None = None, notes: Sequence[str] = ()) -> None:
@@ -123,7 +123,7 @@ class TileError(Exception):
 
 
 class TypeRuleError(TileError):
-    """An operation was given operands or attributes that its type rule refuses."""
+    """An operation's type rule rejects its operands or attributes."""
 
 
 class CompilationError(TileError):
@@ -131,11 +131,11 @@ class CompilationError(TileError):
 
 
 class OutOfResourcesError(CompilationError):
-    """The kernel needs more registers, shared memory or threads than the machine has."""
+    """The kernel needs more registers, shared memory or threads than the target has."""
 
 
 class ArgumentError(TileError):
-    """A kernel, grid or tool was called with something it cannot take."""
+    """A kernel, grid or tool was called with an argument that it does not accept."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
@@ -147,11 +147,11 @@ class ArgumentValueError(ArgumentError, ValueError):
 
 
 class HookError(TileError):
-    """A function that the user gave to a tuner or to `heuristics` raised; `__cause__` is that."""
+    """A user's function passed to a tuner or to `heuristics` raised; see `__cause__`."""
 
 
 class IRError(TileError):
-    """The IR itself is wrong."""
+    """The IR is invalid."""
 
 
 class ParseError(IRError):
@@ -163,7 +163,7 @@ class VerificationError(IRError):
 
 
 class PassError(IRError):
-    """A pass failed or was asked for in a way it does not offer."""
+    """A pass failed, is unknown, or was given invalid options."""
 
 
 class BackendError(TileError):
@@ -171,11 +171,11 @@ class BackendError(TileError):
 
 
 class UnsupportedError(BackendError):
-    """A backend's table lacks what the program needs."""
+    """A backend does not support an operation or type of the program."""
 
 
 class ExecutionError(TileError):
-    """A fault found while a kernel ran; as data in `fault`, if a check of the grid found it."""
+    """A fault while a kernel ran; `fault` has it as data if a check of the grid reported it."""
 
     fault: Fault | None = None
 
@@ -185,14 +185,14 @@ class OutOfBoundsError(ExecutionError):
 
 
 class DataRaceError(ExecutionError):
-    """Two programs touched one place, one to write, and nothing says which of them was first.
+    """Unordered accesses of two programs to the same memory, at least one of them a write.
 
-    Or one store wrote two different values to one place.
+    Also: one store that writes two different values to the same address.
     """
 
 
 class UndefinedValueError(ExecutionError):
-    """A value that nobody defined reached memory, a branch, an address or an atomic operation."""
+    """An undefined value reached memory, a branch, an address or an atomic operation."""
 
 
 class IntegerOverflowError(ExecutionError):
@@ -204,7 +204,7 @@ class BrokenAssumptionError(ExecutionError):
 
 
 class VectorAccessError(OutOfBoundsError):
-    """A vector in memory that is not in a row, not aligned to its size, or masked in part."""
+    """A vector access that is not contiguous, not aligned to its size, or partially masked."""
 
 
 class SharedMemoryError(ExecutionError):
@@ -216,31 +216,31 @@ class SharedBoundsError(SharedMemoryError, OutOfBoundsError):
 
 
 class UndefinedReadError(SharedMemoryError):
-    """A read of shared memory to which nothing was written."""
+    """A read of shared memory that was never written."""
 
 
 class RaceError(ExecutionError):
-    """Two threads of a program touched one place, one to write, with no barrier in between."""
+    """Accesses of two threads of a program to one address, one a write, with no barrier between."""
 
 
 class CopyInFlightError(SharedMemoryError):
-    """An access where an asynchronous copy goes that nobody has waited for."""
+    """An access to the destination of an asynchronous copy before it was waited for."""
 
 
 class ArrivalError(SharedMemoryError):
-    """A wrong use of a barrier on which bulk copies arrive."""
+    """A wrong use of an mbarrier."""
 
 
 class ProductInFlightError(SharedMemoryError):
-    """A use of what a product of a group of warps computes or reads, before it was waited for."""
+    """An access to the accumulator or an operand of a wgmma that was not waited for."""
 
 
 class DivergenceError(ExecutionError):
-    """An operation of a whole warp or program that some of its threads do not take part in."""
+    """A warp-wide or program-wide operation that some of the threads do not execute."""
 
 
 class DeadlockError(ExecutionError):
-    """Every program that is left waits for something that no program can do."""
+    """Every remaining program waits for something that no program can do."""
 
 
 class DeviceAssertionError(ExecutionError):
@@ -249,7 +249,7 @@ class DeviceAssertionError(ExecutionError):
 
 @contextmanager
 def stamp(loc: Loc | None) -> Iterator[None]:
-    """Give `loc` to a `TileError` raised inside that has no location yet."""
+    """Set the location of a `TileError` raised inside the `with` block that has none yet."""
     try:
         yield
     except TileError as error:

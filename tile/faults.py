@@ -1,7 +1,7 @@
-"""Faults as data: what a check found, and where; and a report that collects them.
+"""Faults that checks report, as data, and the report that collects them.
 
-An error of `tile.errors` that a check raises has its `Fault` as `fault`. Under
-`with tile.sanitize(collect=True) as report:` nothing is raised, and the report has them all.
+An error of `tile.errors` that a check raises has the `Fault` as its attribute `fault`. Under
+`with tile.sanitize(collect=True) as report:` nothing is raised and the report collects all faults.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from tile.spread import Spread, Spreads
 if TYPE_CHECKING:
     from tile.pages.faults import faults_page
     from tile.pages.page import written
-else:  # pages need a library that nothing else does
+else:  # only pages need this library
     faults_page = late("tile.pages.faults", "faults_page")
     written = late("tile.pages.page", "written")
 
 Program = tuple[int, int, int]
 Key = tuple[Check, frozenset[Loc | None]]
 
-# How many faults of one line are kept; the rest are counted.
-KEPT = 100
+# The most faults that are recorded for one line; further ones are only counted.
+MAX_FAULTS = 100
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an address fell, relative to the array through whose window it points.
+    """An accessed address, relative to the array through whose pointer it was computed.
 
-    `element` counts elements from the one at index 0, in memory's order; `index` is the index in
-    the array, None for an address that is outside.
+    `element` is the offset in elements from the element at index 0, in memory order; `index` is the
+    index in the array, or None for an address outside.
     """
 
     argument: str
@@ -56,22 +56,22 @@ class Place:
 
 @dataclass(frozen=True)
 class Side:
-    """The other access of a race: who, where in the source, and what it does."""
+    """The other access of a race: its program, verb (reads, writes) and source location."""
 
     program: Program
     verb: str
     loc: Loc | None
-    argument: str  # the name under which it reached the memory
+    argument: str  # the kernel argument through which it accesses the memory
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that was wrong in one execution of one operation.
+    """One fault in one execution of one operation.
 
-    `program` and `element` (an index of the tile, empty for a scalar) say where it was seen first;
-    `count` elements are wrong in this execution, of as many as are `active` (0: not counted).
-    `executions` is 1 but for what is counted without being kept: further ones of other programs.
-    A race is counted once for each element of memory, whichever programs meet there.
+    `program` and `element` (an index of the tile, empty for a scalar) locate the first wrong
+    element; `count` of the `active` elements of this execution are wrong (active 0: not counted).
+    `executions` is 1, except for a record that only counts further executions by other programs.
+    A race is counted once for each element of memory, whichever programs are involved.
     """
 
     check: Check
@@ -91,14 +91,14 @@ class Fault:
     spread: Spread | None = field(default=None, repr=False, compare=False)  # all wrong elements
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; locations have their file, line, column and function."""
-        found: dict[str, Any] = _plain(dataclasses.asdict(dataclasses.replace(self, spread=None)))
-        del found["spread"], found["executions"]  # those of a line add up: `Group`
-        return found
+        """Return the data for JSON; locations have file, line, column and function."""
+        data: dict[str, Any] = _plain(dataclasses.asdict(dataclasses.replace(self, spread=None)))
+        del data["spread"], data["executions"]  # `Group` has their totals for the line
+        return data
 
     @property
     def key(self) -> Key:
-        """The group of a report that it is of: a race has two lines, in no order."""
+        """The key of the fault's group: the check and its line, or both lines of a race."""
         other = None if self.other is None else self.other.loc
         return self.check, frozenset({self.loc, self.loc if other is None else other})
 
@@ -113,10 +113,10 @@ def _plain(value: Any) -> Any:
 
 @dataclass
 class Group:
-    """The faults of one check at one line: the first ones, and how many there are in all.
+    """The faults of one check at one line: the first `MAX_FAULTS`, and totals of all.
 
-    The line of a race is that of the access that was found second first. `spreads` has what all of
-    them have wrong, by tile, grid and array.
+    `loc` of a race is the line of the second access of the first race reported. `spreads` merges
+    the extents of all faults, by tile, grid and array.
     """
 
     key: Key
@@ -128,16 +128,16 @@ class Group:
     spreads: Spreads = field(default_factory=Spreads)
 
     def add(self, fault: Fault) -> None:
-        """Count a fault, and keep it if it is among the first."""
+        """Count a fault, and record it if it is among the first `MAX_FAULTS`."""
         self.executions += fault.executions
         self.elements += fault.count
         if fault.spread is not None:
             self.spreads.add(fault.spread)
-        if fault.executions == 1 and len(self.faults) < KEPT:
+        if fault.executions == 1 and len(self.faults) < MAX_FAULTS:
             self.faults.append(dataclasses.replace(fault, spread=None))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the data for JSON."""
         return {
             "check": self.check.value,
             "loc": None if self.loc is None else dataclasses.asdict(self.loc),
@@ -164,34 +164,34 @@ class Group:
 
 @dataclass
 class Report:
-    """All that was found, by line and check; true if there is anything.
+    """All faults, grouped by line and check; true if there is any.
 
-    `coverage` counts the launches that were checked, and those that were not.
+    `coverage` counts the checked and the unchecked launches.
     """
 
     _groups: dict[Key, Group] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
 
     def add(self, fault: Fault) -> None:
-        """Take a fault."""
+        """Add a fault."""
         key = fault.key
         if key not in self._groups:
             self._groups[key] = Group(key, fault.check, fault.loc)
         self._groups[key].add(fault)
 
     def room(self, fault: Fault) -> int:
-        """Return how many more faults like this one are kept."""
+        """Return the number of further faults like this one that the report can record."""
         group = self._groups.get(fault.key)
-        return KEPT if group is None else KEPT - len(group.faults)
+        return MAX_FAULTS if group is None else MAX_FAULTS - len(group.faults)
 
     @property
     def groups(self) -> list[Group]:
-        """The faults by line and check, in the order in which they were found first."""
+        """The faults by line and check, in the order of their first occurrence."""
         return list(self._groups.values())
 
     @property
     def faults(self) -> list[Fault]:
-        """All faults that were kept."""
+        """All recorded faults."""
         return [fault for group in self.groups for fault in group.faults]
 
     def __len__(self) -> int:
@@ -206,13 +206,13 @@ class Report:
         return "\n\n".join([*self.paragraphs(), *self.coverage.lines(checked=False)])
 
     def paragraphs(self) -> list[str]:
-        """Return the counts of faults, then a paragraph for each line and check."""
+        """Return the numbers of faults and places, then a paragraph for each line and check."""
         places = len(self._groups)
         head = f"{len(self)} fault{'s' * (len(self) != 1)} at {places} place{'s' * (places != 1)}"
         return [head, *map(str, self.groups)]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the data for JSON."""
         return {
             "faults": len(self),
             "groups": [group.as_dict() for group in self.groups],
@@ -220,37 +220,37 @@ class Report:
         }
 
     def to_json(self, **options: Any) -> str:
-        """The report as JSON; `options` are those of `json.dumps`."""
+        """Return the report as JSON; `options` are those of `json.dumps`."""
         return json.dumps(self.as_dict(), **options)
 
     def to_html(self) -> str:
-        """The report as one page of HTML, which needs nothing beside itself."""
+        """Return the report as one self-contained HTML page."""
         page: str = faults_page(json.loads(self.to_json()))
         return page
 
     def html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page to a file; gives its path. Raises `ArgumentValueError` if that fails."""
+        """Write the HTML page and return its path. Raises `ArgumentValueError` if that fails."""
         return self._write(path, self.to_html())
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report to a file, as its name ends: `.html`, `.json` or `.txt`.
+        """Write the report in the format of the path's suffix: `.html`, `.json` or `.txt`.
 
-        Raises `ArgumentValueError` for other endings and for what cannot be written.
+        Raises `ArgumentValueError` for other suffixes and if the file cannot be written.
         """
-        ending = Path(path).suffix.lower()
-        if ending not in FORMATS:
-            known = ", ".join(FORMATS)
+        suffix = Path(path).suffix.lower()
+        if suffix not in FORMATS:
             raise ArgumentValueError(
-                f"a report is saved as its path ends, in {known}; {str(path)!r} ends otherwise"
+                f"the format of a report is its path's suffix, one of {', '.join(FORMATS)}; "
+                f"{str(path)!r} has another"
             )
-        return self._write(path, FORMATS[ending](self))
+        return self._write(path, FORMATS[suffix](self))
 
     def _write(self, path: str | os.PathLike[str], text: str) -> Path:
         target: Path = written(path, text, "the report")
         return target
 
 
-# How reports are saved, by the endings of paths.
+# The formats of saved reports, by suffix.
 FORMATS: dict[str, Callable[[Report], str]] = {
     ".html": Report.to_html,
     ".json": Report.to_json,

@@ -1,7 +1,7 @@
-"""Reports and traces in force: those that launches of the current thread or task go to.
+"""Active fault reports and traces of the current thread or task, which launches write to.
 
-This module stands apart from `tile.faults` and `tile.accesses`, which a process that neither checks
-nor traces does not import.
+This module is separate from `tile.faults` and `tile.accesses`, so that a process that neither
+checks nor traces does not import those.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _TRACING: ContextVar[Trace | None] = ContextVar("tile_trace", default=None)
 
 
 def collecting() -> Report | None:
-    """The report that takes faults here; None: the first fault is raised."""
+    """Return the report that collects faults, or None if the first fault is raised."""
     return _COLLECTING.get()
 
 
 @contextmanager
 def collected(report: Report | None) -> Iterator[None]:
-    """Let faults go to a report inside the `with` block, or be raised."""
+    """Collect faults in `report` inside the `with` block; None raises them instead."""
     token = _COLLECTING.set(report)
     try:
         yield
@@ -38,13 +38,13 @@ def collected(report: Report | None) -> Iterator[None]:
 
 
 def covering() -> tuple[Report, ...]:
-    """The reports that count launches here, the outermost first."""
+    """Return the reports that count launches, outermost first."""
     return _COVERING.get()
 
 
 @contextmanager
 def covered(*reports: Report) -> Iterator[None]:
-    """Let these reports, and no others, count the launches inside the `with` block."""
+    """Count the launches inside the `with` block in these reports only."""
     token = _COVERING.set(reports)
     try:
         yield
@@ -53,19 +53,19 @@ def covered(*reports: Report) -> Iterator[None]:
 
 
 def cover(launched: Launched) -> None:
-    """Count a launch in the reports that do."""
+    """Count a launch in all active reports."""
     for report in covering():
         report.coverage.add(launched)
 
 
 def tracing() -> Trace | None:
-    """The trace that launches are recorded in here."""
+    """Return the trace that records launches, or None."""
     return _TRACING.get()
 
 
 @contextmanager
 def traced(trace: Trace) -> Iterator[None]:
-    """Record launches inside the `with` block."""
+    """Record the launches inside the `with` block in `trace`."""
     token = _TRACING.set(trace)
     try:
         yield

@@ -1,15 +1,15 @@
-"""Functions and names whose modules are imported when they are first used.
+"""Lazy imports: functions and names whose modules are imported on first use.
 
-A process that finds its kernels on disk needs no frontend, no passes and no code generator, which
-are most of the time that importing everything takes. Such an import is written twice: for readers,
-type checkers and the check of layers as usual, and for Python by name:
+A process that finds its kernels in the compilation cache needs no frontend, no passes and no code
+generator, and importing these takes most of the time of importing everything. A lazy import is
+written twice: as usual for readers, type checkers and lint-imports, and by name for Python:
 
     if TYPE_CHECKING:
         from tile.frontend.compile import compile_function
     else:
         compile_function = late("tile.frontend.compile", "compile_function")
 
-and for what a module gives on to others, with the module's `__getattr__` (PEP 562):
+A module re-exports names lazily by its `__getattr__` (PEP 562):
 
     __getattr__ = LateNames(__name__, {"autotune": "tile.runtime.autotune"})
     __dir__ = __getattr__.names
@@ -26,54 +26,55 @@ from typing import Any
 
 
 def late(module: str, name: str) -> Callable[..., Any]:
-    """A function that is the one of that name in a module, which its first call imports."""
+    """Return a function that imports `module` on its first call and forwards to `module.name`."""
 
     @functools.cache
-    def found() -> Callable[..., Any]:
+    def imported() -> Callable[..., Any]:
         function: Callable[..., Any] = getattr(importlib.import_module(module), name)
         return function
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return found()(*args, **kwargs)
+        return imported()(*args, **kwargs)
 
     return call
 
 
 class LateNames:
-    """The `__getattr__` of a module that gives names of other modules on; `homes` says of which.
+    """The `__getattr__` of a module that re-exports names of the modules in `sources`, lazily.
 
-    A name that is its home in this package is that module itself.
+    A name whose source is the submodule of that name (`testing` of `tile`, from `tile.testing`) is
+    the module itself.
     """
 
-    def __init__(self, module: str, homes: Mapping[str, str]) -> None:
+    def __init__(self, module: str, sources: Mapping[str, str]) -> None:
         self.module = module
-        self.homes = homes
+        self.sources = sources
 
     def __call__(self, name: str) -> Any:
-        if name not in self.homes:
+        if name not in self.sources:
             raise AttributeError(f"module {self.module!r} has no attribute {name!r}")
-        value = self._at_home(name)
+        value = self._resolve(name)
         setattr(sys.modules[self.module], name, value)
         return value
 
-    def _at_home(self, name: str) -> Any:
-        home = importlib.import_module(self.homes[name])
-        return home if self.homes[name] == f"{self.module}.{name}" else getattr(home, name)
+    def _resolve(self, name: str) -> Any:
+        source = importlib.import_module(self.sources[name])
+        return source if self.sources[name] == f"{self.module}.{name}" else getattr(source, name)
 
     def names(self) -> list[str]:
-        """The names of the module, for `dir` and completion, those not imported yet included."""
-        return sorted({*vars(sys.modules[self.module]), *self.homes})
+        """Return the names of the module for `dir` and completion, imported or not."""
+        return sorted({*vars(sys.modules[self.module]), *self.sources})
 
     def unchanged(self, name: str) -> bool:
-        """Whether a name is given on, used already or not, and nobody has put another value there.
+        """Return True if the name is re-exported and nobody has assigned another value to it.
 
-        Imports nothing.
+        Imports no further module.
         """
-        held = vars(sys.modules[self.module]).get(name, self)
-        return name in self.homes and (held is self or held is self._at_home(name))
+        current = vars(sys.modules[self.module]).get(name, self)
+        return name in self.sources and (current is self or current is self._resolve(name))
 
 
 def is_given_on(module: ModuleType, name: str) -> bool:
-    """Whether a module gives a name of another one on, as it was written to; imports nothing."""
+    """Return True if a module re-exports the name lazily and it was not reassigned."""
     names = vars(module).get("__getattr__")
     return isinstance(names, LateNames) and names.unchanged(name)

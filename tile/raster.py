@@ -1,8 +1,8 @@
-"""Points counted in cells, at bounded size: of what tiles, grids and arrays are drawn from.
+"""Heatmaps of bounded size over tiles, grids and arrays.
 
-The points of a tile are its elements, those of a grid its programs, those of an array the elements
-of its memory. They are laid in rows, and so many rows and columns make a cell that there are at
-most `MOST_ROWS` x `MOST_COLUMNS` cells.
+The points of a heatmap are the elements of a tile, the programs of a grid, or the elements of an
+array in memory order. Points are arranged in rows, and rectangles of them form cells, so large that
+there are at most `MOST_ROWS` x `MOST_COLUMNS` cells.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 MOST_ROWS = 48
 MOST_COLUMNS = 64
-# The points of one line are laid in rows of this many, or of the last if there are very many.
+# Row lengths into which points of one axis are folded; the last one if there are very many.
 LINES = (16, 32, 64)
 
 
@@ -26,7 +26,7 @@ LINES = (16, 32, 64)
 class Raster:
     """Cells over `points` points in rows of `columns`, and `margin` rows of cells on either side.
 
-    Points in the margins have negative numbers, or such from `points` on.
+    Points in the margins have negative numbers, or numbers of at least `points`.
     """
 
     points: int
@@ -35,35 +35,35 @@ class Raster:
 
     @property
     def rows(self) -> int:
-        """Rows of points."""
+        """The number of rows of points."""
         return max(1, -(-self.points // self.columns))
 
     @property
     def high(self) -> int:
-        """Rows of points in a cell."""
+        """The number of rows of points in a cell."""
         return -(-self.rows // MOST_ROWS)
 
     @property
     def wide(self) -> int:
-        """Columns of points in a cell."""
+        """The number of columns of points in a cell."""
         return -(-self.columns // MOST_COLUMNS)
 
     @property
     def cells(self) -> tuple[int, int]:
-        """Rows and columns of cells, with the margins."""
+        """The numbers of rows and columns of cells, margins included."""
         return -(-self.rows // self.high) + 2 * self.margin, -(-self.columns // self.wide)
 
     def cell(self, points: Array) -> Array:
-        """The number of the cell, row by row, that each point lies in; -1 if it is in none."""
+        """Return the row-major index of the cell that holds each point, or -1 for none."""
         rows, columns = self.cells
         row = points // self.columns // self.high + self.margin
-        found = row * columns + points % self.columns // self.wide
-        return np.where((row >= 0) & (row < rows), found, -1)
+        index = row * columns + points % self.columns // self.wide
+        return np.where((row >= 0) & (row < rows), index, -1)
 
     def sampled(self, most: int) -> Array:
-        """All points of each cell, in and behind the raster, or `most` drawn of those of a cell.
+        """Return the points of each cell, or `most` random ones of a larger cell.
 
-        Draws are with replacement, so that no pattern of the points is in step with them.
+        Samples are drawn with replacement, so that they cannot align with a pattern of the points.
         """
         rows, columns = self.cells
         row = (np.arange(rows) - self.margin)[:, None, None] * self.high
@@ -75,11 +75,11 @@ class Raster:
             within = np.arange(size)
         columns_of = column + within % self.wide
         points = (row + within // self.wide) * self.columns + columns_of
-        chosen: Array = points[np.broadcast_to(columns_of < self.columns, points.shape)]
-        return chosen
+        sampled: Array = points[np.broadcast_to(columns_of < self.columns, points.shape)]
+        return sampled
 
     def covered(self, low: int, high: int) -> Array:
-        """Which cells hold a point from `low` to before `high`, as (rows, columns) of cells."""
+        """Return True for each cell that holds a point in [low, high); shape (rows, columns)."""
         rows, columns = self.cells
         row = (np.arange(rows)[:, None] - self.margin) * self.high
         column = np.arange(columns)[None, :] * self.wide
@@ -90,20 +90,20 @@ class Raster:
         return covered
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the data for JSON."""
         return asdict(self)
 
 
 def of_line(points: int, margin: int = 0) -> Raster:
-    """A raster of points in one line, which is folded into rows."""
+    """Return the cells for points of one axis, which is folded into rows."""
     width = next((n for n in LINES if points <= n * n), LINES[-1])
-    if points > width * MOST_ROWS:  # few rows of many points, so that cells are few
+    if points > width * MOST_ROWS:  # longer rows, so that the number of cells stays bounded
         width *= -(-points // (width * MOST_ROWS))
     return Raster(points, max(1, min(points, width)), margin)
 
 
 def of_shape(shape: tuple[int, ...]) -> Raster:
-    """A raster of a tile: rows are those of its last axis."""
+    """Return the cells for a tile; a row runs along its last axis."""
     points = math.prod(shape)
     if sum(extent > 1 for extent in shape) < 2:
         return of_line(points)
@@ -111,13 +111,13 @@ def of_shape(shape: tuple[int, ...]) -> Raster:
 
 
 def of_grid(grid: tuple[int, int, int]) -> Raster:
-    """A raster of programs: columns along the first axis of the grid."""
+    """Return the cells for the programs of a grid; a row runs along the grid's first axis."""
     return of_shape(grid[::-1])
 
 
 @dataclass(eq=False)
 class Heat:
-    """How often there was something at the points of each cell."""
+    """Counts of points in each cell."""
 
     raster: Raster
     counts: Array = field(init=False)
@@ -126,18 +126,18 @@ class Heat:
         self.counts = np.zeros(self.raster.cells, np.int64)
 
     def add(self, points: Array, weight: int = 1) -> None:
-        """Count points; those outside the raster are left out."""
+        """Count points; those in no cell are ignored."""
         cells = self.raster.cell(points)
-        found = np.bincount(cells[cells >= 0].ravel(), minlength=self.counts.size)
-        self.counts += weight * found.reshape(self.counts.shape)
+        counts = np.bincount(cells[cells >= 0].ravel(), minlength=self.counts.size)
+        self.counts += weight * counts.reshape(self.counts.shape)
 
     def merge(self, other: Heat) -> None:
-        """Take what another of the same raster counted."""
+        """Add the counts of `other`, which has the same cells."""
         self.counts += other.counts
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the raster, and `[row, column, count]` of each cell that has any."""
+        """Return the data for JSON: the cells, and `[row, column, count]` of each nonzero cell."""
         rows, columns = np.nonzero(self.counts)
-        found = self.counts[rows, columns]
-        places = zip(rows.tolist(), columns.tolist(), found.tolist(), strict=True)
-        return {"raster": self.raster.as_dict(), "counts": [list(place) for place in places]}
+        counts = self.counts[rows, columns]
+        entries = zip(rows.tolist(), columns.tolist(), counts.tolist(), strict=True)
+        return {"raster": self.raster.as_dict(), "counts": [list(entry) for entry in entries]}

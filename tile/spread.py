@@ -1,7 +1,8 @@
-"""How far a fault goes: all wrong elements of a tile, their programs, and where they pointed.
+"""The extent of a fault: its wrong elements within the tile, the grid and the accessed arrays.
 
-What a check found is counted into cells at once (`raster.py`), so that a fault of a million
-elements is no larger than that of one; faults of one line add up.
+Wrong elements are counted into the cells of heatmaps (`raster.py`) as they are reported, so that a
+fault of a million elements takes no more memory than a fault of one. Faults of one source line add
+up.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import numpy as np
 
 from tile.raster import Array, Heat, Raster, of_grid, of_line, of_shape
 
-# Rows of cells in front of an array and behind it, in which near addresses are drawn.
+# Rows of cells before and after an array that show out-of-range addresses near it.
 MARGIN = 3
-# How many tiles, grids and arrays of different shapes one line's faults are drawn over.
+# Heatmaps of one source line: the most tile shapes, grids and arrays, each.
 SHAPES = 4
 
 
@@ -23,8 +24,8 @@ SHAPES = 4
 class View:
     """An array as programs see it.
 
-    `strides`, and the range from `low` to before `high` in which its elements lie, count elements
-    of memory from the one at index 0.
+    `strides` and the half-open range [`low`, `high`) that its elements occupy are in elements,
+    relative to the element at index 0.
     """
 
     argument: str
@@ -36,13 +37,13 @@ class View:
 
     @property
     def pitch(self) -> int | None:
-        """The elements of memory from a row to the next, if it has rows."""
+        """The row stride in elements, or None for an array of fewer than two axes."""
         pairs = zip(self.shape, self.strides, strict=True)
         steps = sorted({abs(step) for n, step in pairs if n > 1 and step})
         return steps[1] if len(steps) > 1 else None
 
     def raster(self, margin: int = 0) -> Raster:
-        """Cells over the memory from the view's lowest element to its highest."""
+        """Return cells that cover the memory from the view's lowest element to its highest."""
         if self.pitch is None:
             return of_line(max(1, self.high - self.low), margin)
         return Raster(self.high - self.low, self.pitch, margin)
@@ -50,30 +51,30 @@ class View:
 
 @dataclass
 class Beyond:
-    """Addresses farther from an array than is drawn: how many, and the farthest."""
+    """Addresses beyond the margins of an array's heatmap: their number, and the farthest one."""
 
     count: int = 0
     farthest: int = 0
 
     def add(self, elements: Array) -> None:
-        """Take elements that lie on one side."""
+        """Count elements that lie on one side."""
         if elements.size:
             self.count += elements.size
-            extremes = (self.farthest, int(elements.min()), int(elements.max()))
-            self.farthest = max(extremes, key=abs)
+            candidates = (self.farthest, int(elements.min()), int(elements.max()))
+            self.farthest = max(candidates, key=abs)
 
     def merge(self, other: Beyond) -> None:
-        """Take what another counted on the same side."""
+        """Add the counts of `other`, which are of the same side."""
         self.count += other.count
         self.farthest = max(self.farthest, other.farthest, key=abs)
 
 
 @dataclass(eq=False)
 class Landing:
-    """Where addresses fell in an array and around it, and which cells are of the array.
+    """A heatmap of the addresses accessed through one array, in it and around it.
 
-    `inside` has as many rows and columns as the heat has cells: the share of the view among the
-    elements of the cell, from 0 to 1.
+    `inside` has one entry for each cell of the heatmap: the fraction of the cell's elements that
+    belong to the view, from 0 to 1.
     """
 
     view: View
@@ -86,7 +87,7 @@ class Landing:
         self.heat = Heat(self.view.raster(MARGIN))
 
     def add(self, elements: Array) -> None:
-        """Count elements, by their distance from the one at index 0."""
+        """Count elements, given by their offset from the element at index 0."""
         points = elements - self.view.low
         self.heat.add(points)
         outside = self.heat.raster.cell(points) < 0
@@ -96,13 +97,17 @@ class Landing:
             self.after.add(far[far >= self.view.low])
 
     def merge(self, other: Landing) -> None:
-        """Take what another of the same view counted."""
+        """Add the counts of `other`, which has the same view."""
         self.heat.merge(other.heat)
         self.before.merge(other.before)
         self.after.merge(other.after)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the view, the heat, cells that are of the view wholly or in part, far ones."""
+        """Return the data for JSON.
+
+        `inside` is one string for each row of cells: `#` for a cell that lies wholly in the view,
+        `+` for one that lies partly in it, `.` for one outside.
+        """
         rows = [
             "".join(".+#"[int(share > 0) + int(share >= 1)] for share in row) for row in self.inside
         ]
@@ -117,7 +122,7 @@ class Landing:
 
 @dataclass(eq=False)
 class Spread:
-    """All wrong elements of one execution: in the tile (None of a scalar), the grid, and arrays."""
+    """The wrong elements of one execution, within the tile (None for a scalar), grid and arrays."""
 
     shape: tuple[int, ...]
     grid: tuple[int, int, int]
@@ -127,7 +132,7 @@ class Spread:
 
     @property
     def count(self) -> int:
-        """How many elements are wrong, in all programs."""
+        """The number of wrong elements in all programs."""
         return int(self.programs.counts.sum())
 
 
@@ -137,25 +142,29 @@ def spread_of(
     grid: tuple[int, int, int],
     landings: tuple[Landing, ...] = (),
 ) -> Spread:
-    """Count the wrong elements: truths of shape (programs or 1, *tile); `rows` are the programs."""
+    """Count the wrong elements of one execution.
+
+    wrong: booleans of shape (P, *tile); P is the number of programs, or 1 if all agree.
+    rows: the program numbers, of shape (programs,).
+    """
     shape = wrong.shape[1:]
-    places = np.flatnonzero(wrong)
+    positions = np.flatnonzero(wrong)
     size = max(1, wrong[:1].size)
-    alike = len(wrong) == 1
+    uniform = len(wrong) == 1
     tile = None
     if shape:
         tile = Heat(of_shape(shape))
-        tile.add(places % size, len(rows) if alike else 1)
+        tile.add(positions % size, len(rows) if uniform else 1)
     programs = Heat(of_grid(grid))
-    if alike:
-        programs.add(rows, len(places))
+    if uniform:
+        programs.add(rows, len(positions))
     else:
-        programs.add(rows[places // size])
+        programs.add(rows[positions // size])
     return Spread(shape, grid, tile, programs, landings)
 
 
 def of_programs(programs: Array, grid: tuple[int, int, int]) -> Spread:
-    """What is wrong with whole programs, by their numbers."""
+    """Return the extent of a fault of whole programs, given by their numbers."""
     heat = Heat(of_grid(grid))
     heat.add(programs)
     return Spread((), grid, None, heat)
@@ -163,22 +172,22 @@ def of_programs(programs: Array, grid: tuple[int, int, int]) -> Spread:
 
 @dataclass
 class Spreads:
-    """The spreads of many faults, by what they can be drawn over."""
+    """Merged extents of many faults, by tile shape, grid and array."""
 
     tiles: dict[tuple[int, ...], Heat] = field(default_factory=dict)
     grids: dict[tuple[int, int, int], Heat] = field(default_factory=dict)
     landings: dict[View, Landing] = field(default_factory=dict)
 
     def add(self, spread: Spread) -> None:
-        """Take a spread; of very many shapes the first ones are kept."""
+        """Add one fault's extent; the first `SHAPES` shapes are recorded, further ones ignored."""
         if spread.tile is not None:
-            _take(self.tiles, spread.shape, spread.tile)
-        _take(self.grids, spread.grid, spread.programs)
+            _merge_into(self.tiles, spread.shape, spread.tile)
+        _merge_into(self.grids, spread.grid, spread.programs)
         for landing in spread.landings:
-            _take(self.landings, landing.view, landing)
+            _merge_into(self.landings, landing.view, landing)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the data for JSON."""
         return {
             "tiles": [{"shape": shape, **heat.as_dict()} for shape, heat in self.tiles.items()],
             "grids": [{"grid": grid, **heat.as_dict()} for grid, heat in self.grids.items()],
@@ -186,8 +195,8 @@ class Spreads:
         }
 
 
-def _take(known: dict[Any, Any], key: Any, found: Heat | Landing) -> None:
-    if key in known:
-        known[key].merge(found)
-    elif len(known) < SHAPES:
-        known[key] = found
+def _merge_into(heatmaps: dict[Any, Any], key: Any, added: Heat | Landing) -> None:
+    if key in heatmaps:
+        heatmaps[key].merge(added)
+    elif len(heatmaps) < SHAPES:
+        heatmaps[key] = added

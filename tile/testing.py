@@ -1,7 +1,7 @@
-"""Tools for those who write kernels: timing, benchmarks and comparison of results.
+"""Tools for kernel authors: timing, benchmarks and comparison of results.
 
-`do_bench` times one call, `perf_report` a range of sizes into tables and plots; `assert_close` says
-where two results differ.
+`do_bench` times one call, `perf_report` makes tables and plots over a range of sizes, and
+`assert_close` reports where two results differ.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ PROGRESS_AFTER_S = 2.0
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What one plot shows: a line for each of `line_vals`, over the points `x_vals`.
+    """The description of one plot: a line for each of `line_vals`, over the points `x_vals`.
 
     The benchmark function is called with the parameters `x_names` set to a point (one value for all
     of them, or a tuple with one for each), `line_arg` set to a line's value, and `args`.
     `line_names` are the names of the lines, `plot_name` that of the plot and of its files; `styles`
-    holds a (colour, line style) pair for each line. Raises `ArgumentError` when these do not fit
-    together.
+    holds a (color, line style) pair for each line. Raises `ArgumentError` if these are
+    inconsistent.
     """
 
     x_names: Sequence[str]
@@ -98,7 +98,7 @@ class Benchmark:
             )
 
     def point(self, x: Any) -> Row:
-        """The parameters `x_names` at the point `x`."""
+        """Return the parameters `x_names` at the point `x`."""
         values = list(x) if isinstance(x, (tuple, list)) else [x] * len(self.x_names)
         if len(values) != len(self.x_names):
             raise ArgumentValueError(
@@ -109,14 +109,14 @@ class Benchmark:
 
     @property
     def file_name(self) -> str:
-        """`plot_name` without what a file name cannot hold."""
+        """`plot_name` with the characters replaced that a file name cannot hold."""
         return re.sub(r'[/\\:*?"<>|\x00-\x1f]', "-", self.plot_name) or "benchmark"
 
 
 def perf_report(
     benchmarks: Benchmark | Sequence[Benchmark],
 ) -> Callable[[Callable[..., Any]], Mark]:
-    """Decorator: make a function that measures one point into a `Mark` that measures all of them.
+    """Decorate a function that measures one point: the result, a `Mark`, measures all points.
 
     The function returns a number, or a (value, lowest, highest) tuple that is drawn as a line in a
     band.
@@ -125,7 +125,7 @@ def perf_report(
 
 
 class Mark(ByName):
-    """A benchmark function with what it is to be run on."""
+    """A benchmark function with its benchmarks; the name is that of `triton.testing.Mark`."""
 
     def __init__(self, fn: Callable[..., Any], benchmarks: Benchmark | Sequence[Benchmark]) -> None:
         self.fn = fn
@@ -149,12 +149,12 @@ class Mark(ByName):
         """Measure every point; `kwargs` go to the benchmark function.
 
         `print_data` prints a table; `save_path` is a folder that gets a CSV file and a PNG for each
-        benchmark and a results.html. Plots need matplotlib, `return_df` needs pandas: an
-        `ArgumentError` says so before anything is measured.
+        benchmark and a results.html. Plots need matplotlib and `return_df` needs pandas; if they
+        are missing, an `ArgumentError` is raised before anything is measured.
 
         Returns the rows of the table, a list of dicts, or with `return_df` a DataFrame; a list of
-        these when the mark has a list of benchmarks. A row holds the point, each line's value under
-        its name and, where the function gave them, its bounds under "name-min" and "name-max".
+        these if the `Mark` has a list of benchmarks. A row holds the point, each line's value under
+        its name and, if the function returned them, its bounds under "name-min" and "name-max".
         """
         pyplot = _optional("matplotlib.pyplot", "show_plots") if show_plots else None
         if save_path:
@@ -211,7 +211,7 @@ def _measure(fn: Callable[..., Any], benchmark: Benchmark, kwargs: Mapping[str, 
 
 
 def _columns(name: str, result: Any, call: Mapping[str, Any]) -> Row:
-    """The columns of one measurement: its value and, if given, its bounds."""
+    """Return the columns of one measurement: its value and, if returned, its bounds."""
     keys = (name, f"{name}-min", f"{name}-max")
     try:
         values = [float(v) for v in (result if isinstance(result, (tuple, list)) else [result])]
@@ -228,7 +228,7 @@ def _columns(name: str, result: Any, call: Mapping[str, Any]) -> Row:
 
 @dataclass
 class _Progress:
-    """A line on a terminal that says which point is being measured, once it takes long."""
+    """A progress line on a terminal, shown once measuring takes long."""
 
     stream: TextIO
     benchmark: Benchmark
@@ -299,12 +299,12 @@ def _draw(figure: Any, benchmark: Benchmark, rows: list[Row]) -> None:
     axes = figure.add_subplot()
     x = [row[benchmark.x_names[0]] for row in rows]
     for i, name in enumerate(benchmark.line_names):
-        colour, style = benchmark.styles[i] if benchmark.styles else (f"C{i % 10}", "-")
-        axes.plot(x, [row[name] for row in rows], label=name, color=colour, linestyle=style)
+        color, style = benchmark.styles[i] if benchmark.styles else (f"C{i % 10}", "-")
+        axes.plot(x, [row[name] for row in rows], label=name, color=color, linestyle=style)
         if any(f"{name}-min" in row for row in rows):
             lowest = [row.get(f"{name}-min", row[name]) for row in rows]
             highest = [row.get(f"{name}-max", row[name]) for row in rows]
-            axes.fill_between(x, lowest, highest, alpha=0.15, color=colour, linewidth=0)
+            axes.fill_between(x, lowest, highest, alpha=0.15, color=color, linewidth=0)
     axes.legend()
     axes.set_title(benchmark.plot_name)
     axes.set_xlabel(benchmark.xlabel or benchmark.x_names[0])
@@ -313,9 +313,8 @@ def _draw(figure: Any, benchmark: Benchmark, rows: list[Row]) -> None:
     axes.set_yscale("log" if benchmark.y_log else "linear")
 
 
-# Absolute and relative tolerance by dtype: room for the last bits that a different order of
-# operations changes in a result accumulated over some hundreds of elements. Other floats: their
-# epsilon for both.
+# Absolute and relative tolerance by dtype: they allow for the last bits that a different order of
+# operations changes in a sum of some hundreds of elements. Other floats use their epsilon for both.
 TOLERANCES = {
     "bfloat16": (1e-2, 1.6e-2),
     "float16": (1e-3, 2e-3),
@@ -336,7 +335,7 @@ def assert_close(
     `__array__`, or scalars; shapes must be equal, except that a scalar is compared with every
     element. Tolerances left out are those of the less precise dtype of the two (`TOLERANCES`);
     integers and booleans must be equal. NaN equals NaN, and infinities equal themselves only.
-    Raises `ArgumentTypeError` for what is not numbers, `ArgumentValueError` for a negative
+    Raises `ArgumentTypeError` for values that are not numbers, `ArgumentValueError` for a negative
     tolerance.
     """
     (left, left_type), (right, right_type) = _numbers("x", x), _numbers("y", y)
@@ -355,7 +354,7 @@ def assert_close(
 
 
 def _numbers(what: str, value: Any) -> tuple[Array, str]:
-    """`value` on the host as (u)int64, float64 or complex128, and the name of its own dtype."""
+    """Return `value` on the host as (u)int64, float64 or complex128, and its own dtype's name."""
     host = value
     if hasattr(value, "detach"):  # torch
         host = value.detach().cpu()
@@ -404,9 +403,9 @@ def _tolerance(dtype: str) -> tuple[float, float]:
 
 
 def _mismatch(x: Array, y: Array, types: str, atol: float, rtol: float) -> str:
-    """What is further apart than the tolerances allow, or nothing."""
+    """Return a report of the elements that differ by more than the tolerances, or ""."""
     x, y = np.broadcast_arrays(x, y)
-    if {x.dtype.kind, y.dtype.kind} == {"i", "u"}:  # comparing these would round both to float64
+    if {x.dtype.kind, y.dtype.kind} == {"i", "u"}:  # a comparison would round both to float64
         x, y = x.astype(object), y.astype(object)
     unequal = np.flatnonzero((x != y) & ~((x != x) & (y != y)))
     a, b = x.ravel()[unequal], y.ravel()[unequal]
@@ -416,19 +415,19 @@ def _mismatch(x: Array, y: Array, types: str, atol: float, rtol: float) -> str:
         apart = np.abs(a - b)
         near = (apart <= atol + rtol * np.abs(b)).astype(bool)
         size = apart.astype(np.float64)
-    # An infinite y makes the allowance infinite, and only equal infinities are close.
+    # An infinite y makes the tolerance infinite, but only equal infinities are close.
     far = ~(near & np.isfinite(size))
     if not far.any():
         return ""
     count = int(far.sum())
     worst = int(np.argmax(np.where(far, size, -1)))
     index = [int(i) for i in np.unravel_index(unequal[worst], x.shape)]
-    place = f"worst at {index}" if index else "worst"
+    where = f"worst at {index}" if index else "worst"
     return (
         f"{count} of {x.size} elements ({count / x.size:.3g} of all) are further apart than "
         f"atol={atol:g}, rtol={rtol:g} allow\n"
         f"  shape {x.shape}, dtype {types}\n"
-        f"  {place}: x = {_value(a[worst])}, y = {_value(b[worst])}, "
+        f"  {where}: x = {_value(a[worst])}, y = {_value(b[worst])}, "
         f"difference {_value(apart[worst])}"
     )
 

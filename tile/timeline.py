@@ -1,9 +1,9 @@
-"""What programs do one after the other, in the trace event format that Perfetto and Chrome open.
+"""Timelines of programs in the trace event format, which Perfetto and Chrome open.
 
-The format: "Trace Event Format", the document of the Chromium project; events are `X` (a slice with
-`ts` and `dur`) and `M` (names of tracks). A launch is a process there, a program a thread. Time is
-counted in instructions of the interpreter, one to a microsecond: which program did what before
-which, not how long it would take on a machine.
+The format is described in "Trace Event Format" of the Chromium project. Events are `X` (a slice
+with `ts` and `dur`) and `M` (names of tracks). A launch maps to a process, a program to a thread.
+Time is counted in instructions of the interpreter, one per microsecond: it shows the order in which
+programs ran, not how long they would take on a device.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 
 from tile.errors import Loc, line_of
 
-# Programs of a launch that have a track, and slices of all tracks together.
+# The most programs of a launch that have a track, and the most slices of all tracks together.
 TRACKS = 64
-MOST = 100_000
-# Characters of a source line that a slice is called by.
-NAMED = 60
+MAX_SLICES = 100_000
+# The most characters of the source line that names a slice.
+NAME_LENGTH = 60
 
 Numbers = Mapping[str, int]
 
 
 @dataclass
 class Slice:
-    """A run of instructions of one source line: in some programs, at one time."""
+    """Consecutive instructions of one source line, executed by some programs at the same time."""
 
     launch: int
     programs: Sequence[int]
@@ -34,12 +34,12 @@ class Slice:
     kind: str  # load, store, atomic or compute
     start: int
     end: int
-    numbers: Sequence[Numbers] = ()  # of each program, if there are any
+    numbers: Sequence[Numbers] = ()  # counters of each program, if there are any
 
 
 @dataclass
 class Launched:
-    """What a launch is called, and where its programs stand."""
+    """A launch: the kernel's name and the grid."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -47,7 +47,7 @@ class Launched:
 
 @dataclass
 class Timeline:
-    """Slices in the order in which they ran; `left_out` are those beyond `MOST`."""
+    """Slices in execution order; `left_out` counts those beyond `MAX_SLICES`."""
 
     launches: list[Launched] = field(default_factory=list)
     slices: list[Slice] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Timeline:
     left_out: int = 0
 
     def begin(self, kernel: str, grid: tuple[int, int, int]) -> int:
-        """A launch begins; its number."""
+        """Begin a launch and return its number."""
         self.launches.append(Launched(kernel, grid))
         return len(self.launches) - 1
 
@@ -68,7 +68,10 @@ class Timeline:
         kind: str,
         numbers: Sequence[Numbers] = (),
     ) -> None:
-        """One instruction has run in some programs; numbers make it a slice of its own."""
+        """Record that some programs executed one instruction.
+
+        Instructions of one source line form one slice, except that one with `numbers` has its own.
+        """
         start, self.now = self.now, self.now + 1
         if not programs:
             return
@@ -82,14 +85,14 @@ class Timeline:
             and _line(last.loc) == _line(loc)
         ):
             last.end = self.now
-        elif self.events + len(programs) > MOST:
+        elif self.events + len(programs) > MAX_SLICES:
             self.left_out += len(programs)
         else:
             self.events += len(programs)
             self.slices.append(Slice(launch, programs, loc, kind, start, self.now, numbers))
 
     def as_dict(self) -> dict[str, Any]:
-        """The object form of the format."""
+        """Return the timeline in the format's JSON object form."""
         return {
             "traceEvents": [*self._names(), *self._slices()],
             "displayTimeUnit": "ns",
@@ -110,7 +113,7 @@ class Timeline:
             yield _named("process_name", number, 0, name=name)
             yield _named("process_sort_index", number, 0, sort_index=number)
             for program in sorted(programs):
-                title = f"program {program} {_place(program, launch.grid)}"
+                title = f"program {program} {_coordinates(program, launch.grid)}"
                 yield _named("thread_name", number, program, name=title)
                 yield _named("thread_sort_index", number, program, sort_index=program)
 
@@ -122,7 +125,7 @@ class Timeline:
             for index, program in enumerate(part.programs):
                 numbers = part.numbers[index] if part.numbers else {}
                 yield {
-                    "name": line[:NAMED] or part.kind,
+                    "name": line[:NAME_LENGTH] or part.kind,
                     "cat": part.kind,
                     "ph": "X",
                     "ts": part.start,
@@ -144,7 +147,7 @@ def _named(kind: str, launch: int, program: int, **values: Any) -> dict[str, Any
     }
 
 
-def _place(program: int, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+def _coordinates(program: int, grid: tuple[int, int, int]) -> tuple[int, int, int]:
     x, y, _ = grid
     return program % x, program // x % y, program // (x * y)
 

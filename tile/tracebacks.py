@@ -1,10 +1,10 @@
 """Tracebacks without the frames of this package.
 
-The message of an error names the place in the user's code, so the frames of the compiler between
-that and the launch say nothing to a user. Public functions are decorated with `entry`: an error
-that leaves one has the frames of the user alone, wherever it is printed, in scripts, pytest and
-IPython. A failure of this package itself, which is not a `TileError`, keeps all frames, and so does
-everything under TILE_FULL_TRACEBACK=1.
+The message of an error names the location in the user's code, so the compiler's frames between that
+and the launch do not help a user. Public functions are decorated with `entry`: an error that leaves
+one has only the user's frames, wherever it is printed, in scripts, pytest and IPython. An internal
+failure of this package, which is not a `TileError`, keeps all frames, and TILE_FULL_TRACEBACK=1
+keeps them always.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ GENERATED = "<a repeat launch>"
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
 _STANDARD = os.path.dirname(os.__file__) + os.sep
-_INSTALLED = ("site-packages", "dist-packages")  # folders inside of that of the standard library
-# Packages whose frames belong to this one where it calls them.
+_INSTALLED = ("site-packages", "dist-packages")  # folders inside the standard library's folder
+# Packages whose frames count as this package's own if it calls them.
 _LIBRARIES = frozenset({"numpy", "ml_dtypes", "llvmlite", "cuda", "pyopencl"})
 
 
 def entry(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator of public functions: errors leave them without frames of this package."""
+    """Decorate a public function: remove this package's frames from the errors that leave it."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -48,13 +48,13 @@ def entry(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def constructed(kind: type[T]) -> type[T]:
-    """Decorator of public classes: `entry` for their construction."""
+    """Decorate a public class: apply `entry` to its constructor."""
     kind.__init__ = entry(kind.__init__)  # type: ignore[method-assign]
     return kind
 
 
 def trim(error: Exception) -> None:
-    """Take the frames of this package out of the traceback of an error, and of those before it.
+    """Remove this package's frames from the tracebacks of an error and of its chained exceptions.
 
     A caller in this package catches the error, trims it and ends with a bare `raise`. CPython then
     adds no entry for the caller itself: a bare `raise` continues with the traceback that the
@@ -62,18 +62,19 @@ def trim(error: Exception) -> None:
     """
     if config.full_traceback:
         return
-    raised = [one.tb_frame for one in _entries(error.__traceback__) if not _is_entry(one.tb_frame)]
-    if raised and _is_own(raised[-1]) and not isinstance(error, TileError):
+    entries = _entries(error.__traceback__)
+    frames = [item.tb_frame for item in entries if not _is_entry(item.tb_frame)]
+    if frames and _is_own(frames[-1]) and not isinstance(error, TileError):
         return
-    for one in _chain(error):
-        raised_here = one.__traceback__ is None or _ends_inside(one.__traceback__)
-        one.__traceback__ = _without_own(one.__traceback__)
-        if raised_here and one.__cause__ is None:
-            _skip_own_context(one)
+    for chained in _chain(error):
+        raised_here = chained.__traceback__ is None or _ends_inside(chained.__traceback__)
+        chained.__traceback__ = _without_own(chained.__traceback__)
+        if raised_here and chained.__cause__ is None:
+            _skip_own_context(chained)
 
 
 def users_frame(frame: FrameType) -> FrameType:
-    """Return the user's frame that called this package; the given one where there is none."""
+    """Return the user's frame that called this package, or `frame` if there is none."""
     caller: FrameType | None = frame
     while caller is not None and (_is_own(caller) or _is_library(caller)):
         caller = caller.f_back
@@ -81,9 +82,9 @@ def users_frame(frame: FrameType) -> FrameType:
 
 
 def _skip_own_context(error: BaseException) -> None:
-    """Let an error of this package follow what the user was handling, if that was anything.
+    """Set the context of an error to the exception that the user was handling, if any.
 
-    What it follows inside of this package, which has no frames any more, is nothing to print.
+    Exceptions raised inside this package have no frames left after trimming, and are skipped.
     """
     before = error.__context__
     while before is not None and before.__traceback__ is None:
@@ -93,31 +94,31 @@ def _skip_own_context(error: BaseException) -> None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error after all that are printed before it, the first first."""
+    """Yield the exceptions chained to an error in the order in which they print, then the error."""
     chain: list[BaseException] = []
-    pending = [error]
+    pending: list[BaseException | None] = [error]
     while pending:
-        one = pending.pop()
-        if not any(one is other for other in chain):
-            chain.append(one)
-            pending += [other for other in (one.__cause__, one.__context__) if other is not None]
+        exception = pending.pop()
+        if exception is not None and not any(exception is other for other in chain):
+            chain.append(exception)
+            pending += [exception.__cause__, exception.__context__]
     return reversed(chain)
 
 
 def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    """The entries of a traceback, outermost first."""
+    """Yield the entries of a traceback, outermost first."""
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next
 
 
 def _users(traceback: TracebackType | None) -> Iterator[tuple[TracebackType, bool]]:
-    """The entries of a traceback, and of each whether it is the user's."""
+    """Yield the entries of a traceback, each with True if it is the user's."""
     own = False
-    for one in _entries(traceback):
-        frame = one.tb_frame
+    for item in _entries(traceback):
+        frame = item.tb_frame
         own = _is_own(frame) or (own and _is_library(frame))
-        yield one, not own
+        yield item, not own
 
 
 def _ends_inside(traceback: TracebackType) -> bool:
@@ -126,11 +127,11 @@ def _ends_inside(traceback: TracebackType) -> bool:
 
 
 def _without_own(traceback: TracebackType | None) -> TracebackType | None:
-    """The entries of a traceback that are the user's."""
-    shown: TracebackType | None = None
-    for one in reversed([one for one, users in _users(traceback) if users]):
-        shown = TracebackType(shown, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return shown
+    """Return a traceback of the user's entries only."""
+    trimmed: TracebackType | None = None
+    for item in reversed([item for item, users in _users(traceback) if users]):
+        trimmed = TracebackType(trimmed, item.tb_frame, item.tb_lasti, item.tb_lineno)
+    return trimmed
 
 
 def _is_entry(frame: FrameType) -> bool:
@@ -142,7 +143,7 @@ def _is_own(frame: FrameType) -> bool:
 
 
 def _is_library(frame: FrameType) -> bool:
-    """Return True for frames that belong to their caller: of Python's library, NumPy and so on."""
+    """Return True for frames that count as their caller's: the standard library, NumPy, ..."""
     file = frame.f_code.co_filename
     standard = file.startswith(_STANDARD) and not any(name in file for name in _INSTALLED)
     module = str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -1,4 +1,4 @@
-"""Warnings at the user's line."""
+"""Warnings attributed to the user's line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tile.tracebacks import users_frame
 
 
 def warn(message: str, loc: Loc | None = None) -> None:
-    """Warn at a place in a kernel, or else at the line of the user's that called this package.
+    """Warn at a location in a kernel, or at the user's line that called this package if None.
 
-    Python shows a warning of a place in a kernel each time, and one of a call once for each line.
+    Python shows a warning at a kernel's location every time, and one at a call once for each line.
     """
     if loc is not None:
         warnings.warn_explicit(message, RuntimeWarning, loc.file, loc.line)

@@ -13,7 +13,7 @@ import tile.language as tl
 from tests.faults.table import CASES
 from tile.checks import Check
 from tile.config import config
-from tile.faults import KEPT
+from tile.faults import MAX_FAULTS
 
 CHUNKS = (1, 1 << 7, 1 << 9, 1 << 11, 1 << 13, 1 << 21)
 
@@ -129,7 +129,7 @@ def test_many_programs(name: str) -> None:
     launch, faults = LAUNCHES[name]
     total, *groups = same_for_all_chunks(launch)
     assert total == faults
-    assert all(kept == min(executions, KEPT) for *_, executions, _, kept in groups)
+    assert all(kept == min(executions, MAX_FAULTS) for *_, executions, _, kept in groups)
 
 
 def test_stores_to_one_place_are_told_from_races_of_programs() -> None:

@@ -124,7 +124,7 @@ def refused(body: str, *words: str) -> None:
         ("if n > 0:\n    d = e\nd.load([n])", "desc<16xf32>"),
         ("for i in range(n):\n    d.load([i])\n    d = e", "desc<32xf32>"),
         ("d.store([n], 1, 2)", "store_tensor_descriptor"),
-        ("d.gather(tl.arange(0, 4), 0)", "boxes of one row, not desc<16xf32>"),
+        ("d.gather(tl.arange(0, 4), 0)", "blocks of one row, not desc<16xf32>"),
         ("y = d.atomic_xchg([n], 1.0)", "has no attribute `atomic_xchg`"),
     ],
 )

@@ -268,5 +268,5 @@ def test_patterns_that_undo_each_other_are_found(module: Module) -> None:
         rewriter.replace(op, [rewriter.build(op, arith.add, *op.inputs)])
         return True
 
-    with pytest.raises(PassError, match="patterns do not come to an end in @f"):
+    with pytest.raises(PassError, match="patterns do not converge in @f"):
         rewrite(module["f"], patterns)

@@ -146,7 +146,7 @@ def test_a_level_that_does_not_know_an_operation() -> None:
 def test_layouts_are_not_for_the_tile_level() -> None:
     function = Function("f", [Tile((8,), F32, ROW)], ["x"])
     function.body.append(create(control.return_))
-    refuse(Module([function]), "has a layout, which the tile level does not know")
+    refuse(Module([function]), "has a layout, which is illegal at the tile level")
     verify(Module([function]), Level.LAID_OUT)
 
 
@@ -154,10 +154,10 @@ def test_layouts_are_not_for_the_tile_level() -> None:
     ("ty", "message", "level"),
     [
         (Tile((8,), F32), "has no layout, which every tile has", Level.LAID_OUT),
-        (Tile((8,), F32), "is a tile, which the thread level does not know", Level.THREAD),
-        (Fragment(8, F32), "is a fragment, which the tile level does not know", Level.TILE),
-        (Fragment(8, F32), "is a fragment, which the laid-out level does", Level.LAID_OUT),
-        (Shared((8,), F32, ROW), "is in shared memory, which the tile", Level.TILE),
+        (Tile((8,), F32), "is a tile, which is illegal at the thread level", Level.THREAD),
+        (Fragment(8, F32), "is a fragment, which is illegal at the tile level", Level.TILE),
+        (Fragment(8, F32), "is a fragment, which is illegal at the laid-out", Level.LAID_OUT),
+        (Shared((8,), F32, ROW), "is in shared memory, which is illegal", Level.TILE),
     ],
 )
 def test_types_of_another_level(ty: Type, message: str, level: Level) -> None:

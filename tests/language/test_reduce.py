@@ -249,7 +249,7 @@ def test_the_precision_of_a_product(options: dict[str, Any], precision: str) -> 
         (
             ("tile<4x8xf16>", "tile<8x2xbf16>"),
             {},
-            "dot takes factors of one element type, not f16 and bf16",
+            "dot takes operands of one element type, not f16 and bf16",
         ),
         (("tile<4x8xi32>", "tile<8x2xi32>"), {}, "dot is not defined on i32"),
         (("tile<8xf16>", "tile<8xf16>"), {}, "dot takes two tiles of rank 2 or of rank 3"),

@@ -36,7 +36,7 @@ def test_saved_by_the_ending_of_the_path(report: Report, tmp_path: Path) -> None
 
 
 def test_other_endings_are_refused(report: Report, tmp_path: Path) -> None:
-    with pytest.raises(ArgumentValueError, match=r"in \.html, \.json, \.txt; .*pdf' ends"):
+    with pytest.raises(ArgumentValueError, match=r"one of \.html, \.json, \.txt; .*pdf' has"):
         report.save(tmp_path / "report.pdf")
     assert not list(tmp_path.iterdir())
 

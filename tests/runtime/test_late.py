@@ -54,8 +54,8 @@ def test_names_of_the_language_are_where_type_checkers_read_that_they_are() -> N
     names = vars(language)["__getattr__"]
     assert isinstance(names, LateNames)
     modules = {"math": "tile.language.math", "random": "tile.language.random"}
-    assert names.homes == read | modules
-    assert {*names.homes, *vars(language)} >= set(language.__all__) <= set(dir(language))
+    assert names.sources == read | modules
+    assert {*names.sources, *vars(language)} >= set(language.__all__) <= set(dir(language))
 
 
 def test_a_name_of_the_language_is_never_a_module_by_accident() -> None:

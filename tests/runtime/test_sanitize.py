@@ -19,7 +19,7 @@ from tile.errors import (
     OutOfBoundsError,
     UndefinedValueError,
 )
-from tile.faults import KEPT
+from tile.faults import MAX_FAULTS
 
 
 @tile.jit
@@ -179,10 +179,10 @@ def often(o_ptr, n):
 
 def test_a_report_counts_what_it_does_not_keep() -> None:
     with tile.sanitize(collect=True) as report:
-        often[(2,)](np.zeros(1, np.int32), KEPT + 20)
+        often[(2,)](np.zeros(1, np.int32), MAX_FAULTS + 20)
     (group,) = report.groups
-    assert group.executions == 2 * (KEPT + 20)
-    assert len(group.faults) == KEPT
+    assert group.executions == 2 * (MAX_FAULTS + 20)
+    assert len(group.faults) == MAX_FAULTS
 
 
 def test_an_error_has_its_fault_as_data() -> None:

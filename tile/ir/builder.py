@@ -1,4 +1,4 @@
-"""Making operations: an insertion point, a current location, and inference of result types."""
+"""Builder of operations: an insertion point, a current location, and inferred result types."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def create(
     regions: Sequence[Block] = (),
     loc: Loc | None = None,
 ) -> Operation:
-    """An operation that is in no block yet, its result types inferred by its declaration.
+    """Create an operation in no block, with result types inferred by its declaration.
 
-    Raises `TypeRuleError`, stamped with `loc`, where the type rule refuses.
+    Raises `TypeRuleError`, located at `loc`, if the type rule rejects the operands.
     """
     with stamp(loc):
         complete = defn.complete(attributes or {})
@@ -46,7 +46,7 @@ class Builder:
 
     @classmethod
     def before(cls, op: Operation) -> Self:
-        """A builder that inserts before `op` and takes its location."""
+        """Return a builder that inserts before `op` and uses its location."""
         assert op.block is not None
         return cls(op.block, op, op.loc)
 
@@ -86,11 +86,11 @@ class Builder:
         regions: Sequence[Block] = (),
         **attributes: Any,
     ) -> Value:
-        """Insert an operation that has one result, and give that."""
+        """Insert an operation that has one result, and return the result."""
         return self.op(defn, *operands, regions=regions, **attributes).result
 
     def constant(self, value: bool | int | float, ty: Type) -> Value:
-        """A constant of a scalar type, or a tile filled with it; the number is converted to fit."""
+        """Insert a constant of a scalar or tile type, with the number converted to its element."""
         element = ty.element
         assert isinstance(element, Scalar)
         if element.is_floating():

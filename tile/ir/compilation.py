@@ -1,12 +1,13 @@
-"""The compilation that passes belong to, and the folder that TILE_DUMP has for it.
+"""The current compilation of a kernel, and its folder in TILE_DUMP.
 
     with compilation("add", lambda: "add(x: *fp32:16, BLOCK=64) for nvptx:sm_90a"):
         optimise(module)
         lower(module, target)
 
-gives one folder, in which the passes of all pipelines are numbered on. Its name is the kernel's
-with a short digest of the description. A folder is taken by creating it, which one process or
-thread alone can do, so that a second compilation of the same never writes over the first one.
+writes one folder, in which the passes of all pipelines are numbered consecutively. The folder's
+name is the kernel's with a short digest of the description. Creating the folder claims it, which
+only one process or thread can do, so a second compilation of the same kernel never overwrites the
+first one.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _DIGITS = 8  # of the digest
 
 
 class Compilation:
-    """One kernel, compiled for one specialisation; `describe` gives all that tells it apart."""
+    """The compilation of one kernel for one specialization; `describe` identifies it."""
 
     def __init__(self, kernel: str, describe: Callable[[], str]) -> None:
         self.kernel = kernel
-        self.passes: dict[str, None] = {}  # the names of those that ran, in order
+        self.passes: dict[str, None] = {}  # the names of the passes that ran, in order
         self._describe = describe
         self._folder: Path | None = None
         self._numbers = itertools.count()
@@ -43,7 +44,7 @@ class Compilation:
             self.write(f"{next(self._numbers):02}-{name}.tile", text)
 
     def write(self, name: str, text: str) -> Path:
-        """Write a file to the compilation's folder; its path."""
+        """Write a file to the compilation's folder and return its path."""
         try:
             if self._folder is None:
                 self._folder = self._create()
@@ -79,7 +80,7 @@ class Compilation:
         raise AssertionError("a folder that does not exist has a number")
 
     def end(self) -> None:
-        """Say which passes of TILE_PRINT_AFTER did not run."""
+        """Report the passes of TILE_PRINT_AFTER that did not run."""
         absent = [name for name in config.print_after if name not in (*self.passes, ALL)]
         if absent:
             ran = ", ".join(self.passes) or "none"
@@ -93,12 +94,12 @@ _COMPILATION: ContextVar[Compilation | None] = ContextVar("tile_compilation", de
 
 @contextmanager
 def compilation(kernel: str, describe: Callable[[], str]) -> Iterator[Compilation]:
-    """Let the passes inside the `with` block belong to one compilation."""
-    one = Compilation(kernel, describe)
-    token = _COMPILATION.set(one)
+    """Begin a compilation, to which the passes inside the `with` block belong."""
+    current = Compilation(kernel, describe)
+    token = _COMPILATION.set(current)
     try:
-        yield one
-        one.end()
+        yield current
+        current.end()
     finally:
         _COMPILATION.reset(token)
 
@@ -106,9 +107,9 @@ def compilation(kernel: str, describe: Callable[[], str]) -> Iterator[Compilatio
 @contextmanager
 def compiling(kernel: str, describe: Callable[[], str]) -> Iterator[Compilation]:
     """Use the compilation in progress, or begin one."""
-    one = _COMPILATION.get()
-    if one is not None:
-        yield one
+    current = _COMPILATION.get()
+    if current is not None:
+        yield current
         return
-    with compilation(kernel, describe) as one:
-        yield one
+    with compilation(kernel, describe) as current:
+        yield current

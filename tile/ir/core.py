@@ -1,12 +1,12 @@
 """The IR as data: values, operations, blocks, functions, modules.
 
 A function holds one `Block`; an operation may hold further blocks, its regions. Control flow is
-structured, so a region is always exactly one block and the two are one class. An operation's
-operands line up with the parameters of its declaration; an optional operand that is absent is
-`None`. Every value knows its uses, so a replacement costs what the value has uses.
+structured, so a region is always exactly one block and both are one class. An operation's operands
+correspond to the parameters of its declaration; an absent optional operand is `None`. Every value
+knows its uses, so replacing a value takes time proportional to the number of its uses.
 
-Operations of a block form a doubly linked list: insertion and removal cost O(1), and a walk
-survives the removal of the operation it stands on.
+Operations of a block form a doubly linked list: insertion and removal take O(1), and a walk
+survives the removal of the current operation.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Operation:
         return value
 
     def __getitem__(self, parameter: str) -> Any:
-        """An operand or attribute by the name that the declaration gives it."""
+        """Return the operand or attribute of the name that the declaration gives it."""
         position = self.defn.positions.get(parameter)
         if position is not None:
             return self._operands[position]
@@ -161,20 +161,20 @@ class Operation:
         return self.block.function
 
     def ancestors(self) -> Iterator[Operation]:
-        """The operations around this one, innermost first."""
+        """Yield the enclosing operations, innermost first."""
         op = self.parent
         while op is not None:
             yield op
             op = op.parent
 
     def walk(self) -> Iterator[Operation]:
-        """This operation, then all inside it, in program order."""
+        """Yield this operation, then all operations nested in it, in program order."""
         yield self
         for region in self.regions:
             yield from region.walk()
 
     def is_before(self, other: Operation) -> bool:
-        """Whether this operation stands before `other` in the same block."""
+        """Return True if this operation precedes `other` in the same block."""
         op = self.next
         while op is not None:
             if op is other:
@@ -183,7 +183,7 @@ class Operation:
         return False
 
     def unlink(self) -> None:
-        """Take the operation out of its block.
+        """Remove the operation from its block.
 
         It keeps its operands and may be inserted elsewhere.
         """
@@ -191,7 +191,7 @@ class Operation:
             self.block.unlink(self)
 
     def erase(self) -> None:
-        """Remove the operation for good. None of its results may have uses."""
+        """Remove and destroy the operation. None of its results may have uses."""
         for value in self.results:
             assert not value.uses, f"{self.name} is erased while {value} is in use"
         for region in self.regions:
@@ -255,7 +255,7 @@ class Block:
         return block.owner
 
     def walk(self) -> Iterator[Operation]:
-        """All operations, those of regions behind the one that has them."""
+        """Yield all operations in pre-order: each before those of its regions."""
         for op in self.ops:
             yield op
             for region in op.regions:
@@ -292,23 +292,23 @@ class Block:
         op.block = op.prev = op.next = None
 
     def drop(self) -> None:
-        """Erase everything inside, last first, whoever uses whom."""
+        """Erase all operations, regardless of uses between them."""
         ops = list(self.walk())
         for op in ops:
             op.set_operands(())
-            op.block = None  # so that whoever kept a list of operations sees that it is gone
+            op.block = None  # so that the owner of a worklist sees that the operation was erased
         self.first = self.last = None
 
     def encloses(self, op: Operation) -> bool:
-        """Whether `op` stands in this block or in a region inside it."""
+        """Return True if `op` is in this block or in a region nested in it."""
         return op.block is self or any(outer.block is self for outer in op.ancestors())
 
 
 @dataclass
 class Argument:
-    """What is known of a function's parameter besides its type."""
+    """Attributes of a function's parameter besides its type."""
 
-    divisible: int = 1  # the value, or for a pointer its address in bytes, is a multiple of this
+    divisible: int = 1  # divides the value, or for a pointer its address in bytes
 
 
 class Function:
@@ -346,7 +346,7 @@ class Function:
 
 
 class Module:
-    """Functions by name, in order; kernels and what they call."""
+    """Functions by name, in order: kernels and the functions that they call."""
 
     def __init__(self, functions: Iterable[Function] = ()) -> None:
         self.functions: dict[str, Function] = {f.name: f for f in functions}
@@ -377,12 +377,12 @@ class Module:
             yield from function.walk()
 
     def clone(self) -> Module:
-        """A deep copy."""
+        """Return a deep copy."""
         return Module(clone_function(f) for f in self)
 
 
 def clone_function(function: Function) -> Function:
-    """A deep copy of a function."""
+    """Return a deep copy of a function."""
     copy = Function(
         function.name,
         [v.type for v in function.args],
@@ -404,9 +404,9 @@ def clone(
     mapping: dict[Value, Value],
     relocate: Callable[[Loc | None], Loc | None] = lambda loc: loc,
 ) -> Operation:
-    """A copy of `op` with operands renamed by `mapping`, which learns the copies of its results.
+    """Return a copy of `op` with operands replaced by `mapping`, and add its results to `mapping`.
 
-    The copy is in no block. `relocate` gives the location of each copied operation.
+    The copy is in no block. `relocate` returns the location of each copied operation.
     """
     regions = []
     for region in op.regions:

@@ -1,4 +1,4 @@
-"""NumPy's dtypes and the IR's types: which array holds which."""
+"""The mapping between NumPy's dtypes and the IR's types."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ ADDRESS = np.dtype(np.int64)
 
 
 def numpy_dtype(ty: Scalar | Pointer) -> Dtype:
-    """The dtype of arrays that hold `ty`; pointers are 64-bit addresses."""
+    """Return the dtype of arrays that hold `ty`; pointers are 64-bit addresses."""
     return ADDRESS if isinstance(ty, Pointer) else DTYPES[ty.name]
 
 
 def scalar_of(dtype: npt.DTypeLike) -> Scalar:
-    """The type of an array's elements; `ArgumentTypeError` for a dtype that no type has."""
-    found = np.dtype(dtype)
-    scalar = SCALARS.get(found)
+    """Return the IR type of an array's elements. Raises `ArgumentTypeError` if there is none."""
+    dtype = np.dtype(dtype)
+    scalar = SCALARS.get(dtype)
     if scalar is not None:
         return scalar
-    notes = ["the array's byte order is not this machine's"] if not found.isnative else []
+    notes = ["the array's byte order is not this machine's"] if not dtype.isnative else []
     raise ArgumentTypeError(
-        f"dtype {found} has no type here; supported are {', '.join(map(str, SCALARS))}",
+        f"dtype {dtype} has no type here; supported are {', '.join(map(str, SCALARS))}",
         notes=notes,
     )

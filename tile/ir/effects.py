@@ -1,4 +1,7 @@
-"""What an operation does, its regions and attributes considered; the one place passes ask."""
+"""Effects of operations, including those of their regions and attributes.
+
+Passes query effects through this module only.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,15 @@ from tile.ir.termination import LOOPS, ends
 
 OBSERVABLE = Effect.WRITE | Effect.SHARED | Effect.SYNC | Effect.OUTPUT | Effect.MAY_HANG
 ATOMIC = Effect.READ | Effect.WRITE
-# What may keep the operations after it from running at all.
+# Effects that may prevent the following operations from running.
 MAY_STOP = Effect.OUTPUT | Effect.MAY_HANG
 
 
 def effects(op: Operation) -> Effect:
-    """All effects of `op` and of what is nested in it.
+    """Return the effects of `op` and of the operations nested in it.
 
-    A volatile access may not be moved or merged. A loop that is not proven to end may hang.
+    A volatile access has `SYNC`: it may not be moved or merged. A loop that is not proven to end
+    has `MAY_HANG`.
     """
     effect = op.defn.effect
     if op.attributes.get("volatile"):
@@ -31,22 +35,22 @@ def effects(op: Operation) -> Effect:
 
 
 def is_pure(op: Operation) -> bool:
-    """Whether only the operation's results matter, and they depend on its operands alone."""
+    """Return True if the operation has no effects: its results depend on its operands only."""
     return not op.defn.terminator and effects(op) is Effect.NONE
 
 
 def is_removable(op: Operation) -> bool:
-    """Return True if the operation may go when nobody uses its results."""
+    """Return True if the operation may be removed once its results have no uses."""
     return not op.defn.terminator and not effects(op) & (OBSERVABLE | Effect.ASSUME)
 
 
 def is_dead(op: Operation) -> bool:
-    """Whether the operation may go now."""
+    """Return True if the operation may be removed now."""
     return not any(value.uses for value in op.results) and is_removable(op)
 
 
 def constant_of(value: Value) -> bool | int | float | None:
-    """The number that a constant (scalar or filled tile) holds, or None for any other value."""
+    """Return the number of a constant (scalar or splat), or None for any other value."""
     op = value.op
     if op is not None and op.name == "const":
         number: bool | int | float = op.attributes["value"]
@@ -55,13 +59,13 @@ def constant_of(value: Value) -> bool | int | float | None:
 
 
 def may_hang_silently(loop: Operation) -> bool:
-    """Return True if a loop may run forever without an access that all compilers keep.
+    """Return True if a loop may run forever without a side effect that all compilers preserve.
 
-    C compilers (C11 6.8.5p6) and ptxas may remove such a loop, taking for granted that it ends. A
-    backend keeps it by a side effect in every iteration.
+    C compilers (C11 6.8.5p6) and ptxas may assume that such a loop ends and remove it. A backend
+    prevents this by a side effect in every iteration.
     """
-    kept = Effect.SYNC | Effect.OUTPUT
+    preserved = Effect.SYNC | Effect.OUTPUT
     every_iteration = [op for region in loop.regions for op in region if not op.regions]
     return not ends(loop) and not any(
-        effects(op) & kept or ATOMIC in effects(op) for op in every_iteration
+        effects(op) & preserved or ATOMIC in effects(op) for op in every_iteration
     )

@@ -1,4 +1,4 @@
-"""Integer arithmetic as if it did not wrap, on arrays of 64 bits."""
+"""Detection of integer overflow: exact arithmetic on 64-bit arrays."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tile.ir.opdef import OpDef
 from tile.ir.ops import arith, math
 from tile.ir.types import Scalar
 
-# The greatest width of arithmetic whose exact results 64 bits hold.
+# The greatest width whose exact results fit in 64 bits.
 NARROW_BITS = 32
 
 
 def _quotient(x: Array, y: Array) -> Array:
-    """The quotient towards zero; by zero, which is undefined, 0."""
+    """Return the quotient truncated toward zero; 0 for a zero divisor, which is undefined."""
     zero = y == 0
     magnitude = np.abs(x) // np.where(zero, 1, np.abs(y))
     quotient: Array = np.where(zero, 0, np.where((x < 0) == (y < 0), magnitude, -magnitude))
@@ -37,7 +37,7 @@ EXACT: dict[OpDef, Callable[..., Array]] = {
 
 
 def narrow_signed(op: Operation) -> Scalar | None:
-    """The element type of the first result if it is a signed integer of up to 32 bits."""
+    """Return the element type of the first result if it is a signed integer of up to 32 bits."""
     element = op.results[0].type.element if op.results else None
     if not isinstance(element, Scalar) or not element.is_int_signed():
         return None
@@ -45,7 +45,7 @@ def narrow_signed(op: Operation) -> Scalar | None:
 
 
 def wraps(op: Operation, operands: Sequence[Array]) -> bool:
-    """Return True if an elementwise operation of signed integers wraps on these operands."""
+    """Return True if an elementwise operation on signed integers wraps on these operands."""
     element = narrow_signed(op)
     if element is None or op.defn not in EXACT:
         return False

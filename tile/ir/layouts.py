@@ -1,6 +1,7 @@
-"""How the parser reads layouts, of which the IR knows nothing but that they have a text.
+"""Kinds of layouts and their parsers.
 
-A kind of layout is declared by the package that defines it:
+The IR treats layouts as opaque values with a text. The package that defines a kind of layout
+declares it:
 
     declare_layout("linear", LinearLayout, parse_layout)       # reads `#linear{...}`
 """
@@ -15,7 +16,7 @@ from tile.ir.types import Layout
 
 @dataclass(frozen=True)
 class LayoutKind:
-    """A kind of layout: its class, and how to read one from its text, `#name{...}`."""
+    """A kind of layout: its class, and the parser of its text, `#name{...}`."""
 
     name: str
     cls: type
@@ -26,11 +27,11 @@ LAYOUTS: dict[str, LayoutKind] = {}
 
 
 def declare_layout(name: str, cls: type, parse: Callable[[str], Layout]) -> None:
-    """Make a kind of layout known to the parser."""
+    """Register a kind of layout with the parser."""
     assert name not in LAYOUTS, f"layout #{name} is declared twice"
     LAYOUTS[name] = LayoutKind(name, cls, parse)
 
 
 def is_layout(value: object) -> bool:
-    """Whether a value is a layout of a declared kind."""
+    """Return True if the value is a layout of a declared kind."""
     return isinstance(value, tuple(kind.cls for kind in LAYOUTS.values()))

@@ -1,10 +1,10 @@
-"""The levels of the IR, each a set of legal operations and types that the verifier holds IR to.
+"""Levels of the IR: a level is a set of legal operations and types, enforced by the verifier.
 
-TILE      what the user wrote: tiles without layouts
+TILE      the user's program: tiles without layouts
 LAID_OUT  every tile has a layout; shared memory, copies and barriers are operations
 THREAD    per-thread fragments, lanes, shuffles, vector accesses
 
-An operation's declaration says at which levels it is legal, so this file holds names alone.
+An operation's declaration states the levels at which it is legal, so this file has only names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Level(enum.Enum):
-    """A level; see the top of the file."""
+    """A level of the IR; see the module docstring."""
 
     TILE = "tile"
     LAID_OUT = "laid-out"
@@ -32,8 +32,8 @@ LAID_OUT = frozenset({Level.LAID_OUT})
 LOWERED = frozenset({Level.LAID_OUT, Level.THREAD})
 THREAD = frozenset({Level.THREAD})
 
-# What operations are held to at a level besides their own rules; a condition raises
-# `TypeRuleError`. Whoever defines a level's types declares its conditions.
+# Conditions on operations at a level, in addition to their type rules; a condition raises
+# `TypeRuleError`. The package that defines a level's types declares its conditions.
 CONDITIONS: dict[Level, list[Callable[[Operation], None]]] = {level: [] for level in Level}
 
 

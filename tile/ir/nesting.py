@@ -1,4 +1,4 @@
-"""Limits of nesting: the compiler walks regions by recursion, as deep as Python's stack allows."""
+"""Errors for too deeply nested code: the compiler walks regions recursively on Python's stack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tile.ir.core import Block, Module
 
 
 def too_deep(loc: Loc | None) -> CompilationError:
-    """The error for source or IR in which more is nested than Python's stack has room for."""
+    """Return the error for source or IR that is nested more deeply than Python's stack allows."""
     return CompilationError(
         "this is nested too deeply to be compiled; an `elif` counts as nested in the `if` before "
         "it, and a function as nested in its caller. Compute parts in statements of their own, or "
@@ -17,14 +17,14 @@ def too_deep(loc: Loc | None) -> CompilationError:
 
 
 def deepest(module: Module) -> Loc | None:
-    """The place of an operation that is nested as deeply as any; found without recursion."""
-    found: Loc | None = None
+    """Return the location of a most deeply nested operation; works without recursion."""
+    loc: Loc | None = None
     blocks: list[Block] = [function.body for function in module]
     while blocks:
         inner: list[Block] = []
         for block in blocks:
             for op in block.ops:
-                found = op.loc or found
+                loc = op.loc or loc
                 inner.extend(op.regions)
         blocks = inner
-    return found
+    return loc

@@ -1,4 +1,4 @@
-"""How an operation is declared, once.
+"""Declarations of operations.
 
 A declaration is a Python function whose signature is the operation's and whose body is its type
 rule:
@@ -7,14 +7,15 @@ rule:
     def trans(x: Type, *, order: tuple[int, ...]) -> Type:
         ...
 
-Positional parameters are operands (default None: may be absent; `*args`: any number),
-keyword-only ones are attributes, and those annotated `Block` are regions. Called with *types* in
-place of operands, the function returns the result type, a tuple of them, or None, or raises
-through `require`. From this follow builder, inference, verifier (it runs the rule again),
-printer, parser, constant folding, interpretation, conformance cases and the reference page.
+Positional parameters are operands (default None: may be absent; `*args`: any number), keyword-only
+parameters are attributes, and those annotated `Block` are regions. The function is called with the
+operands' *types*. It returns the result type, a tuple of types, or None, or raises through
+`require`. The builder, type inference, the verifier (which runs the rule again), the printer, the
+parser, constant folding, the interpreter, conformance cases and the reference page all derive from
+the declaration.
 
-An attribute called `result` (or `results`) holds result types that cannot be derived; the text
-has it after the colon and nowhere else.
+An attribute called `result` (or `results`) holds result types that cannot be inferred; IR text
+states it after the colon only.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ EXPLICIT = ("result", "results")
 
 
 class Effect(enum.Flag):
-    """What an operation does besides computing its results."""
+    """The side effects of an operation."""
 
     NONE = 0
     READ = enum.auto()  # reads memory
     WRITE = enum.auto()  # writes memory
     SHARED = enum.auto()  # uses the program's shared memory
     SYNC = enum.auto()  # orders memory accesses around it
-    OUTPUT = enum.auto()  # is seen outside: prints, may stop the program
-    ASSUME = enum.auto()  # states a fact that analyses may use; removable once they have
-    NESTED = enum.auto()  # and all that its regions do
-    MAY_HANG = enum.auto()  # a loop that is not proven to end: what comes after it may never run
+    OUTPUT = enum.auto()  # is visible outside: prints, may stop the program
+    ASSUME = enum.auto()  # states a fact for analyses; removable once they have used it
+    NESTED = enum.auto()  # has the effects of its regions as well
+    MAY_HANG = enum.auto()  # a loop that is not proven to end, so what follows may never run
 
 
 PURE = Effect.NONE
@@ -75,14 +76,14 @@ class AttributeSpec:
 class OpDef:
     """A declared operation.
 
-    `meaning` computes a pure operation on NumPy arrays that lead with a program axis; attributes
-    are passed by name, and regions by name as functions of arrays that return a sequence of
-    arrays. `isolated` says that its regions are such functions: they use no value from outside,
-    run any number of times, and are no part of the control flow. `keeps_units` says that it takes
-    arrays in which an axis of extent 1 stands for a constant along that axis, and may answer with
-    such (elementwise operations do, by broadcasting). `accepts` lists element types and `domain`
-    the range of values where `ulp` holds, for the conformance suite. `ulp` is the accuracy demanded
-    of every backend; 0 means the same bits.
+    `meaning` is the reference semantics of a pure operation: a function of NumPy arrays whose first
+    axis is the program axis. Attributes are passed by name; regions are passed by name as functions
+    of arrays that return a sequence of arrays. `isolated`: the regions are such functions. They use
+    no value from outside, run any number of times, and are not part of the control flow.
+    `keeps_units`: the reference semantics accept and may return arrays in which an axis of extent 1
+    stands for a value that is constant along that axis (elementwise operations do so by
+    broadcasting). `accepts` lists the element types. `ulp` is the accuracy required of every
+    backend, in units in the last place, for values in `domain`; 0 requires the same bits.
     """
 
     name: str
@@ -116,12 +117,12 @@ class OpDef:
 
     @property
     def family(self) -> str:
-        """The file of `tile/ir/ops` that declares it."""
+        """The name of the file in `tile/ir/ops` that declares the operation."""
         return self.rule.__module__.rpartition(".")[2]
 
     @property
     def explicit(self) -> str | None:
-        """The attribute that holds the result types, for an operation that cannot derive them."""
+        """The attribute that holds the result types, or None if they are inferred."""
         return next((name for name in EXPLICIT if name in self.attributes), None)
 
     def infer(
@@ -130,13 +131,13 @@ class OpDef:
         attributes: dict[str, Any],
         regions: Sequence[Block],
     ) -> tuple[Type, ...]:
-        """The result types; raises `TypeRuleError` where the rule refuses.
+        """Return the result types. Raises `TypeRuleError` if the type rule rejects the operands.
 
-        Rules know nothing of layouts, which are taken off the operands' types here.
+        Type rules see types without layouts; this function removes them.
         """
         operands = [None if ty is None else without_layout(ty) for ty in operands]
-        # Every operation comes here as it is made and verified, so that what to say of a wrong one
-        # is put together only then.
+        # This runs whenever an operation is created or verified, so messages are formatted only
+        # for errors.
         fixed = len(self.operands)
         least = fixed - len(self.optional)
         count = len(operands)
@@ -155,9 +156,9 @@ class OpDef:
         return types if isinstance(types, tuple) else (types,)
 
     def complete(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """The attributes with defaults filled in, in declared order.
+        """Return the attributes with defaults filled in, in declared order.
 
-        Refuses unknown and missing ones.
+        Raises `TypeRuleError` for unknown and missing attributes.
         """
         for name in attributes:
             if name not in self.attributes:
@@ -217,7 +218,7 @@ def op(name: str | None = None, **properties: Any) -> Callable[[Callable[..., An
 
 def _define(name: str, rule: Callable[..., Any], properties: dict[str, Any]) -> OpDef:
     parameters = inspect.signature(rule).parameters.values()
-    # Only attributes' types are asked for, and reading types takes longer than all else here.
+    # Only attributes need their types, and evaluating type hints is the slowest step here.
     has_attributes = any(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters)
     hints = typing.get_type_hints(rule) if has_attributes else {}
     operands: list[str] = []
@@ -263,10 +264,10 @@ def elementwise(
     result: Scalar | None = None,
     **properties: Any,
 ) -> OpDef:
-    """Declare an operation that works on each element alone: the usual case, in one line.
+    """Declare an elementwise operation in one line.
 
-    All operands share one type, a scalar or tile whose element is in `accepts`; the result has
-    that type, or that shape with element `result`. `family` is the declaring module's `__name__`.
+    All operands have one type, a scalar or tile whose element is in `accepts`. The result has that
+    type, or the same shape with element `result`. `family` is the declaring module's `__name__`.
     """
     parameters = {1: "x", 2: "x, y", 3: "x, y, z"}[arity]
 
@@ -281,10 +282,10 @@ def elementwise(
     rule = rules[arity]
     rule.__doc__ = doc
     rule.__module__ = family
-    spelled = ", ".join(f"%{p}: {accepts[0]}" for p in parameters.split(", "))
+    typed_operands = ", ".join(f"%{p}: {accepts[0]}" for p in parameters.split(", "))
     operands = ", ".join(f"%{p}" for p in parameters.split(", "))
     properties.setdefault(
-        "examples", (f"{spelled} | %r = {name} {operands} : {result or accepts[0]}",)
+        "examples", (f"{typed_operands} | %r = {name} {operands} : {result or accepts[0]}",)
     )
     return op(
         name, elementwise=True, keeps_units=True, accepts=accepts, meaning=meaning, **properties
@@ -294,7 +295,7 @@ def elementwise(
 def same_shape(
     name: str, types: Sequence[Type], accepts: Sequence[Scalar], result: Scalar | None = None
 ) -> Type:
-    """The rule of elementwise operations: equal types with an accepted element."""
+    """Check the type rule of elementwise operations: equal types with an accepted element."""
     first = types[0]
     for other in types[1:]:
         require(first == other, f"{name} takes operands of one type, not {first} and {other}")

@@ -1,8 +1,8 @@
-"""Text to IR, the inverse of the printer.
+"""Parser of IR text, the inverse of the printer.
 
-Wrong text fails with its line and a caret under the word. Attribute values are read by the
-declaration's annotation, and result types are inferred by the type rule and compared with those in
-the text: the parser knows no operation by itself but the three with sugar.
+A syntax error shows its line with a caret under the token. Attribute values are parsed by the
+annotation in the declaration; result types are inferred by the type rule and compared with those in
+the text. The parser itself knows only the three operations with custom syntax.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TOKEN = re.compile(
     |(?P<number>-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf\b|nan\b))
     |(?P<word>[A-Za-z_][\w\-]*)
     |(?P<arrow>->)
-    |(?P<mark>[{}()<>,:=\-])
+    |(?P<punctuation>[{}()<>,:=\-])
     """,
     re.VERBOSE,
 )
@@ -66,7 +66,10 @@ class _Token:
 
 
 def parse_module(text: str, file: str = "<tile>") -> Module:
-    """Read a module. Operations without a `loc` get the place in the text. Raises `ParseError`."""
+    """Parse a module. An operation without `loc` gets its position in the text.
+
+    Raises `ParseError`.
+    """
     parser = _Parser(text, file)
     try:
         return parser.module()
@@ -75,7 +78,7 @@ def parse_module(text: str, file: str = "<tile>") -> Module:
 
 
 def parse_type(text: str) -> Type:
-    """Read one type, such as `tile<8xptr<f32>>`."""
+    """Parse one type, such as `tile<8xptr<f32>>`."""
     parser = _Parser(text, "<type>")
     ty = parser.type_()
     parser.expect_end()
@@ -104,7 +107,7 @@ class _Parser:
     def __init__(self, text: str, file: str) -> None:
         self.file = file
         self.text = text
-        if file.startswith("<"):  # let error reports quote text that is in no file
+        if file.startswith("<"):  # lets error messages quote text that is in no file
             lines = text.splitlines(keepends=True)
             linecache.cache[file] = (len(text), None, lines, file)
         self.tokens = _tokens(text, file)
@@ -112,7 +115,7 @@ class _Parser:
         self.position = 0
         self.values: dict[str, Value] = {}
 
-    # -- words
+    # -- tokens
 
     @property
     def token(self) -> _Token:
@@ -134,9 +137,9 @@ class _Parser:
         return self.token.text == text and self.token.kind != "string"
 
     def accept(self, text: str) -> bool:
-        found = self.at(text)
-        self.position += found
-        return found
+        matches = self.at(text)
+        self.position += matches
+        return matches
 
     def expect(self, text: str) -> _Token:
         if not self.at(text):
@@ -206,7 +209,7 @@ class _Parser:
         return Descriptor(dims, element, padding)
 
     def layout(self) -> Layout:
-        """A layout's text, or a name that the top of the module gives one."""
+        """Parse a layout, or the name of one defined at the top of the module."""
         token = self.expect_kind("layout", "a layout, such as #a")
         if token.text in self.layouts:
             return self.layouts[token.text]
@@ -221,7 +224,7 @@ class _Parser:
             self.fail(error.message, token)
 
     def layout_names(self) -> None:
-        """`#name = layout`, any number of times."""
+        """Parse `#name = layout`, any number of times."""
         while self.token.kind == "layout":
             name = self.take().text
             self.expect("=")
@@ -245,7 +248,7 @@ class _Parser:
         return types
 
     def attribute(self, annotation: Any) -> Any:
-        """A value of the kind the declaration's annotation asks for."""
+        """Parse a value of the type that the declaration's annotation states."""
         options = (
             typing.get_args(annotation)
             if isinstance(annotation, types.UnionType)
@@ -278,8 +281,8 @@ class _Parser:
                 return int(text)
             if float in options:
                 return float(text)
-        wanted = " or ".join(option.__name__ for option in options)
-        self.fail(f"expected a value of type {wanted}, found `{token.text}`", token)
+        expected = " or ".join(option.__name__ for option in options)
+        self.fail(f"expected a value of type {expected}, found `{token.text}`", token)
 
     def member(self, kind: type[enum.Enum]) -> enum.Enum:
         token = self.take()
@@ -299,7 +302,7 @@ class _Parser:
         return tuple(values)
 
     def attributes(self, defn: OpDef) -> dict[str, Any]:
-        """`{name = value, ...}`, or nothing."""
+        """Parse `{name = value, ...}`, or nothing."""
         attributes: dict[str, Any] = {}
         if not self.accept("{"):
             return attributes
@@ -315,23 +318,23 @@ class _Parser:
         return attributes
 
     def location(self, start: _Token) -> Loc | None:
-        """An explicit `loc(...)`, or the place in the text of `start`."""
+        """Parse an explicit `loc(...)`, or return the position of `start` in the text."""
         if not self.accept("loc"):
             return self.loc(start)
         self.expect("(")
         if self.accept("unknown"):
             self.expect(")")
             return None
-        places = [self.place()]
+        chain = [self.position_in_file()]
         while self.accept("at"):
-            places.append(self.place())
+            chain.append(self.position_in_file())
         self.expect(")")
-        loc = places.pop()
-        while places:
-            loc = replace(places.pop(), caller=loc)
+        loc = chain.pop()
+        while chain:
+            loc = replace(chain.pop(), caller=loc)
         return loc
 
-    def place(self) -> Loc:
+    def position_in_file(self) -> Loc:
         file = json.loads(self.expect_kind("string", "a file name").text)
         self.expect(":")
         line = self.integer()
@@ -354,7 +357,10 @@ class _Parser:
         return self.values[token.text]
 
     def uses(self, name: _Token) -> list[Value | None]:
-        """Operands behind an operation's name; the value that a line begins with is a result."""
+        """Parse the operands after an operation's name.
+
+        A value on a later line is the result of the next operation.
+        """
         operands: list[Value | None] = []
         if self.token.line == name.line and (self.token.kind == "value" or self.at("_")):
             operands.append(self.use())
@@ -399,12 +405,12 @@ class _Parser:
         self.expect("(")
         names: list[_Token] = []
         arg_types: list[Type] = []
-        known: list[Argument] = []
+        arguments: list[Argument] = []
         while not self.accept(")"):
             names.append(self.expect_kind("value", "a parameter, such as %x"))
             self.expect(":")
             arg_types.append(self.type_())
-            known.append(self.argument())
+            arguments.append(self.argument())
             if not self.at(")"):
                 self.expect(",")
         results: list[Type] = []
@@ -416,7 +422,7 @@ class _Parser:
         function = Function(
             name, arg_types, [""] * len(names), results, kernel=kernel, noinline=noinline, loc=loc
         )
-        function.arguments = known
+        function.arguments = arguments
         for token, value in zip(names, function.args, strict=True):
             self.define(token, value)
         self.body(function.body)
@@ -435,7 +441,7 @@ class _Parser:
         return Argument(divisible)
 
     def body(self, block: Block) -> None:
-        """`{ operations }`, with names that end with it."""
+        """Parse `{ operations }`; names defined inside are not visible after it."""
         outer = dict(self.values)
         self.expect("{")
         while not self.accept("}"):
@@ -465,7 +471,7 @@ class _Parser:
                 f"{defn.name} gives ({_list(inferred)}), but the text says ({_list(stated)})", name
             )
         for value, ty in zip(op.results, stated, strict=True):
-            value.type = ty  # the text has the layout, which the rule does not know
+            value.type = ty  # the text has the layout, which type rules do not see
         if len(results) != len(inferred):
             self.fail(f"{defn.name} has {len(inferred)} results, not {len(results)}", name)
         for token, value in zip(results, op.results, strict=True):
@@ -486,20 +492,20 @@ class _Parser:
         elif defn.explicit == "results":
             attributes["results"] = tuple(stated)
         loc = self.location(name)
-        regions = [self.named_region(wanted) for wanted in defn.regions]
+        regions = [self.named_region(region_name) for region_name in defn.regions]
         return create(defn, operands, attributes, regions, loc), stated
 
-    def named_region(self, wanted: str) -> Block:
-        """`region name(%argument: type, ...) { operations }`."""
+    def named_region(self, name: str) -> Block:
+        """Parse `region name(%argument: type, ...) { operations }`."""
         self.expect("region")
         token = self.expect_kind("word", "a region's name")
-        if token.text != wanted:
-            self.fail(f"expected region `{wanted}`, found `{token.text}`", token)
+        if token.text != name:
+            self.fail(f"expected region `{name}`, found `{token.text}`", token)
         names, arg_types = self.region_arguments()
         return self.region(names, arg_types)
 
     def region_arguments(self) -> tuple[list[_Token], list[Type]]:
-        """`(%argument: type, ...)` of a region."""
+        """Parse `(%argument: type, ...)` of a region."""
         names: list[_Token] = []
         arg_types: list[Type] = []
         self.expect("(")

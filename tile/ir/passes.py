@@ -1,4 +1,4 @@
-"""Passes and pipelines: declared by a decorator, named in text, run by the `PassManager`.
+"""Passes, pipelines and the pass manager.
 
     @module_pass("unroll")
     def unroll(module: Module, *, limit: int = 4096) -> None:
@@ -6,9 +6,9 @@
 
     run_pipeline(module, "canonicalize,unroll{limit=8},dce")
 
-Keyword arguments of the function are the options of the pass. `before` and `after` name the level
-that it expects and the one it leaves, so a wrong order fails by a check; a pass that works on any
-level has none for both. An option's type may have a class method `parse`, which reads its text.
+Keyword-only arguments of the function are the options of the pass. `before` and `after` are the IR
+levels that it expects and produces; the pass manager checks them. A pass that works on any level
+has None for both. An option's type may have a class method `parse` for its text.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class PassDef:
 
     name: str
     run: Callable[..., None]
-    before: Level | None  # any, for None
-    after: Level | None  # the one before, for None
+    before: Level | None  # None: any level
+    after: Level | None  # None: the level is unchanged
     options: dict[str, inspect.Parameter]
 
     @property
@@ -50,7 +50,7 @@ class PassDef:
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass with its options chosen; what a pipeline is made of."""
+    """A pass with its options; an element of a pipeline."""
 
     defn: PassDef
     options: dict[str, Any] = field(default_factory=dict)
@@ -87,7 +87,7 @@ PASSES = PassTable()
 def module_pass(
     name: str, *, before: Level | None = Level.TILE, after: Level | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Declare a pass. The function stays callable as it is."""
+    """Declare a pass. The function itself is returned unchanged."""
 
     def declare(run: Callable[..., None]) -> Callable[..., None]:
         hints = typing.get_type_hints(run)
@@ -107,7 +107,7 @@ _WORDS = {"true": True, "false": False}
 
 
 def parse_pipeline(text: str) -> list[Pass]:
-    """Read `pass,pass{option=value,...}`. Raises `PassError` for what does not exist."""
+    """Parse `pass,pass{option=value,...}`. Raises `PassError` for unknown passes and options."""
     passes = []
     position = 0
     while position < len(text):
@@ -124,8 +124,8 @@ def _options(defn: PassDef, text: str) -> Iterator[tuple[str, Any]]:
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = (part.strip() for part in item.partition("="))
         if name not in defn.options:
-            known = ", ".join(defn.options) or "none"
-            raise PassError(f"pass `{defn.name}` has no option `{name}`; it has {known}")
+            options = ", ".join(defn.options) or "none"
+            raise PassError(f"pass `{defn.name}` has no option `{name}`; it has {options}")
         kind = defn.options[name].annotation
         try:
             yield name, _WORDS[value] if kind is bool else getattr(kind, "parse", kind)(value)
@@ -136,26 +136,27 @@ def _options(defn: PassDef, text: str) -> Iterator[tuple[str, Any]]:
 
 
 def spell(value: Any) -> str:
-    """The value of an option as pipelines in text have it."""
+    """Return the text of an option's value, as in a textual pipeline."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class PassManager:
     """Runs passes over a module.
 
-    It checks levels, verifies, prints, dumps and times, and on a failure says how to reproduce it.
+    It checks levels, verifies, prints, dumps and times; on failure it writes a reproducer.
     """
 
     def __init__(self, passes: Iterable[Pass], *, verify_each: bool | None = None) -> None:
         self.passes = list(passes)
         self.verify_each = config.verify if verify_each is None else verify_each
         self.timings: list[tuple[str, float]] = []
-        self.one: Compilation
+        self.compilation: Compilation
 
     def run(self, module: Module, level: Level = Level.TILE) -> Level:
-        """Run all passes in place; the level that the module has then."""
-        with compiling(_named(module), partial(print_module, module, locations=True)) as self.one:
-            if not self.one.is_dumped:
+        """Run all passes in place and return the level of the module after them."""
+        describe = partial(print_module, module, locations=True)
+        with compiling(_name(module), describe) as self.compilation:
+            if not self.compilation.is_dumped:
                 self.dump(module, "input")
             for index, item in enumerate(self.passes):
                 level = self.step(module, index, item, level)
@@ -164,7 +165,7 @@ class PassManager:
         return level
 
     def step(self, module: Module, index: int, item: Pass, level: Level) -> Level:
-        """Run one pass, and what goes with it; the level that the module has then."""
+        """Run one pass, verify and print as configured, and return the level after it."""
         if item.defn.before not in (None, level):
             assert item.defn.before is not None
             raise PassError(
@@ -185,7 +186,7 @@ class PassManager:
     def guard(
         self, index: int, item: Pass, level: Level, before: str, work: Callable[[], None]
     ) -> None:
-        """Do `work`; where it fails, add which pass failed and how to run it again."""
+        """Call `work`; if it fails, add the failing pass and how to reproduce it to the error."""
         try:
             work()
         except TileError as error:
@@ -196,7 +197,7 @@ class PassManager:
                 if level is not Level.TILE:
                     options = f"--level {level.value} {options}"
                 text = f"// RUN: tile opt %s {options}\n{before}"
-                path = self.one.write("reproducer.tile", text)
+                path = self.compilation.write("reproducer.tile", text)
                 command = f"tile opt {shlex.quote(str(path))} {options}"
                 error.notes.append(f"to reproduce: {command}")
             else:
@@ -204,39 +205,39 @@ class PassManager:
             raise
 
     def show(self, module: Module, item: Pass) -> None:
-        """Print and dump what a pass has made, if somebody asked for it."""
+        """Print and dump the IR after a pass, if configured."""
         name = item.defn.name
-        self.one.passes[name] = None
+        self.compilation.passes[name] = None
         if name in config.print_after or ALL in config.print_after:
             sys.stderr.write(f"// after {item}\n{print_module(module)}\n")
         self.dump(module, name)
 
     def dump(self, module: Module, name: str) -> None:
-        """Write a numbered file, if somebody asked for it."""
+        """Write the next numbered dump file, if TILE_DUMP is set."""
         if config.dump:
-            self.one.dump(name, print_module(module, locations=True))
+            self.compilation.dump(name, print_module(module, locations=True))
 
 
-def _named(module: Module) -> str:
-    """The name under which a module is dumped that no compilation gave one."""
+def _name(module: Module) -> str:
+    """Return the name for dumps of a module that is not part of a compilation."""
     return next((function.name for function in (*module.kernels, *module)), "module")
 
 
 def refuse_unknown(names: Iterable[str]) -> None:
-    """Refuse names in TILE_PRINT_AFTER that no pass has, once all passes are declared."""
-    known = {defn.name for defn in PASSES}
-    unknown = [name for name in names if name not in known and name != ALL]
+    """Raise `ArgumentValueError` for names in TILE_PRINT_AFTER that no declared pass has."""
+    declared = {defn.name for defn in PASSES}
+    unknown = [name for name in names if name not in declared and name != ALL]
     if unknown:
         raise ArgumentValueError(
             f"TILE_PRINT_AFTER: no pass is named `{unknown[0]}`; there are {ALL}, "
-            f"{', '.join(sorted(known))}"
+            f"{', '.join(sorted(declared))}"
         )
 
 
 def run_pipeline(
     module: Module, pipeline: str | Iterable[Pass], level: Level = Level.TILE
 ) -> Level:
-    """Run a pipeline, given as text or as passes, over a module in place."""
+    """Run a pipeline (text or passes) on a module in place and return the resulting level."""
     passes = parse_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
     return PassManager(passes).run(module, level)
 

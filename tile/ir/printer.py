@@ -1,4 +1,4 @@
-"""IR to text, in one grammar; only functions, `for`, `while` and `if` have sugar.
+"""Printer of IR text. Only functions, `for`, `while` and `if` have custom syntax.
 
     kernel @add(%x: ptr<f32> {divisible = 16}, %n: i32) {
       %pid = program_id {axis = 0} : i32
@@ -8,19 +8,19 @@
       return
     }
 
-Operands, then `{attributes}` that differ from their defaults, then `: result types`, then an
-optional location `loc("file":line:column-end "function" at ...)`, then the regions by name, each
-with its arguments:
+An operation prints its operands, then `{attributes}` that differ from their defaults, then
+`: result types`, then an optional location `loc("file":line:column-end "function" at ...)`, then
+the regions by name, each with its arguments:
 
     %r = scan_by %x {axis = -1} : tile<8xf32> region combine(%a: f32, %b: f32) {
       %c = add %a, %b : f32
       yield %c
     }
 
-A module that has layouts begins with names for them, as in `#a = #linear{...}`.
+A module with layouts begins with aliases for them, as in `#a = #linear{...}`.
 
-An absent optional operand is `_`. A value is named after its Python variable, with a number where
-that is taken; so printing is deterministic, and printing what was parsed gives the same text.
+An absent optional operand prints as `_`. A value is named after its Python variable, with a number
+if the name is taken. Printing is therefore deterministic, and parsed text prints as the same text.
 """
 
 from __future__ import annotations
@@ -36,44 +36,44 @@ from tile.ir.layouts import is_layout
 from tile.ir.opdef import Symbol
 from tile.ir.types import Type
 
-# The text of a layout, wherever it stands.
+# The text of a layout within IR text.
 LAYOUT = re.compile(r"#[a-z]+\{[^{}]*\}")
 
-# What to say of an operation (of the function, for None) in a comment behind it. The second
-# argument gives the name under which a value is printed.
+# Returns the comment printed after an operation (None: the function). The second argument returns
+# the name under which a value is printed.
 Note = Callable[[Operation | None, Callable[[Value], str]], str]
 
 
 def print_module(module: Module, *, locations: bool = False) -> str:
-    """The text of a module, ending in a newline. Layouts have short names, given at its top."""
+    """Return the text of a module, ending in a newline, with aliases for layouts at its top."""
     text = "\n".join(print_function(f, locations=locations) for f in module)
     names: dict[str, str] = {}
     text = LAYOUT.sub(lambda m: names.setdefault(m.group(), f"#{_letters(len(names))}"), text)
-    given = "".join(f"{name} = {layout}\n" for layout, name in names.items())
-    return f"{given}\n{text}" if given else text
+    aliases = "".join(f"{name} = {layout}\n" for layout, name in names.items())
+    return f"{aliases}\n{text}" if aliases else text
 
 
 def _letters(number: int) -> str:
-    """a, b, ..., z, aa, ab, and so on."""
+    """Return a, b, ..., z, aa, ab, and so on for 0, 1, ..."""
     rest, letter = divmod(number, 26)
     return (_letters(rest - 1) if rest else "") + chr(ord("a") + letter)
 
 
 def print_function(function: Function, *, locations: bool = False, note: Note | None = None) -> str:
-    """The text of a function, ending in a newline; a `note` says what to put behind operations."""
+    """Return the text of a function, ending in a newline; `note` adds comments to operations."""
     return _Printer(locations, note).function(function)
 
 
 def print_op(op: Operation) -> str:
-    """One operation alone, values named by their hints; for messages."""
+    """Return the text of one operation for messages; values are named by their hints."""
     printer = _Printer(locations=False)
     printer.op(op, 0)
     return "\n".join(printer.lines)
 
 
 def print_value(value: object) -> str:
-    """An attribute's value as text."""
-    if type(value) is int:  # most are, in tables of registers
+    """Return the text of an attribute's value."""
+    if type(value) is int:  # the common case, in register tables
         return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -93,13 +93,13 @@ def print_value(value: object) -> str:
 
 
 def print_loc(loc: Loc) -> str:
-    """A location with its chain of calls as text."""
-    places = []
-    for place in loc.chain():
-        function = f" {json.dumps(place.function)}" if place.function else ""
-        end = f"-{place.end_column}" if place.end_column else ""
-        places.append(f"{json.dumps(place.file)}:{place.line}:{place.column}{end}{function}")
-    return f"loc({' at '.join(places)})"
+    """Return the text of a location with its chain of calls."""
+    chain = []
+    for call in loc.chain():
+        function = f" {json.dumps(call.function)}" if call.function else ""
+        end = f"-{call.end_column}" if call.end_column else ""
+        chain.append(f"{json.dumps(call.file)}:{call.line}:{call.column}{end}{function}")
+    return f"loc({' at '.join(chain)})"
 
 
 class _Printer:
@@ -113,9 +113,9 @@ class _Printer:
     def name(self, value: Value | None) -> str:
         if value is None:
             return "_"
-        known = self.names.get(value)
-        if known is not None:
-            return known
+        assigned = self.names.get(value)
+        if assigned is not None:
+            return assigned
         base = value.name or "v"
         count = self.taken.get(base)
         name = base
@@ -143,8 +143,8 @@ class _Printer:
     def function(self, function: Function) -> str:
         parameters = []
         for value, argument in zip(function.args, function.arguments, strict=True):
-            known = f" {{divisible = {argument.divisible}}}" if argument.divisible != 1 else ""
-            parameters.append(f"{self.name(value)}: {value.type}{known}")
+            attribute = f" {{divisible = {argument.divisible}}}" if argument.divisible != 1 else ""
+            parameters.append(f"{self.name(value)}: {value.type}{attribute}")
         results = f" -> ({_types(function.result_types)})" if function.result_types else ""
         keyword = "kernel" if function.kernel else "func"
         noinline = " noinline" if function.noinline else ""
@@ -177,7 +177,7 @@ class _Printer:
             self.put(depth, text + self.noted(op))
 
     def regions(self, op: Operation, text: str, depth: int) -> None:
-        """The regions of an operation without sugar behind its first line, `text`."""
+        """Print the regions of an operation without custom syntax after its first line, `text`."""
         note = self.noted(op)
         for name, region in zip(op.defn.regions, op.regions, strict=True):
             args = ", ".join(f"{self.name(value)}: {value.type}" for value in region.args)
@@ -222,7 +222,7 @@ class _Printer:
 
     def while_(self, op: Operation, results: str, depth: int) -> None:
         test, body = op.regions
-        # Both regions take the carried values; the text names them once, for both.
+        # Both regions take the carried values; the text names them once for both.
         head = f"{results}while{self.carried(test.args, op.operands)}{self.types(op)}"
         self.put(depth, f"{head} {{{self.noted(op)}")
         self.block(test, depth + 1)

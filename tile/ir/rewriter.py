@@ -1,4 +1,4 @@
-"""Rewriting by patterns, each keyed by the operation it starts from, until nothing changes.
+"""Greedy pattern rewriting.
 
     @canonical.pattern(shape.trans)
     def trans_of_trans(op: Operation, rewriter: Rewriter) -> bool:
@@ -6,8 +6,9 @@
         rewriter.replace(op, [value])
         return True
 
-A pattern returns whether it changed anything; it does all changes through the `Rewriter`, which
-keeps the worklist. Patterns run on each operation in the order they were declared.
+A pattern is keyed by its root operation. It returns True if it changed the IR, and makes all
+changes through the `Rewriter`, which maintains the worklist. Patterns are tried on each operation
+in the order of their declaration, until none applies.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from tile.ir.opdef import OpDef
 
 Pattern = Callable[[Operation, "Rewriter"], bool]
 
-# Changes per operation of the function after which patterns are taken to undo each other.
-PATIENCE = 64
+# The most rewrites per operation of the function; beyond that, patterns presumably undo each other.
+MAX_REWRITES = 64
 
 
 class PatternSet:
-    """Patterns by the operation they start from; `any` ones are tried on every operation."""
+    """Patterns by root operation; those in `any` are tried on every operation."""
 
     def __init__(self) -> None:
         self.by_defn: dict[OpDef, list[Pattern]] = {}
@@ -51,37 +52,35 @@ class PatternSet:
 
 
 class Rewriter:
-    """The worklist of one greedy run over a function."""
+    """A greedy rewrite of one function, with its worklist."""
 
     def __init__(self, function: Function, patterns: PatternSet) -> None:
         self.patterns = patterns
         self.function = function
-        # A stack; reversed so that the first operation of the function comes first.
+        # A stack, reversed so that the first operation of the function is visited first.
         self.worklist: list[Operation] = list(reversed(list(function.walk())))
-        self.waiting: set[Operation] = set(self.worklist)
-        # Operations around erased ones. Whether they do anything yet takes a look at all inside
-        # them, so they come last, once for however many were erased.
-        self.around: dict[Operation, None] = {}
-        self.budget = PATIENCE * (len(self.worklist) + 16)
+        self.queued: set[Operation] = set(self.worklist)
+        # Parents of erased operations. Testing if they are dead walks all of their regions, so
+        # they are visited last, once for any number of erased operations.
+        self.parents: dict[Operation, None] = {}
+        self.budget = MAX_REWRITES * (len(self.worklist) + 16)
 
     def run(self) -> bool:
-        """Apply the patterns until none applies; whether anything changed."""
+        """Apply the patterns until none applies, and return True if the function changed."""
         changed = False
-        while self.worklist or self.around:
+        while self.worklist or self.parents:
             if not self.worklist:
-                for op in self.around:
+                for op in self.parents:
                     self.push(op)
-                self.around.clear()
+                self.parents.clear()
                 continue
             op = self.worklist.pop()
-            self.waiting.discard(op)
+            self.queued.discard(op)
             if op.block is not None and self.visit(op):
                 changed = True
                 self.budget -= 1
                 if self.budget < 0:
-                    raise PassError(
-                        f"patterns do not come to an end in {self.function}", loc=op.loc
-                    )
+                    raise PassError(f"patterns do not converge in {self.function}", loc=op.loc)
         return changed
 
     def visit(self, op: Operation) -> bool:
@@ -96,15 +95,15 @@ class Rewriter:
         return False
 
     def push(self, op: Operation) -> None:
-        """Look at this operation (again)."""
-        if op.block is not None and op not in self.waiting:
-            self.waiting.add(op)
+        """Add an operation to the worklist."""
+        if op.block is not None and op not in self.queued:
+            self.queued.add(op)
             self.worklist.append(op)
 
     def build(
         self, op: Operation, defn: OpDef, *operands: Value | None, **attributes: Any
     ) -> Value:
-        """A new operation with one result, before `op` and with its location."""
+        """Insert an operation with one result before `op`, with its location."""
         value = Builder.before(op)(defn, *operands, **attributes)
         if value.op is not None:
             self.push(value.op)
@@ -121,7 +120,7 @@ class Rewriter:
     def erase(self, op: Operation) -> None:
         inputs = [value.op for inner in op.walk() for value in inner.inputs]
         if op.parent is not None:
-            self.around[op.parent] = None
+            self.parents[op.parent] = None
         op.erase()
         for source in inputs:
             if source is not None:
@@ -136,5 +135,5 @@ class Rewriter:
 
 
 def rewrite(function: Function, patterns: PatternSet) -> bool:
-    """Apply the patterns to a function, and remove what is dead, until nothing changes."""
+    """Apply patterns and remove dead operations until nothing changes; True if anything did."""
     return Rewriter(function, patterns).run()

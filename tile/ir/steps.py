@@ -1,13 +1,13 @@
-"""Which kernels get `step`s, and what those say of the variables of the program.
+"""Debug information: the option that inserts `step`s, and the text of a step's variables.
 
-A variable is a text, as an attribute can hold it:
+A variable is a string attribute in one of these forms:
 
     x             the next of the step's values
-    d @ 5         a descriptor: the next value, or the next five once it is taken apart
-    BLOCK = 128   known while the kernel is compiled; the text is Python's
-    y ! why       without a value here
+    d @ 5         a descriptor: the next value, or the next five after its expansion
+    BLOCK = 128   a compile-time constant, as Python text
+    y ! reason    a variable without a value here
 
-Items of tuples are variables of their own: `t.0`, or `t.field` of a named one.
+Items of tuples are separate variables: `t.0`, or `t.field` of a named tuple.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from tile.ir.types import Descriptor, Type
 
 T = TypeVar("T")
 
-# What a function returns, among the variables where it ends; no name is spelt like it.
+# The variable for a function's return value, at its end; not a valid Python name.
 RESULT = "->"
 
-_MARKS = (" = ", " ! ", " @ ")
+_SEPARATORS = (" = ", " ! ", " @ ")
 
 
 class Steps(enum.Enum):
-    """Which kernels get `step`s, by which a debugger knows where they are."""
+    """The kernels in which the frontend inserts `step`s for a debugger."""
 
     NEVER = enum.auto()
-    AT_BREAKPOINTS = enum.auto()  # those that call `breakpoint()`
+    AT_BREAKPOINTS = enum.auto()  # kernels that call `breakpoint()`
     ALWAYS = enum.auto()
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A name, and one of: how many values it has, the text of what is known, or why it has none."""
+    """A variable: its name, and its number of values, its constant, or why it has no value."""
 
     name: str
     values: int = 0
@@ -47,17 +47,17 @@ class Variable:
 
     @classmethod
     def parse(cls, text: str) -> Variable:
-        """Read what `str` writes. Raises `ValueError` for a number of values that is none."""
-        found = [(text.find(mark), mark) for mark in _MARKS if mark in text]
-        if not found:
+        """Parse the text that `str` writes. Raises `ValueError` for an invalid number of values."""
+        separators = [(text.find(s), s) for s in _SEPARATORS if s in text]
+        if not separators:
             return cls(text, 1)
-        at, mark = min(found)
-        name, rest = text[:at], text[at + len(mark) :]
-        if mark == " @ ":
+        at, separator = min(separators)
+        name, rest = text[:at], text[at + len(separator) :]
+        if separator == " @ ":
             if not rest.isdecimal():
                 raise ValueError(f"`{name}` takes a number of values, not `{rest}`")
             return cls(name, int(rest))
-        return cls(name, known=rest) if mark == " = " else cls(name, missing=rest)
+        return cls(name, known=rest) if separator == " = " else cls(name, missing=rest)
 
     def __str__(self) -> str:
         if self.known is not None:
@@ -70,9 +70,9 @@ class Variable:
 def shared_out(
     variables: Sequence[str], types: Sequence[Type], values: Sequence[T]
 ) -> Iterator[tuple[Variable, list[T]]]:
-    """Each variable with those of the values that are its own.
+    """Yield each variable with its values, taken from `values` in order.
 
-    Raises `ValueError` if there are more or fewer values than the variables have.
+    Raises `ValueError` if the number of values is not the one that the variables need.
     """
     rest = iter(list(zip(types, values, strict=True)))
     for text in variables:

@@ -1,16 +1,16 @@
-"""Prove that loops end.
+"""Proof that loops terminate.
 
-A loop that is not proven to end may run forever, and then nothing after it runs: no pass may remove
-it, merge it with another, or run it where the program would not have (LLVM: it is not
-`willreturn`). The proof is simple and needs nothing but the loop itself:
+A loop that is not proven to end may run forever, so that nothing after it runs: no pass may remove
+it, merge it with another, or speculate it (LLVM: it is not `willreturn`). The proof considers the
+loop only:
 
-- A `for` ends if its step is a constant other than 0, or the extent of the grid: that is at least 1
-  where a program runs.
-- A `while` ends if it goes on only while a carried integer has not reached a bound that the loop
-  does not change, and every iteration moves that integer by a constant toward the bound, without
-  wrapping past it.
+- A `for` ends if its step is a constant other than 0, or the extent of the grid, which is at least
+  1 in any program that runs.
+- A `while` ends if it continues only while a carried integer has not reached a loop-invariant
+  bound, and every iteration moves that integer by a constant toward the bound, without wrapping
+  past it.
 
-Loops inside are left aside; each needs its own proof.
+Nested loops are ignored; each needs its own proof.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOPS = frozenset({control.for_, control.while_})
 
 
 def ends(loop: Operation) -> bool:
-    """Return True if the `for` or `while` is proven to end, loops inside it left aside."""
+    """Return True if the `for` or `while` is proven to end, ignoring nested loops."""
     if loop.defn is control.for_:
         step = loop.inputs[2]
         return _is_extent(step) or _number(step) not in (None, 0)
@@ -36,7 +36,7 @@ def ends(loop: Operation) -> bool:
 
 
 def _conjuncts(condition: Value) -> Iterator[Value]:
-    """The values that must all be true for the condition to be true."""
+    """Yield the values that must all be true for the condition to be true."""
     op = condition.op
     if op is None:
         return
@@ -74,20 +74,20 @@ def _counts_to(loop: Operation, counter: Value, predicate: Predicate, bound: Val
     if predicate is Predicate.NE:  # counting by one passes every number, across the wrap too
         return abs(step) == 1
     if predicate in (Predicate.LT, Predicate.LE):
-        strict, room = predicate is Predicate.LT, None if limit is None else ty.max_value - limit
+        strict, slack = predicate is Predicate.LT, None if limit is None else ty.max_value - limit
     elif predicate in (Predicate.GT, Predicate.GE):
-        strict, room = predicate is Predicate.GT, None if limit is None else limit - ty.min_value
+        strict, slack = predicate is Predicate.GT, None if limit is None else limit - ty.min_value
         step = -step
     else:
         return False
-    # From the last value that passes the test, at most the bound (strict: one before it), a step
-    # must not leave the type. A step of one never does that if the test is strict.
+    # The last value that passes the test is at most the bound (strict: one before it). A step from
+    # there must not wrap. A step of one never wraps if the test is strict.
     overshoot = step - strict
-    return step > 0 and (overshoot == 0 or (room is not None and overshoot <= room))
+    return step > 0 and (overshoot == 0 or (slack is not None and overshoot <= slack))
 
 
 def _step(loop: Operation, index: int) -> int | None:
-    """The constant that each iteration adds to a carried value, if that is all it does."""
+    """Return the constant that each iteration adds to a carried value, or None."""
     body = loop.regions[1]
     op = _yielded(body)[index].op
     if op is None or op.defn not in (arith.add, arith.sub):
@@ -115,7 +115,7 @@ def _yielded(region: Block) -> list[Value]:
 
 
 def _is_extent(value: Value) -> bool:
-    """Return True if the value is `num_programs`, at its own or a wider integer type."""
+    """Return True if the value is `num_programs`, possibly cast to a wider integer type."""
     op = value.op
     if op is not None and op.defn is arith.cast and value.type.element.bits > I32.bits:
         op = op.inputs[0].op
@@ -123,7 +123,7 @@ def _is_extent(value: Value) -> bool:
 
 
 def _number(value: Value) -> bool | int | float | None:
-    """The number of a constant."""
+    """Return the number of a scalar constant, or None."""
     op = value.op
     if op is None or op.defn is not arith.const:
         return None

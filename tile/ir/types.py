@@ -1,17 +1,18 @@
-"""The types of the IR: scalars, pointers and tiles. Frozen, comparable, printable.
+"""The types of the IR: scalars, pointers, tiles and more. Types are frozen, comparable, printable.
 
-Signedness is part of an integer's type, so one `div` or `shr` serves both and its operands say
-which. Every type answers `shape` and `element`: a scalar is its own element and has shape `()`.
-That lets a type rule treat scalars and tiles alike.
+Signedness is part of an integer's type, so signed and unsigned integers share `div` and `shr`.
+Every type has a `shape` and an `element`: a scalar is its own element and has shape `()`. A type
+rule can therefore treat scalars and tiles alike.
 
     f32   ptr<f32>   tile<128x64xf32>   tile<8xptr<i8>>
 
-A descriptor is an array in global memory together with its bounds, accessed in boxes of one shape.
+A tensor descriptor is an array in global memory together with its bounds, accessed in blocks of one
+shape.
 
     desc<64x64xf16>   desc<1x32xf32, nan>
 
-From the LAID_OUT level on a tile has a layout, and there are buffers in shared memory; at the
-THREAD level there are fragments, what one thread holds of a tile.
+From the LAID_OUT level on, tiles have layouts and there are buffers in shared memory. At the THREAD
+level, fragments replace tiles: a fragment is the part of a tile that one thread holds.
 
     tile<16x16xf32, #a>   shared<16x64xf16, #b, stages = 3>   frag<8xf32>
 """
@@ -28,13 +29,13 @@ from tile.errors import TypeRuleError
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuse an operation: the guard that opens a type rule."""
+    """Raise `TypeRuleError` with `message` unless the condition holds."""
     if not condition:
         raise TypeRuleError(message)
 
 
 class Kind(enum.IntEnum):
-    """What a scalar counts, in the order in which promotion ranks it."""
+    """The kind of a scalar type, ordered by rank in type promotion."""
 
     BOOL = 0
     INT = 1
@@ -56,7 +57,7 @@ class Type:
 
     @property
     def scalar(self) -> Scalar | Pointer:
-        """The element, under the name that kernels know it by."""
+        """The element type, under the name that kernels use."""
         return self.element
 
     @property
@@ -71,7 +72,7 @@ class Type:
 class Scalar(Type):
     """A number type.
 
-    `name` is its spelling in IR text, `alias` the one of signatures (`fp32`, `i32`).
+    `name` is its spelling in IR text, `alias` its spelling in signatures (`fp32`, `i32`).
     """
 
     name: str
@@ -81,7 +82,7 @@ class Scalar(Type):
     alias: str = ""
 
     def __reduce__(self) -> tuple[Callable[[str], Scalar], tuple[str]]:
-        """By name: there is one object for each type."""
+        """Pickle by name, since there is one object for each type."""
         return _scalar, (self.name,)
 
     def __str__(self) -> str:
@@ -95,7 +96,7 @@ class Scalar(Type):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element in memory."""
+        """The size of one element in memory, in bytes."""
         return max(1, self.bits // 8)
 
     @property
@@ -123,7 +124,7 @@ class Scalar(Type):
         return self.kind is Kind.BOOL
 
     def is_int(self) -> bool:
-        """An integer of any width, booleans included."""
+        """Return True for an integer of any width, booleans included."""
         return self.kind is not Kind.FLOAT
 
     def is_int_signed(self) -> bool:
@@ -133,9 +134,9 @@ class Scalar(Type):
         return self.kind is Kind.INT and not self.signed
 
     def is_standard_floating(self) -> bool:
-        """A float on which arithmetic is defined.
+        """Return True for a float on which arithmetic is defined.
 
-        The 8-bit ones are for storage, casts and dots.
+        8-bit floats are for storage, casts and dots only.
         """
         return self.kind is Kind.FLOAT and self.bits >= 16
 
@@ -158,7 +159,7 @@ class Scalar(Type):
         return False
 
     def to(self, bits: int) -> Scalar:
-        """The integer type of the same signedness with `bits` bits."""
+        """Return the integer type of the same signedness with `bits` bits."""
         return SCALARS[("i" if self.signed else "u") + str(bits)]
 
 
@@ -219,10 +220,10 @@ class Pointer(Type):
 
 
 class Layout(Protocol):
-    """Which element each register, lane and warp holds, or where it is in shared memory.
+    """The distribution of a tile over registers, lanes and warps, or its order in shared memory.
 
-    The SIMT lowering defines them (`tile/simt/layouts`), and tells `tile/ir/layouts.py` how to read
-    their text.
+    The SIMT lowering defines layouts (`tile/simt/layouts`) and declares their parsers
+    (`tile/ir/layouts.py`).
     """
 
     def __str__(self) -> str: ...
@@ -305,9 +306,9 @@ class Fragment(Type):
 
 @dataclass(frozen=True, slots=True)
 class Shared(Type):
-    """A buffer in shared memory: `stages` tiles in a row, each in the order of `layout`.
+    """A buffer in shared memory: `stages` consecutive tiles, each in the order of `layout`.
 
-    Booleans take a byte each.
+    A boolean takes one byte.
     """
 
     dims: tuple[int, ...]
@@ -337,17 +338,17 @@ class Shared(Type):
 
     @property
     def numel(self) -> int:
-        """Elements of one stage."""
+        """The number of elements of one stage."""
         return math.prod(self.dims)
 
     @property
     def bytes(self) -> int:
-        """The size of all stages."""
+        """The size of all stages, in bytes."""
         return self.numel * self.of.itemsize * self.stages
 
 
 class Padding(enum.StrEnum):
-    """What a descriptor's loads give for elements that are outside the array."""
+    """The value that loads through a descriptor return for elements outside the array."""
 
     ZERO = "zero"
     NAN = "nan"
@@ -355,11 +356,11 @@ class Padding(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Descriptor(Type):
-    """An array in global memory with extents and strides, known when the kernel runs.
+    """A tensor descriptor: an array in global memory with extents and strides known at run time.
 
-    It is read and written in boxes, tiles of shape `dims`. Elements of a box that are outside the
-    array are read as `padding` and never written. The elements along the last axis are neighbours
-    in memory; the array's start and all other strides are multiples of `ALIGNMENT` bytes.
+    It is accessed in blocks, tiles of shape `dims`. Elements of a block outside the array are read
+    as `padding` and never written. The elements along the last axis are contiguous in memory; the
+    array's address and all other strides are multiples of `ALIGNMENT` bytes.
     """
 
     ALIGNMENT: ClassVar[int] = 16
@@ -406,12 +407,12 @@ class Descriptor(Type):
 
     @property
     def box(self) -> Tile:
-        """What is read or written at once."""
+        """The type of the block that one access reads or writes."""
         return Tile(self.dims, self.of)
 
     @property
     def parts(self) -> tuple[Scalar | Pointer, ...]:
-        """The types of what it is made of: base, extents, and strides but for the last, which is 1.
+        """The types of its components: base, extents, and all strides but the last, which is 1.
 
         Extents and strides are in elements.
         """
@@ -420,7 +421,7 @@ class Descriptor(Type):
 
     @property
     def multiple(self) -> int:
-        """Of how many elements every stride but the last is a multiple."""
+        """The number of elements that divides every stride but the last."""
         return self.ALIGNMENT // self.of.itemsize
 
 
@@ -428,12 +429,12 @@ MAX_NUMEL = 1 << 20
 
 
 def is_power_of_two(n: int) -> bool:
-    """Whether a number is 1, 2, 4 and so on."""
+    """Return True if `n` is 1, 2, 4 and so on."""
     return n > 0 and n & (n - 1) == 0
 
 
 def check_extent(extent: int, what: str = "tile extents are") -> None:
-    """Refuse an extent that is not a power of two."""
+    """Raise `TypeRuleError` for an extent that is not a power of two."""
     if not is_power_of_two(extent):
         below = 1 << max(0, extent.bit_length() - 1) if extent > 0 else 1
         near = f"{below} or {below * 2}" if extent > 0 else "1"
@@ -470,25 +471,25 @@ def _scalar(name: str) -> Scalar:
 
 
 def with_element(ty: Type, element: Scalar | Pointer) -> Type:
-    """`ty` with another element: a tile of the same shape, or the element itself for a scalar."""
+    """Return `ty` with another element: a tile of the same shape, or `element` for a scalar."""
     if isinstance(ty, Tile):
         return ty if element is ty.of else Tile(ty.dims, element, ty.layout)
     return Fragment(ty.count, element) if isinstance(ty, Fragment) else element
 
 
 def with_layout(ty: Type, layout: Layout | None) -> Type:
-    """A tile type with another layout, or none; any other type as it is."""
+    """Return a tile type with another layout, or without one; return any other type unchanged."""
     if not isinstance(ty, Tile) or ty.layout is layout:
         return ty
     return Tile(ty.dims, ty.of, layout)
 
 
 def without_layout(ty: Type) -> Type:
-    """The type as the rules of operations see it, which know nothing of layouts."""
+    """Return the type without its layout, as type rules see it."""
     return with_layout(ty, None)
 
 
 def with_shape(shape: Iterable[int], element: Scalar | Pointer) -> Type:
-    """A tile of that shape, or the element itself for shape `()`."""
+    """Return a tile type of the shape, or the element itself for shape `()`."""
     dims = tuple(shape)
     return Tile(dims, element) if dims else element

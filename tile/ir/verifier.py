@@ -1,7 +1,4 @@
-"""Holds IR to its rules.
-
-Structure, dominance, the type rules again, and the conditions of a level.
-"""
+"""Verifier of the IR: structure, dominance, type rules, and the conditions of a level."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ class _Verifier:
         self.module = module
         self.level = level
         self.visible: set[Value] = set()
-        # Around an isolated region: what would be visible in it otherwise.
+        # Inside an isolated region: the enclosing values, which would be visible otherwise.
         self.hidden: set[Value] = set()
 
     def function(self, function: Function) -> None:
@@ -36,25 +33,28 @@ class _Verifier:
         self.types(function.args, function.loc)
         for value in function.args:
             if function.kernel and isinstance(value.type, Descriptor):
-                self.fail(f"{value!r} is a descriptor; a kernel is given its parts", function.loc)
+                self.fail(
+                    f"{value!r} is a descriptor; a kernel takes its components instead",
+                    function.loc,
+                )
         self.block(function.body, f"function {function}")
         last = function.body.last
         assert last is not None
         if last.defn is not control.return_:
             self.fail(f"function {function} ends with `{last.name}`, not `return`", last.loc)
-        given = tuple(value.type for value in last.inputs)
-        if given != function.result_types:
+        returned = tuple(value.type for value in last.inputs)
+        if returned != function.result_types:
             self.fail(
-                f"{function} returns ({_list(function.result_types)}), not ({_list(given)})",
+                f"{function} returns ({_list(function.result_types)}), not ({_list(returned)})",
                 last.loc,
             )
 
-    def block(self, block: Block, what: str) -> None:
+    def block(self, block: Block, description: str) -> None:
         defined = list(block.args)
         self.visible.update(defined)
         if block.terminator is None:
             loc = block.last.loc if block.last is not None else None
-            self.fail(f"{what} does not end with a terminator", loc)
+            self.fail(f"{description} does not end with a terminator", loc)
         for op in block:
             if op.defn.terminator and op is not block.last:
                 self.fail(f"`{op.name}` stands in the middle of a block", op.loc)
@@ -109,10 +109,10 @@ class _Verifier:
         callee = self.module.functions.get(op["callee"])
         if callee is None:
             self.fail(f"the module has no function @{op['callee']}", op.loc, op)
-        wanted = [value.type for value in callee.args]
-        given = [value.type for value in op.inputs]
-        if given != wanted:
-            self.fail(f"{callee} takes ({_list(wanted)}), not ({_list(given)})", op.loc, op)
+        parameters = [value.type for value in callee.args]
+        arguments = [value.type for value in op.inputs]
+        if arguments != parameters:
+            self.fail(f"{callee} takes ({_list(parameters)}), not ({_list(arguments)})", op.loc, op)
         if op["results"] != callee.result_types:
             self.fail(
                 f"{callee} returns ({_list(callee.result_types)}), not ({_list(op['results'])})",
@@ -121,38 +121,38 @@ class _Verifier:
             )
 
     def combining(self, op: Operation) -> None:
-        """Functions that a combining region calls are held to what the region is held to."""
+        """Check that functions called by a combining region obey the region's restrictions."""
         for region in op.regions:
-            found = combine.intruder(region, self.module.functions)
-            if found is not None:
-                self.fail(combine.refusal(op.name, found), found.loc, found)
+            illegal = combine.intruder(region, self.module.functions)
+            if illegal is not None:
+                self.fail(combine.refusal(op.name, illegal), illegal.loc, illegal)
 
     def types(self, values: Sequence[Value], loc: Loc | None) -> None:
         for value in values:
-            refused = _refused(value.type, self.level)
-            if refused:
-                self.fail(f"{value!r} {refused}", loc)
+            violation = _violation(value.type, self.level)
+            if violation:
+                self.fail(f"{value!r} {violation}", loc)
 
     def fail(self, message: str, loc: Loc | None, op: Operation | None = None) -> NoReturn:
         notes = [] if op is None else [f"in `{print_op(op).splitlines()[0]}`"]
         raise VerificationError(message, loc=loc, notes=notes)
 
 
-def _refused(ty: Type, level: Level) -> str:
-    """What is wrong with a type at a level; nothing, if it may be there."""
+def _violation(ty: Type, level: Level) -> str:
+    """Return the reason why a type is illegal at a level, or "" if it is legal."""
     if isinstance(ty, Tile):
         if level is Level.THREAD:
-            return "is a tile, which the thread level does not know"
+            return "is a tile, which is illegal at the thread level"
         if level is Level.TILE and ty.layout is not None:
-            return "has a layout, which the tile level does not know"
+            return "has a layout, which is illegal at the tile level"
         if level is Level.LAID_OUT and ty.layout is None:
             return "has no layout, which every tile has at the laid-out level"
     if isinstance(ty, Shared) and level is Level.TILE:
-        return "is in shared memory, which the tile level does not know"
+        return "is in shared memory, which is illegal at the tile level"
     if isinstance(ty, Descriptor) and level is not Level.TILE:
-        return f"is a descriptor, which the {level.value} level does not know"
+        return f"is a descriptor, which is illegal at the {level.value} level"
     if isinstance(ty, Fragment) and level is not Level.THREAD:
-        return f"is a fragment, which the {level.value} level does not know"
+        return f"is a fragment, which is illegal at the {level.value} level"
     return ""
 
 

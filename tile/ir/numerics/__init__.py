@@ -1,14 +1,13 @@
-"""The meaning of pure operations on NumPy arrays.
+"""Reference semantics of pure operations, on NumPy arrays.
 
 Constant folding, the interpreter and every backend's tests compute with these functions. An array
 of dtype bool, intN, uintN, float16, bfloat16, float8_e4m3fn, float8_e5m2, float32 or float64 holds
 values of i1, iN, uN, f16, bf16, f8e4m3, f8e5m2, f32 or f64, and int64 holds pointers. Axis 0 is the
-*program axis*: one entry to a program, or a single one for all; axes of the tile follow, and are
-counted from the right.
+*program axis*: one entry for each program, or a single one for all programs. The tile's axes follow
+and are counted from the right.
 
-A function returns the dtype that its operation's type says, exactly, and never writes to its
-operands; what it returns may share memory with them. Whoever calls holds `quiet()` around the
-calls.
+A function returns exactly the dtype of its operation's result type and never writes to its
+operands; its result may share memory with them. The caller holds `quiet()` around the calls.
 """
 
 from tile.ir.dtypes import Array, Dtype, numpy_dtype, scalar_of

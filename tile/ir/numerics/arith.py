@@ -1,8 +1,8 @@
-"""Arithmetic and bits: integers wrap, floats round once to nearest even.
+"""Arithmetic and bitwise operations: integers wrap, floats round once to nearest even.
 
-Operands have one dtype, broadcast against each other, and give a result of that dtype. Dtypes that
-an operation is not defined on are refused with `TypeRuleError`. Callers hold `quiet()` around all
-of this.
+Operands have one dtype and broadcast against each other; the result has that dtype. A dtype on
+which an operation is not defined raises `TypeRuleError`. Callers hold `quiet()` around these
+functions.
 """
 
 from __future__ import annotations
@@ -43,67 +43,68 @@ def _numbers(function: Binary) -> dict[Dtype, Binary]:
 
 
 def add(x: Array, y: Array) -> Array:
-    """The sum x + y; on i1, modulo 2."""
+    """Return x + y; on i1, modulo 2."""
     return _ADD[x.dtype](x, y)
 
 
 def sub(x: Array, y: Array) -> Array:
-    """The difference x - y; on i1, modulo 2."""
+    """Return x - y; on i1, modulo 2."""
     return _SUB[x.dtype](x, y)
 
 
 def mul(x: Array, y: Array) -> Array:
-    """The product x * y."""
+    """Return x * y."""
     return _MUL[x.dtype](x, y)
 
 
 def div(x: Array, y: Array) -> Array:
-    """The quotient x / y, for integers truncated towards zero.
+    """Return x / y, truncated toward zero for integers.
 
-    The language leaves integer division by zero undefined; it gives 0 here. The least integer
+    Integer division by zero is undefined in the language and returns 0 here. The least integer
     divided by -1 wraps to itself.
     """
     return _DIV[x.dtype](x, y)
 
 
 def rem(x: Array, y: Array) -> Array:
-    """What `div` leaves: it has the sign of `x`. For integers, x rem 0 is undefined and 0 here.
+    """Return the remainder of `div`, with the sign of `x`.
 
-    Floats give the exact remainder (C's `fmod`), NaN for an infinite `x` or a zero `y`.
+    For integers, x rem 0 is undefined and returns 0 here. For floats the remainder is exact (C's
+    `fmod`), and NaN for an infinite `x` or a zero `y`.
     """
     return _REM[x.dtype](x, y)
 
 
 def neg(x: Array) -> Array:
-    """The negative -x; unsigned integers and the least signed one wrap, NaNs change sign."""
+    """Return -x; unsigned integers and the least signed one wrap, NaNs change sign."""
     return _NEG[x.dtype](x)
 
 
 def absolute(x: Array) -> Array:
-    """The magnitude |x|; the least signed integer wraps, floats (NaN too) lose their sign."""
+    """Return |x|; the least signed integer wraps, floats including NaNs lose their sign."""
     return _ABS[x.dtype](x)
 
 
 def minimum(x: Array, y: Array, propagate_nan: bool = False) -> Array:
-    """The lesser. Next to a NaN the number wins, or with `propagate_nan` the NaN does.
+    """Return the lesser; of a number and a NaN the number, or with `propagate_nan` the NaN.
 
-    Which zero comes of two zeros with different signs is not defined.
+    The sign of the result for two zeros of different signs is undefined.
     """
     return _MIN[propagate_nan][x.dtype](x, y)
 
 
 def maximum(x: Array, y: Array, propagate_nan: bool = False) -> Array:
-    """The greater, with NaNs and zeros as in `minimum`."""
+    """Return the greater, with NaNs and zeros as in `minimum`."""
     return _MAX[propagate_nan][x.dtype](x, y)
 
 
 def clamp(x: Array, lo: Array, hi: Array, propagate_nan: bool = False) -> Array:
-    """The value minimum(maximum(x, lo), hi): `lo` for a NaN, or NaN with `propagate_nan`."""
+    """Return minimum(maximum(x, lo), hi): `lo` for a NaN, or NaN with `propagate_nan`."""
     return minimum(maximum(x, lo, propagate_nan), hi, propagate_nan)
 
 
 def mulhi(x: Array, y: Array) -> Array:
-    """The upper half of the product of two integers, which has twice their bits."""
+    """Return the high half of the double-width product of two integers."""
     return _MULHI[x.dtype](x, y)
 
 
@@ -128,14 +129,14 @@ def not_(x: Array) -> Array:
 
 
 def shl(x: Array, count: Array) -> Array:
-    """Shift x left. Any count outside 0..width-1 is taken as the width: it gives 0."""
+    """Return x shifted left. Any count outside 0..width-1 counts as the width and returns 0."""
     return _SHL[x.dtype](x, count)
 
 
 def shr(x: Array, count: Array) -> Array:
-    """Shift x right, copying the sign of signed integers.
+    """Return x shifted right, arithmetically for signed integers.
 
-    Any count outside 0..width-1 is taken as the width: it gives 0, or -1 for a negative `x`.
+    Any count outside 0..width-1 counts as the width and returns 0, or -1 for a negative `x`.
     """
     return _SHR[x.dtype](x, count)
 
@@ -145,7 +146,7 @@ def _same(x: Array) -> Array:
 
 
 def _div_signed(x: Array, y: Array) -> Array:
-    """Divides magnitudes unsigned, where the least integer has one, and puts the sign on."""
+    """Divide magnitudes as unsigned integers, which hold that of the least one; set the sign."""
     unsigned = BITS[x.dtype.itemsize]
     magnitude: Array = np.floor_divide(np.abs(x).view(unsigned), np.abs(y).view(unsigned))
     quotient = magnitude.view(x.dtype)
@@ -164,7 +165,7 @@ def _clear_sign(x: Array) -> Array:
 
 
 def _number_wins(function: np.ufunc) -> Binary:
-    """NumPy's fmin or fmax; in some lanes they let a signalling NaN win, so those are quieted."""
+    """Return fmin or fmax that quiets signaling NaNs, which NumPy's return in some lanes."""
 
     def apply(x: Array, y: Array) -> Array:
         result: Array = function(x, y)
@@ -185,7 +186,7 @@ def _mulhi_through(wide: Dtype) -> Binary:
 
 
 def _mulhi_u64(x: Array, y: Array) -> Array:
-    """Schoolbook multiplication in base 2^32; no partial sum exceeds 64 bits."""
+    """Multiply by the schoolbook method in base 2^32; no partial sum exceeds 64 bits."""
     x_low, x_high, y_low, y_high = x & LOW_HALF, x >> HALF, y & LOW_HALF, y >> HALF
     middle = x_high * y_low + (x_low * y_low >> HALF)
     other = x_low * y_high + (middle & LOW_HALF)
@@ -194,7 +195,7 @@ def _mulhi_u64(x: Array, y: Array) -> Array:
 
 
 def _mulhi_i64(x: Array, y: Array) -> Array:
-    """A negative x is 2^64 too great as unsigned, which adds y to the half; and vice versa."""
+    """Correct the unsigned result: a negative x counts as x + 2^64, adding y to the high half."""
     high = _mulhi_u64(x.view(np.uint64), y.view(np.uint64)).view(np.int64)
     high -= x & (y >> 63)
     high -= y & (x >> 63)

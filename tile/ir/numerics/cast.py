@@ -2,12 +2,12 @@
 
     to i1               x != 0; NaN is true
     integer to integer  wraps
-    float to integer    truncates towards zero, saturates at the bounds, NaN gives 0
-    anything to float   one rounding, to nearest even; NaN stays NaN; beyond the range it becomes
-                        infinite, and in fp8 (infinity too) the largest finite value
+    float to integer    truncates toward zero, saturates at the bounds, NaN becomes 0
+    any to float        one rounding to nearest even; NaN stays NaN; overflow becomes infinity, and
+                        in fp8 (also for infinity) the largest finite value
 
-This is what PTX's `cvt` does (to fp8: `cvt.rn.satfinite`). Callers hold `quiet()` around all of
-this.
+This is what PTX's `cvt` does (to fp8: `cvt.rn.satfinite`). Callers hold `quiet()` around these
+functions.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ EXACT_IN_F32 = (F32, *NARROW, *(dtype for dtype in COUNTED if dtype.itemsize <= 
 
 
 def cast(x: Array, to: Scalar, rounding: str = "rtne") -> Array:
-    """`x` converted to type `to`, as the table above says; `x` itself where it has that type.
+    """Return `x` converted to type `to` by the table above; `x` itself if it has that type.
 
-    `rounding` is "rtne", or "rtz" for towards zero. The latter is for floats to floats of fewer
-    bits; asked for anything else it is a `TypeRuleError`.
+    `rounding` is "rtne", or "rtz" for toward zero. "rtz" is only defined from floats to narrower
+    floats; anything else raises `TypeRuleError`.
     """
     return conversion(x.dtype, to.name, rounding)(x)
 
 
 @functools.cache
 def conversion(source: Dtype, target: str, rounding: str = "rtne") -> Unary:
-    """The function that `cast` applies to arrays of dtype `source`; `target` is a scalar's name."""
+    """Return the function that casts arrays of dtype `source` to the scalar type named `target`."""
     to = numpy_dtype(SCALARS[target])
     require(
         rounding in ("rtne", "rtz"), f"the rounding of a cast is rtne or rtz, not {brief(rounding)}"
@@ -71,18 +71,18 @@ def conversion(source: Dtype, target: str, rounding: str = "rtne") -> Unary:
 
 
 def bitcast(x: Array, to: Scalar | Pointer) -> Array:
-    """The bits of `x` read as type `to`, which has as many; the result shares memory with `x`."""
+    """Return the bits of `x` as type `to` of the same width; the result shares memory with `x`."""
     dtype = numpy_dtype(to)
-    alike = x.dtype.itemsize == dtype.itemsize and (x.dtype == BOOL) == (dtype == BOOL)
-    require(alike, f"bitcast takes types of equal width, not {scalar_of(x.dtype)} and {to}")
+    same_width = x.dtype.itemsize == dtype.itemsize and (x.dtype == BOOL) == (dtype == BOOL)
+    require(same_width, f"bitcast takes types of equal width, not {scalar_of(x.dtype)} and {to}")
     return x.view(dtype)
 
 
 def constant(value: Any, ty: Scalar | Pointer) -> Array:
-    """A 0-dimensional array of type `ty` that holds a Python or NumPy number.
+    """Return a 0-dimensional array of type `ty` that holds a Python or NumPy number.
 
-    Integer types (and pointers: addresses) take integers in range, and float types any number,
-    which is rounded once, as `cast` does; anything else is a `TypeRuleError`.
+    Integer types (and pointers: addresses) take integers in range. Float types take any number and
+    round it once, as `cast` does. Anything else raises `TypeRuleError`.
     """
     number = _number(value)
     if not isinstance(ty, Pointer) and ty.is_floating():
@@ -109,7 +109,7 @@ def _number(value: Any) -> int | float:
 
 
 def _exact_array(number: int | float) -> Array:
-    """The number, of shape (1,), in a type that holds it exactly or else in f64."""
+    """Return the number as an array of shape (1,), in an exact type if possible, else in f64."""
     if isinstance(number, int) and I64.min_value <= number <= U64.max_value:
         return np.array([number], np.int64 if number <= I64.max_value else np.uint64)
     try:
@@ -124,13 +124,13 @@ def _same(x: Array) -> Array:
 
 def _nonzero(x: Array) -> Array:
     if x.dtype in NARROW:
-        x = x.view(BITS[x.dtype.itemsize]) << 1  # without the sign
+        x = x.view(BITS[x.dtype.itemsize]) << 1  # drop the sign
     result: Array = np.not_equal(x, 0)
     return result
 
 
 def _to_wide(x: Array, wide: Dtype) -> Array:
-    """The value in f32 or f64, exactly but for the great integers of `_fold_low_bits`."""
+    """Return the values in f32 or f64, exactly except for the large ones of `_fold_low_bits`."""
     if x.dtype == wide:
         return x
     if x.dtype in NARROW:
@@ -139,10 +139,9 @@ def _to_wide(x: Array, wide: Dtype) -> Array:
 
 
 def _fold_low_bits(x: Array) -> Array:
-    """64-bit integers from 2^53 on with the last 11 bits replaced by one: whether any was set.
+    """Replace the low 11 bits of 64-bit integers of at least 2^53 by a sticky bit (round to odd).
 
-    That is rounding to odd: f64 holds the result exactly, and every narrower format rounds it as it
-    would have rounded `x`.
+    f64 holds the result exactly, and every narrower format rounds it as it would have rounded `x`.
     """
     folded = x >> 11
     folded |= x & 0x7FF != 0
@@ -189,8 +188,8 @@ def _towards_zero(source: Dtype, to: Dtype) -> Unary:
     def apply(x: Array) -> Array:
         result = nearest(x)
         back = _to_wide(result, F64 if to == F32 else F32)
-        grew = np.abs(back) > np.abs(_to_wide(x, F64 if source == F64 else F32))
-        # One step down in magnitude, which also leads from infinity to the largest finite value.
-        return (result.view(bits) - grew).view(to)
+        rounded_up = np.abs(back) > np.abs(_to_wide(x, F64 if source == F64 else F32))
+        # One step down in magnitude, which also turns infinity into the largest finite value.
+        return (result.view(bits) - rounded_up).view(to)
 
     return apply

@@ -1,14 +1,14 @@
-"""Reductions and scans by a function that is given, over one axis, which counts from the right.
+"""Reductions and scans by a combine function, over one axis, which counts from the right.
 
-The function combines two groups of values: of n arrays for the first group and n for the second it
-gives n. It is called with arrays that hold many elements at once, on neighbours first:
+The function combines two groups of n values each and returns n values; it takes 2 n arrays of many
+elements at once. A tree combines adjacent elements first:
 
     x0 x1 x2 x3  ->  x0*x1  x2*x3  ->  (x0*x1)*(x2*x3)
 
-That order is fixed, the first operand always stands before the second along the axis, and the
-last element of a scan is the reduction, in every bit. A scan computes its other elements from the
-same products: x0*x1*x2 is (x0*x1)*x2. So a number of calls that grows with log2(extent) does
-either, on no more than twice the elements in all.
+The order is fixed, the first operand always precedes the second along the axis, and the last
+element of a scan equals the reduction, bit for bit. A scan computes its other elements from the
+same partial results: x0*x1*x2 is (x0*x1)*x2. Both take O(log2(extent)) calls, on at most twice the
+elements in total.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ SECOND = slice(1, None, 2)
 
 
 def reduce_by(xs: Sequence[Array], combine: Combine, axis: int) -> tuple[Array, ...]:
-    """Combine the elements along `axis`, an extent that is a power of two; the results lack it."""
-    parts = _over_all_programs(xs)
-    while parts[0].shape[axis] > 1:
-        parts = _combined(combine, _along(parts, axis, FIRST), _along(parts, axis, SECOND))
-    return tuple(part.squeeze(axis) for part in parts)
+    """Combine the elements along `axis`, whose extent is a power of two, and drop the axis."""
+    arrays = _over_all_programs(xs)
+    while arrays[0].shape[axis] > 1:
+        arrays = _combined(combine, _along(arrays, axis, FIRST), _along(arrays, axis, SECOND))
+    return tuple(array.squeeze(axis) for array in arrays)
 
 
 def scan_by(
     xs: Sequence[Array], combine: Combine, axis: int, reverse: bool = False
 ) -> tuple[Array, ...]:
-    """Combine each element with all before it along `axis`.
+    """Combine each element with all before it along `axis` (inclusive scan).
 
-    With `reverse` the axis is read from its end: the first operand is then what stands behind.
+    With `reverse` the axis is traversed from its end: the first operand is the one further along.
     """
     if reverse:
         flipped = [np.flip(x, axis) for x in xs]
@@ -47,13 +47,13 @@ def scan_by(
     return tuple(_scan(_over_all_programs(xs), combine, axis))
 
 
-def _scan(parts: list[Array], combine: Combine, axis: int) -> list[Array]:
-    extent = parts[0].shape[axis]
+def _scan(arrays: list[Array], combine: Combine, axis: int) -> list[Array]:
+    extent = arrays[0].shape[axis]
     if extent == 1:
-        return parts
-    even = _along(parts, axis, FIRST)
-    odd = _scan(_combined(combine, even, _along(parts, axis, SECOND)), combine, axis)
-    results = [np.empty(part.shape, part.dtype) for part in parts]
+        return arrays
+    even = _along(arrays, axis, FIRST)
+    odd = _scan(_combined(combine, even, _along(arrays, axis, SECOND)), combine, axis)
+    results = [np.empty(array.shape, array.dtype) for array in arrays]
     _put(results, axis, SECOND, odd)
     _put(results, axis, slice(0, 1), _along(even, axis, slice(0, 1)))
     if extent > 2:
@@ -63,25 +63,25 @@ def _scan(parts: list[Array], combine: Combine, axis: int) -> list[Array]:
 
 
 def _over_all_programs(xs: Sequence[Array]) -> list[Array]:
-    """Arrays of one shape; some may have come with one entry for all programs."""
+    """Broadcast the arrays to one shape; some may have a single entry for all programs."""
     programs = max(x.shape[0] for x in xs)
     return [np.broadcast_to(x, (programs, *x.shape[1:])) for x in xs]
 
 
 def _combined(combine: Combine, first: list[Array], second: list[Array]) -> list[Array]:
-    """What `combine` gives, where it may have left out axes along which a result is constant."""
+    """Call `combine` and broadcast results whose constant axes have extent 1."""
     shape = first[0].shape
     return [np.broadcast_to(result, shape) for result in combine(*first, *second)]
 
 
-def _along(parts: Sequence[Array], axis: int, piece: slice) -> list[Array]:
-    return [part[_place(axis, piece)] for part in parts]
+def _along(arrays: Sequence[Array], axis: int, positions: slice) -> list[Array]:
+    return [array[_index(axis, positions)] for array in arrays]
 
 
-def _put(results: Sequence[Array], axis: int, piece: slice, parts: Sequence[Array]) -> None:
-    for result, part in zip(results, parts, strict=True):
-        result[_place(axis, piece)] = part
+def _put(results: Sequence[Array], axis: int, positions: slice, arrays: Sequence[Array]) -> None:
+    for result, array in zip(results, arrays, strict=True):
+        result[_index(axis, positions)] = array
 
 
-def _place(axis: int, piece: slice) -> tuple[Any, ...]:
-    return (..., piece, *(slice(None),) * (-axis - 1))
+def _index(axis: int, positions: slice) -> tuple[Any, ...]:
+    return (..., positions, *(slice(None),) * (-axis - 1))

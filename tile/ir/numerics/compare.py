@@ -32,24 +32,24 @@ _FUNCTIONS = {
 
 
 def cmp(x: Array, y: Array, kind: str) -> Array:
-    """Compare elements: `kind` is eq, ne, lt, le, gt or ge, the result i1.
+    """Compare elements: `kind` is eq, ne, lt, le, gt or ge; the result is i1.
 
-    Next to a NaN every comparison is false, except `ne`, which is true.
+    Every comparison with a NaN is false, except `ne`, which is true.
     """
     return _CMP[kind][x.dtype](x, y)
 
 
 def select(condition: Array, x: Array, y: Array) -> Array:
-    """The element of `x` where the i1 `condition` holds, else that of `y`; all three broadcast."""
+    """Return elements of `x` where the i1 `condition` holds, else of `y`; all three broadcast."""
     if condition.size < MANY:
         return np.where(condition, x, y)
-    # `np.where` branches on every element; on irregular masks bit operations are several times
-    # faster.
+    # `np.where` branches on every element; bit operations are several times faster on irregular
+    # masks.
     bits = _SIGNED_BITS[x.dtype.itemsize]
     other = y.view(bits)
-    chosen = (x.view(bits) ^ other) & np.negative(condition.view(np.int8), dtype=bits)
-    chosen ^= other
-    result: Array = chosen.view(x.dtype)
+    selected = (x.view(bits) ^ other) & np.negative(condition.view(np.int8), dtype=bits)
+    selected ^= other
+    result: Array = selected.view(x.dtype)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Tables keyed by dtype, and the dtypes by kind."""
+"""Dtypes by kind, and tables keyed by dtype."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 class ByDtype(dict[Dtype, V]):
-    """What an operation does on arrays of each dtype; another dtype is a `TypeRuleError`."""
+    """Implementations of an operation by dtype; any other dtype raises `TypeRuleError`."""
 
     def __init__(self, name: str, entries: Mapping[Dtype, V]) -> None:
         super().__init__(entries)
         self.name = name
 
     def __missing__(self, dtype: Dtype) -> V:
-        known = ", ".join(SCALARS[key].name for key in self)
-        found = SCALARS[dtype].name if dtype in SCALARS else str(dtype)
-        raise TypeRuleError(f"{self.name} is not defined on {found}; it takes {known}")
+        accepted = ", ".join(SCALARS[key].name for key in self)
+        name = SCALARS[dtype].name if dtype in SCALARS else str(dtype)
+        raise TypeRuleError(f"{self.name} is not defined on {name}; it takes {accepted}")
 
 
 class Choices(dict[str, V]):
-    """The values of an attribute; asking for another one is a `TypeRuleError` that lists them."""
+    """Implementations by an attribute's value; any other value raises `TypeRuleError`."""
 
     def __init__(self, attribute: str, entries: Mapping[str, V]) -> None:
         super().__init__(entries)
@@ -50,15 +50,15 @@ class Choices(dict[str, V]):
 
 
 def each(dtypes: Iterable[Dtype], value: V) -> dict[Dtype, V]:
-    """The same entry for several dtypes."""
+    """Return a table with the same entry for several dtypes."""
     return dict.fromkeys(dtypes, value)
 
 
 def quiet() -> np.errstate:
-    """A context manager inside which NumPy gives no floating-point or division warnings.
+    """Return a context manager that suppresses NumPy's floating-point and division warnings.
 
-    The functions of this package do not guard themselves, since entering costs as much as a small
-    operation does: whoever runs many of them holds this once around all. Overflow, division by zero
-    and invalid operations are defined results here and not errors.
+    The functions of this package do not use it themselves, since entering it takes as long as a
+    small operation: a caller enters it once around many calls. Overflow, division by zero and
+    invalid operations have defined results here and are not errors.
     """
     return np.errstate(all="ignore")

@@ -13,10 +13,10 @@ from tile.ir.numerics.dtypes import (
     Unary,
 )
 
-BLOCK = 1 << 14  # elements worked on at once, so that the intermediate values stay in cache
+BLOCK = 1 << 14  # elements computed at a time, so that intermediate values stay in cache
 
-# erf(x) / x as a quotient of polynomials in x * x, on |x| <= 4: a fit by weighted least squares
-# whose relative error, 2.6e-9, is less than a twentieth of the rounding to f32. Least powers first.
+# erf(x) / x as a quotient of polynomials in x * x, on |x| <= 4, fitted by weighted least squares.
+# Its relative error, 2.6e-9, is less than 1/20 of the rounding error of f32. Lowest power first.
 F32_LIMIT = 4.0
 F32_NUMERATOR = (
     1.1283791699732557,
@@ -36,8 +36,8 @@ F32_DENOMINATOR = (
     2.604909109197652e-07,
 )
 
-# Up to 1/2, the Maclaurin series of erf(x) / x in x * x. The first coefficient is lessened by 1, so
-# that x + x * series has little to round.
+# Up to 1/2, the Maclaurin series of erf(x) / x in x * x. The first coefficient is reduced by 1, so
+# that x + x * series has a small rounding error.
 SERIES_LIMIT = 0.5
 SERIES = tuple(
     (-1) ** n * 2 / math.sqrt(math.pi) / (math.factorial(n) * (2 * n + 1)) - (n == 0)
@@ -47,7 +47,7 @@ SERIES = tuple(
 # Above, erf(x) = 1 - exp(-x * x) P(x) / Q(x), with the polynomials that W. J. Cody gives for
 # 0.46875 <= x <= 4 in "Rational Chebyshev Approximations for the Error Function", Mathematics of
 # Computation 23 (1969). Beyond 4 they are good to 1e-11, where erfc is below 2e-8; beyond 6 the
-# result is 1. Least powers first.
+# result is 1. Lowest power first.
 F64_LIMIT = 6.0
 CODY_NUMERATOR = (
     1.23033935479799725e03,
@@ -74,12 +74,12 @@ CODY_DENOMINATOR = (
 
 
 def erf_f32(x: Array) -> Array:
-    """Erf of f32 values, computed in f64 and rounded once: within 0.6 ulp."""
+    """Return erf of f32 values, computed in f64 and rounded once: within 0.6 ulp."""
     return _in_blocks(_erf_f32, x)
 
 
 def erf_f64(x: Array) -> Array:
-    """Erf of f64 values, within 2 ulp."""
+    """Return erf of f64 values, within 2 ulp."""
     return _in_blocks(_erf_f64, x)
 
 
@@ -94,7 +94,7 @@ def _in_blocks(function: Unary, x: Array) -> Array:
 
 
 def _polynomial(coefficients: tuple[float, ...], t: Array) -> Array:
-    """Horner's rule; coefficients from the least power."""
+    """Evaluate a polynomial by Horner's rule; coefficients start with the lowest power."""
     value = t * coefficients[-1]
     value += coefficients[-2]
     for coefficient in coefficients[-3::-1]:

@@ -1,10 +1,10 @@
 """Fused multiply-add with a single rounding.
 
-The sum is *rounded to odd* in f64: an inexact result takes the neighbour whose last bit is 1. That
-keeps on which side of every midpoint of a narrower format the exact sum lies, so that rounding once
-more, to a format with at least two bits less, gives what one rounding gives (S. Boldo and G.
-Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd",
-2008).
+The sum is *rounded to odd* in f64: an inexact result becomes the adjacent number whose last bit is
+1. This preserves on which side of every midpoint of a narrower format the exact sum lies, so that a
+second rounding, to a format with at least two bits less, gives the result of a single rounding (S.
+Boldo and G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
+rounding to odd", 2008).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from tile.ir.numerics.narrow import narrow, round_to_odd_f32, widen
 
 
 def fma(x: Array, y: Array, z: Array) -> Array:
-    """The value x * y + z, correctly rounded to nearest even in f16, bf16, f32 and f64."""
+    """Return x * y + z, correctly rounded to nearest even, in f16, bf16, f32 and f64."""
     return _FMA[x.dtype](x, y, z)
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """The sum a + b rounded, and its error, exactly (Knuth)."""
+    """Return the rounded sum a + b and its exact error (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def _add_to_odd(a: Array, b: Array) -> Array:
-    """The sum a + b in f64, rounded to odd."""
+    """Return a + b in f64, rounded to odd."""
     total, error = _two_sum(a, b)
     bits = total.view(np.int64)
-    # An infinite or NaN total has error NaN, and NaN > 0 is false: it stays as it is.
+    # The error of an infinite or NaN total is NaN, and NaN > 0 is false: the total is unchanged.
     step = ((np.abs(error) > 0) > (bits & 1)).astype(np.int64)
     step *= (bits ^ error.view(np.int64)) >> np.int64(63) | np.int64(1)  # -1 for unlike signs
     odd: Array = bits + step
@@ -50,7 +50,7 @@ def _add_to_odd(a: Array, b: Array) -> Array:
 
 
 def _fma_f16(x: Array, y: Array, z: Array) -> Array:
-    """The product is exact in f64, and the sum is exact wherever rounding to f16 could tell."""
+    """Compute in f64: the product is exact, and so is the sum if rounding to f16 depends on it."""
     x, y, z = widen(x).astype(F64), widen(y).astype(F64), widen(z).astype(F64)
     return (x * y + z).astype(F16)
 
@@ -65,14 +65,14 @@ def _fma_f32(x: Array, y: Array, z: Array) -> Array:
 
 
 def _fma_f64(x: Array, y: Array, z: Array) -> Array:
-    """Error-free transformations, and exact rationals near the ends of the range."""
+    """Use error-free transformations, and exact rationals near the ends of the range."""
     product = x * y
     size = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.maximum(np.abs(product), np.abs(z)))
     safe = (size < 2.0**990) & (np.abs(product) > 2.0**-900)
     result: Array = np.where(safe, _fma_by_parts(x, y, product, z), product + z)
     if safe.all():
         return result
-    # Where all operands are finite and none zero, `product + z` rounds twice or overflows early.
+    # If all operands are finite and none is zero, `product + z` rounds twice or overflows early.
     finite = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
     hard = finite & ~safe & (x != 0) & (y != 0)
     operands = (np.broadcast_to(operand, hard.shape)[hard].tolist() for operand in (x, y, z))
@@ -82,7 +82,7 @@ def _fma_f64(x: Array, y: Array, z: Array) -> Array:
 
 
 def _fma_by_parts(x: Array, y: Array, product: Array, z: Array) -> Array:
-    """Boldo and Melquiond: z plus both halves of x * y, the small terms rounded to odd."""
+    """Add z to x * y and its error, with the small terms rounded to odd (Boldo and Melquiond)."""
     error = _product_error(x, y, product)
     upper, low = _two_sum(z, error)
     total, lower = _two_sum(product, upper)
@@ -91,7 +91,7 @@ def _fma_by_parts(x: Array, y: Array, product: Array, z: Array) -> Array:
 
 
 def _product_error(x: Array, y: Array, product: Array) -> Array:
-    """The error x * y - product, exactly (Dekker)."""
+    """Return the exact error x * y - product (Dekker)."""
     x_high, x_low = _split(x)
     y_high, y_low = _split(y)
     error: Array = (x_high * y_high - product) + x_high * y_low + x_low * y_high
@@ -100,7 +100,7 @@ def _product_error(x: Array, y: Array, product: Array) -> Array:
 
 
 def _split(x: Array) -> tuple[Array, Array]:
-    """Write x as a sum of two numbers of 26 bits each (Veltkamp)."""
+    """Split x into a sum of two numbers of 26 bits each (Veltkamp)."""
     scaled = x * (2.0**27 + 1)
     high: Array = scaled - (scaled - x)
     return high, x - high

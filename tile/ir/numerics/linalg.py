@@ -1,8 +1,9 @@
-"""Matrix products, on BLAS.
+"""Dot products of tiles, on BLAS.
 
-Products of f16, bf16 and fp8 operands are exact in f32 (within its range) and summed in f32, those
-of 8-bit integers are summed exactly. BLAS chooses the order of a float sum, so that floats are not
-reproducible to the bit: a sum of K terms is off by at most K roundings of its largest partial sum.
+Products of f16, bf16 and fp8 elements are exact in f32 (within its range) and summed in f32;
+products of 8-bit integers are summed exactly. BLAS chooses the order of a float sum, so float
+results are not reproducible bit for bit: the error of a sum of K terms is at most K roundings of
+its largest partial sum.
 """
 
 from __future__ import annotations
@@ -30,54 +31,54 @@ from tile.ir.numerics.narrow import narrow, widen
 
 NARROW = frozenset((F16, BF16))
 INT8 = (SIGNED[0], UNSIGNED[0])
-ROWS = 64  # rows of a product that keep BLAS busy
-SERIAL = 1 << 18  # multiplications up to which OpenBLAS starts no threads
+ROWS = 64  # rows of a matmul that keep BLAS busy
+SERIAL = 1 << 18  # multiplications of a matmul up to which OpenBLAS starts no threads
 
 
 def dot(a: Array, b: Array, acc: Array | None = None, input_precision: str = "ieee") -> Array:
-    """The product a @ b + acc over the last two axes: (..., M, K), (..., K, N) and (..., M, N).
+    """Return a @ b + acc over the last two axes: (..., M, K), (..., K, N) and (..., M, N).
 
-    Leading axes have equal extents, apart from the program axis, where 1 stands for any. Operands
-    are f16, bf16, fp8, f32, f64 or 8-bit integers. `acc` is f32 (f64, i32), or f16 or bf16 and then
+    Leading axes have equal extents, except that the program axis may have extent 1. Operands are
+    f16, bf16, fp8, f32, f64 or 8-bit integers. `acc` is f32 (f64, i32), or f16 or bf16 and then
     rounded once, after the sum; without `acc` the result is f32, f64 or i32. i32 sums wrap.
 
-    `input_precision` says what becomes of f32 operands and is of no effect on others:
+    `input_precision` applies to f32 operands and is ignored for others:
 
-        ieee    nothing
+        ieee    no change
         tf32    rounded to 10 bits of mantissa, ties away from zero
-        tf32x3  a sum of two tf32 parts; the product of the lesser parts is left out (2^-21)
-        bf16x3  a sum of two bf16 parts, likewise (2^-16)
-        bf16x6  a sum of three bf16 parts; the six greatest products are summed (2^-23)
+        tf32x3  split into two tf32 terms; the product of the small terms is dropped (2^-21)
+        bf16x3  split into two bf16 terms, likewise (2^-16)
+        bf16x6  split into three bf16 terms; the six largest products are summed (2^-23)
 
     The relative error of a product is in parentheses.
     """
-    product = _PRODUCT[a.dtype](a, b, input_precision)
+    result = _DOT[a.dtype](a, b, input_precision)
     if acc is None:
-        return product
+        return result
     if acc.dtype in NARROW:
-        return narrow(product + widen(acc), acc.dtype)
-    if acc.shape[0] > product.shape[0]:
-        return product + acc
-    product += acc
-    return product
+        return narrow(result + widen(acc), acc.dtype)
+    if acc.shape[0] > result.shape[0]:
+        return result + acc
+    result += acc
+    return result
 
 
 def round_to_tf32(x: Array) -> Array:
-    """f32 values rounded to 10 bits of mantissa, ties away from zero (PTX: `cvt.rna.tf32`)."""
+    """Round f32 values to 10 bits of mantissa, ties away from zero (PTX: `cvt.rna.tf32`)."""
     bits = x.view(np.uint32) + np.uint32(0x1000)
     bits &= np.uint32(0xFFFFE000)
     rounded: Array = bits.view(F32)
-    missing = np.isnan(x)
-    if missing.any():
-        rounded = np.where(missing, x, rounded)
+    nan = np.isnan(x)
+    if nan.any():
+        rounded = np.where(nan, x, rounded)
     return rounded
 
 
 def cut(x: Array, bits: int) -> Array:
-    """f32 values without what is behind so many bits of mantissa: as matrix units keep them."""
-    found: Array = (x.view(np.uint32) & np.uint32(-1 << 23 - bits & 0xFFFFFFFF)).view(F32)
-    missing = np.isnan(x)
-    return np.where(missing, x, found) if missing.any() else found
+    """Truncate f32 values to `bits` bits of mantissa, as tensor cores do."""
+    truncated: Array = (x.view(np.uint32) & np.uint32(-1 << 23 - bits & 0xFFFFFFFF)).view(F32)
+    nan = np.isnan(x)
+    return np.where(nan, x, truncated) if nan.any() else truncated
 
 
 def _round_to_bf16(x: Array) -> Array:
@@ -85,10 +86,10 @@ def _round_to_bf16(x: Array) -> Array:
 
 
 def _matmul(a: Array, b: Array) -> Array:
-    """NumPy's matmul, with rows of many programs put in one product where `b` is the same for all.
+    """Return NumPy's matmul, with several programs stacked into one if they share `b`.
 
-    They are put together up to `ROWS` only. More is no faster, and a larger product makes OpenBLAS
-    use threads, which is many times slower wherever another process keeps a core busy.
+    At most `ROWS` rows are stacked. More is no faster, and a larger matmul makes OpenBLAS use
+    threads, which is many times slower if another process keeps a core busy.
     """
     a, b = _packed(a), _packed(b)
     rows, depth = a.shape[-2:]
@@ -96,8 +97,8 @@ def _matmul(a: Array, b: Array) -> Array:
     programs = a.shape[0] if a.ndim > 2 else 1
     group = min(programs, ROWS // rows, SERIAL // (rows * depth * columns))
     if group < 2 or b.size != depth * columns or not a.flags.c_contiguous:
-        product: Array = np.matmul(a, b)
-        return product
+        separate: Array = np.matmul(a, b)
+        return separate
     whole = programs - programs % group
     shared = b.reshape(depth, columns)
     result = np.empty((*a.shape[:-1], columns), a.dtype)
@@ -108,25 +109,25 @@ def _matmul(a: Array, b: Array) -> Array:
 
 
 def _packed(x: Array) -> Array:
-    """`x` itself where BLAS can read its matrices in place: adjacent elements along one axis."""
+    """Return `x` itself if BLAS can read its matrices (contiguous along one axis), else a copy."""
     return x if min(x.strides[-2:]) == x.itemsize else np.ascontiguousarray(x)
 
 
-def _product_exact(a: Array, b: Array, input_precision: str) -> Array:
-    """Products of narrow floats, which f32 holds."""
+def _dot_narrow(a: Array, b: Array, input_precision: str) -> Array:
+    """Multiply narrow floats in f32, which holds their products exactly."""
     return _matmul(widen(a), widen(b))
 
 
-def _product_f32(a: Array, b: Array, input_precision: str) -> Array:
-    return _F32_PRODUCT[input_precision](a, b)
+def _dot_f32(a: Array, b: Array, input_precision: str) -> Array:
+    return _F32_DOT[input_precision](a, b)
 
 
-def _product_f64(a: Array, b: Array, input_precision: str) -> Array:
+def _dot_f64(a: Array, b: Array, input_precision: str) -> Array:
     return _matmul(a, b)
 
 
-def _product_int8(a: Array, b: Array, input_precision: str) -> Array:
-    """BLAS has no integers: f32 is exact while no partial sum exceeds 2^24, and f64 always is."""
+def _dot_int8(a: Array, b: Array, input_precision: str) -> Array:
+    """Multiply in floats, as BLAS has no integers: f32 is exact up to 2^24, and f64 always is."""
     largest = a.shape[-1] * _magnitude(a) * _magnitude(b)
     wide = F32 if largest <= 1 << 24 else F64
     total = _matmul(a.astype(wide), b.astype(wide))
@@ -141,44 +142,45 @@ def _rounded(rounding: Unary) -> Binary:
     return lambda a, b: _matmul(rounding(a), rounding(b))
 
 
-def _in_parts(rounding: Unary, count: int, pairs: tuple[tuple[int, int], ...]) -> Binary:
-    """The product of sums of `count` parts each: `pairs` of parts, then the two greatest."""
+def _split_dot(rounding: Unary, count: int, pairs: tuple[tuple[int, int], ...]) -> Binary:
+    """Return a dot of operands split into `count` terms: `pairs` of terms, then the largest two."""
 
     def apply(a: Array, b: Array) -> Array:
-        parts_a, parts_b = _parts(a, rounding, count), _parts(b, rounding, count)
-        rest = sum(_matmul(parts_a[i], parts_b[j]) for i, j in pairs)
-        # An infinite operand has NaN for its lesser part, and so have its products with zero.
-        return _matmul(parts_a[0], parts_b[0]) + np.where(np.isfinite(rest), rest, np.float32(0))
+        a_terms, b_terms = _split(a, rounding, count), _split(b, rounding, count)
+        rest = sum(_matmul(a_terms[i], b_terms[j]) for i, j in pairs)
+        # The small term of an infinite operand is NaN, and so are its products with zero.
+        return _matmul(a_terms[0], b_terms[0]) + np.where(np.isfinite(rest), rest, np.float32(0))
 
     return apply
 
 
-def _parts(x: Array, rounding: Unary, count: int) -> list[Array]:
-    parts = [rounding(x)]
-    while len(parts) < count:
-        x = x - parts[-1]
-        parts.append(rounding(x))
-    return parts
+def _split(x: Array, rounding: Unary, count: int) -> list[Array]:
+    """Split `x` into a sum of `count` rounded terms, the largest first."""
+    terms = [rounding(x)]
+    while len(terms) < count:
+        x = x - terms[-1]
+        terms.append(rounding(x))
+    return terms
 
 
 _SMALL_OF_TWO = ((1, 0), (0, 1))
 _SMALL_OF_THREE = ((1, 1), (2, 0), (0, 2), *_SMALL_OF_TWO)
-_F32_PRODUCT: Choices[Binary] = Choices(
+_F32_DOT: Choices[Binary] = Choices(
     "input_precision",
     {
         "ieee": _matmul,
         "tf32": _rounded(round_to_tf32),
-        "tf32x3": _in_parts(round_to_tf32, 2, _SMALL_OF_TWO),
-        "bf16x3": _in_parts(_round_to_bf16, 2, _SMALL_OF_TWO),
-        "bf16x6": _in_parts(_round_to_bf16, 3, _SMALL_OF_THREE),
+        "tf32x3": _split_dot(round_to_tf32, 2, _SMALL_OF_TWO),
+        "bf16x3": _split_dot(_round_to_bf16, 2, _SMALL_OF_TWO),
+        "bf16x6": _split_dot(_round_to_bf16, 3, _SMALL_OF_THREE),
     },
 )
-_PRODUCT: ByDtype[Callable[[Array, Array, str], Array]] = ByDtype(
+_DOT: ByDtype[Callable[[Array, Array, str], Array]] = ByDtype(
     "dot",
     {
-        **each((F16, BF16, *FP8), _product_exact),
-        F32: _product_f32,
-        F64: _product_f64,
-        **each(INT8, _product_int8),
+        **each((F16, BF16, *FP8), _dot_narrow),
+        F32: _dot_f32,
+        F64: _dot_f64,
+        **each(INT8, _dot_int8),
     },
 )

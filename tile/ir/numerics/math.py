@@ -1,8 +1,8 @@
-"""Functions of floats, element by element.
+"""Elementwise functions of floats.
 
-f32 and f64 are as accurate as NumPy's SIMD kernels: a few units in the last place, and `sqrt`,
-`floor`, `ceil`, `trunc` and `rint` exact. f16 and bf16 are computed in f32 and rounded once.
-Arguments outside a function's domain give NaN. Callers hold `quiet()` around all of this.
+f32 and f64 are as accurate as NumPy's SIMD kernels: a few units in the last place; `sqrt`, `floor`,
+`ceil`, `trunc` and `rint` are exact. f16 and bf16 are computed in f32 and rounded once. Arguments
+outside a function's domain return NaN. Callers hold `quiet()` around these functions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Floats of 8 and 16 bits to and from f32, the format they are computed in.
+"""Conversions between 8- and 16-bit floats and f32, in which they are computed.
 
-f32 has at least twice the significand bits of these formats plus two, so one operation in f32
-rounded once more gives the bits of one rounding (S. Figueroa, "When is double rounding innocuous?",
-1995). That covers +, -, *, / and sqrt, not fma.
+f32 has at least twice the significand bits of these formats plus two, so an operation in f32 that
+is rounded again has the same bits as a single rounding (S. Figueroa, "When is double rounding
+innocuous?", 1995). This covers +, -, *, / and sqrt, but not fma.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from tile.ir.numerics.dtypes import (
 _LARGEST = dict(zip(FP8, (448.0, 57344.0), strict=True))
 HALF = np.uint32(16)
 LOW_HALF = np.uint32(0xFFFF)
-MANY = 1 << 13  # elements from which several passes of integer SIMD beat one scalar loop of NumPy
+MANY = 1 << 13  # elements from which several integer SIMD passes beat one scalar loop of NumPy
 
 
 def widen(x: Array) -> Array:
-    """f16, bf16 and fp8 values as f32, exactly."""
+    """Convert f16, bf16 and fp8 values to f32, exactly."""
     return _WIDEN[x.dtype](x)
 
 
 def narrow(x: Array, dtype: Dtype) -> Array:
-    """f32 values as f16, bf16 or fp8, to nearest even; fp8 saturates, infinities too."""
+    """Round f32 values to f16, bf16 or fp8, to nearest even; fp8 saturates, also infinities."""
     return _NARROW[dtype](x)
 
 
 def through_f32(function: Binary) -> Binary:
-    """`function` of f32 for narrow floats: computed in f32 and rounded once."""
+    """Return `function` for narrow floats: computed in f32 and rounded once."""
 
     def apply(x: Array, y: Array) -> Array:
         return narrow(function(widen(x), widen(y)), x.dtype)
@@ -49,7 +49,7 @@ def through_f32(function: Binary) -> Binary:
 
 
 def through_f32_unary(function: Unary) -> Unary:
-    """As `through_f32`, for one operand."""
+    """Return a unary `function` for narrow floats: computed in f32 and rounded once."""
 
     def apply(x: Array) -> Array:
         return narrow(function(widen(x)), x.dtype)
@@ -58,9 +58,9 @@ def through_f32_unary(function: Unary) -> Unary:
 
 
 def round_to_odd_f32(x: Array) -> Array:
-    """f64 values as f32, an inexact one as the neighbour whose last bit is 1.
+    """Round f64 values to f32, to odd: an inexact result is the adjacent one whose last bit is 1.
 
-    Rounding the result to a format of at most 22 bits then gives what rounding `x` at once would.
+    Rounding the result to a format of at most 22 bits then equals rounding `x` directly.
     """
     nearest: Array = x.astype(F32)
     back = nearest.astype(np.float64)
@@ -70,10 +70,10 @@ def round_to_odd_f32(x: Array) -> Array:
 
 
 def _narrow_fp8(dtype: Dtype, x: Array) -> Array:
-    """One table of 2^16 entries holds every conversion: its index is the upper half of the f32.
+    """Convert by a table of 2^16 entries, indexed by the high half of the f32.
 
-    Its last bit is set where the lower half is not zero ("rounding to odd"), so that the index
-    keeps all that rounding to fp8 can see.
+    The index's last bit is also set if the low half is not zero ("rounding to odd"), so the index
+    has all that rounding to fp8 depends on.
     """
     bits = x.view(np.uint32)
     index = bits >> HALF
@@ -100,7 +100,7 @@ def _widen_fp8(x: Array) -> Array:
 
 
 def _widen_f16(x: Array) -> Array:
-    """Moves the fields into place and rescales by a power of two: right for subnormals, too."""
+    """Shift the fields into place and scale by a power of two, which also handles subnormals."""
     if x.size < MANY:
         return x.astype(F32)
     bits = x.view(np.int16).astype(np.int32)
@@ -108,7 +108,7 @@ def _widen_f16(x: Array) -> Array:
     bits &= 0x8FFFE000 - (1 << 32)
     y: Array = bits.view(F32)
     y *= np.float32(2.0**112)
-    # Infinities and NaNs came out as finite values that are too great for f16.
+    # Infinities and NaNs became finite values beyond the range of f16.
     if np.maximum.reduce(y, axis=None) >= 65536 or np.minimum.reduce(y, axis=None) <= -65536:
         bits |= np.where(np.abs(y) >= 65536, np.int32(0x7F800000), np.int32(0))
     return y

@@ -1,9 +1,10 @@
 """Reductions and scans over one axis, which counts from the right (axis < 0).
 
-The dtype stays. Integer sums and products wrap; on i1 a sum is modulo 2. Sums and products of f16
-and bf16 are accumulated in f32 and rounded at the end (a scan rounds each element of its result).
-The order of a float sum is NumPy's: pairwise along the last axis, in sequence along others. Maxima
-and minima treat NaN as `maximum` and `minimum` do. Callers hold `quiet()` around all of this.
+Results have the dtype of the operand. Integer sums and products wrap; on i1 a sum is modulo 2. Sums
+and products of f16 and bf16 are accumulated in f32 and rounded at the end (a scan rounds each
+element of its result). The order of a float sum is NumPy's: pairwise along the last axis,
+sequential along others. Maxima and minima treat NaN as `maximum` and `minimum` do. Callers hold
+`quiet()` around these functions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NUMBER_WINS = (np.fmin, np.fmax)
 
 
 def reduce(x: Array, kind: str, axis: int, propagate_nan: bool = False) -> Array:
-    """Combine the elements along `axis`, which the result lacks.
+    """Combine the elements along `axis`, and drop the axis.
 
     `kind` is sum, prod, max, min, and, or, xor; the last three are for integers and i1.
     """
@@ -46,10 +47,10 @@ def scan(x: Array, kind: str, axis: int, reverse: bool = False) -> Array:
 
 
 def argreduce(x: Array, kind: str, axis: int, tie_break_left: bool = True) -> tuple[Array, Array]:
-    """The greatest (`kind` argmax) or least (argmin) along `axis`, and their indices as i32.
+    """Return the greatest (`kind` argmax) or least (argmin) elements along `axis`, and i32 indices.
 
-    Of equal elements the first is taken, or without `tie_break_left` the last (where the language
-    leaves the choice open). A NaN is taken only where there is nothing else.
+    Ties are resolved to the first element, or without `tie_break_left` to the last (the language
+    leaves that choice open). A NaN is returned only if all elements are NaNs.
     """
     if not tie_break_left:
         values, indices = argreduce(np.flip(x, axis), kind, axis)
@@ -61,7 +62,7 @@ def argreduce(x: Array, kind: str, axis: int, tie_break_left: bool = True) -> tu
     if x.dtype in FLOATS and np.isnan(values).any():  # `find` takes the first NaN
         values = _fold("reduce", wide, best, axis)
         indices = np.argmax(wide == np.expand_dims(values, axis), axis)
-        values = _along(wide, indices, axis)  # of equal zeros the one that is there
+        values = _along(wide, indices, axis)  # the zero of the right sign at that index
     if x.dtype in NARROW:
         values = narrow(values, x.dtype)
     return values, indices.astype(np.int32)
@@ -73,7 +74,7 @@ def _fold(method: str, x: Array, combine: np.ufunc, axis: int) -> Array:
     apply = getattr(combine, method)
     result: Array = apply(x, axis, x.dtype)
     if combine in NUMBER_WINS and np.isnan(result).any():
-        result = apply(x * 1, axis, x.dtype)  # without signalling NaNs, as in `minimum`
+        result = apply(x * 1, axis, x.dtype)  # without signaling NaNs, as in `minimum`
     return result
 
 

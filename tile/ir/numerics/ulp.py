@@ -16,15 +16,15 @@ FAR = np.uint64((1 << 64) - 1)
 
 
 def ulp_distance(a: Array, b: Array) -> Array:
-    """How many floats of their dtype lie between `a` and `b`, elementwise, as u64.
+    """Return the number of floating-point steps between `a` and `b`, elementwise, as u64.
 
-    Neighbours are 1 apart, the two zeros 0, and infinity is the neighbour of the largest finite
-    value. Two NaNs are 0 apart, and a NaN is 2^64 - 1 from any number. `ArgumentTypeError` unless
-    both have one float dtype.
+    Adjacent numbers are 1 apart, the two zeros 0, and infinity is adjacent to the largest finite
+    number. Two NaNs are 0 apart, and a NaN is 2^64 - 1 from any number. Raises `ArgumentTypeError`
+    unless both arrays have the same float dtype.
     """
     if a.dtype != b.dtype or a.dtype not in (*FLOATS, *FP8):
-        found = f"{scalar_of(a.dtype)} and {scalar_of(b.dtype)}"
-        raise ArgumentTypeError(f"ulp_distance takes two arrays of one float type, not {found}")
+        dtypes = f"{scalar_of(a.dtype)} and {scalar_of(b.dtype)}"
+        raise ArgumentTypeError(f"ulp_distance takes two arrays of one float type, not {dtypes}")
     x, y = _rank(a), _rank(b)
     distance = np.maximum(x, y) - np.minimum(x, y)
     x_nan, y_nan = np.isnan(a), np.isnan(b)
@@ -32,7 +32,7 @@ def ulp_distance(a: Array, b: Array) -> Array:
 
 
 def _rank(x: Array) -> Array:
-    """The position of each number among all of its dtype, with zero in the middle of u64."""
+    """Return the rank of each number among all of its dtype, with zero in the middle of u64."""
     sign = 1 << (8 * x.dtype.itemsize - 1)
     bits = x.view(BITS[x.dtype.itemsize]).astype(np.uint64)
     middle = np.uint64(1 << 63)

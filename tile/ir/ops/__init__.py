@@ -1,4 +1,4 @@
-"""The table of operations, one file a family. Importing this package declares them all in `OPS`."""
+"""Operations, one file per family. Importing this package declares all of them in `OPS`."""
 
 from __future__ import annotations
 

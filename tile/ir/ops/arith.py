@@ -1,7 +1,7 @@
-"""Arithmetic, bits, comparison, selection and conversion, element by element.
+"""Elementwise arithmetic, bitwise operations, comparison, selection and conversion.
 
-Integers wrap. `div` and `rem` of integers truncate towards zero, so a remainder has the
-dividend's sign. Floats are IEEE 754, each operation rounded once to its own type, half to even.
+Integers wrap. `div` and `rem` of integers truncate toward zero, so a remainder has the dividend's
+sign. Floats are IEEE 754; each operation rounds once to its own type, to nearest even.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ declare = partial(elementwise, __name__)
 
 
 class Predicate(enum.StrEnum):
-    """How `cmp` compares. A comparison with a NaN is false, but for `ne`, which is true."""
+    """The predicate of `cmp`. A comparison with a NaN is false, except `ne`, which is true."""
 
     EQ = "eq"
     NE = "ne"
@@ -46,12 +46,12 @@ class Predicate(enum.StrEnum):
 
     @property
     def swapped(self) -> Predicate:
-        """The predicate with operands exchanged: `x < y` is `y > x`."""
+        """The predicate for swapped operands: `x < y` is `y > x`."""
         return _SWAPPED.get(self, self)
 
     @property
     def negated(self) -> Predicate:
-        """The opposite predicate. For floats this holds only where no operand is NaN."""
+        """The negated predicate. For floats it is the negation only if no operand is NaN."""
         return _NEGATED[self]
 
 
@@ -72,10 +72,10 @@ _NEGATED = {
 
 
 class Rounding(enum.StrEnum):
-    """How a float conversion that loses bits rounds."""
+    """The rounding mode of a float conversion to fewer bits."""
 
     RTNE = "rtne"  # to nearest, ties to even
-    RTZ = "rtz"  # towards zero
+    RTZ = "rtz"  # toward zero
 
 
 def _const(*, value: bool | int | float, result: Type) -> Any:
@@ -88,7 +88,7 @@ def _const(*, value: bool | int | float, result: Type) -> Any:
     examples=("%r = const {value = 7} : i32", "%r = const {value = -0.5} : tile<4xf32>"),
 )
 def const(*, value: bool | int | float, result: Type) -> Type:
-    """A constant; of a tile type, one in which every element is `value`."""
+    """A constant; a tile constant has `value` in every element."""
     element = result.element
     require(isinstance(element, Scalar), f"a constant has a number type, not {result}")
     assert isinstance(element, Scalar)
@@ -120,7 +120,7 @@ def _poison(*, result: Type) -> Any:
 
 @op(meaning=_poison, keeps_units=True, examples=("%r = poison : f32",))
 def poison(*, result: Type) -> Type:
-    """A value that must not matter. Backends may give any; the interpreter gives zero."""
+    """An undefined value. Backends may produce any value; the interpreter produces zero."""
     return result
 
 
@@ -130,7 +130,7 @@ mul = declare("mul", 2, "`x * y`.", accepts=(I1, *NUMBERS), meaning=numerics.mul
 div = declare(
     "div",
     2,
-    "`x / y`; of integers the quotient towards zero (dividing by zero is undefined).",
+    "`x / y`, truncated toward zero for integers (division by zero is undefined).",
     accepts=NUMBERS,
     meaning=numerics.div,
     ulp=2,
@@ -139,7 +139,7 @@ div_rn = declare("div_rn", 2, "`x / y` rounded to nearest.", accepts=FLOATS, mea
 rem = declare(
     "rem",
     2,
-    "The remainder of `div`, with the sign of `x` (by zero it is undefined).",
+    "The remainder of `div`, with the sign of `x` (undefined for a zero divisor).",
     accepts=NUMBERS,
     meaning=numerics.rem,
     ulp=2,
@@ -166,7 +166,7 @@ shr = declare(
 mulhi = declare(
     "mulhi",
     2,
-    "The high half of the product at twice the width.",
+    "The high half of the double-width product.",
     accepts=tuple(ty for ty in INTEGERS if ty.bits >= 32),
     meaning=numerics.mulhi,
     commutative=True,
@@ -187,7 +187,7 @@ def _example(name: str, attributes: str = "") -> str:
     examples=(_example("min"), _example("min", "{propagate_nan = true} ")),
 )
 def min_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
-    """The lesser; of a number and a NaN the number, unless `propagate_nan`."""
+    """The minimum; of a number and a NaN the number, unless `propagate_nan`."""
     return same_shape("min", (x, y), NUMBERS)
 
 
@@ -200,7 +200,7 @@ def min_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
     examples=(_example("max"), _example("max", "{propagate_nan = true} ")),
 )
 def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
-    """The greater; of a number and a NaN the number, unless `propagate_nan`."""
+    """The maximum; of a number and a NaN the number, unless `propagate_nan`."""
     return same_shape("max", (x, y), NUMBERS)
 
 
@@ -212,7 +212,7 @@ def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
     examples=("%x: tile<8xf32>, %y: tile<8xf32> | %r = cmp %x, %y {predicate = lt} : tile<8xi1>",),
 )
 def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:
-    """Compare elements; see `Predicate`."""
+    """Compare elements by a predicate; see `Predicate`."""
     require(x == y, f"cmp takes operands of one type, not {x} and {y}")
     require(
         isinstance(x.element, Pointer) or x.element in (I1, *NUMBERS),
@@ -234,11 +234,9 @@ def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:
 def select(condition: Type, x: Type, y: Type) -> Type:
     """`x` where the condition holds, else `y`."""
     require(x == y, f"select takes values of one type, not {x} and {y}")
-    require(not isinstance(x, Descriptor), f"select is not defined on {x}; an `if` may give one")
-    wanted = with_element(x, I1)
-    require(
-        condition == wanted, f"select of {x} takes a condition of type {wanted}, not {condition}"
-    )
+    require(not isinstance(x, Descriptor), f"select is not defined on {x}; use an `if`")
+    mask = with_element(x, I1)
+    require(condition == mask, f"select of {x} takes a condition of type {mask}, not {condition}")
     return x
 
 
@@ -250,18 +248,18 @@ def select(condition: Type, x: Type, y: Type) -> Type:
     examples=("%x: tile<8xf32> | %r = cast %x {to = bf16} : tile<8xbf16>",),
 )
 def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
-    """Convert the value.
+    """Convert values to another type.
 
-    Float to integer truncates towards zero, saturates and takes NaN to 0; integers wrap; anything
-    but zero is true; what is too large for an 8-bit float, infinity too, becomes the largest finite
-    one.
+    Float to integer truncates toward zero, saturates, and converts NaN to 0. Integers wrap. Every
+    value except zero converts to true. A value beyond the range of an 8-bit float, also infinity,
+    becomes the largest finite one.
     """
     require(isinstance(x.element, Scalar) and isinstance(to, Scalar), f"cannot cast {x} to {to}")
     assert isinstance(to, Scalar)
     downcast = x.element.is_floating() and to.is_floating() and to.bits < x.element.bits
     require(
         rounding is Rounding.RTNE or downcast,
-        f"only a float cast to fewer bits may round towards zero, not {x.element} to {to}",
+        f"only a float cast to fewer bits may round toward zero, not {x.element} to {to}",
     )
     return with_element(x, to)
 
@@ -277,7 +275,7 @@ def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
     ),
 )
 def bitcast(x: Type, *, to: Type) -> Type:
-    """The same bits as another type of the same width; between pointers, another pointee."""
+    """Reinterpret the bits as another type of the same width; pointers may change pointee."""
     require(isinstance(to, Scalar | Pointer), f"bitcast goes to a scalar or pointer type, not {to}")
     assert isinstance(to, Scalar | Pointer)
     require(
@@ -303,11 +301,11 @@ def hint(
     contiguous: tuple[int, ...] = (),
     constant: tuple[int, ...] = (),
 ) -> Type:
-    """`x`, with a promise about each axis that axis information takes as a fact.
+    """Return `x` unchanged, with assumptions about each axis for the axis info analysis.
 
-    Along axis k, the first of every aligned run of `contiguous[k]` elements is a multiple of
-    `divisible[k]`, the run counts up by one, and runs of `constant[k]` are equal. An empty tuple
-    promises nothing; a scalar has one axis.
+    Along axis k, every aligned run of `contiguous[k]` elements counts up by one and its first
+    element is a multiple of `divisible[k]`; the elements of an aligned run of `constant[k]` are
+    equal. An empty tuple assumes nothing. A scalar has one axis.
     """
     axes = max(1, x.rank)
     for name, claim in (

@@ -1,10 +1,9 @@
-"""Reductions and scans along one axis that combine elements by a region.
+"""Reductions and scans along one axis with a combine region.
 
-The region takes two groups of n scalars, one scalar of each of n tiles, and yields such a group. It
-is a function of its arguments alone (`isolated`) and computes by pure operations on scalars: a
-backend may run it at any time, on any lanes, as often as it likes. `if` and calls of functions that
-keep to the same are allowed; since nothing in them has an effect, both arms may be computed and one
-selected.
+The region takes two groups of n scalars, one scalar for each of n tiles, and yields one group. It
+is isolated and uses only pure operations on scalars: a backend may run it at any time, on any
+lanes, any number of times. `if` and calls of functions with the same restrictions are allowed;
+since they have no effects, a backend may compute both branches and select one.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tile.ir.ops import arith, control
 from tile.ir.ops.shape import along, without
 from tile.ir.types import ALL, Scalar, Type, require, with_shape
 
-# What a region may hold besides elementwise operations; functions that it calls end in a `return`.
+# The operations allowed in a region besides elementwise ones; called functions end in a `return`.
 _ALLOWED = frozenset(
     {
         arith.const,
@@ -34,9 +33,9 @@ _ALLOWED = frozenset(
 
 
 def intruder(block: Block, functions: Mapping[str, Function] | None = None) -> Operation | None:
-    """The first operation that is more than pure computation on scalars, or None.
+    """Return the first operation that is not allowed in a combine region, or None.
 
-    With the functions of the module, those that are called are looked at, too.
+    If `functions` has the functions of the module, called functions are checked as well.
     """
     return next(_intruders(block, functions or {}, set()), None)
 
@@ -54,7 +53,7 @@ def _intruders(
 
 
 def refusal(name: str, inner: Operation) -> str:
-    """What to say of an `intruder` in the region of operation `name`."""
+    """Return the error message for an `intruder` in the region of operation `name`."""
     return (
         f"{name} combines by arithmetic, comparison, selection and `if` of scalars; "
         f"`{inner.name}` is not allowed there"
@@ -70,32 +69,32 @@ def _combined(name: str, xs: Sequence[Type], axis: int, combine: Block) -> None:
     elements = [x.element for x in xs]
     where = f"the region of {name}"
     control.takes(where, combine, [*elements, *elements])
-    given = control.ends(where, combine, "yield")
+    yielded = control.ends(where, combine, "yield")
     require(
-        given == elements,
-        f"{where} yields one group, ({_list(elements)}), not ({_list(given)})",
+        yielded == elements,
+        f"{where} yields one group, ({_list(elements)}), not ({_list(yielded)})",
     )
-    found = intruder(combine)
-    require(found is None, "" if found is None else refusal(name, found))
+    illegal = intruder(combine)
+    require(illegal is None, "" if illegal is None else refusal(name, illegal))
 
 
 def _list(types: Sequence[Type]) -> str:
     return ", ".join(map(str, types))
 
 
-def _meaning(compute: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
-    """A meaning that gives one array as itself, several as a tuple."""
+def _semantics(compute: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
+    """Return reference semantics that return a single array as itself, several as a tuple."""
 
-    def meaning(*xs: Any, combine: numerics.Combine, **attributes: Any) -> Any:
+    def semantics(*xs: Any, combine: numerics.Combine, **attributes: Any) -> Any:
         results = compute(xs, combine, **attributes)
         return results[0] if len(results) == 1 else results
 
-    return meaning
+    return semantics
 
 
 @op(
     isolated=True,
-    meaning=_meaning(numerics.reduce_by),
+    meaning=_semantics(numerics.reduce_by),
     accepts=ALL,
     examples=(
         "%x: tile<4x8xf32> | "
@@ -114,11 +113,11 @@ def _meaning(compute: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
     ),
 )
 def reduce_by(*xs: Type, axis: int, combine: Block) -> tuple[Type, ...]:
-    """Combine the elements of tiles along an axis, by a region, to one group.
+    """Reduce tiles along an axis with a combine region.
 
-    The region must be associative and commutative: backends group and order elements as they like.
-    The interpreter combines neighbours, in order (see `tile/ir/numerics/combine.py`). An axis of
-    extent 1 is dropped without combining anything.
+    The region must be associative and commutative: a backend chooses the grouping and order. The
+    interpreter combines adjacent elements, in order (see `tile/ir/numerics/combine.py`). An axis of
+    extent 1 is dropped without running the region.
     """
     _combined("reduce_by", xs, axis, combine)
     return tuple(with_shape(without(x, axis), x.element) for x in xs)
@@ -126,7 +125,7 @@ def reduce_by(*xs: Type, axis: int, combine: Block) -> tuple[Type, ...]:
 
 @op(
     isolated=True,
-    meaning=_meaning(numerics.scan_by),
+    meaning=_semantics(numerics.scan_by),
     accepts=ALL,
     examples=(
         "%x: tile<4x8xf32> | "
@@ -143,11 +142,11 @@ def reduce_by(*xs: Type, axis: int, combine: Block) -> tuple[Type, ...]:
     ),
 )
 def scan_by(*xs: Type, axis: int, reverse: bool = False, combine: Block) -> tuple[Type, ...]:
-    """Combine each element with all before it along an axis, by a region.
+    """Combine each element with all before it along an axis (inclusive scan) with a combine region.
 
-    The region must be associative, and need not be commutative: what stands before is the first
-    group. With `reverse` the axis is read from its end, so that the first group stands behind.
-    How elements are grouped is not promised.
+    The region must be associative but need not be commutative: its first group precedes the second
+    along the axis. With `reverse` the axis is traversed from its end, so the first group follows
+    the second. The grouping of elements is unspecified.
     """
     _combined("scan_by", xs, axis, combine)
     return tuple(xs)

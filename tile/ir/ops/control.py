@@ -1,4 +1,4 @@
-"""Structured control flow: loops and branches with carried values, calls, and what ends a block."""
+"""Structured control flow: loops and branches with carried values, calls, and terminators."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ ORDERED_EFFECTS = Effect.READ | Effect.WRITE | Effect.SYNC | Effect.OUTPUT
 
 
 def takes(where: str, block: Block, types: Sequence[Type]) -> None:
-    """A region takes values of these types as its (last) arguments."""
-    given = [without_layout(arg.type) for arg in block.args]
+    """Check that the arguments of a region have these types."""
+    actual = [without_layout(arg.type) for arg in block.args]
     require(
-        given == list(types),
-        f"{where} takes arguments of types ({_list(types)}), not ({_list(given)})",
+        actual == list(types),
+        f"{where} takes arguments of types ({_list(types)}), not ({_list(actual)})",
     )
 
 
 def ends(where: str, block: Block, terminator: str) -> list[Type]:
-    """The operand types of the block's terminator, which must be the one named."""
+    """Check that the block ends with `terminator`, and return the types of its operands."""
     last = block.last
-    found = "nothing" if last is None else f"`{last.name}`"
-    require(found == f"`{terminator}`", f"{where} ends with `{terminator}`, not {found}")
+    actual = "nothing" if last is None else f"`{last.name}`"
+    require(actual == f"`{terminator}`", f"{where} ends with `{terminator}`, not {actual}")
     assert last is not None
     return [without_layout(value.type) for value in last.inputs]
 
 
 def yields(where: str, block: Block, types: Sequence[Type]) -> None:
-    """A region hands on values of these types."""
-    given = ends(where, block, "yield")
-    require(given == list(types), f"{where} yields ({_list(given)}), but carries ({_list(types)})")
+    """Check that a region yields values of these types."""
+    yielded = ends(where, block, "yield")
+    require(
+        yielded == list(types), f"{where} yields ({_list(yielded)}), but carries ({_list(types)})"
+    )
 
 
 def _list(types: Sequence[Type]) -> str:
@@ -63,11 +65,11 @@ def for_(
     disallow_acc_multi_buffer: bool = False,
     disable_licm: bool = False,
 ) -> tuple[Type, ...]:
-    """Count from `lower` to below `upper` (above it, for a negative step), carrying values.
+    """A counted loop from `lower` up to, but excluding, `upper`, with loop-carried values.
 
-    The body takes the count and the carried values, and yields the next ones. `num_stages` is the
-    depth of software pipelining (0: the launch's), `unroll` a factor; the rest are wishes for a
-    GPU.
+    With a negative step it counts down. The body takes the induction variable and the carried
+    values, and yields their next values. `num_stages` is the depth of software pipelining (0: the
+    launch's), `unroll` is an unroll factor; the other attributes are hints for GPUs.
     """
     require(
         lower == upper == step and lower in INTEGERS,
@@ -92,13 +94,13 @@ def for_(
     ),
 )
 def while_(*inits: Type, test: Block, body: Block) -> tuple[Type, ...]:
-    """Run `body` as long as `test` says so.
+    """Run `body` as long as the condition of `test` is true.
 
-    Both take the carried values; the body yields the next ones.
+    Both regions take the carried values; the body yields the next ones.
     """
     takes("the test of while", test, inits)
-    given = ends("the test of while", test, "condition")
-    require(given == [I1], f"the test of while ends with one i1, not ({_list(given)})")
+    tested = ends("the test of while", test, "condition")
+    require(tested == [I1], f"the test of while ends with one i1, not ({_list(tested)})")
     takes("the body of while", body, inits)
     yields("the body of while", body, inits)
     return inits
@@ -113,7 +115,7 @@ def while_(*inits: Type, test: Block, body: Block) -> tuple[Type, ...]:
     ),
 )
 def if_(condition: Type, *, then: Block, orelse: Block) -> tuple[Type, ...]:
-    """Run one of two regions, which yield the results."""
+    """Run `then` if the condition is true, else `orelse`; the region yields the results."""
     require(condition == I1, f"if takes a scalar condition of type i1, not {condition}")
     takes("the first region of if", then, ())
     takes("the second region of if", orelse, ())
@@ -130,15 +132,15 @@ def call(*args: Type, callee: Symbol, results: tuple[Type, ...]) -> tuple[Type, 
 
 @op(name="yield", terminator=True)
 def yield_(*values: Type) -> None:
-    """End a region and give its results."""
+    """End a region and pass on its results."""
 
 
 @op(terminator=True)
 def condition(value: Type) -> None:
-    """End the test of a `while`."""
+    """End the test of a `while`; the loop continues if the value is true."""
     require(value == I1, f"condition takes a scalar of type i1, not {value}")
 
 
 @op(name="return", terminator=True)
 def return_(*values: Type) -> None:
-    """End a function and give its results."""
+    """End a function and return its results."""

@@ -1,4 +1,4 @@
-"""What a program says about itself: prints, assertions, assumptions, places for a debugger."""
+"""Debugging: prints, assertions, assumptions, breakpoints and debug steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tile.ir.types import I1, Type, require
     examples=('%x: tile<8xf32>, %n: i32 | device_print %x, %n {prefix = "x and n", hex = false}',),
 )
 def device_print(*values: Type, prefix: str, hex: bool = False) -> None:
-    """Print a text and values from every program."""
+    """Print a prefix and values from every program."""
 
 
 @op(
@@ -25,7 +25,7 @@ def device_print(*values: Type, prefix: str, hex: bool = False) -> None:
     examples=('%c: tile<8xi1>, %m: tile<8xi1> | device_assert %c, %m {message = "x is positive"}',),
 )
 def device_assert(condition: Type, mask: Type | None = None, *, message: str = "") -> None:
-    """Stop with `DeviceAssertionError` where the condition is false (and the mask true)."""
+    """Raise `DeviceAssertionError` if the condition is false where the mask is true."""
     require(condition.element == I1, f"device_assert takes a condition of i1, not {condition}")
     require(
         mask in (None, condition),
@@ -35,12 +35,12 @@ def device_assert(condition: Type, mask: Type | None = None, *, message: str = "
 
 @op(effect=Effect.ASSUME, levels=WITH_TILES, examples=("%c: i1 | assume %c",))
 def assume(condition: Type) -> None:
-    """Promise that a scalar condition holds from here on; analyses take it as a fact."""
+    """Assume that a scalar condition holds from here on; analyses rely on it."""
     require(condition == I1, f"assume takes a scalar condition of type i1, not {condition}")
 
 
 class StepKind(enum.Enum):
-    """What begins at a step: a statement, a function's body, or the way back to its caller."""
+    """The kind of a step: it begins a statement, a function's body, or the return to its caller."""
 
     LINE = "line"
     CALL = "call"
@@ -49,7 +49,7 @@ class StepKind(enum.Enum):
 
 @op(name="breakpoint", effect=Effect.OUTPUT, levels=TILES_ALONE, examples=("breakpoint",))
 def breakpoint_() -> None:
-    """Stop here, where a debugger can; elsewhere it is passed over."""
+    """Stop in the debugger; without a debugger, do nothing."""
 
 
 @op(
@@ -60,9 +60,9 @@ def breakpoint_() -> None:
     ),
 )
 def step(*values: Type, kind: StepKind, variables: tuple[str, ...] = ()) -> None:
-    """A statement begins here, and variables have these values: for a debugger alone.
+    """Mark the begin of a statement and the values of variables there, for a debugger.
 
-    `variables` says of each what it has of the values, as in `tile/ir/steps.py`.
+    `variables` describes the variables and their values; see `tile/ir/steps.py` for the format.
     """
     try:
         for _ in shared_out(variables, values, values):

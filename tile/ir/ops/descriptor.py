@@ -1,7 +1,8 @@
-"""Descriptors: arrays with bounds, read and written in boxes.
+"""Tensor descriptors: arrays with bounds, accessed in blocks.
 
-A descriptor's value is what it is made of, one number after the other as 64-bit integers: the
-address of the array's first element, its extents, and its strides but for the last, which is 1.
+In the reference semantics, the value of a descriptor is the sequence of its components as 64-bit
+integers: the address of the array's first element, its extents, and all strides but the last, which
+is 1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tile.ir.opdef import Effect, op
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
 from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar, Tile, Type, require
 
-# Atomic operations of boxes give nothing, so an exchange is a store.
+# Atomic operations on blocks return nothing, so an exchange would be a store.
 BOX_KINDS = tuple(kind for kind in RMWKind if kind is not RMWKind.XCHG)
 
 
@@ -27,10 +28,10 @@ def _descriptor(name: str, desc: Type) -> Descriptor:
 
 def _offsets(name: str, desc: Descriptor, offsets: tuple[Type, ...]) -> None:
     rank = len(desc.dims)
-    given = ", ".join(map(str, offsets)) or "none"
+    types = ", ".join(map(str, offsets)) or "none"
     require(
         offsets == (I32,) * rank,
-        f"{name} through {desc} takes an offset of i32 for each of {rank} axes, not {given}",
+        f"{name} through {desc} takes an offset of i32 for each of {rank} axes, not {types}",
     )
 
 
@@ -40,10 +41,10 @@ def _axis(name: str, desc: Descriptor, axis: int) -> None:
 
 
 def _rows(name: str, desc: Descriptor, rows: Type, column: Type) -> Tile:
-    """The tile that rows of an array make, given their indices and where in them it begins."""
+    """Return the type of a tile of rows with the given indices, from the given column on."""
     require(
         len(desc.dims) == 2 and desc.dims[0] == 1,
-        f"{name} takes a descriptor of an array with two axes and boxes of one row, not {desc}",
+        f"{name} takes a descriptor of an array with two axes and blocks of one row, not {desc}",
     )
     require(
         isinstance(rows, Tile) and rows.rank == 1 and rows.of is I32 and column == I32,
@@ -53,17 +54,17 @@ def _rows(name: str, desc: Descriptor, rows: Type, column: Type) -> Tile:
     return Tile((rows.shape[0], desc.dims[1]), desc.of)
 
 
-def _value(name: str, desc: Descriptor, wanted: Tile, value: Type) -> None:
-    require(value == wanted, f"{name} through {desc} takes a value of type {wanted}, not {value}")
+def _value(name: str, desc: Descriptor, block: Tile, value: Type) -> None:
+    require(value == block, f"{name} through {desc} takes a value of type {block}, not {value}")
 
 
-def _made(base: Any, *sizes: Any, block: tuple[int, ...], padding: Padding) -> Any:
-    parts = np.broadcast_arrays(base, *sizes)
-    return np.stack([part.astype(np.int64) for part in parts], axis=-1)
+def _make(base: Any, *sizes: Any, block: tuple[int, ...], padding: Padding) -> Any:
+    components = np.broadcast_arrays(base, *sizes)
+    return np.stack([component.astype(np.int64) for component in components], axis=-1)
 
 
 @op(
-    meaning=_made,
+    meaning=_make,
     levels=TILES_ALONE,
     examples=(
         "%p: ptr<f16>, %m: i32, %n: i32, %s: i64 | "
@@ -75,10 +76,10 @@ def _made(base: Any, *sizes: Any, block: tuple[int, ...], padding: Padding) -> A
 def make_descriptor(
     base: Type, *sizes: Type, block: tuple[int, ...], padding: Padding = Padding.ZERO
 ) -> Type:
-    """A descriptor of the array at `base`, accessed in boxes of shape `block`.
+    """A descriptor of the array at `base`, accessed in blocks of shape `block`.
 
-    `sizes` are its extents (i32), then its strides in elements (i64) but for the last, which is 1.
-    The address and the strides in bytes are multiples of 16, which lowering relies on.
+    `sizes` are its extents (i32), then its strides in elements (i64) except the last, which is 1.
+    The address and the strides in bytes must be multiples of 16; lowering relies on it.
     """
     require(
         isinstance(base, Pointer) and isinstance(base.pointee, Scalar),
@@ -86,10 +87,10 @@ def make_descriptor(
     )
     assert isinstance(base, Pointer) and isinstance(base.pointee, Scalar)
     desc = Descriptor(block, base.pointee, padding)
-    wanted = desc.parts[1:]
+    expected = desc.parts[1:]
     require(
-        sizes == wanted,
-        f"a block of shape {list(block)} takes ({', '.join(map(str, wanted))}) for extents "
+        sizes == expected,
+        f"a block of shape {list(block)} takes ({', '.join(map(str, expected))}) for extents "
         f"and strides, not ({', '.join(map(str, sizes))})",
     )
     return desc
@@ -106,7 +107,7 @@ def _extent(desc: Any, *, axis: int) -> Any:
     examples=("%d: desc<64x32xf16> | %n = descriptor_extent %d {axis = 1} : i32",),
 )
 def descriptor_extent(desc: Type, *, axis: int) -> Type:
-    """The extent of a descriptor's array along an axis, which counts from the left."""
+    """The extent of a descriptor's array along an axis; axes count from the left."""
     _axis("descriptor_extent", _descriptor("descriptor_extent", desc), axis)
     return I32
 
@@ -136,10 +137,10 @@ def descriptor_stride(desc: Type, *, axis: int) -> Type:
     ),
 )
 def descriptor_load(desc: Type, *offsets: Type) -> Type:
-    """Read the box whose first element has the index `offsets`, which may be negative."""
-    found = _descriptor("descriptor_load", desc)
-    _offsets("descriptor_load", found, offsets)
-    return found.box
+    """Load the block whose first element has the index `offsets`, which may be negative."""
+    descriptor = _descriptor("descriptor_load", desc)
+    _offsets("descriptor_load", descriptor, offsets)
+    return descriptor.box
 
 
 @op(
@@ -151,10 +152,13 @@ def descriptor_load(desc: Type, *offsets: Type) -> Type:
     ),
 )
 def descriptor_store(desc: Type, value: Type, *offsets: Type) -> None:
-    """Write the box whose first element has the index `offsets`; nothing outside the array."""
-    found = _descriptor("descriptor_store", desc)
-    _value("descriptor_store", found, found.box, value)
-    _offsets("descriptor_store", found, offsets)
+    """Store the block whose first element has the index `offsets`.
+
+    Elements outside the array are not written.
+    """
+    descriptor = _descriptor("descriptor_store", desc)
+    _value("descriptor_store", descriptor, descriptor.box, value)
+    _offsets("descriptor_store", descriptor, offsets)
 
 
 @op(
@@ -166,20 +170,20 @@ def descriptor_store(desc: Type, value: Type, *offsets: Type) -> None:
     ),
 )
 def descriptor_atomic(desc: Type, value: Type, *offsets: Type, kind: RMWKind) -> None:
-    """Combine each element of a box into the array in one step; nothing outside the array.
+    """Combine each element of a block into the array atomically.
 
-    Relaxed, and atomic on the device.
+    Elements outside the array are not written. The memory order is relaxed, the scope the device.
     """
-    found = _descriptor("descriptor_atomic", desc)
+    descriptor = _descriptor("descriptor_atomic", desc)
     allowed = RMW_ELEMENTS[kind]
-    require(kind in BOX_KINDS, f"descriptor_atomic knows no {{kind = {kind}}}; store the box")
+    require(kind in BOX_KINDS, f"descriptor_atomic has no {{kind = {kind}}}; store the block")
     require(
-        found.of in allowed,
-        f"descriptor_atomic {{kind = {kind}}} is not defined on {found.of}; it takes "
+        descriptor.of in allowed,
+        f"descriptor_atomic {{kind = {kind}}} is not defined on {descriptor.of}; it takes "
         f"{', '.join(ty.name for ty in allowed)}",
     )
-    _value("descriptor_atomic", found, found.box, value)
-    _offsets("descriptor_atomic", found, offsets)
+    _value("descriptor_atomic", descriptor, descriptor.box, value)
+    _offsets("descriptor_atomic", descriptor, offsets)
 
 
 @op(
@@ -191,7 +195,7 @@ def descriptor_atomic(desc: Type, value: Type, *offsets: Type, kind: RMWKind) ->
     ),
 )
 def descriptor_gather(desc: Type, rows: Type, column: Type) -> Type:
-    """Read parts of the rows with these indices, from a column on, one below the other."""
+    """Load from the rows with these indices, starting at a column: one row for each index."""
     return _rows("descriptor_gather", _descriptor("descriptor_gather", desc), rows, column)
 
 
@@ -204,10 +208,13 @@ def descriptor_gather(desc: Type, rows: Type, column: Type) -> Type:
     ),
 )
 def descriptor_scatter(desc: Type, value: Type, rows: Type, column: Type) -> None:
-    """Write parts of the rows with these indices, from a column on; nothing outside the array."""
-    found = _descriptor("descriptor_scatter", desc)
-    wanted = _rows("descriptor_scatter", found, rows, column)
-    _value("descriptor_scatter", found, wanted, value)
+    """Store to the rows with these indices, starting at a column.
+
+    Elements outside the array are not written.
+    """
+    descriptor = _descriptor("descriptor_scatter", desc)
+    block = _rows("descriptor_scatter", descriptor, rows, column)
+    _value("descriptor_scatter", descriptor, block, value)
 
 
 @op(
@@ -219,11 +226,11 @@ def descriptor_scatter(desc: Type, value: Type, rows: Type, column: Type) -> Non
     ),
 )
 def box_pointers(pointers: Type, base: Type, *numbers: Type) -> Type:
-    """The pointers, with the word that they point to a box of an array, in row-major order.
+    """Return the pointers unchanged, and state that they address a descriptor block, row-major.
 
     The array is at `base`; `numbers` are its extents and strides, as for `make_descriptor`, and the
-    index of the box's first element. A load through them reads all that is inside of the array, and
-    so may be done by a machine that copies boxes.
+    index of the block's first element. A load through the pointers reads all elements of the block
+    that are in bounds, so it may lower to a TMA load.
     """
     require(
         isinstance(base, Pointer)
@@ -235,10 +242,10 @@ def box_pointers(pointers: Type, base: Type, *numbers: Type) -> Type:
     assert isinstance(pointers, Tile) and isinstance(base, Pointer)
     assert isinstance(base.pointee, Scalar)
     rank = pointers.rank
-    wanted = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * rank)
+    expected = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * rank)
     require(
-        numbers == wanted,
-        f"box_pointers of rank {rank} takes ({', '.join(map(str, wanted))}) for extents, strides "
+        numbers == expected,
+        f"box_pointers of rank {rank} takes ({', '.join(map(str, expected))}) for extents, strides "
         f"and an index, not ({', '.join(map(str, numbers))})",
     )
     return pointers

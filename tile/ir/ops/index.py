@@ -1,4 +1,4 @@
-"""Operations in which values decide which element goes where."""
+"""Operations with data-dependent indices: gather, histogram and sort."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ SORTED = (I1, *INTEGERS, *FLOATS)
     ),
 )
 def gather(x: Type, index: Type, *, axis: int) -> Type:
-    """The elements of `x` at positions `index` along an axis; other axes go in step.
+    """Gather the elements of `x` at positions `index` along an axis; other axes correspond.
 
-    A position outside the axis is undefined; the interpreter takes the nearest one inside.
+    The result for a position out of range is undefined; the interpreter clamps the position.
     """
     along("gather", x, axis)
     require(
@@ -56,16 +56,18 @@ def gather(x: Type, index: Type, *, axis: int) -> Type:
     ),
 )
 def histogram(x: Type, mask: Type | None = None, *, bins: int) -> Type:
-    """How often each of 0 to `bins` - 1 occurs where the mask is true.
+    """Count the occurrences of each of 0 to `bins` - 1 where the mask is true.
 
-    Other numbers count nowhere.
+    Other numbers are ignored.
     """
     require(
         isinstance(x, Tile) and x.rank == 1 and x.element in INTEGERS,
         f"histogram takes a tile of integers of rank 1, not {x}",
     )
-    wanted = with_element(x, I1)
-    require(mask in (None, wanted), f"histogram of {x} takes a mask of type {wanted}, not {mask}")
+    booleans = with_element(x, I1)
+    require(
+        mask in (None, booleans), f"histogram of {x} takes a mask of type {booleans}, not {mask}"
+    )
     return Tile((bins,), I32)
 
 
@@ -79,10 +81,10 @@ def histogram(x: Type, mask: Type | None = None, *, bins: int) -> Type:
     ),
 )
 def sort(x: Type, *, axis: int, descending: bool = False, count: int | None = None) -> Type:
-    """The elements along an axis in ascending or descending order; the first `count` of them alone.
+    """Sort the elements along an axis in ascending or descending order; keep the first `count`.
 
-    A NaN counts as greater than every number: it comes last, or first if `descending`. Of the two
-    zeros the negative one is less.
+    A NaN is greater than every number: it comes last, or first if `descending`. -0.0 is less than
+    0.0.
     """
     along("sort", x, axis)
     require(x.element in SORTED, f"sort is not defined on {x.element}")

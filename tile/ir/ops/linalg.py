@@ -1,4 +1,4 @@
-"""The matrix product of tiles."""
+"""The dot product of tiles."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tile.ir.types import (
 
 
 class Precision(enum.StrEnum):
-    """How the factors of an f32 product are rounded before they are multiplied."""
+    """The rounding of f32 dot operands before multiplication."""
 
-    IEEE = "ieee"  # not at all
-    TF32 = "tf32"  # to 10 bits of mantissa, or cut off behind them
-    TF32X3 = "tf32x3"  # as a sum of two tf32 numbers each, the least product dropped
+    IEEE = "ieee"  # none
+    TF32 = "tf32"  # rounded or truncated to 10 bits of mantissa
+    TF32X3 = "tf32x3"  # each split into two tf32 numbers; the smallest product is dropped
     BF16X3 = "bf16x3"
     BF16X6 = "bf16x6"
 
 
-# The element of the accumulator that each element of the factors allows.
+# The accumulator's element types, by element type of the operands.
 ACCUMULATORS: dict[Scalar, tuple[Scalar, ...]] = {
     F16: (F32, F16),
     BF16: (F32,),
@@ -63,16 +63,16 @@ def dot(
     input_precision: Precision = Precision.IEEE,
     max_num_imprecise_acc: int = 0,
 ) -> Type:
-    """The product `a @ b + acc` of the last two axes; a third axis in front is a batch.
+    """Return `a @ b + acc` over the last two axes; a third, leading axis is a batch axis.
 
-    Products are exact and summed at the accumulator's precision, in no promised order: a result is
-    off by at most k units in the last place of the sum of their magnitudes. That goes for f32
-    factors as `input_precision` rounds them; with tf32 each is off by less than 2^-10 of itself,
-    for units that read them from memory leave out what is behind 10 bits.
+    Products are exact and summed at the accumulator's precision, in unspecified order: the error is
+    at most k units in the last place of the sum of their magnitudes. This holds for f32 operands
+    after the rounding by `input_precision`; with tf32, their relative error is less than 2^-10,
+    since tensor cores that read operands from memory truncate them to 10 bits of mantissa.
 
-    Of 8-bit floats, as many products as `max_num_imprecise_acc` may be summed with only 13 bits
-    behind the leading one before they are added to the accumulator; from 2^30 on, all, from one
-    product to the next.
+    For 8-bit floats, up to `max_num_imprecise_acc` products may be summed with only 13 bits after
+    the leading one before they are added to the accumulator; from 2^30 on, all products may, across
+    consecutive dots as well.
     """
     require(
         isinstance(a, Tile) and isinstance(b, Tile) and a.rank == b.rank and a.rank in (2, 3),
@@ -85,7 +85,7 @@ def dot(
     left, right = a.element, b.element
     require(
         left == right or (left in FP8 and right in FP8),
-        f"dot takes factors of one element type, not {left} and {right}; cast one of them",
+        f"dot takes operands of one element type, not {left} and {right}; cast one of them",
     )
     require(left in ACCUMULATORS, f"dot is not defined on {left}")
     assert isinstance(left, Scalar)

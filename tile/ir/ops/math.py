@@ -1,7 +1,7 @@
-"""Functions of real numbers, element by element, on f32 and f64.
+"""Elementwise functions of real numbers, on f32 and f64.
 
-`ulp` is what every backend owes over `domain`; the exact result rounded to nearest is the
-reference.
+`ulp` is the greatest error allowed to a backend for values in `domain`, relative to the exact
+result rounded to nearest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ exp = declare("exp", 1, "e to the power `x`.", meaning=numerics.exp, ulp=2, doma
 exp2 = declare(
     "exp2",
     1,
-    "2 to the power `x`. What is less than the least normal number may come out as zero.",
+    "2 to the power `x`. A result below the least normal number may be zero.",
     meaning=numerics.exp2,
     ulp=2,
     domain=(-120, 120),
@@ -48,7 +48,7 @@ abs_ = elementwise(
     __name__,
     "abs",
     1,
-    "The magnitude; of the least integer, itself.",
+    "The absolute value; the least integer is its own.",
     accepts=NUMBERS,
     meaning=numerics.absolute,
 )

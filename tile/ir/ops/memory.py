@@ -1,4 +1,4 @@
-"""Pointers, loads, stores and atomic operations on global memory."""
+"""Pointer arithmetic, loads, stores and atomic operations on global memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tile.ir.types import (
 
 
 class CacheModifier(enum.StrEnum):
-    """Where a global access is cached: PTX's suffixes, which other targets may ignore."""
+    """The cache modifier of a global access: PTX's suffixes, which other targets may ignore."""
 
     NONE = ""
     CA = "ca"
@@ -42,7 +42,7 @@ class CacheModifier(enum.StrEnum):
 
 
 class Eviction(enum.StrEnum):
-    """Which cache lines give way first."""
+    """The eviction priority of the accessed cache lines."""
 
     NONE = ""
     FIRST = "evict_first"
@@ -50,7 +50,7 @@ class Eviction(enum.StrEnum):
 
 
 class Order(enum.StrEnum):
-    """How an atomic operation orders the accesses around it."""
+    """The memory order of an atomic operation."""
 
     RELAXED = "relaxed"
     ACQUIRE = "acquire"
@@ -67,7 +67,7 @@ class Order(enum.StrEnum):
 
 
 class Scope(enum.StrEnum):
-    """Among whom an atomic operation is atomic."""
+    """The scope of an atomic operation: the threads relative to which it is atomic."""
 
     PROGRAM = "cta"
     DEVICE = "gpu"
@@ -75,7 +75,7 @@ class Scope(enum.StrEnum):
 
 
 class RMWKind(enum.StrEnum):
-    """What an atomic operation stores, from what is there and its operand."""
+    """The function of an atomic read-modify-write, of the old value and the operand."""
 
     ADD = "add"
     MAX = "max"
@@ -104,7 +104,7 @@ def _names(types: tuple[Scalar, ...]) -> str:
 
 
 def pointee(name: str, ptr: Type) -> Scalar | Pointer:
-    """The element type that a pointer, or each pointer of a tile, points to."""
+    """Return the element type that a pointer, or each pointer of a tile, points to."""
     element = ptr.element
     require(
         isinstance(element, Pointer), f"{name} takes a pointer or a tile of pointers, not {ptr}"
@@ -114,9 +114,10 @@ def pointee(name: str, ptr: Type) -> Scalar | Pointer:
 
 
 def _masked(name: str, ptr: Type, mask: Type | None) -> None:
-    wanted = with_element(ptr, I1)
+    booleans = with_element(ptr, I1)
     require(
-        mask in (None, wanted), f"{name} through {ptr} takes a mask of type {wanted}, not {mask}"
+        mask in (None, booleans),
+        f"{name} through {ptr} takes a mask of type {booleans}, not {mask}",
     )
 
 
@@ -142,9 +143,9 @@ def _addptr(ptr: Any, offset: Any, *, stride: int) -> Any:
     ),
 )
 def addptr(ptr: Type, offset: Type, *, stride: int) -> Type:
-    """The pointer `offset` elements on. `stride` is the size of an element in bytes.
+    """Advance a pointer by `offset` elements. `stride` is the size of an element in bytes.
 
-    The offset is extended to 64 bits by its own sign before it is scaled.
+    The offset is extended to 64 bits, by its own signedness, before it is scaled.
     """
     element = pointee("addptr", ptr)
     require(
@@ -174,11 +175,11 @@ def load(
     volatile: bool = False,
     vector: int = 1,
 ) -> Type:
-    """Read memory.
+    """Load from global memory.
 
-    Where the mask is false nothing is read: the element is `other`'s, or undefined. A fragment is
-    read in vectors of `vector` registers in a row, which are neighbours in memory, aligned to their
-    size, and share one mask.
+    Where the mask is false, nothing is read and the element is that of `other`, or undefined. A
+    fragment is loaded in vectors of `vector` consecutive registers, which are contiguous in memory,
+    aligned to the vector's size, and share one mask.
     """
     _vector("load", ptr, vector)
     result = with_element(ptr, pointee("load", ptr))
@@ -207,10 +208,10 @@ def store(
     eviction: Eviction = Eviction.NONE,
     vector: int = 1,
 ) -> None:
-    """Write memory where the mask is true. `vector` is as for `load`."""
+    """Store to global memory where the mask is true. `vector` is as for `load`."""
     _vector("store", ptr, vector)
-    wanted = with_element(ptr, pointee("store", ptr))
-    require(value == wanted, f"store through {ptr} takes a value of type {wanted}, not {value}")
+    stored = with_element(ptr, pointee("store", ptr))
+    require(value == stored, f"store through {ptr} takes a value of type {stored}, not {value}")
     _masked("store", ptr, mask)
 
 
@@ -232,10 +233,10 @@ def atomic_rmw(
     scope: Scope = Scope.DEVICE,
     vector: int = 1,
 ) -> Type:
-    """Combine a value into memory in one step; give what was there (undefined if masked).
+    """Combine a value into memory atomically and return the old value (undefined if masked off).
 
-    Of a fragment, `vector` registers in a row are combined at once, if nobody asks what was there;
-    they are as for `load`. Each element is a step of its own.
+    A fragment whose result is unused may be combined in vectors of `vector` consecutive registers,
+    as for `load`. Each element is a separate atomic operation.
     """
     _vector("atomic_rmw", ptr, vector)
     element = pointee("atomic_rmw", ptr)
@@ -263,9 +264,9 @@ def atomic_cas(
     order: Order = Order.ACQ_REL,
     scope: Scope = Scope.DEVICE,
 ) -> Type:
-    """Write `value` if memory holds `expected` (the same bits), in one step.
+    """Store `value` if memory holds the bits of `expected`, atomically.
 
-    Give what was there (undefined if masked).
+    Return the old value (undefined if masked off).
     """
     element = pointee("atomic_cas", ptr)
     result = with_element(ptr, element)
@@ -283,7 +284,7 @@ def atomic_cas(
 
 @op(effect=Effect.SYNC, examples=("barrier",))
 def barrier() -> None:
-    """Make all threads of the program wait for each other.
+    """Synchronize all threads of the program.
 
-    A program is one thread to the language.
+    In the language, a program has one thread.
     """

@@ -1,4 +1,4 @@
-"""Where a program stands in its grid."""
+"""The position of a program in its grid."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tile.ir.types import FLOATS, I1, I32, INTEGERS, Type, require, with_element
 
 
 class ReduceKind(enum.StrEnum):
-    """How two elements are combined."""
+    """The function that combines two elements."""
 
     SUM = "sum"
     PROD = "prod"
@@ -30,7 +30,7 @@ EXTREMES = (ReduceKind.MAX, ReduceKind.MIN)
 
 
 class ArgKind(enum.StrEnum):
-    """Which element an `arg_reduce` looks for."""
+    """The element that an `arg_reduce` returns."""
 
     MAX = "max"
     MIN = "min"
@@ -53,9 +53,9 @@ def _combinable(name: str, x: Type, axis: int, kind: ReduceKind) -> None:
     ),
 )
 def reduce(x: Type, *, axis: int, kind: ReduceKind, propagate_nan: bool = False) -> Type:
-    """Combine the elements along an axis, in no promised order.
+    """Reduce the elements along an axis, in unspecified order.
 
-    `max` and `min` pass over NaNs unless `propagate_nan`.
+    `max` and `min` ignore NaNs unless `propagate_nan`.
     """
     _combinable("reduce", x, axis, kind)
     return with_shape(without(x, axis), x.element)
@@ -74,9 +74,9 @@ def reduce(x: Type, *, axis: int, kind: ReduceKind, propagate_nan: bool = False)
 def arg_reduce(
     x: Type, *, axis: int, kind: ArgKind, tie_break_left: bool = True
 ) -> tuple[Type, Type]:
-    """The greatest or least element along an axis, and its index.
+    """Return the greatest or least element along an axis, and its index.
 
-    Of equal ones it is the first, if `tie_break_left`.
+    Ties are resolved to the first element if `tie_break_left`.
     """
     along("arg_reduce", x, axis)
     require(x.element in (*INTEGERS, *FLOATS), f"arg_reduce is not defined on {x.element}")
@@ -90,6 +90,6 @@ def arg_reduce(
     examples=("%x: tile<4x8xf32> | %r = scan %x {axis = -1, kind = sum} : tile<4x8xf32>",),
 )
 def scan(x: Type, *, axis: int, kind: ReduceKind, reverse: bool = False) -> Type:
-    """Each element combined with all before it along the axis (or all after it, if `reverse`)."""
+    """Combine each element with all before it along the axis (all after it, if `reverse`)."""
     _combinable("scan", x, axis, kind)
     return x

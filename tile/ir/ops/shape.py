@@ -1,4 +1,4 @@
-"""Operations that move elements and compute none."""
+"""Shape operations, which move elements and compute nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _tile(name: str, x: Type) -> None:
 
 
 def along(name: str, x: Type, axis: int) -> None:
-    """An operation works along an axis of a tile."""
+    """Check that `axis` is an axis of the tile."""
     _tile(name, x)
     require(
         -x.rank <= axis < 0,
@@ -26,7 +26,7 @@ def along(name: str, x: Type, axis: int) -> None:
 
 
 def without(x: Type, axis: int) -> tuple[int, ...]:
-    """The shape of a tile but for one axis."""
+    """Return the shape of a tile without one axis."""
     shape = list(x.shape)
     del shape[axis]
     return tuple(shape)
@@ -38,7 +38,7 @@ def without(x: Type, axis: int) -> tuple[int, ...]:
     examples=("%r = arange {start = 0, end = 8} : tile<8xi32>",),
 )
 def arange(*, start: int, end: int) -> Type:
-    """The integers from `start` up to and without `end`; their number is a power of two."""
+    """The integers in [`start`, `end`); their number is a power of two."""
     require(start < end, f"arange counts up: its end, {end}, is not above its start, {start}")
     require(
         I32.min_value <= start and end - 1 <= I32.max_value,
@@ -57,7 +57,7 @@ def _splat(x: Any, *, shape: tuple[int, ...]) -> Any:
     examples=("%x: f32 | %r = splat %x {shape = (4, 8)} : tile<4x8xf32>",),
 )
 def splat(x: Type, *, shape: tuple[int, ...]) -> Type:
-    """A tile every element of which is the scalar `x`."""
+    """A tile with the scalar `x` in every element."""
     require(not isinstance(x, Tile), f"splat takes a scalar, not {x}")
     return Tile(shape, x.element)
 
@@ -68,7 +68,7 @@ def splat(x: Type, *, shape: tuple[int, ...]) -> Type:
     examples=("%x: tile<4x1xf32> | %r = broadcast %x {shape = (4, 8)} : tile<4x8xf32>",),
 )
 def broadcast(x: Type, *, shape: tuple[int, ...]) -> Type:
-    """`x` with its axes of extent 1 repeated to `shape`."""
+    """Broadcast the axes of extent 1 to `shape`."""
     _tile("broadcast", x)
     require(
         len(shape) == x.rank and all(a in (1, b) for a, b in zip(x.shape, shape, strict=True)),
@@ -87,7 +87,7 @@ def _expand_dims(x: Any, *, axis: int) -> Any:
     examples=("%x: tile<8xf32> | %r = expand_dims %x {axis = -2} : tile<1x8xf32>",),
 )
 def expand_dims(x: Type, *, axis: int) -> Type:
-    """`x` with a new axis of extent 1, counted from the right in the result (-1 is the last)."""
+    """Insert an axis of extent 1, counted from the right in the result (-1 is the last)."""
     _tile("expand_dims", x)
     rank = x.rank + 1
     require(
@@ -104,7 +104,7 @@ def expand_dims(x: Type, *, axis: int) -> Type:
     examples=("%x: tile<4x8xf32> | %r = reshape %x {shape = (2, 16)} : tile<2x16xf32>",),
 )
 def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
-    """The elements of `x`, in row-major order, as a tile of another shape."""
+    """Reshape `x`, keeping the row-major order of its elements."""
     _tile("reshape", x)
     require(len(shape) > 0, "reshape gives a tile of at least one axis")
     require(
@@ -121,7 +121,7 @@ def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
     examples=("%x: tile<4x8xf32> | %r = trans %x {order = (1, 0)} : tile<8x4xf32>",),
 )
 def trans(x: Type, *, order: tuple[int, ...]) -> Type:
-    """`x` with its axes in another order: axis k of the result is axis `order[k]` of `x`."""
+    """Permute the axes: axis k of the result is axis `order[k]` of `x`."""
     _tile("trans", x)
     require(
         sorted(order) == list(range(x.rank)),
@@ -137,7 +137,7 @@ def trans(x: Type, *, order: tuple[int, ...]) -> Type:
     examples=("%x: tile<4x8xf32> | %r = flip %x {axis = -1} : tile<4x8xf32>",),
 )
 def flip(x: Type, *, axis: int) -> Type:
-    """`x` with the elements along an axis in reverse."""
+    """Reverse the elements along an axis."""
     along("flip", x, axis)
     return x
 
@@ -152,7 +152,7 @@ def flip(x: Type, *, axis: int) -> Type:
     ),
 )
 def join(a: Type, b: Type) -> Type:
-    """The elements of `a` and `b` in pairs, along a new last axis of extent 2."""
+    """Pair the elements of `a` and `b` along a new last axis of extent 2."""
     require(a == b, f"join takes values of one type, not {a} and {b}")
     return Tile((*a.shape, 2), a.element)
 
@@ -167,7 +167,7 @@ def join(a: Type, b: Type) -> Type:
     ),
 )
 def split(x: Type) -> tuple[Type, Type]:
-    """The first and the second elements along the last axis, whose extent is 2."""
+    """Return the first and the second elements along the last axis, whose extent is 2."""
     _tile("split", x)
     require(x.shape[-1] == 2, f"split takes a tile whose last axis has extent 2, not {x}")
     part = with_shape(x.shape[:-1], x.element)

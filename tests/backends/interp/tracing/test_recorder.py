@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tile
 import tile.language as tl
-from tile.accesses import KEPT, ArrayUse, Counts, KernelUse, Trace
+from tile.accesses import MAX_KERNELS, ArrayUse, Counts, KernelUse, Trace
 from tile.config import config
 
 # One access of one program: the elements of the array that active lanes reach, and all lanes.
@@ -196,9 +196,9 @@ def test_with_checks() -> None:
 
 def test_launches_add_up_and_kinds_of_them_are_bounded() -> None:
     with tile.trace() as trace:
-        for n in [*range(1, KEPT + 5), 3]:
+        for n in [*range(1, MAX_KERNELS + 5), 3]:
             far[(n,)](np.ones(8 * n, np.float32), np.ones(8 * n, np.float32), B=8)
-    assert (trace.launches, trace.left_out, len(trace.kernels)) == (KEPT + 5, 4, KEPT)
+    assert (trace.launches, trace.left_out, len(trace.kernels)) == (MAX_KERNELS + 5, 4, MAX_KERNELS)
     assert trace.kernels[2].launches == 2
     assert of(trace.kernels[2], "reads").bytes == 2 * 3 * 32
 
