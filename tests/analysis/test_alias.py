@@ -58,18 +58,18 @@ func noinline @nobody(%p: ptr<f32>, %q: ptr<f32>) {
 def test_parameters_that_share_memory(function: str, meeting: set[str]) -> None:
     found = module_aliases(parse_module(CALLS))[function]
     pointers = [value for value in found.function.args if value.name not in "tn"]
-    assert all(found.share(value, value) for value in pointers)
+    assert all(found.may_alias(value, value) for value in pointers)
     pairs = {f"{x.name}{y.name}" for x, y in itertools.combinations(pointers, 2)}
     assert len(pairs) == len(pointers) * (len(pointers) - 1) // 2
     shared = {
-        f"{x.name}{y.name}" for x, y in itertools.permutations(pointers, 2) if found.share(x, y)
+        f"{x.name}{y.name}" for x, y in itertools.permutations(pointers, 2) if found.may_alias(x, y)
     }
     assert shared == meeting | {pair[::-1] for pair in meeting}
 
 
 def test_parameters_of_a_function_alone_may_all_meet() -> None:
     function = parse_module(CALLS)["swapped"]
-    assert alias(function).share(*function.args)
+    assert alias(function).may_alias(*function.args)
 
 
 def test_summaries_name_what_was_passed() -> None:
@@ -87,4 +87,4 @@ func noinline @stores(%p: ptr<f32>, %q: ptr<f32>, %v: f32) {
 """)
     found = module_aliases(module)
     assert found["k"].summary.writes.parameters == {0}
-    assert found["stores"].share(*found["stores"].function.args[:2])
+    assert found["stores"].may_alias(*found["stores"].function.args[:2])

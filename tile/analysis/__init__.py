@@ -1,1 +1,1 @@
-"""Questions about IR and their answers; nothing here changes it."""
+"""Analyses of the IR, which do not change it."""

@@ -1,4 +1,4 @@
-"""Where pointers may point: through which parameters, or to memory that nothing is known of.
+"""Points-to analysis: the parameters to whose memory a pointer may point, or unknown memory.
 
     %q = addptr %p, %o       // %q: %p
     %r = select %c, %q, %x   // %r: %p, %x
@@ -6,10 +6,11 @@
     local_store %m, %q       // %m: a buffer of this program
     %t = local_load %m       // %t: %p
 
-Two parameters of a kernel are taken for different memory: whether a launch passes one array for
-both is not known here. Two of a device function *meet* if a call passes pointers that do:
+Two parameters of a kernel are assumed not to alias; a launch that passes one array for both is
+beyond this analysis. Two parameters of a device function may alias if a call passes pointers that
+may alias:
 
-    call %p, %x, %p {callee = @g}      // in @g the first and the third meet, the second neither
+    call %p, %x, %p {callee = @g}      // in @g, the first and third alias, the second does not
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tile.ir.types import Descriptor, Pointer, Shared, Type
 
 @dataclass(frozen=True, slots=True)
 class PointsTo:
-    """The parameters (by position) whose memory a pointer may reach, and whether others too."""
+    """The parameters (by position) whose memory a pointer may reach; `unknown`: others as well."""
 
     parameters: frozenset[int] = frozenset()
     unknown: bool = False
@@ -37,11 +38,11 @@ class PointsTo:
         return PointsTo(self.parameters | other.parameters, self.unknown or other.unknown)
 
     def meets(self, other: PointsTo) -> bool:
-        """Whether both name a parameter in common, or one of them memory that may be any."""
+        """Return True if both have a parameter in common, or one of them is unknown."""
         return self.unknown or other.unknown or not self.parameters.isdisjoint(other.parameters)
 
     def through(self, arguments: Sequence[PointsTo]) -> PointsTo:
-        """What this means to a caller that passes pointers to these."""
+        """Translate to the caller: replace each parameter by what its argument points to."""
         passed = (arguments[index] for index in self.parameters)
         return reduce(PointsTo.__or__, passed, PointsTo(unknown=self.unknown))
 
@@ -52,7 +53,7 @@ UNKNOWN = PointsTo(unknown=True)
 
 @dataclass(frozen=True)
 class Summary:
-    """What a call of a function does, in terms of its parameters."""
+    """The memory effects and results of a call of a function, in terms of its parameters."""
 
     reads: PointsTo = NOWHERE
     writes: PointsTo = NOWHERE
@@ -64,9 +65,9 @@ Summaries = Mapping[str, Summary]
 
 @dataclass(frozen=True)
 class Alias:
-    """Points-to sets of a function's values, and what the function reads and writes.
+    """Points-to sets of a function's values, and the memory that the function reads and writes.
 
-    `names` has for each parameter those that may lead to the same memory, itself among them.
+    `names` has, for each parameter, the parameters that may alias it, itself included.
     """
 
     function: Function
@@ -76,77 +77,80 @@ class Alias:
     callees: Summaries = field(repr=False)
 
     def of(self, value: Value) -> PointsTo:
-        """Where a value points; nowhere if it is no pointer."""
+        """Return the points-to set of a value; it is empty for anything but a pointer."""
         return self.facts[value]
 
     def read(self, op: Operation) -> PointsTo:
-        """What an operation may read, leaving aside its regions."""
+        """Return the memory that an operation may read, its regions excluded."""
         return _accessed(op, Effect.READ, self.facts, self.callees)
 
     def written(self, op: Operation) -> PointsTo:
-        """What an operation may write, leaving aside its regions."""
+        """Return the memory that an operation may write, its regions excluded."""
         return _accessed(op, Effect.WRITE, self.facts, self.callees)
 
     def named(self, where: PointsTo) -> PointsTo:
-        """All names that memory may have here: what meets this may be the same memory."""
+        """Extend a points-to set by the parameters that may alias it."""
         return where.through(self.names)
 
-    def share(self, x: Value, y: Value) -> bool:
-        """Whether two pointers may reach the same memory."""
+    def may_alias(self, x: Value, y: Value) -> bool:
+        """Return True if two pointers may reach the same memory."""
         return self.named(self.facts[x]).meets(self.facts[y])
 
 
 def alias(function: Function, callees: Summaries | None = None) -> Alias:
-    """The points-to sets of a function. A call of a function without summary may do anything.
+    """Return the points-to sets of a function.
 
-    As nothing is known of its callers, any parameters of a device function may meet.
+    A call of a function without summary may access any memory. Callers are unknown here, so any
+    parameters of a device function may alias.
     """
-    known = callees or {}
-    walk = _Alias(known)
+    summaries = callees or {}
+    walk = _Alias(summaries)
     facts = walk.run(function)
     reads, writes = NOWHERE, NOWHERE
     for op in function.walk():
-        reads |= _accessed(op, Effect.READ, facts, known)
-        writes |= _accessed(op, Effect.WRITE, facts, known)
+        reads |= _accessed(op, Effect.READ, facts, summaries)
+        writes |= _accessed(op, Effect.WRITE, facts, summaries)
     assert function.body.last is not None
     results = tuple(facts[value] for value in function.body.last.inputs)
-    names = _apart(function) if function.kernel else _together(function)
-    return Alias(function, facts, Summary(reads, writes, results), names, known)
+    names = _no_alias(function) if function.kernel else _all_alias(function)
+    return Alias(function, facts, Summary(reads, writes, results), names, summaries)
 
 
 def module_aliases(module: Module) -> dict[str, Alias]:
-    """The points-to sets of all functions by name, calls followed.
+    """Return the interprocedural points-to sets of all functions, by name.
 
     Raises `IRError` on recursion.
     """
     graph = CallGraph(module)
     order = graph.bottom_up()
-    found: dict[str, Alias] = {}
+    aliases: dict[str, Alias] = {}
     summaries: dict[str, Summary] = {}
     for function in order:
-        found[function.name] = alias(function, summaries)
-        summaries[function.name] = found[function.name].summary
-    _meet_in_calls(graph, order, found)
-    return found
+        aliases[function.name] = alias(function, summaries)
+        summaries[function.name] = aliases[function.name].summary
+    _propagate_to_callees(graph, order, aliases)
+    return aliases
 
 
-def _meet_in_calls(graph: CallGraph, order: Sequence[Function], found: dict[str, Alias]) -> None:
-    """Replace the names of parameters by those that the calls of a function give them."""
+def _propagate_to_callees(
+    graph: CallGraph, order: Sequence[Function], aliases: dict[str, Alias]
+) -> None:
+    """Set the aliases of each function's parameters to those that its calls pass."""
     called: dict[str, tuple[PointsTo, ...]] = {}
     for function in reversed(order):
-        caller = found[function.name]
+        caller = aliases[function.name]
         if function.name in called:
-            caller = found[function.name] = replace(caller, names=called[function.name])
+            caller = aliases[function.name] = replace(caller, names=called[function.name])
         for call in graph.calls[function]:
             callee = graph.callee(call)
             if callee is not None:
-                before = called.get(callee.name, _apart(callee))
-                passed = _named_alike(caller, call)
+                before = called.get(callee.name, _no_alias(callee))
+                passed = _aliasing_arguments(caller, call)
                 called[callee.name] = tuple(map(PointsTo.__or__, before, passed))
 
 
-def _named_alike(caller: Alias, call: Operation) -> list[PointsTo]:
-    """For each argument of a call, which ones are pointers that it shares memory with."""
+def _aliasing_arguments(caller: Alias, call: Operation) -> list[PointsTo]:
+    """Return, for each argument of a call, the positions of the pointers that may alias it."""
     pointers = {i: caller.of(v) for i, v in enumerate(call.inputs) if _is_pointer(v.type)}
     named = {index: caller.named(fact) for index, fact in pointers.items()}
     return [
@@ -155,22 +159,22 @@ def _named_alike(caller: Alias, call: Operation) -> list[PointsTo]:
     ]
 
 
-def _apart(function: Function) -> tuple[PointsTo, ...]:
-    """Names of parameters of which no two meet."""
+def _no_alias(function: Function) -> tuple[PointsTo, ...]:
+    """Return `Alias.names` for parameters that do not alias."""
     return tuple(PointsTo(frozenset({index})) for index in range(len(function.args)))
 
 
-def _together(function: Function) -> tuple[PointsTo, ...]:
-    """Names of parameters that may all meet."""
+def _all_alias(function: Function) -> tuple[PointsTo, ...]:
+    """Return `Alias.names` for parameters that may all alias."""
     every = PointsTo(frozenset(range(len(function.args))))
     return tuple(every for _ in function.args)
 
 
 def written_arguments(module: Module, kernel: Function) -> frozenset[str]:
-    """The names of the parameters through which a kernel may write memory, itself or in its calls.
+    """Return the names of the parameters through which a kernel or its callees may write memory.
 
-    A pointer that was loaded from memory may be anything that a pointer to pointers leads to, so
-    a write through it counts for every such parameter.
+    A loaded pointer may be any pointer reachable through a pointer to pointers, so a write through
+    it counts for every such parameter.
     """
     writes = module_aliases(module)[kernel.name].summary.writes
     return frozenset(
@@ -186,7 +190,7 @@ def _leads_to_pointers(ty: Type) -> bool:
 
 
 def _is_pointer(ty: Type) -> bool:
-    """Whether a value leads to memory: a pointer, a tile of them, or a descriptor."""
+    """Return True if values of the type address memory: pointers, tiles of them, descriptors."""
     return isinstance(ty, Descriptor) or isinstance(ty.element, Pointer)
 
 
@@ -227,7 +231,7 @@ class _Alias(Forward[PointsTo]):
         return [self.result(op) if _is_pointer(v.type) else NOWHERE for v in op.results]
 
     def result(self, op: Operation) -> PointsTo:
-        """Pointers come from pointers, but for those that were in memory or made of integers."""
+        """Return the union over the pointer operands; loaded and cast pointers are unknown."""
         if op.defn is arith.poison:
             return NOWHERE
         if op.defn is memory.load:
@@ -242,16 +246,19 @@ class _Alias(Forward[PointsTo]):
         return facts or [UNKNOWN]
 
     def stored(self, buffer: Value) -> list[PointsTo]:
-        """What was stored to a buffer that is used in one block alone; else it may be anything."""
+        """Return the facts of the values stored to a buffer if all its uses are in one block.
+
+        Otherwise the contents are unknown.
+        """
         stores = [op for op in buffer.users if not op.results]
         values = [value for op in stores for value in op.inputs[1:]]
-        known = (
+        traceable = (
             all(op.block is buffer.block for op in buffer.users)
             and all(value in self.facts for value in values)
             and not any(isinstance(v.type, Shared) for op in buffer.users for v in op.results)
             and not any(op.defn.effect & Effect.READ for op in stores)
         )
-        return [self.facts[value] for value in values] if known else [UNKNOWN]
+        return [self.facts[value] for value in values] if traceable else [UNKNOWN]
 
     def call(self, op: Operation) -> Sequence[PointsTo]:
         summary = self.callees.get(op["callee"])

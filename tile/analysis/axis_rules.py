@@ -1,4 +1,4 @@
-"""The rules of `axis_info`, by operation."""
+"""Transfer rules of `axis_info`, by operation."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tile.ir.types import Pointer, Scalar, Type
 
 Facts = Sequence[AxisInfo | None]
 Rule = Callable[[Operation, Facts, Ranges], AxisInfo]
-# For an elementwise operation on integers or pointers: contiguity and divisibility along one axis.
+# Contiguity and divisibility of an elementwise operation on integers or pointers, along one axis.
 AxisRule = Callable[[Operation, AxisInfo, AxisInfo, int, Ranges], tuple[int, int]]
 
 
-def _const(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+def _const(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     value = op["value"]
     return uniform(op.result.type, divisor(value) if isinstance(value, int) else 1, value)
 
 
-def _arange(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+def _arange(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     extent = op["end"] - op["start"]
     return AxisInfo((divisor(op["start"]),), (extent,), (1,))
 
@@ -50,26 +50,27 @@ def _constancy(facts: Sequence[AxisInfo]) -> tuple[int, ...]:
     return constant
 
 
-def _elementwise(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
-    """Equal operands give equal results; no more is known."""
+def _elementwise(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
+    """Return the constancy of the operands: equal operands have equal results."""
     constant = _constancy(_present(facts))
     ones = (1,) * len(constant)
     return AxisInfo(ones, ones, constant)
 
 
 def _binary(rule: AxisRule) -> Rule:
-    """Contiguity and divisibility by a rule for each axis, constancy from both operands.
+    """Return a rule that takes contiguity and divisibility from `rule` for each axis.
 
-    Where the operands are constant along runs, so is the result, and then it does not count up.
+    The result is constant along runs along which both operands are constant, or along which the
+    operation maps different operands to equal results (see `_CONSTANCY`).
     """
 
-    def apply(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+    def apply(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
         x, y = _present(facts)
-        pairs = [rule(op, x, y, axis, known) for axis in range(x.rank)]
+        pairs = [rule(op, x, y, axis, ranges) for axis in range(x.rank)]
         constant = list(_constancy((x, y)))
         divisible, contiguous = [], []
         for axis, (run, multiple) in enumerate(pairs):
-            constant[axis] = max(constant[axis], _groups(op, x, y, axis, known))
+            constant[axis] = max(constant[axis], _constant_run(op, x, y, axis, ranges))
             contiguous.append(run)
             divisible.append(min(multiple, MOST))
         return AxisInfo(tuple(divisible), tuple(contiguous), tuple(constant))
@@ -77,44 +78,44 @@ def _binary(rule: AxisRule) -> Rule:
     return apply
 
 
-def _add(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
+def _add(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> tuple[int, int]:
     run = max(min(x.contiguous[axis], y.constant[axis]), min(x.constant[axis], y.contiguous[axis]))
     return run, min(x.at(axis, run), y.at(axis, run))
 
 
-def _sub(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
+def _sub(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> tuple[int, int]:
     run = min(x.contiguous[axis], y.constant[axis])
     return run, min(x.at(axis, run), y.at(axis, run))
 
 
-def _mul(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
+def _mul(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> tuple[int, int]:
     for side, other in ((x, y), (y, x)):
         if other.value == 1:
             return side.contiguous[axis], side.divisible[axis]
     return 1, x.at(axis, 1) * y.at(axis, 1)
 
 
-def _shl(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
+def _shl(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> tuple[int, int]:
     count = y.value if isinstance(y.value, int) and 0 <= y.value < 64 else 0
     if y.value == 0:
         return x.contiguous[axis], x.divisible[axis]
     return 1, x.at(axis, 1) << count
 
 
-def _div(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
+def _div(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> tuple[int, int]:
     if y.value == 1:
         return x.contiguous[axis], x.divisible[axis]
     return 1, _quotient(x.at(axis, 1), y.value)
 
 
-def _shr(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
+def _shr(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> tuple[int, int]:
     if y.value == 0:
         return x.contiguous[axis], x.divisible[axis]
     return 1, _quotient(x.at(axis, 1), _power(y.value))
 
 
 def _quotient(multiple: int, by: bool | int | float | None) -> int:
-    """The divisibility of an exact division by a power of two."""
+    """Return the divisibility of an exact division by a power of two."""
     if not isinstance(by, int) or by <= 0 or by & (by - 1) or multiple < by:
         return 1
     return multiple // by
@@ -124,25 +125,26 @@ def _power(count: bool | int | float | None) -> int | None:
     return 1 << count if isinstance(count, int) and 0 <= count < 31 else None
 
 
-def _rem(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
-    """Along runs that no multiple of their length cuts, remainders count as the dividend does.
+def _rem(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> tuple[int, int]:
+    """Return the contiguity and divisibility of a remainder.
 
-    A dividend that is surely less than the divisor is its own remainder.
+    Remainders count up like the dividend within runs that do not cross a multiple of the divisor. A
+    dividend that is always less than the divisor is its own remainder.
     """
-    if _leaves_all(op, known):
+    if _is_own_remainder(op, ranges):
         return x.contiguous[axis], x.divisible[axis]
-    run = _group(x, y, axis) if _counts_from_zero(op, known) else 1
+    run = _uncut_run(x, y, axis) if _is_nonnegative(op, ranges) else 1
     return run, min(x.at(axis, run), y.at(axis, run))
 
 
-def _leaves_all(op: Operation, known: Ranges) -> bool:
-    dividend, divisor = known.operand(op, 0), known.operand(op, 1)
+def _is_own_remainder(op: Operation, ranges: Ranges) -> bool:
+    dividend, divisor = ranges.operand(op, 0), ranges.operand(op, 1)
     if dividend is None or divisor is None:
         return False
     return magnitude(dividend).high < magnitude(divisor).low
 
 
-def _and(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
+def _and(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> tuple[int, int]:
     for side, mask in ((x, y.value), (y, x.value)):
         if isinstance(mask, int) and mask >= 0 and mask & (mask + 1) == 0:  # the low bits
             run = min(side.contiguous[axis], side.divisible[axis], mask + 1)
@@ -151,24 +153,25 @@ def _and(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> t
 
 
 def _least_of_both(
-    op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges
+    op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges
 ) -> tuple[int, int]:
     return 1, min(x.at(axis, 1), y.at(axis, 1))
 
 
-def _addptr(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> tuple[int, int]:
+def _addptr(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> tuple[int, int]:
     offset = op.operands[1]
     assert offset is not None
     y = _widened(y, offset.type)
     stride: int = op["stride"]
-    run, _ = _add(op, x, y, axis, known)
-    # Within a run of pointers the first of a shorter run is a multiple of its length in *elements*.
+    run, _ = _add(op, x, y, axis, ranges)
+    # Within a run of pointers, the first of a shorter run is a multiple of its length in
+    # *elements*.
     base = x.divisible[axis] if run >= x.contiguous[axis] else min(x.divisible[axis], run * stride)
     return run, min(base, y.at(axis, run) * divisor(stride))
 
 
 def _widened(info: AxisInfo, ty: Type) -> AxisInfo:
-    """An unsigned value whose runs may wrap around, as one that is wider and does not wrap."""
+    """Return the info of an unsigned value extended to 64 bits, whose runs do not wrap around."""
     element = ty.element
     if not isinstance(element, Scalar) or not element.is_int_unsigned() or element.bits == 64:
         return info
@@ -176,59 +179,62 @@ def _widened(info: AxisInfo, ty: Type) -> AxisInfo:
 
 
 def _aligned(info: AxisInfo) -> AxisInfo:
-    """Runs cut to start at a multiple of their length, so that none crosses a power of two."""
+    """Shorten runs so that they start at a multiple of their length and cross no power of two."""
     runs = least(info.contiguous, info.divisible)
     divisible = tuple(info.at(axis, run) for axis, run in enumerate(runs))
     return AxisInfo(divisible, runs, info.constant, info.value)
 
 
-# -- groups of equal results from operands that are not equal
+# -- constancy of results from operands that are not constant
 
 
-def _group(x: AxisInfo, y: AxisInfo, axis: int) -> int:
-    """How long runs of `x` are that lie between multiples of `y`, which is constant along them."""
+def _uncut_run(x: AxisInfo, y: AxisInfo, axis: int) -> int:
+    """Return the length of runs of `x` that cross no multiple of `y`, constant along them."""
     return min(x.contiguous[axis], x.divisible[axis], y.constant[axis], y.divisible[axis])
 
 
-def _counts_from_zero(op: Operation, known: Ranges) -> bool:
-    """Whether the dividend is never negative, so that division rounds down."""
-    dividend = known.operand(op, 0)
+def _is_nonnegative(op: Operation, ranges: Ranges) -> bool:
+    """Return True if the dividend is never negative, so that division rounds down."""
+    dividend = ranges.operand(op, 0)
     return dividend is not None and dividend.low >= 0
 
 
-def _groups(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> int:
-    rule = _GROUPS.get(op.defn)
-    return 1 if rule is None else rule(op, x, y, axis, known)
+def _constant_run(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> int:
+    rule = _CONSTANCY.get(op.defn)
+    return 1 if rule is None else rule(op, x, y, axis, ranges)
 
 
-def _equal_quotients(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> int:
-    return _group(x, y, axis) if _counts_from_zero(op, known) else 1
+def _equal_quotients(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> int:
+    return _uncut_run(x, y, axis) if _is_nonnegative(op, ranges) else 1
 
 
-def _equal_shifted(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> int:
+def _equal_shifted(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> int:
     power = _power(y.value)
     return 1 if power is None else min(x.contiguous[axis], x.divisible[axis], power)
 
 
-def _equal_masked(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> int:
-    groups = [1]
+def _equal_masked(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> int:
+    runs = [1]
     for side, mask in ((x, y), (y, x)):
         if mask.value is not None:  # the low bits, which differ along a run, are cleared
-            groups.append(min(side.contiguous[axis], side.divisible[axis], mask.everywhere))
-    return max(groups)
+            runs.append(min(side.contiguous[axis], side.divisible[axis], mask.everywhere))
+    return max(runs)
 
 
-def _equal_compared(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, known: Ranges) -> int:
-    """`run < bound` and its negation change only at a multiple of the run's length."""
+def _equal_compared(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> int:
+    """Return the constancy of `run < bound` or its negation.
+
+    The comparison changes only at a multiple of the run's length.
+    """
     predicate: Predicate = op["predicate"]
     if isinstance(op.inputs[0].type.element, Pointer):
-        return 1  # whose runs count elements and whose multiples count bytes
+        return 1  # runs of pointers count elements, but their multiples count bytes
     if predicate in (Predicate.LT, Predicate.GE):
-        return _group(x, y, axis)
-    return _group(y, x, axis) if predicate in (Predicate.GT, Predicate.LE) else 1
+        return _uncut_run(x, y, axis)
+    return _uncut_run(y, x, axis) if predicate in (Predicate.GT, Predicate.LE) else 1
 
 
-_GROUPS: dict[OpDef, Callable[[Operation, AxisInfo, AxisInfo, int, Ranges], int]] = {
+_CONSTANCY: dict[OpDef, Callable[[Operation, AxisInfo, AxisInfo, int, Ranges], int]] = {
     arith.div: _equal_quotients,
     arith.shr: _equal_shifted,
     arith.and_: _equal_masked,
@@ -239,14 +245,14 @@ _GROUPS: dict[OpDef, Callable[[Operation, AxisInfo, AxisInfo, int, Ranges], int]
 # -- other elementwise operations
 
 
-def _unary(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
-    """An operation such as `neg` that keeps multiples but not runs."""
+def _unary(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
+    """Return the info of an operation such as `neg` that preserves multiples but not runs."""
     (x,) = _present(facts)
     ones = (1,) * x.rank
     return AxisInfo(tuple(x.at(axis, 1) for axis in range(x.rank)), ones, x.constant)
 
 
-def _select(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+def _select(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     condition, x, y = _present(facts)
     if condition.value is not None:
         return x if condition.value else y
@@ -255,12 +261,12 @@ def _select(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
     return AxisInfo(divisible, runs, _constancy((condition, x, y)))
 
 
-def _cast(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+def _cast(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     (x,) = _present(facts)
     before, after = op.inputs[0].type.element, op.result.type.element
     assert isinstance(before, Scalar) and isinstance(after, Scalar)
     if not (before.is_int() and after.is_int()) or after.is_bool():
-        return _elementwise(op, facts, known)
+        return _elementwise(op, facts, ranges)
     same_bits = before.bits == after.bits and not after.is_int_signed()
     if same_bits or (before.is_int_signed() and after.bits > before.bits and after.is_int_signed()):
         return AxisInfo(x.divisible, x.contiguous, x.constant)
@@ -271,38 +277,38 @@ def _parts(info: AxisInfo) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int,
     return info.divisible, info.contiguous, info.constant
 
 
-def _bitcast(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+def _bitcast(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     before, after = op.inputs[0].type.element, op.result.type.element
     integers = all(isinstance(ty, Pointer) or ty.is_int() for ty in (before, after))
-    return _unary(op, facts, known) if integers else _elementwise(op, facts, known)
+    return _unary(op, facts, ranges) if integers else _elementwise(op, facts, ranges)
 
 
-def _hint(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
-    """What is known and what is promised.
+def _hint(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
+    """Return the inferred info strengthened by the hint.
 
-    A promise counts up to the greatest power of two in it.
+    A hint counts up to the greatest power of two that divides it.
     """
     (x,) = _present(facts)
     shape_ = extents(op.result.type)
-    contiguous = _promised(x.contiguous, op["contiguous"], shape_)
-    divisible = _promised(x.divisible, op["divisible"], (MOST,) * x.rank)
-    return AxisInfo(divisible, contiguous, _promised(x.constant, op["constant"], shape_), x.value)
+    contiguous = _with_hint(x.contiguous, op["contiguous"], shape_)
+    divisible = _with_hint(x.divisible, op["divisible"], (MOST,) * x.rank)
+    return AxisInfo(divisible, contiguous, _with_hint(x.constant, op["constant"], shape_), x.value)
 
 
-def _promised(
-    known: tuple[int, ...], claim: tuple[int, ...], most: Sequence[int]
+def _with_hint(
+    inferred: tuple[int, ...], claim: tuple[int, ...], most: Sequence[int]
 ) -> tuple[int, ...]:
     if not claim:
-        return known
-    return tuple(max(k, min(divisor(c), m)) for k, c, m in zip(known, claim, most, strict=True))
+        return inferred
+    return tuple(max(i, min(divisor(c), m)) for i, c, m in zip(inferred, claim, most, strict=True))
 
 
-def _load(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
-    """Equal addresses under equal masks give equal elements, if nobody writes meanwhile."""
-    return unknown(op.result.type) if op["volatile"] else _elementwise(op, facts, known)
+def _load(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
+    """Return the constancy of addresses and masks; a volatile load may observe other writes."""
+    return unknown(op.result.type) if op["volatile"] else _elementwise(op, facts, ranges)
 
 
-def _poison(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+def _poison(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     return unknown(op.result.type)
 
 
@@ -321,7 +327,7 @@ RULES: dict[OpDef, Rule] = {
     arith.xor: _binary(_least_of_both),
     arith.min_: _binary(_least_of_both),
     arith.max_: _binary(_least_of_both),
-    arith.cmp: _binary(lambda op, x, y, axis, known: (1, 1)),
+    arith.cmp: _binary(lambda op, x, y, axis, ranges: (1, 1)),
     arith.neg: _unary,
     math_ops.abs_: _unary,
     arith.select: _select,
@@ -330,7 +336,7 @@ RULES: dict[OpDef, Rule] = {
     arith.hint: _hint,
     memory.addptr: _binary(_addptr),
     memory.load: _load,
-    descriptor.box_pointers: lambda op, facts, known: _present(facts)[0],
+    descriptor.box_pointers: lambda op, facts, ranges: _present(facts)[0],
     shape.arange: _arange,
     shape.splat: splat,
     shape.broadcast: broadcast,

@@ -1,4 +1,4 @@
-"""The rules of `axis_info` for operations that move elements."""
+"""Transfer rules of `axis_info` for shape operations."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _of(axes: Sequence[Axis], info: AxisInfo) -> AxisInfo:
     return AxisInfo(divisible, contiguous, constant, info.value)
 
 
-def splat(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+def splat(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     x = _only(facts)
     return uniform(op.result.type, x.divisible[0], x.value)
 
 
-def broadcast(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+def broadcast(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     x = _only(facts)
     pairs = zip(op.inputs[0].type.shape, op.result.type.shape, _axes(x), strict=True)
     return _of(
@@ -42,21 +42,21 @@ def broadcast(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
     )
 
 
-def expand_dims(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+def expand_dims(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     x = _only(facts)
     axes = _axes(x)
     axes.insert(len(axes) + 1 + op["axis"], (x.everywhere, 1, 1))
     return _of(axes, x)
 
 
-def trans(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
+def trans(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     x = _only(facts)
     axes = _axes(x)
     return _of([axes[axis] for axis in op["order"]], x)
 
 
-def join(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
-    """Two values along a new last axis; along the others holds what holds of both."""
+def join(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
+    """Return the info of two values joined along a new last axis; other axes have the meet."""
     x, y = facts
     assert x is not None
     assert y is not None
@@ -66,17 +66,17 @@ def join(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
     return _of([*(_axes(both) if op.inputs[0].type.shape else []), pair], both)
 
 
-def split(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
-    """Either half of the last axis, which is gone; the same is known of both."""
+def split(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
+    """Return the info of either result, which lacks the last axis."""
     x = _only(facts)
     rest = _axes(x)[:-1]
     return _of(rest or [(x.everywhere, 1, 1)], x)
 
 
-def reshape(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
-    """Axes are matched in groups with equal numbers of elements.
+def reshape(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
+    """Match groups of axes with equal numbers of elements.
 
-    Where either side of a group is one axis the result is exact; where neither is, nothing is said.
+    The result is exact for groups with a single axis on either side, and unknown for others.
     """
     x = _only(facts)
     before, after = op.inputs[0].type.shape, op.result.type.shape
@@ -90,7 +90,7 @@ def reshape(op: Operation, facts: Facts, known: Ranges) -> AxisInfo:
 
 
 def _matched(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Runs of axes of both shapes that hold the same number of elements, as short as can be."""
+    """Yield minimal groups of consecutive axes of both shapes with equal numbers of elements."""
     i = j = 0
     while i < len(before) or j < len(after):
         old: list[int] = []
@@ -111,25 +111,25 @@ def _matched(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list
 
 
 def _regrouped(old: Sequence[tuple[int, Axis]], new: Sequence[int], everywhere: int) -> list[Axis]:
-    """The axes that `old` ones (extent and facts) become when reshaped to extents `new`."""
+    """Return the info of `old` axes (extent and facts) after a reshape to extents `new`."""
     old = [(extent, axis) for extent, axis in old if extent > 1]
     wide = [extent for extent in new if extent > 1]
     if not old:
         return [(everywhere, 1, 1) for _ in new]
     if len(wide) == 1:
-        made = [_merged(old)]
+        axes = [_merged(old)]
     elif len(old) == 1:
-        made = _split(old[0][1], wide)
+        axes = _split(old[0][1], wide)
     else:
-        made = [(everywhere, 1, 1) for _ in wide]
-    rest = iter(made)
+        axes = [(everywhere, 1, 1) for _ in wide]
+    rest = iter(axes)
     return [next(rest) if extent > 1 else (everywhere, 1, 1) for extent in new]
 
 
 def _merged(old: Sequence[tuple[int, Axis]]) -> Axis:
-    """Several axes as one.
+    """Return the info of several axes merged into one.
 
-    Runs are those of the last; constancy reaches on where a whole axis is.
+    Runs are those of the last axis; constancy extends across axes that are wholly constant.
     """
     divisible, contiguous, constant = old[-1][1]
     reach = old[-1][0]
@@ -142,7 +142,7 @@ def _merged(old: Sequence[tuple[int, Axis]]) -> Axis:
 
 
 def _split(axis: Axis, new: Sequence[int]) -> list[Axis]:
-    """One axis as several: the last keeps the runs, the others step over its whole extent."""
+    """Return the info of one axis split into several: only the last one keeps the runs."""
     divisible, contiguous, constant = axis
     everywhere = divisible if contiguous == 1 else 1
     axes: list[Axis] = []

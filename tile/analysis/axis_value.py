@@ -1,4 +1,4 @@
-"""The facts of `axis_info`, and how they combine whatever the operation."""
+"""The lattice of `axis_info`: its elements and their join."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from tile.ir.types import Type
 
-# The divisibility of zero, and the most that is tracked.
+# The divisibility of zero, and the greatest that is tracked.
 MOST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class AxisInfo:
-    """What is known along each axis; see the module `axis_info`. All numbers are powers of two."""
+    """Facts along each axis; see the module `axis_info`. All numbers are powers of two."""
 
     divisible: tuple[int, ...]
     contiguous: tuple[int, ...]
@@ -25,7 +25,7 @@ class AxisInfo:
         return len(self.divisible)
 
     def at(self, axis: int, run: int) -> int:
-        """The divisibility of the first of every aligned run of `run` elements, of any length."""
+        """Return the divisibility of the first element of every aligned run of `run` elements."""
         whole = self.divisible[axis]
         return whole if run >= self.contiguous[axis] else min(whole, run)
 
@@ -35,11 +35,11 @@ class AxisInfo:
         return max(self.at(axis, 1) for axis in range(self.rank))
 
     def vector(self, axis: int, itemsize: int) -> int:
-        """How many elements of `itemsize` bytes a pointer has in a row, from each aligned one."""
+        """Return the number of contiguous, aligned elements of `itemsize` bytes at a pointer."""
         return min(self.contiguous[axis], max(1, self.divisible[axis] // itemsize))
 
     def join(self, other: AxisInfo) -> AxisInfo:
-        """What holds of either."""
+        """Return the facts that hold for both values."""
         contiguous = least(self.contiguous, other.contiguous)
         divisible = tuple(
             min(self.at(axis, run), other.at(axis, run)) for axis, run in enumerate(contiguous)
@@ -49,7 +49,7 @@ class AxisInfo:
         return AxisInfo(divisible, contiguous, constant, self.value if same else None)
 
     def __str__(self) -> str:
-        known = [
+        facts = [
             f"{name} {_spell(numbers)}"
             for name, numbers in (
                 ("divisible", self.divisible),
@@ -59,22 +59,22 @@ class AxisInfo:
             if any(number > 1 for number in numbers)
         ]
         if self.value is not None:
-            known.append(f"value {str(self.value).lower()}")
-        return ", ".join(known) or "unknown"
+            facts.append(f"value {str(self.value).lower()}")
+        return ", ".join(facts) or "unknown"
 
 
 def _spell(numbers: Sequence[int]) -> str:
-    shown = ["2**30" if number == MOST else str(number) for number in numbers]
-    return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
+    texts = ["2**30" if number == MOST else str(number) for number in numbers]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def same_number(x: bool | int | float | None, y: bool | int | float | None) -> bool:
-    """Whether two constants are the same; -0.0 is not 0.0, and a NaN is itself."""
+    """Return True if two constants are the same; -0.0 differs from 0.0, and a NaN equals itself."""
     return type(x) is type(y) and repr(x) == repr(y)
 
 
 def divisor(number: int) -> int:
-    """The greatest power of two that divides a number."""
+    """Return the greatest power of two that divides a number, at most `MOST`."""
     return min(number & -number, MOST) if number else MOST
 
 
@@ -83,17 +83,17 @@ def least(x: Sequence[int], y: Sequence[int]) -> tuple[int, ...]:
 
 
 def extents(ty: Type) -> tuple[int, ...]:
-    """The extents of a tile; of a scalar, one of 1."""
+    """Return the extents of a tile, or (1,) for a scalar."""
     return ty.shape or (1,)
 
 
 def unknown(ty: Type) -> AxisInfo:
-    """Nothing but that a scalar is one number."""
+    """Return the info that states nothing about values of a type."""
     ones = (1,) * max(1, ty.rank)
     return AxisInfo(ones, ones, ones)
 
 
 def uniform(ty: Type, divisible: int, value: bool | int | float | None) -> AxisInfo:
-    """Of a tile all of whose elements are equal."""
+    """Return the info of a tile whose elements are all equal."""
     shape = extents(ty)
     return AxisInfo((divisible,) * len(shape), (1,) * len(shape), shape, value)

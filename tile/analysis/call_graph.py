@@ -1,4 +1,4 @@
-"""Who calls whom."""
+"""The call graph of a module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tile.ir.ops import control
 
 
 class CallGraph:
-    """The calls of a module. Calls of functions that the module lacks are left to the verifier."""
+    """The calls of a module. Calls of missing functions are ignored; the verifier reports them."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -20,36 +20,36 @@ class CallGraph:
         }
 
     def callees(self, function: Function) -> list[Function]:
-        """The functions that a function calls, each once, in the order of the calls."""
-        found = (self.callee(op) for op in self.calls[function])
-        return list(dict.fromkeys(callee for callee in found if callee is not None))
+        """Return the functions that a function calls, each once, in the order of the calls."""
+        callees = (self.callee(op) for op in self.calls[function])
+        return list(dict.fromkeys(callee for callee in callees if callee is not None))
 
     def callee(self, call: Operation) -> Function | None:
         return self.module.functions.get(call["callee"])
 
     def bottom_up(self) -> list[Function]:
-        """All functions, each after those it calls. Raises `IRError` if a function calls itself."""
+        """Return all functions in post-order, callees first. Raises `IRError` on recursion."""
         order: list[Function] = []
         for function in self.module:
             order.extend(self._visit(function, set(order)))
         return order
 
     def _visit(self, root: Function, done: set[Function]) -> list[Function]:
-        """Those reachable from `root` and not done, callees first; without Python recursion."""
+        """Return the functions reachable from `root` and not done, callees first (iteratively)."""
         order: list[Function] = []
         path = [root] if root not in done else []
-        waiting = [iter(self.callees(root))]
+        pending = [iter(self.callees(root))]
         while path:
-            callee = next(waiting[-1], None)
+            callee = next(pending[-1], None)
             if callee is None:
-                waiting.pop()
+                pending.pop()
                 order.append(path.pop())
                 done.add(order[-1])
             elif callee in path:
                 self._refuse([*path[path.index(callee) :], callee])
             elif callee not in done:
                 path.append(callee)
-                waiting.append(iter(self.callees(callee)))
+                pending.append(iter(self.callees(callee)))
         return order
 
     def _refuse(self, cycle: list[Function]) -> None:
@@ -58,15 +58,15 @@ class CallGraph:
         raise IRError(f"recursion: {chain}; a function cannot call itself", loc=call.loc)
 
     def reachable(self, roots: list[Function]) -> set[Function]:
-        """The functions that `roots` call, directly or not, and `roots` themselves."""
-        found: set[Function] = set()
-        waiting = list(roots)
-        while waiting:
-            function = waiting.pop()
-            if function not in found:
-                found.add(function)
-                waiting.extend(self.callees(function))
-        return found
+        """Return `roots` and the functions that they call, directly or indirectly."""
+        visited: set[Function] = set()
+        worklist = list(roots)
+        while worklist:
+            function = worklist.pop()
+            if function not in visited:
+                visited.add(function)
+                worklist.extend(self.callees(function))
+        return visited
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

@@ -1,7 +1,7 @@
-"""What conditions tell: in the arms of an `if`, behind an `assume`, in a loop that goes on.
+"""Refinement of facts by conditions: in branches of an `if`, after an `assume`, in a loop's body.
 
-There a value is known better than where it was defined. An analysis that makes something of it
-replaces the fact of the value for so long.
+There, more is known about a value than at its definition. A conditional analysis replaces the
+value's fact for the extent of that region.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tile.ir.ops.arith import Predicate
 
 
 def implied(condition: Value, holds: bool) -> Iterator[tuple[Value, bool]]:
-    """A scalar condition and those that it decides: of an `and` that holds, both sides hold."""
+    """Yield a scalar condition and those that it implies: if an `and` holds, both sides hold."""
     yield condition, holds
     op = condition.op
     if op is None:
@@ -29,7 +29,10 @@ def implied(condition: Value, holds: bool) -> Iterator[tuple[Value, bool]]:
 
 
 def compared(condition: Value, holds: bool) -> tuple[Value, Value, Predicate] | None:
-    """What a condition that holds, or does not, says of two values; None if it is no comparison."""
+    """Return the operands of a comparison and the predicate that holds for them.
+
+    None if the condition is not a comparison.
+    """
     op = condition.op
     if op is None or op.defn is not arith.cmp:
         return None
@@ -43,23 +46,23 @@ class Conditional(Forward[F]):
 
     def __init__(self) -> None:
         super().__init__()
-        # Facts at a definition that a condition has replaced for now, oldest first.
+        # Facts of definitions that a condition currently replaces, oldest first.
         self.replaced: list[tuple[Value, F]] = []
 
     def learn(self, condition: Value, holds: bool) -> None:
-        """Replace the facts of values that one condition tells of, with `replace`."""
+        """Refine, by `replace`, the facts of values about which one condition implies something."""
         raise NotImplementedError
 
     def replace(self, value: Value, fact: F) -> None:
-        """Know a value better until the block ends."""
+        """Replace the fact of a value until the block ends."""
         if fact != self.facts[value]:
             self.replaced.append((value, self.facts[value]))
             self.facts[value] = fact
 
     def block(self, block: Block) -> list[F]:
-        mark = len(self.replaced)
+        depth = len(self.replaced)
         facts = super().block(block)
-        self._restore(mark)
+        self._restore(depth)
         return facts
 
     def observe(self, op: Operation) -> None:
@@ -68,17 +71,17 @@ class Conditional(Forward[F]):
             self._refine(op.inputs[0], True)
 
     @contextmanager
-    def given(self, condition: Value, holds: bool) -> Iterator[None]:
-        mark = len(self.replaced)
+    def assuming(self, condition: Value, holds: bool) -> Iterator[None]:
+        depth = len(self.replaced)
         self._refine(condition, holds)
         yield
-        self._restore(mark)
+        self._restore(depth)
 
     def _refine(self, condition: Value, holds: bool) -> None:
-        for value, so in implied(condition, holds):
-            self.learn(value, so)
+        for value, value_holds in implied(condition, holds):
+            self.learn(value, value_holds)
 
-    def _restore(self, mark: int) -> None:
-        while len(self.replaced) > mark:
+    def _restore(self, depth: int) -> None:
+        while len(self.replaced) > depth:
             value, fact = self.replaced.pop()
             self.facts[value] = fact

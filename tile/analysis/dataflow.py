@@ -1,9 +1,9 @@
-"""Forward analyses over structured control flow: one driver, a subclass an analysis.
+"""Sparse forward dataflow analysis over structured control flow.
 
-An analysis gives a *fact* to every value. It says what arguments start with, what an operation
-makes of its operands' facts, and how two facts join. The driver walks the function in program
-order; both arms of an `if` are joined, and a loop is walked until its carried facts stand still.
-A fact that keeps moving is widened, so every walk ends.
+An analysis is a subclass of the driver. It computes a *fact* for every value and defines the facts
+of arguments, the transfer function of operations, and the join of two facts. The driver walks the
+function in program order, joins both branches of an `if`, and walks a loop until its carried facts
+reach a fixpoint. Facts that keep changing are widened, so every walk terminates.
 
     class Sign(Forward[int]): ...
     facts = Sign().run(function)
@@ -23,91 +23,94 @@ F = TypeVar("F")
 
 
 class Forward(Generic[F]):
-    """The driver.
+    """The driver of a forward analysis.
 
-    A subclass defines the first four methods and, where it needs to, those after them.
+    A subclass defines the first four methods, and overrides others as needed.
     """
 
-    # Rounds over a loop before facts that still move are widened.
-    patience = 3
+    # Walks over a loop before facts that still change are widened.
+    widening_delay = 3
 
     def __init__(self) -> None:
         self.facts: dict[Value, F] = {}
-        # The carried facts that each loop came to rest with: where a walk through it starts again
-        # when the loop around it goes into another round.
-        self.rest: dict[Operation, list[F]] = {}
+        # The carried facts at each loop's fixpoint, with which the next walk of an enclosing loop
+        # starts.
+        self.fixpoints: dict[Operation, list[F]] = {}
         self.widened: set[Operation] = set()
 
-    # -- what an analysis says
+    # -- the analysis
 
     def argument(self, function: Function, index: int) -> F:
-        """The fact of a parameter."""
+        """Return the fact of a parameter."""
         raise NotImplementedError
 
     def unknown(self, ty: Type) -> F:
-        """The fact that says nothing about a value of this type."""
+        """Return the top of the lattice, which states nothing about a value of this type."""
         raise NotImplementedError
 
     def transfer(self, op: Operation) -> Sequence[F]:
-        """The facts of the results of an operation that is no control flow; see `fact`."""
+        """Return the facts of the results of an operation other than control flow; see `fact`."""
         raise NotImplementedError
 
     def join(self, x: F, y: F) -> F:
-        """What holds if either does."""
+        """Return the least fact that is implied by `x` and by `y`."""
         raise NotImplementedError
 
     def widen(self, ty: Type, old: F, new: F) -> F:
-        """A fact that holds if `old` or `new` does, on a chain that ends."""
+        """Return a fact that `old` and `new` imply, such that repeated widening terminates."""
         return self.unknown(ty)
 
     def index(self, op: Operation) -> F:
-        """The fact of a `for` loop's count."""
+        """Return the fact of a `for` loop's induction variable."""
         return self.unknown(op.regions[0].args[0].type)
 
     def merge(self, op: Operation, index: int, then: F, orelse: F) -> F:
-        """The fact of a result of an `if`."""
+        """Return the fact of a result of an `if`."""
         return self.join(then, orelse)
 
     def leave(self, op: Operation, index: int, fact: F) -> F:
-        """The fact of a result of a loop, from that of the value it carried last."""
+        """Return the fact of a loop's result, from that of the last carried value."""
         return fact
 
-    def settle(
+    def narrow_carried(
         self, op: Operation, inits: Sequence[F], carried: list[F], following: list[F]
     ) -> list[F]:
-        """Improve on the facts of a loop that was widened; it yields `following` from `carried`."""
+        """Return better facts for the carried values of a widened loop.
+
+        An iteration that starts with `carried` yields `following`.
+        """
         return carried
 
     @contextmanager
-    def given(self, condition: Value, holds: bool) -> Iterator[None]:
-        """Assume that a condition holds, or does not, inside the `with` block."""
+    def assuming(self, condition: Value, holds: bool) -> Iterator[None]:
+        """Assume that a condition is true or false inside the `with` block."""
         yield
 
     # -- the driver
 
     def run(self, function: Function) -> dict[Value, F]:
-        """Walk a function; the fact of each of its values."""
+        """Walk a function and return the fact of each of its values."""
         for index, value in enumerate(function.args):
             self.facts[value] = self.argument(function, index)
         self.block(function.body)
         return self.facts
 
     def fact(self, op: Operation, index: int) -> F:
-        """The fact of an operand where the operation stands."""
+        """Return the fact of an operand at the operation."""
         value = op.operands[index]
         assert value is not None
         return self.facts[value]
 
     def operands(self, op: Operation) -> list[F | None]:
-        """The facts of all operands, None for one that is absent."""
+        """Return the facts of all operands, None for an absent one."""
         return [None if v is None else self.fact(op, i) for i, v in enumerate(op.operands)]
 
     def present(self, op: Operation) -> list[F]:
-        """The facts of the operands that are there."""
+        """Return the facts of the operands that are present."""
         return [self.fact(op, i) for i, v in enumerate(op.operands) if v is not None]
 
     def block(self, block: Block) -> list[F]:
-        """Walk a block; the facts of what its terminator passes on."""
+        """Walk a block and return the facts of its terminator's operands."""
         for op in block:
             structured = _STRUCTURED.get(op.name)
             if structured is not None:
@@ -124,20 +127,20 @@ class Forward(Generic[F]):
         return self.present(block.last)
 
     def isolated(self, region: Block) -> None:
-        """Walk a region that is a function of its own: nothing is known of its arguments."""
+        """Walk an isolated region, with unknown arguments."""
         for value in region.args:
             self.facts[value] = self.unknown(value.type)
         self.block(region)
 
     def observe(self, op: Operation) -> None:
-        """Look at an operation without results."""
+        """Visit an operation without results."""
 
     def if_(self, op: Operation) -> Sequence[F]:
         condition = op.operands[0]
         assert condition is not None
         arms = []
         for region, holds in zip(op.regions, (True, False), strict=True):
-            with self.given(condition, holds):
+            with self.assuming(condition, holds):
                 arms.append(self.block(region))
         pairs = zip(*arms, strict=True)
         return [self.merge(op, index, then, orelse) for index, (then, orelse) in enumerate(pairs)]
@@ -164,40 +167,40 @@ class Forward(Generic[F]):
         def walk(carried: list[F]) -> list[F]:
             self.facts.update(zip(test.args, carried, strict=True))
             self.block(test)
-            with self.given(condition, True):
+            with self.assuming(condition, True):
                 for outer, inner in zip(test.args, body.args, strict=True):
                     self.facts[inner] = self.facts[outer]
                 return self.block(body)
 
         self.fixpoint(op, inits, walk)
-        with self.given(condition, False):
+        with self.assuming(condition, False):
             last = [self.facts[value] for value in test.args]
         return [self.leave(op, index, fact) for index, fact in enumerate(last)]
 
     def fixpoint(
         self, op: Operation, inits: Sequence[F], walk: Callable[[list[F]], list[F]]
     ) -> list[F]:
-        """Walk a loop until its carried facts hold for every round; what it yields then."""
+        """Walk a loop until its carried facts are stable, and return the facts that it yields."""
         carried = list(inits)
-        if op in self.rest:
-            carried = [self.join(x, y) for x, y in zip(self.rest[op], inits, strict=True)]
-        rounds = 0
+        if op in self.fixpoints:
+            carried = [self.join(x, y) for x, y in zip(self.fixpoints[op], inits, strict=True)]
+        walks = 0
         while True:
             following = walk(carried)
             joined = [self.join(x, y) for x, y in zip(carried, following, strict=True)]
             if joined == carried:
                 break
-            rounds += 1
-            if rounds >= self.patience:
+            walks += 1
+            if walks >= self.widening_delay:
                 self.widened.add(op)
                 joined = self.widen_all(op, carried, joined)
             carried = joined
         if op in self.widened:
-            settled = self.settle(op, inits, carried, following)
-            if settled != carried:
-                self.rest.clear()  # loops inside start afresh from the better facts
-                following = walk(settled)
-        self.rest[op] = carried
+            narrowed = self.narrow_carried(op, inits, carried, following)
+            if narrowed != carried:
+                self.fixpoints.clear()  # nested loops start again from the better facts
+                following = walk(narrowed)
+        self.fixpoints[op] = carried
         return following
 
     def widen_all(self, op: Operation, old: Sequence[F], new: Sequence[F]) -> list[F]:

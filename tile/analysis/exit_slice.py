@@ -1,4 +1,4 @@
-"""The exit slice of a `while`: the state on which its end depends.
+"""The exit slice of a `while`: the state on which its termination depends.
 
     %n, %t = while iter(%a = %x, %b = %zero) : i32, i32 {   // carried: 0 (%a), not 1 (%b)
       %more = cmp %a, %zero {predicate = gt} : i1           // reads: the load
@@ -9,15 +9,15 @@
       yield %c, %d
     }
 
-A loop whose exit slice comes back to what it was before runs forever: what it does besides, such as
-counting its iterations, changes nothing about that. The slice is backward, through data and through
-the conditions that decide whether an operation runs; operations that may stop the program
-(`device_assert`) are exits too. Memory makes it larger in two steps, since a loop writes most often
-where it does not read:
+A loop whose exit slice returns to an earlier state runs forever: its other effects, such as
+counting iterations, have no influence. The slice is a backward slice, through data dependences and
+through the conditions that control whether an operation runs; operations that may stop the program
+(`device_assert`) are exits too. Memory extends the slice in two steps, since loops rarely write
+what they read:
 
-- `carried` and `reads` include the addresses and masks of all stores in the loop. While these stay
-  as they are and no store meets what `reads` read, the stores have no influence.
-- `stored_carried` and `stored_reads` include the values that are stored, too.
+- `carried` and `reads` include the addresses and masks of all stores in the loop. While these are
+  unchanged and no store aliases what `reads` read, the stores have no influence.
+- `stored_carried` and `stored_reads` also include the stored values.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ from tile.ir.types import Shared
 
 T = TypeVar("T")
 ATOMICS = frozenset({memory.atomic_rmw, memory.atomic_cas})
-# Accesses whose places and contents are known from their operands and results.
+# Accesses whose addresses and contents follow from their operands and results.
 EXACT = ATOMICS | {memory.load, memory.store}
 ACCESS = Effect.READ | Effect.WRITE
 
 
 @dataclass(frozen=True)
 class ExitSlice:
-    """Positions of carried values, and operations that read memory; see the top of the file.
+    """Positions of carried values, and operations that read memory; see the module docstring.
 
-    `exact` says that all accesses of the loop are of the kinds in `EXACT`, and that it calls no
-    function.
+    `exact` is True if all accesses of the loop are in `EXACT` and it calls no function.
     """
 
     carried: tuple[int, ...]
@@ -53,12 +52,12 @@ class ExitSlice:
     exact: bool
 
     def state(self, carried: Sequence[T]) -> dict[int, T]:
-        """The values of the slice among all carried ones, by position."""
+        """Return the carried values that belong to the slice, by position."""
         return {position: carried[position] for position in self.stored_carried}
 
 
 def exit_slice(loop: Operation) -> ExitSlice:
-    """The exit slice of a `while`."""
+    """Return the exit slice of a `while`."""
     inside = [op for region in loop.regions for op in region.walk()]
     walk = _Slice(loop, inside)
     test = loop.regions[0]
@@ -87,7 +86,7 @@ def exit_slice(loop: Operation) -> ExitSlice:
 
 
 class _Slice:
-    """Values of a loop that are needed, with all that they depend on."""
+    """A backward slice of a loop, as values, operations, carried positions and reads."""
 
     def __init__(self, loop: Operation, inside: list[Operation]) -> None:
         self.loop = loop
@@ -99,17 +98,17 @@ class _Slice:
         self.reads: set[Operation] = set()
 
     def need(self, values: Iterable[Value]) -> None:
-        """Take in values and all that they depend on inside the loop."""
-        waiting = list(values)
-        while waiting:
-            value = waiting.pop()
+        """Add values and their dependences inside the loop."""
+        worklist = list(values)
+        while worklist:
+            value = worklist.pop()
             if value.block not in self.own or value in self.values:
                 continue
             self.values.add(value)
-            waiting += self.sources(value)
+            worklist += self.sources(value)
 
     def sources(self, value: Value) -> list[Value]:
-        """The values on which a value depends directly."""
+        """Return the values on which a value depends directly."""
         if value.owner is self.loop.regions[0] or value.owner is self.loop.regions[1]:
             self.carried.add(value.index)
             return [_yielded(self.loop.regions[1])[value.index]]
@@ -118,29 +117,31 @@ class _Slice:
         assert op is not None
         if not op.regions or op.defn.isolated:
             return self.operation(op)
-        deciding = [*_deciding(op), *self.around(op)]
+        sources = [*_controlling(op), *self.control_dependences(op)]
         first = 1 if op.defn is control.for_ else 0
         index = value.index if value.owner is op else value.index - first
-        if index < 0:  # the count of a `for`
-            return deciding
+        if index < 0:  # the induction variable of a `for`
+            return sources
         if op.defn is not control.if_:
-            deciding.append(op.inputs[len(op.defn.operands) + index])
+            sources.append(op.inputs[len(op.defn.operands) + index])
         bodies = op.regions if op.defn is control.if_ else op.regions[-1:]
-        return deciding + [_yielded(body)[index] for body in bodies]
+        return sources + [_yielded(body)[index] for body in bodies]
 
     def operation(self, op: Operation) -> list[Value]:
-        """Return the values that an operation needs to run as it does."""
+        """Add an operation and return its data and control dependences."""
         if op in self.ops:
             return []
-        together = {op}
+        added = {op}
         if Effect.SHARED in op.defn.effect:
-            together |= self.sharing(_buffers(op))
-        self.ops |= together
-        self.reads |= {other for other in together if other.defn.effect & Effect.READ}
-        return [value for other in together for value in (*other.inputs, *self.around(other))]
+            added |= self.sharing(_buffers(op))
+        self.ops |= added
+        self.reads |= {other for other in added if other.defn.effect & Effect.READ}
+        return [
+            value for other in added for value in (*other.inputs, *self.control_dependences(other))
+        ]
 
     def sharing(self, buffers: set[Value]) -> set[Operation]:
-        """The operations on buffers in shared memory, and on those from which they are copied."""
+        """Return the operations on shared-memory buffers and on buffers copied to them."""
         ops: set[Operation] = set()
         count = -1
         while count < len(ops):
@@ -149,30 +150,30 @@ class _Slice:
             buffers = buffers.union(*map(_buffers, ops))
         return ops
 
-    def around(self, op: Operation) -> list[Value]:
-        """Return the values that decide if, and how often, an operation runs in an iteration."""
+    def control_dependences(self, op: Operation) -> list[Value]:
+        """Return the values that control if, and how often, an operation runs in an iteration."""
         outer = op.parent
         values: list[Value] = []
         while outer is not None and outer is not self.loop:
-            values += _deciding(outer)
+            values += _controlling(outer)
             outer = outer.parent
         return values
 
     def whole(self, op: Operation) -> None:
-        """Take in an operation."""
+        """Add an operation with all of its dependences."""
         self.need(self.operation(op))
 
     def target(self, op: Operation) -> None:
-        """Take in where an operation writes, and whether it does."""
+        """Add the address and mask of a write, and its control dependences."""
         if op.defn not in EXACT:
             self.whole(op)
             return
         mask = op["mask"]
-        self.need([op["ptr"], *([] if mask is None else [mask]), *self.around(op)])
+        self.need([op["ptr"], *([] if mask is None else [mask]), *self.control_dependences(op)])
 
 
-def _deciding(op: Operation) -> list[Value]:
-    """The values by which an operation with regions decides which of them run, and how often."""
+def _controlling(op: Operation) -> list[Value]:
+    """Return the values that control which regions of an operation run, and how often."""
     if op.defn is control.while_:
         assert op.regions[0].last is not None
         return op.regions[0].last.inputs
@@ -180,17 +181,17 @@ def _deciding(op: Operation) -> list[Value]:
 
 
 def _buffers(op: Operation) -> set[Value]:
-    """The buffers in shared memory that an operation accesses."""
-    found: set[Value] = set()
-    waiting = [value for value in op.inputs if isinstance(value.type, Shared)]
-    while waiting:
-        value = waiting.pop()
-        views = [] if value.op is None else value.op.inputs
-        outer = [view for view in views if isinstance(view.type, Shared)]
-        waiting += outer
-        if not outer:
-            found.add(value)
-    return found
+    """Return the shared-memory buffers that an operation accesses, possibly through subviews."""
+    buffers: set[Value] = set()
+    worklist = [value for value in op.inputs if isinstance(value.type, Shared)]
+    while worklist:
+        value = worklist.pop()
+        operands = [] if value.op is None else value.op.inputs
+        sources = [operand for operand in operands if isinstance(operand.type, Shared)]
+        worklist += sources
+        if not sources:
+            buffers.add(value)
+    return buffers
 
 
 def _yielded(region: Block) -> list[Value]:

@@ -1,4 +1,4 @@
-"""Intervals of integers, and what operations make of them."""
+"""Interval arithmetic on integers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Interval:
 
     @property
     def number(self) -> int | None:
-        """The only integer of the interval, if there is but one."""
+        """The integer of a single-element interval, else None."""
         return self.low if self.low == self.high else None
 
     def __contains__(self, number: int) -> bool:
         return self.low <= number <= self.high
 
     def hull(self, other: Interval) -> Interval:
-        """The least interval that holds both."""
+        """Return the least interval that contains both."""
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
     def meet(self, other: Interval) -> Interval | None:
-        """What both have in common, or None."""
+        """Return the intersection, or None if it is empty."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Interval(low, high) if low <= high else None
 
@@ -41,7 +41,7 @@ BOOL = Interval(0, 1)
 
 
 def full(ty: Type) -> Interval | None:
-    """All that a type holds: None unless its element is an integer or boolean."""
+    """Return the interval of all values of an integer or boolean type; None for other types."""
     if isinstance(ty, Descriptor):
         return None
     element = ty.element
@@ -51,19 +51,19 @@ def full(ty: Type) -> Interval | None:
 
 
 def spanning(numbers: Iterable[int]) -> Interval:
-    """The least interval with these numbers, of which there is at least one."""
-    listed = list(numbers)
-    return Interval(min(listed), max(listed))
+    """Return the least interval that contains these numbers, at least one."""
+    values = list(numbers)
+    return Interval(min(values), max(values))
 
 
 def truncated(x: int, y: int) -> int:
-    """The quotient towards zero."""
+    """Return the quotient truncated toward zero."""
     quotient = abs(x) // abs(y)
     return quotient if (x < 0) == (y < 0) else -quotient
 
 
 def corners(x: Interval, y: Interval, apply: Callable[[int, int], int]) -> Interval:
-    """The values of a function that is monotone in each operand."""
+    """Return the range of a function that is monotone in each operand."""
     return spanning(apply(a, b) for a in (x.low, x.high) for b in (y.low, y.high))
 
 
@@ -97,18 +97,18 @@ def greatest(x: Interval, y: Interval) -> Interval:
 
 
 def div(x: Interval, y: Interval) -> Interval:
-    """The quotients towards zero. Division by zero is undefined, and gives zero if anything."""
+    """Return the quotients truncated toward zero. Division by zero is undefined; it counts as 0."""
     if 0 not in y:
         return corners(x, y, truncated)
-    found = Interval(0, 0)
-    for part in (Interval(y.low, -1), Interval(1, y.high)):
-        if part.low <= part.high:
-            found = found.hull(corners(x, part, truncated))
-    return found
+    quotients = Interval(0, 0)
+    for divisors in (Interval(y.low, -1), Interval(1, y.high)):
+        if divisors.low <= divisors.high:
+            quotients = quotients.hull(corners(x, divisors, truncated))
+    return quotients
 
 
 def rem(x: Interval, y: Interval) -> Interval:
-    """The remainders of `div`, which have the sign of `x` whatever that of `y`."""
+    """Return the remainders of `div`, which have the sign of `x` for any sign of `y`."""
     divisor = magnitude(y)
     if magnitude(x).high < divisor.low:
         return x
@@ -148,15 +148,15 @@ def shr(x: Interval, y: Interval, bits: int) -> Interval | None:
 
 
 def cmp(predicate: Predicate, x: Interval, y: Interval) -> Interval:
-    """0 where the comparison surely fails, 1 where it surely holds, else both."""
-    if _surely(predicate, x, y):
+    """Return 1 if the comparison always holds, 0 if it never does, else 0 to 1."""
+    if _ALWAYS[predicate](x, y):
         return Interval(1, 1)
-    if _surely(predicate.negated, x, y):
+    if _ALWAYS[predicate.negated](x, y):
         return Interval(0, 0)
     return BOOL
 
 
-_SURELY: dict[Predicate, Callable[[Interval, Interval], bool]] = {
+_ALWAYS: dict[Predicate, Callable[[Interval, Interval], bool]] = {
     Predicate.LT: lambda x, y: x.high < y.low,
     Predicate.LE: lambda x, y: x.high <= y.low,
     Predicate.GT: lambda x, y: x.low > y.high,
@@ -166,15 +166,11 @@ _SURELY: dict[Predicate, Callable[[Interval, Interval], bool]] = {
 }
 
 
-def _surely(predicate: Predicate, x: Interval, y: Interval) -> bool:
-    return _SURELY[predicate](x, y)
-
-
-def limited(predicate: Predicate, x: Interval, y: Interval) -> Interval:
-    """What is left of `x` where `x predicate y` holds; `x` itself where nothing would be."""
+def restricted(predicate: Predicate, x: Interval, y: Interval) -> Interval:
+    """Return the values of `x` for which `x predicate y` may hold; `x` itself if there are none."""
     bound = _BOUNDS[predicate](x, y)
-    left = x.meet(bound) if bound is not None else x
-    return x if left is None else left
+    values = x.meet(bound) if bound is not None else x
+    return x if values is None else values
 
 
 def _without(x: Interval, y: Interval) -> Interval | None:

@@ -1,4 +1,4 @@
-"""Values that are known before a kernel runs: its arguments, and constants."""
+"""Values that are known at launch: a kernel's arguments, and constants."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tile.ir.types import Scalar
 
 
 def launch_value(value: Value) -> Value | int | None:
-    """The argument of a kernel, or the integer, that a scalar is; None if it is neither.
+    """Return the kernel argument or integer constant that a scalar equals, or None.
 
-    An argument may have been made wider, and there may be a promise about it.
+    Looks through sign extensions and hints.
     """
     while value.op is not None and (value.op.defn is arith.hint or _widens(value)):
         value = value.op.inputs[0]
@@ -25,7 +25,7 @@ def launch_value(value: Value) -> Value | int | None:
 
 
 def _widens(value: Value) -> bool:
-    """Whether a value is a signed integer of fewer bits."""
+    """Return True if a value is a sign extension (or a cast of the same width)."""
     op, ty = value.op, value.type
     if op is None or op.defn is not arith.cast:
         return False

@@ -1,10 +1,10 @@
-"""From where to where each value is needed, on a line through the function.
+"""Liveness analysis: the live range of each value, as one interval of operation numbers.
 
-Operations are numbered in program order. One with regions has two numbers: where it starts, and
-where it ends, behind all inside it. A value's range is one interval of that line: from where it
-is defined to its last use. A value from outside that a loop uses is needed until the loop ends,
-since the next round uses it again; and a value that an `if` uses in one arm counts as live
-through the arm before it.
+Operations are numbered in program order. An operation with regions has two numbers: its start, and
+its end, after all operations nested in it. A live range extends from the definition to the last
+use. A value from outside a loop that is used in it is live until the loop ends, since the next
+iteration uses it again. A value that is used in one branch of an `if` counts as live through the
+branch before it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class LiveRange:
     end: int
 
     def overlaps(self, other: LiveRange) -> bool:
-        """Whether two values are there at one time.
+        """Return True if two values are live at the same time.
 
-        What ends where another starts makes room for it. A value that nobody uses is there where
-        it is defined: two that are defined at once overlap.
+        A range does not overlap one that starts where it ends. A value without uses is live at its
+        definition, so two such values defined by one operation overlap.
         """
         return self.start < max(other.end, other.start + 1) and other.start < max(
             self.end, self.start + 1
@@ -51,31 +51,30 @@ class Liveness:
         return self.ranges[value]
 
     def start(self, op: Operation) -> int:
-        """The number of an operation, where it takes its operands."""
+        """Return the number of an operation, at which it reads its operands."""
         return self.starts[op]
 
     def end(self, op: Operation) -> int:
-        """The number at which its results are there."""
+        """Return the number at which an operation's results are defined."""
         return self.ends[op]
 
     def sweep(self) -> Iterator[tuple[int, list[Value]]]:
-        """Each number, with the values that are live behind it in the order of their definition."""
-        order = sorted(self.ranges, key=lambda value: self.ranges[value])
+        """Yield each number with the values that are live after it, in order of definition."""
+        remaining = iter(sorted(self.ranges, key=lambda value: self.ranges[value]))
         live: dict[Value, None] = {}
-        waiting = iter(order)
-        following = next(waiting, None)
+        following = next(remaining, None)
         for number in range(max(self.ends.values(), default=0) + 1):
             while following is not None and self.ranges[following].start <= number:
                 live[following] = None
-                following = next(waiting, None)
+                following = next(remaining, None)
             live = {value: None for value in live if self.ranges[value].end > number}
             yield number, list(live)
 
 
 def liveness(function: Function) -> Liveness:
-    """The live ranges of all values.
+    """Return the live ranges of all values.
 
-    Parameters are defined at 0, the first operation is number 1.
+    Parameters are defined at 0; the first operation has number 1.
     """
     starts: dict[Operation, int] = {}
     ends: dict[Operation, int] = {}
@@ -93,7 +92,7 @@ def _number(
     ends: dict[Operation, int],
     defined: dict[Value, int],
 ) -> int:
-    """Number a block's operations from `following` on; the number after them."""
+    """Number a block's operations from `following` on, and return the number after them."""
     for op in block:
         starts[op] = following
         following += 1
@@ -111,7 +110,7 @@ def _last_use(
 ) -> int:
     last = start
     for op, position in value.uses:
-        last = max(last, ends[op] if _throughout(op, position) else starts[op])
+        last = max(last, ends[op] if _used_throughout(op, position) else starts[op])
         for outer in op.ancestors():
             if outer is value.block.parent:
                 break
@@ -120,16 +119,17 @@ def _last_use(
     return max(last, _passed_on(value, starts))
 
 
-def _throughout(op: Operation, position: int) -> bool:
-    """Whether an operand is needed until the operation ends.
+def _used_throughout(op: Operation, position: int) -> bool:
+    """Return True if an operand is live until the operation ends.
 
-    A loop compares with its bound each round, and a combining region runs while elements are left.
+    A loop reads its bound and step in each iteration, and a combine region runs while elements are
+    left.
     """
     return op.defn.isolated or (op.defn is control.for_ and position in (1, 2))
 
 
 def _passed_on(value: Value, starts: Mapping[Operation, int]) -> int:
-    """What a `while` carries goes from its test to its body, and out of the loop."""
+    """Return the number at which a carried value of a `while` passes from the test to the body."""
     loop = value.block.parent
     if loop is None or loop.defn is not control.while_ or value.op is not None:
         return -1

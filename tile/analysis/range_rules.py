@@ -1,8 +1,8 @@
-"""The rules of `ranges`, by operation: the exact interval of a result from those of the operands.
+"""Transfer rules of `ranges`, by operation: the exact interval of a result from its operands'.
 
-A rule is called where every operand is an integer or boolean of known interval. It may answer
-beyond the result's type, which then counts as wrapped, and None for anything. An operation with
-several results answers with a tuple.
+A rule is called if every operand is an integer or boolean with an interval. It may return an
+interval beyond the result's type, which then counts as wrapped, or None for an unknown interval.
+The rule of an operation with several results returns a tuple.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def _first(_: Operation, facts: Sequence[Interval]) -> Fact:
 
 
 def _element(op: Operation) -> Scalar:
-    """The element type of the first result."""
+    """Return the element type of the first result."""
     element = op.results[0].type.element
     assert isinstance(element, Scalar)
     return element
 
 
 def _plain(apply: Callable[..., Fact]) -> Rule:
-    """The rule of arithmetic on integers; booleans have one of their own or none."""
+    """Return the rule of integer arithmetic; it is None for booleans, which wrap modulo 2."""
 
     def rule(op: Operation, facts: Sequence[Interval]) -> Fact:
         return None if _element(op).is_bool() else apply(*facts)
@@ -144,5 +144,5 @@ RULES: dict[OpDef, Rule] = {
     reduce.arg_reduce: _arg_reduce,
 }
 
-# Signed arithmetic that a right program keeps from overflowing.
+# Signed arithmetic that does not overflow in a correct program.
 NO_WRAP = frozenset({arith.add, arith.sub, arith.mul, arith.neg, arith.shl})

@@ -1,9 +1,8 @@
-"""Which integers a value may be: an interval to each value, over all elements of a tile.
+"""Integer range analysis: an interval for each value, over all elements of a tile.
 
-Facts come from types, constants, program ids, loop bounds, and from conditions: inside an arm of
-an `if`, behind an `assume` and in a loop that goes on while a comparison holds, the compared
-values are known better than where they were defined. So the result answers for a value (`of`) and
-for an operand where it is used (`operand`).
+Facts come from types, constants, program ids and loop bounds, and from conditions: in a branch of
+an `if`, after an `assume` and in the body of a `while`, comparisons narrow the compared values. The
+result therefore has an interval for each value (`of`) and for each operand at its use (`operand`).
 
     %i = for 0 to %n step 4      // %i: 0 to 2147483643
 """
@@ -26,27 +25,27 @@ Fact = Interval | None
 
 @dataclass(frozen=True)
 class Ranges:
-    """The intervals of a function's values; None for what is no integer."""
+    """The intervals of a function's values; None for values other than integers."""
 
     facts: Mapping[Value, Fact]
     refined: Mapping[tuple[Operation, int], Interval]
 
     def of(self, value: Value) -> Fact:
-        """The interval of a value wherever it is used."""
+        """Return the interval of a value, which holds at all of its uses."""
         return self.facts[value]
 
     def operand(self, op: Operation, index: int) -> Fact:
-        """The interval of an operand where `op` stands, conditions around it considered."""
+        """Return the interval of an operand at `op`, narrowed by the conditions around it."""
         value = op.operands[index]
         assert value is not None, f"{op.name} has no operand {index}"
         return self.refined.get((op, index), self.facts[value])
 
 
 def ranges(function: Function, *, wraps: bool = True) -> Ranges:
-    """The intervals of all values.
+    """Return the intervals of all values.
 
-    With `wraps=False`, arithmetic on signed integers is taken not to overflow: what address
-    arithmetic of a right program does.
+    With `wraps=False`, signed arithmetic is assumed not to overflow, which holds for the address
+    arithmetic of a correct program.
     """
     walk = _Ranges(wraps)
     facts = walk.run(function)
@@ -69,7 +68,7 @@ class _Ranges(Conditional[Fact]):
         return None if x is None or y is None else x.hull(y)
 
     def widen(self, ty: Type, old: Fact, new: Fact) -> Fact:
-        """Let a bound that moves go to zero first, then to the end of the type."""
+        """Widen a bound that changes to zero first, then to the bound of the type."""
         whole = full(ty)
         if whole is None or old is None or new is None:
             return None
@@ -84,23 +83,23 @@ class _Ranges(Conditional[Fact]):
         fact = super().fact(op, index)
         if self.replaced and fact is not None:
             self.refined[op, index] = fact
-        else:  # what an earlier round over a loop wrote here holds no more
+        else:  # an entry of an earlier walk over a loop no longer holds
             self.refined.pop((op, index), None)
         return fact
 
     def transfer(self, op: Operation) -> Sequence[Fact]:
         rule = RULES.get(op.defn)
-        known = [fact for fact in self.present(op) if fact is not None]
-        if rule is None or len(known) < len(op.inputs):
+        intervals = [fact for fact in self.present(op) if fact is not None]
+        if rule is None or len(intervals) < len(op.inputs):
             return [self.unknown(value.type) for value in op.results]
-        exact = rule(op, known)
+        exact = rule(op, intervals)
         facts = exact if isinstance(exact, tuple) else (exact,)
         return [
             self.fit(op, value.type, fact) for value, fact in zip(op.results, facts, strict=True)
         ]
 
     def fit(self, op: Operation, ty: Type, exact: Fact) -> Fact:
-        """An exact result as one of the type: what does not fit wraps around to anything."""
+        """Fit an exact result to the type; a result that does not fit may wrap to any value."""
         whole = full(ty)
         if exact is None or whole is None:
             return whole
@@ -126,42 +125,42 @@ class _Ranges(Conditional[Fact]):
         assert lower is not None and upper is not None and step is not None
         return lower, upper, step
 
-    def settle(
+    def narrow_carried(
         self, op: Operation, inits: Sequence[Fact], carried: list[Fact], following: list[Fact]
     ) -> list[Fact]:
-        """Take back what widening gave away: a turn from a fact that holds gives one that holds.
+        """Narrow widened facts: one more iteration from valid facts yields valid facts.
 
-        A carried value that grows by a bounded step in a loop of bounded count is bounded by both.
+        A carried value with a bounded increment in a loop of bounded trip count is bounded by both.
         """
-        better = []
+        narrowed = []
         for index, (init, old, new) in enumerate(zip(inits, carried, following, strict=True)):
             once = _meet(old, self.join(init, new))
-            better.append(_meet(once, self.counted(op, index, init)))
-        return better
+            narrowed.append(_meet(once, self.induction_range(op, index, init)))
+        return narrowed
 
-    def counted(self, op: Operation, index: int, init: Fact) -> Fact:
-        """The bound of a carried value that each round of a `for` adds to.
+    def induction_range(self, op: Operation, index: int, init: Fact) -> Fact:
+        """Return the interval of a carried value to which each iteration of a `for` adds a step.
 
-        None if there is none.
+        None if the carried value has another form or the interval would wrap.
         """
         if op.name != "for" or init is None:
             return None
         (body,) = op.regions
         assert body.last is not None
-        grown = body.last.inputs[index].op
-        if grown is None or grown.defn is not arith.add or body.args[1 + index] not in grown.inputs:
+        add = body.last.inputs[index].op
+        if add is None or add.defn is not arith.add or body.args[1 + index] not in add.inputs:
             return None
-        position = 1 - grown.operands.index(body.args[1 + index])
-        step = self.fact(grown, position)
-        rounds = _rounds(*self.bounds(op))
+        position = 1 - add.operands.index(body.args[1 + index])
+        step = self.fact(add, position)
+        trip_count = _max_trip_count(*self.bounds(op))
         whole = full(op.results[index].type)
         if step is None or whole is None:
             return None
-        low = init.low + min(0, step.low) * rounds
-        high = init.high + max(0, step.high) * rounds
-        if low < whole.low or high > whole.high:  # the last round of all might wrap
+        low = init.low + min(0, step.low) * trip_count
+        high = init.high + max(0, step.high) * trip_count
+        if low < whole.low or high > whole.high:  # the last iteration might wrap
             return None
-        before = max(0, rounds - 1)
+        before = max(0, trip_count - 1)
         return Interval(
             init.low + min(0, step.low) * before, init.high + max(0, step.high) * before
         )
@@ -169,19 +168,19 @@ class _Ranges(Conditional[Fact]):
     # -- conditions
 
     def learn(self, condition: Value, holds: bool) -> None:
-        """Narrow the condition itself, and what it compares."""
+        """Narrow the condition itself and the operands of a comparison."""
         self.replace(condition, Interval(int(holds), int(holds)))
-        found = compared(condition, holds)
-        if found is None:
+        comparison = compared(condition, holds)
+        if comparison is None:
             return
-        x, y, predicate = found
+        x, y, predicate = comparison
         left, right = self.facts[x], self.facts[y]
         if left is not None and right is not None:
-            self.narrow(x, interval.limited(predicate, left, right))
-            self.narrow(y, interval.limited(predicate.swapped, right, left))
+            self.narrow(x, interval.restricted(predicate, left, right))
+            self.narrow(y, interval.restricted(predicate.swapped, right, left))
 
     def narrow(self, value: Value, fact: Interval) -> None:
-        """Know a value better, and what it was cast from without loss."""
+        """Narrow a value, and the value from which it was cast without loss."""
         self.replace(value, fact)
         op = value.op
         if op is None or op.defn is not arith.cast:
@@ -201,15 +200,15 @@ def _meet(x: Fact, y: Fact) -> Fact:
 
 
 def _last(lower: Interval, upper: Interval, step: Interval) -> int:
-    """The greatest count of a loop that counts up."""
+    """Return the greatest induction variable of a loop that counts up."""
     start, stride = lower.number, step.number
     if start is None or stride is None or stride <= 0 or upper.high <= start:
         return upper.high - 1
     return start + (upper.high - 1 - start) // stride * stride
 
 
-def _rounds(lower: Interval, upper: Interval, step: Interval) -> int:
-    """The most rounds that a `for` goes."""
+def _max_trip_count(lower: Interval, upper: Interval, step: Interval) -> int:
+    """Return an upper bound of the trip count of a `for`."""
     if step.low > 0:
         return max(0, -((lower.low - upper.high) // step.low))
     if step.high < 0:

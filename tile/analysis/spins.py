@@ -1,16 +1,17 @@
-"""Loops that wait for what other programs write, by loads that need never see it.
+"""Detection of spin loops on plain loads, which may never observe the writes of other programs.
 
-    %v = while iter(%a = %x) : i32 {           // the loop ends by %a, which is %b of the last
-      %t = cmp %a, %zero {predicate = eq} : i1 // iteration, and %b depends on nothing but a load
-      condition %t                             // that is the same in every iteration
+    %v = while iter(%a = %x) : i32 {           // the exit depends on %a, which is %b of the last
+      %t = cmp %a, %zero {predicate = eq} : i1 // iteration, and %b depends only on a load whose
+      condition %t                             // address is the same in every iteration
     } do {
       %b = load %p : i32
       yield %b
     }
 
-A load that is not volatile may be done once for all iterations, or served by a cache that is not
-coherent. An exit depends on such loads alone if a comparison that decides it has no other source
-that changes while the loop runs: `while i < load(n)` reads a bound and is no wait.
+A load that is not volatile may be hoisted out of the loop, or served by a cache that is not
+coherent. The loop is a spin loop if a comparison that controls its exit depends on such loads and
+on no other value that changes while the loop runs: `while i < load(n)` reads a bound and does not
+wait.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ LOGIC = frozenset({arith.and_, arith.or_, arith.xor, arith.not_, arith.select})
 
 
 def plain_spins(module: Module) -> Iterator[tuple[Operation, Operation]]:
-    """The `while` loops that wait by plain loads, each with its first such load."""
+    """Yield the `while` loops that spin on plain loads, each with its first such load."""
     if not any(op.defn is control.while_ for op in module.walk()):
         return
     aliases = module_aliases(module)
     for function in module:
         for op in function.walk():
             if op.defn is control.while_:
-                load = _Waiting(op, aliases[function.name]).load()
+                load = _ExitDependences(op, aliases[function.name]).load()
                 if load is not None:
                     yield op, load
 
 
-class _Waiting:
-    """The values and memory that the exits of one loop depend on."""
+class _ExitDependences:
+    """The values and memory on which the exits of one loop depend."""
 
     def __init__(self, loop: Operation, alias: Alias) -> None:
         self.loop = loop
@@ -51,8 +52,8 @@ class _Waiting:
         self.written = [alias.written(op) for op in inside]
 
     def load(self) -> Operation | None:
-        """A plain load for which the loop waits, if there is one."""
-        for value in self.deciding():
+        """Return a plain load on which the loop spins, or None."""
+        for value in self.exit_conditions():
             values = self.closure(value)
             if values is None or any(self.counts(value) for value in values):
                 continue
@@ -61,41 +62,41 @@ class _Waiting:
                 return loads[0]
         return None
 
-    def deciding(self) -> Iterator[Value]:
-        """The comparisons, and other truths that are no logic of truths, by which the loop ends."""
+    def exit_conditions(self) -> Iterator[Value]:
+        """Yield the conditions that control the exit: operands of the test's boolean logic."""
         test = self.loop.regions[0]
         assert test.last is not None
-        waiting, seen = list(test.last.inputs), set[Value]()
-        while waiting:
-            value = waiting.pop()
+        worklist, seen = list(test.last.inputs), set[Value]()
+        while worklist:
+            value = worklist.pop()
             if value in seen or value.type != I1 or value.block not in self.own:
                 continue
             seen.add(value)
             op = value.op
             if op is None and self.following(value) is not None:
-                waiting += [self.following(value)]  # type: ignore[list-item]
+                worklist += [self.following(value)]  # type: ignore[list-item]
             elif op is not None and op.defn in LOGIC:
-                waiting += op.inputs
+                worklist += op.inputs
             elif op is not None and op.defn is control.if_:
-                waiting += [op.inputs[0], *_yielded_at(op, value.index)]
+                worklist += [op.inputs[0], *_yielded_at(op, value.index)]
             else:
                 yield value
 
     def closure(self, value: Value) -> list[Value] | None:
-        """All on which a value depends inside the loop.
+        """Return all values on which a value depends inside the loop.
 
-        None where that is more than pure operations, plain loads and what the loop carries.
+        None if these include anything but pure operations, plain loads and carried values.
         """
-        waiting, seen = [value], dict[Value, None]()
-        while waiting:
-            value = waiting.pop()
+        worklist, seen = [value], dict[Value, None]()
+        while worklist:
+            value = worklist.pop()
             if value in seen or value.block not in self.own:
                 continue
             seen[value] = None
             sources = self.sources(value)
             if sources is None:
                 return None
-            waiting += sources
+            worklist += sources
         return list(seen)
 
     def sources(self, value: Value) -> list[Value] | None:
@@ -117,9 +118,9 @@ class _Waiting:
         return value in (self.closure(following) or ())
 
     def is_plain(self, op: Operation) -> bool:
-        """Return True for a load that need not see what other programs write.
+        """Return True for a load that need not observe writes of other programs.
 
-        Nor does the loop itself write what it reads.
+        The loop itself must not write the loaded memory either.
         """
         if op.defn is not memory.load or op["volatile"] or op["cache"] is CacheModifier.CV:
             return False
@@ -127,7 +128,7 @@ class _Waiting:
         return not any(read.meets(self.alias.named(written)) for written in self.written)
 
     def following(self, value: Value) -> Value | None:
-        """Return the value that the loop carries on for an argument of one of its regions."""
+        """Return the value that the body yields for an argument of one of the loop's regions."""
         if value.owner is self.loop.regions[0] or value.owner is self.loop.regions[1]:
             assert self.loop.regions[1].last is not None
             return self.loop.regions[1].last.inputs[value.index]

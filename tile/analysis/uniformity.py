@@ -1,12 +1,11 @@
-"""Which values are the same for all programs.
+"""Uniformity analysis: the values that are the same for all programs.
 
-A value is *uniform* if all programs that compute it, in the same round of the loops around it,
-get the same elements. What differs comes from sources (`program_id`, atomics), spreads along
-uses, and out of control flow: the results of an `if` or loop differ if programs go different ways
-through it.
+A value is *uniform* if all programs that compute it, in the same iteration of the enclosing loops,
+compute the same elements. Variation starts at sources (`program_id`, atomics) and propagates along
+uses and through control flow: the results of an `if` or loop vary if programs diverge in it.
 
-Who is compared is a parameter: a lowering that splits programs among lanes asks the same question
-with the lane's index as source.
+The compared set is a parameter: a lowering that splits programs among lanes runs the same analysis
+with the lane index as the source.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tile.ir.types import Type
 
 
 class Variation(enum.Enum):
-    """Whether a value is the same wherever it is computed."""
+    """The lattice of the analysis: uniform or varying."""
 
     UNIFORM = "uniform"
     VARYING = "varying"
@@ -38,15 +37,15 @@ LOADS = frozenset({memory.load, descriptor.descriptor_load, descriptor.descripto
 
 @dataclass(frozen=True)
 class Members:
-    """Those among whom a value may differ, and the operations that tell them apart.
+    """The set of executions among which a value may vary, and the operations at which it starts.
 
-    `together` says that they all access memory at the same moment, so that equal addresses read
-    equal values even where memory is written.
+    `lockstep`: all members access memory at the same time, so that equal addresses read equal
+    values even if memory is written.
     """
 
     name: str
     sources: frozenset[OpDef]
-    together: bool = False
+    lockstep: bool = False
 
 
 PROGRAMS = Members(
@@ -70,9 +69,9 @@ class Uniformity:
 
 
 def uniformity(function: Function, members: Members = PROGRAMS) -> Uniformity:
-    """The variation of all values.
+    """Return the variation of all values.
 
-    A kernel's arguments are uniform, a device function's may vary.
+    A kernel's arguments are uniform; a device function's may vary.
     """
     return Uniformity(members, _Uniformity(function, members).run(function))
 
@@ -82,8 +81,8 @@ class _Uniformity(Forward[Variation]):
         super().__init__()
         self.members = members
         changed = Effect.WRITE | Effect.SYNC
-        quiet = not any(effects(op) & changed for op in function.body)
-        self.stable_memory = quiet or members.together
+        read_only = not any(effects(op) & changed for op in function.body)
+        self.stable_memory = read_only or members.lockstep
 
     def argument(self, function: Function, index: int) -> Variation:
         return Variation.UNIFORM if function.kernel else Variation.VARYING
@@ -98,10 +97,10 @@ class _Uniformity(Forward[Variation]):
         return [self.result(op)] * len(op.results)
 
     def result(self, op: Operation) -> Variation:
-        moving = op.defn in LOADS and (
+        unstable = op.defn in LOADS and (
             op.attributes.get("volatile", False) or not self.stable_memory
         )
-        if moving or op.defn in self.members.sources:
+        if unstable or op.defn in self.members.sources:
             return Variation.VARYING
         return self.any_of(self.present(op))
 
@@ -109,7 +108,7 @@ class _Uniformity(Forward[Variation]):
         return Variation.VARYING if Variation.VARYING in facts else Variation.UNIFORM
 
     def index(self, op: Operation) -> Variation:
-        """The count of a round; programs that leave earlier are not there to differ."""
+        """Return the induction variable's variation; programs that exited early do not matter."""
         return self.fact(op, 0) | self.fact(op, 2)
 
     def merge(self, op: Operation, index: int, then: Variation, orelse: Variation) -> Variation:
@@ -123,7 +122,7 @@ class _Uniformity(Forward[Variation]):
         return fact | self.exit(op)
 
     def exit(self, op: Operation) -> Variation:
-        """Whether programs leave a loop after different numbers of rounds."""
+        """Return VARYING if programs may exit a loop after different numbers of iterations."""
         if op.defn is control.for_:
             return self.any_of(self.present(op)[:3])
         end = op.regions[0].last
