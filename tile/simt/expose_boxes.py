@@ -40,7 +40,7 @@ def store_boxes(
     chosen = {op: layout for op in writers if (layout := _layout(op, through)) is not None}
     if not chosen or any(op.defn is control.call for op in writers):
         return
-    share = aliases()[function.name].share
+    share = aliases()[function.name].may_alias
     others = [op for op in writers if op not in chosen]
     for op, layout in chosen.items():
         if not any(share(op["ptr"], other["ptr"]) for other in others):

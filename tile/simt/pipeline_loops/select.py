@@ -205,7 +205,7 @@ class LoopPlanner:
                 writers.append(op)
         if not writers:
             return list(loads)
-        share = self.aliases()[self.function.name].share
+        share = self.aliases()[self.function.name].may_alias
         return [load for load in loads if not any(share(load["ptr"], op["ptr"]) for op in writers)]
 
     def async_load(self, load: Operation) -> BufferedLoad | None:
