@@ -169,7 +169,7 @@ def test_steps_change_nothing(device: Device) -> None:
 
 
 def test_breakpoints_are_passed_over_and_that_is_said(device: Device) -> None:
-    with pytest.warns(RuntimeWarning, match=r"`breakpoint\(\)` at .* is passed over"):
+    with pytest.warns(RuntimeWarning, match=r"`breakpoint\(\)` at .* is ignored"):
         assert watched(device, "breakpoint", "breakpoint") == 10
 
 

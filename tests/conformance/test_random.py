@@ -13,7 +13,7 @@ from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES, assert_same, expected
 
 # Loops that wait by a plain load are among random ones.
-pytestmark = pytest.mark.filterwarnings("ignore:a GPU need never see the change")
+pytestmark = pytest.mark.filterwarnings("ignore:a GPU may never observe the change")
 
 
 @EXAMPLES

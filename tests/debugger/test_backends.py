@@ -46,7 +46,7 @@ def test_the_code_is_the_same(tmp_path: Path, target: str) -> None:
     if needed and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
     plain = code(tmp_path, "pass", target)
-    with pytest.warns(RuntimeWarning, match=r"kernel\.py:22:5 is passed over: the debugger opens"):
+    with pytest.warns(RuntimeWarning, match=r"kernel\.py:22:5 is ignored: the debugger opens"):
         stopping = code(tmp_path, "breakpoint()", target)
     assert plain and stopping == plain
 

@@ -99,7 +99,7 @@ def test_functions_that_combine_elements_have_no_marks() -> None:
     assert sorted(marked) == [False, True]
 
 
-@pytest.mark.filterwarnings("ignore:.* is passed over")
+@pytest.mark.filterwarnings("ignore:.* is ignored")
 @pytest.mark.parametrize("function", [kernel, stops])
 def test_without_marks_the_kernel_is_what_it_was(function: Any) -> None:
     """After the passes that all backends begin with there is no difference."""
@@ -143,6 +143,6 @@ def test_variables_are_read_as_they_are_written(text: str) -> None:
 def test_passes_say_that_a_breakpoint_is_passed_over_and_drop_it() -> None:
     module = made(stops, Steps.AT_BREAKPOINTS)
     line = stops.__code__.co_firstlineno + 2
-    with pytest.warns(RuntimeWarning, match=rf"test_steps\.py:{line}:5 is passed over"):
+    with pytest.warns(RuntimeWarning, match=rf"test_steps\.py:{line}:5 is ignored"):
         run_pipeline(module, "drop-steps")
     assert {op.defn for op in module.walk()}.isdisjoint({step, breakpoint_})

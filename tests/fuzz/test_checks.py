@@ -20,7 +20,7 @@ from tile.ir.ops import arith, memory
 from tile.ir.types import Scalar
 
 # Loops that wait by a plain load are among random ones.
-pytestmark = pytest.mark.filterwarnings("ignore:a GPU need never see the change")
+pytestmark = pytest.mark.filterwarnings("ignore:a GPU may never observe the change")
 
 # Faults at which an access, or a part of it, is left out.
 SUPPRESSING = {Check.BOUNDS, Check.UNDEF, Check.OVERFLOW}

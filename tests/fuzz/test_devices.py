@@ -12,7 +12,7 @@ from tests.fuzz.by_dice import SIZES, Drawn, Verdict, resolved
 from tile.errors import BackendError
 
 # Loops that wait by a plain load are among random ones.
-pytestmark = pytest.mark.filterwarnings("ignore:a GPU need never see the change")
+pytestmark = pytest.mark.filterwarnings("ignore:a GPU may never observe the change")
 
 
 @pytest.fixture(scope="module", params=["nvptx", "opencl"])

@@ -12,7 +12,7 @@ from tile.backends import registry
 from tile.backends.base import Options, Target
 
 # Loops that wait by a plain load are among random ones.
-pytestmark = pytest.mark.filterwarnings("ignore:a GPU need never see the change")
+pytestmark = pytest.mark.filterwarnings("ignore:a GPU may never observe the change")
 
 
 @EXAMPLES

@@ -15,7 +15,7 @@ from tile.ir.verifier import verify
 from tile.transforms.pipeline import TILE
 
 # Loops that wait by a plain load are among random ones.
-pytestmark = pytest.mark.filterwarnings("ignore:a GPU need never see the change")
+pytestmark = pytest.mark.filterwarnings("ignore:a GPU may never observe the change")
 
 # In the order of the table, which importing the pipeline has filled; those that print are no rewrites,
 # and those of lower levels have tests of their own.

@@ -23,7 +23,7 @@ from tile.config import config
 from tile.errors import OutOfResourcesError
 
 # Loops that wait by a plain load are among random ones.
-pytestmark = pytest.mark.filterwarnings("ignore:a GPU need never see the change")
+pytestmark = pytest.mark.filterwarnings("ignore:a GPU may never observe the change")
 
 EXAMPLES = settings(
     max_examples=16,

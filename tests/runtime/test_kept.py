@@ -390,6 +390,6 @@ def stopping(x_ptr, n, B: tl.constexpr):
 
 def test_a_breakpoint_is_warned_of_by_each_process(made: list[str]) -> None:
     for _ in range(2):
-        with pytest.warns(RuntimeWarning, match=r"`breakpoint\(\)` at .* is passed over"):
+        with pytest.warns(RuntimeWarning, match=r"`breakpoint\(\)` at .* is ignored"):
             compiled(stopping)
     assert made == ["stopping"] * 2

@@ -1,1 +1,1 @@
-"""Rewrites of IR that hold on any machine, one pass a file."""
+"""Target-independent passes, one per file."""

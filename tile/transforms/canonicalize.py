@@ -1,4 +1,4 @@
-"""Bringing the IR into one form, the simpler of two that mean the same."""
+"""Canonicalization: rewrite equivalent IR to one, simpler form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAMILIES = (arith, compare, control, linalg, memory, shape)
 
 @module_pass("canonicalize")
 def canonicalize(module: Module) -> None:
-    """Apply the patterns of `tile/transforms/canonical`, fold constants and drop what is dead.
+    """Apply the patterns of `tile/transforms/canonical`, fold constants and remove dead operations.
 
     %z = const {value = 0} : i32              %t = select %c, %x, %y : f32
     %a = add %n, %z : i32                     %r = splat %t {shape = (4, 8)} : tile<4x8xf32>

@@ -17,22 +17,22 @@ CHANGES_MEMORY = Effect.WRITE | Effect.SYNC
 
 @module_pass("cse", before=None)
 def cse(module: Module) -> None:
-    """Compute once what is computed twice: an operation gives way to an equal one before it.
+    """Replace an operation by an equal one that dominates it.
 
-    Pure operations are merged wherever that holds; loads within a block, as long as nothing
-    between them writes or synchronises memory.
+    This applies to pure operations, and to loads within a block if no operation between them writes
+    memory or synchronizes.
 
         %a = mul %x, %y : f32                     %a = mul %x, %y : f32
         %b = mul %y, %x : f32                     %c = add %a, %a : f32
         %c = add %a, %b : f32
     """
     for function in module:
-        _Merging().block(function.body)
+        _Eliminator().block(function.body)
 
 
-class _Merging:
+class _Eliminator:
     def __init__(self) -> None:
-        # What is computed already, by what it computes; a block's entries go when it ends.
+        # The available expressions; those of a block are removed at its end.
         self.pure: dict[Key, Operation] = {}
 
     def block(self, block: Block) -> None:
@@ -40,8 +40,8 @@ class _Merging:
         loads: dict[Key, Operation] = {}
         for op in block:
             for region in op.regions:
-                if op.defn.isolated:  # nothing outside may be used in it
-                    _Merging().block(region)
+                if op.defn.isolated:  # it may not use values from outside
+                    _Eliminator().block(region)
                 else:
                     self.block(region)
             if op.defn.terminator or op.regions:
@@ -55,20 +55,20 @@ class _Merging:
         for key in added:
             del self.pure[key]
 
-    def merge(self, op: Operation, known: dict[Key, Operation], added: list[Key]) -> None:
+    def merge(self, op: Operation, available: dict[Key, Operation], added: list[Key]) -> None:
         key = _key(op)
-        first = known.get(key)
+        first = available.get(key)
         if first is None:
-            known[key] = op
+            available[key] = op
             added.append(key)
         else:
             op.replace_by(first.results)
 
 
 def _is_plain_load(op: Operation) -> bool:
-    """A load that may give what an earlier one gave.
+    """Return True for a load that may reuse an earlier load's value.
 
-    Not one that asks for memory's present state.
+    Volatile and `.cv` loads must read memory again.
     """
     return op.defn is memory.load and not op["volatile"] and op["cache"] is not CacheModifier.CV
 
@@ -77,13 +77,13 @@ def _key(op: Operation) -> Key:
     operands = [None if value is None else id(value) for value in op.operands]
     if op.defn.commutative:
         operands.sort(key=lambda number: number or 0)
-    attributes = tuple(map(_spelled, op.attributes.values()))
+    attributes = tuple(map(_attribute_key, op.attributes.values()))
     return op.defn, tuple(operands), attributes, tuple(value.type for value in op.results)
 
 
-def _spelled(value: object) -> object:
-    """An attribute as part of a key.
+def _attribute_key(value: object) -> object:
+    """Return the key of an attribute's value.
 
-    0.0 differs from -0.0, 1 from 1.0 and True, and a NaN is itself.
+    0.0 differs from -0.0, 1 from 1.0 and True, and a NaN equals itself.
     """
     return (type(value), repr(value)) if isinstance(value, float | bool | int) else value

@@ -15,12 +15,12 @@ from tile.transforms.regions import shrink, stop_passing
 
 @module_pass("dce", before=None)
 def dce(module: Module) -> None:
-    """Remove operations that nothing depends on, values nobody needs, and functions not called.
+    """Remove dead operations, dead results and carried values, and functions that are not called.
 
-    What counts is found from what is observable: stores, prints, what a function returns. So a
-    value that a loop carries only to compute its own next round goes, too. A module with kernels
-    keeps those and the functions they call. A loop that is not proven to end is kept, with what
-    decides when it ends: what follows must not run before.
+    Liveness starts at observable effects: stores, prints, a function's results. A carried value
+    that only computes its own next value is therefore dead. In a module with kernels, functions
+    that no kernel calls are removed. A loop that is not proven to end is live, with the values that
+    control its exit: what follows must not run before it ends.
 
         %d = mul %x, %x : f32                                    store %p, %x
         %r = for %i = %a to %b step %c iter(%k = %x) : f32 {
@@ -35,9 +35,9 @@ def dce(module: Module) -> None:
 
 
 def remove_uncalled(module: Module) -> None:
-    """Remove the functions that no kernel calls, directly or not.
+    """Remove the functions that no kernel calls, directly or indirectly.
 
-    None, where there is no kernel.
+    A module without kernels keeps all functions.
     """
     if module.kernels:
         used = CallGraph(module).reachable(module.kernels)
@@ -47,25 +47,25 @@ def remove_uncalled(module: Module) -> None:
 
 
 def remove_dead(function: Function) -> None:
-    """Remove what a function computes for nobody."""
+    """Remove the dead operations and values of a function."""
     live = _Live()
     live.block(function.body)
-    live.spread()
+    live.propagate()
     _sweep(function.body, live)
 
 
 class _Live:
-    """The operations and values that something observable depends on."""
+    """The operations and values on which observable effects depend."""
 
     def __init__(self) -> None:
         self.ops: set[Operation] = set()
         self.values: set[Value] = set()
-        self.waiting: list[Value] = []
+        self.worklist: list[Value] = []
 
     def block(self, block: Block) -> None:
-        """Start from what is observable in a block and the regions inside."""
+        """Mark the observable operations of a block and of nested regions."""
         for op in block:
-            if op.defn.isolated:  # which is pure, whatever it calls
+            if op.defn.isolated:  # pure, whatever it calls
                 continue
             if op.regions:
                 if op.defn in LOOPS and not ends(op):
@@ -76,7 +76,7 @@ class _Live:
                 self.mark(op)
 
     def mark(self, op: Operation) -> None:
-        """Keep an operation, those around it, and what decides whether and how often they run."""
+        """Mark an operation, its parents, and the values that control if and how often they run."""
         if op in self.ops:
             return
         self.ops.add(op)
@@ -90,7 +90,7 @@ class _Live:
             self.mark(op.parent)
 
     def whole(self, op: Operation) -> None:
-        """Keep all that a combining operation takes and gives: any part may decide on another."""
+        """Mark all operands and results of a combining operation; each may depend on any other."""
         self.need([*op.inputs, *op.results])
         for region in op.regions:
             self.need(region.args)
@@ -101,11 +101,11 @@ class _Live:
         for value in values:
             if value not in self.values:
                 self.values.add(value)
-                self.waiting.append(value)
+                self.worklist.append(value)
 
-    def spread(self) -> None:
-        while self.waiting:
-            value = self.waiting.pop()
+    def propagate(self) -> None:
+        while self.worklist:
+            value = self.worklist.pop()
             owner = value.owner
             op = owner if isinstance(owner, Operation) else owner.parent
             if op is None:  # a parameter
@@ -115,10 +115,10 @@ class _Live:
                 self.carried(op, value)
 
     def carried(self, op: Operation, value: Value) -> None:
-        """A value that goes through regions: all places where it does are needed."""
+        """Mark a result or carried value in all regions of the operation."""
         first = 1 if op.defn is control.for_ else 0
         index = value.index if value.owner is op else value.index - first
-        if index < 0:  # the count of a `for`
+        if index < 0:  # the induction variable of a `for`
             return
         fixed = len(op.defn.operands)
         if op.defn.variadic is not None:
@@ -131,7 +131,7 @@ class _Live:
 
 
 def _sweep(block: Block, live: _Live) -> None:
-    """Erase what is not live, users first. The block's terminator passes on nothing that is not."""
+    """Erase dead operations, users first. The block's terminator has only live operands."""
     for op in reversed(list(block)):
         if op.defn.terminator:
             continue

@@ -1,4 +1,4 @@
-"""What is for a debugger alone goes."""
+"""Removal of debug information."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from tile.ir.ops.debug import breakpoint_, step
 from tile.ir.passes import module_pass
 from tile.warn import warn
 
-FOR_DEBUGGERS = (breakpoint_, step)
+DEBUG_OPS = (breakpoint_, step)
 
 
 @module_pass("drop-steps")
 def drop_steps(module: Module) -> None:
-    """Remove the places where a debugger stops, and with them what only they look at.
+    """Remove debug steps and breakpoints, so that values used only by them are dead.
 
-    The interpreter runs kernels with these under a debugger, without any pass; for all others they
-    mean nothing. Of the first `breakpoint` a warning says that nothing stops there.
+    Under a debugger, the interpreter runs kernels without any pass and keeps them. Elsewhere they
+    have no effect; a warning at the first `breakpoint` says that execution does not stop there.
 
         step %x {kind = line, variables = ("x")}      %y = add %x, %x : f32
         %y = add %x, %x : f32                         store %p, %y
         breakpoint
         store %p, %y
     """
-    found = [op for op in module.walk() if op.defn in FOR_DEBUGGERS]
-    stops = [op for op in found if op.defn is breakpoint_]
-    if stops and config.python_breakpoint != "0":
-        _say(stops[0])
-    for op in found:
+    debug_ops = [op for op in module.walk() if op.defn in DEBUG_OPS]
+    breakpoints = [op for op in debug_ops if op.defn is breakpoint_]
+    if breakpoints and config.python_breakpoint != "0":
+        _warn_ignored(breakpoints[0])
+    for op in debug_ops:
         op.erase()
 
 
-def _say(stop: Operation) -> None:
+def _warn_ignored(stop: Operation) -> None:
     warn(
-        f"`breakpoint()` at {stop.loc} is passed over: the debugger opens where the interpreter "
+        f"`breakpoint()` at {stop.loc} is ignored: the debugger opens only if the interpreter "
         "runs the kernel (TILE_BACKEND=interp) at a terminal, or by `tile debug`",
         stop.loc,
     )

@@ -1,7 +1,4 @@
-"""Constant folding by the meanings of the operations.
-
-What the interpreter would compute, computed now.
-"""
+"""Constant folding by the reference semantics of operations, as the interpreter computes them."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from tile.ir.passes import module_pass
 from tile.ir.types import Scalar
 
 NOT_FOLDED = frozenset({arith.const, arith.poison})
-# Undefined for a zero divisor: left in place, for whoever reports it.
+# Undefined for a zero divisor: not folded then, so that the interpreter's checks report it.
 DIVISIONS = frozenset({arith.div, arith.rem})
 
 
@@ -30,8 +27,8 @@ def fold_constants(module: Module) -> None:
     %b = splat %a {shape = (8)} : tile<8xi32> %b = const {value = 3} : tile<8xi32>
     %c = add %b, %b : tile<8xi32>             %c = const {value = 6} : tile<8xi32>
 
-    Division of integers by zero and signed arithmetic of up to 32 bits that wraps stay, for the
-    checks of the interpreter.
+    Division of integers by zero, and signed arithmetic of up to 32 bits that wraps, are not folded,
+    so that the interpreter's checks report them.
     """
     for function in module:
         for op in function.walk():
@@ -42,11 +39,11 @@ def fold_constants(module: Module) -> None:
 
 
 def fold(op: Operation) -> bool | int | float | None:
-    """The number that all elements of the only result have, if the operands are constants.
+    """Return the number that all elements of the only result have, if the operands are constants.
 
-    None where an operand is no constant, where elements would differ, and where the result is
-    undefined or has bits that no constant spells (a NaN with a payload). Signed arithmetic that
-    wraps is left in place, for the check that reports it.
+    None if an operand is not a constant, if elements differ, or if the result is undefined or has
+    bits that no constant represents (a NaN with a payload). Signed arithmetic that wraps is not
+    folded, so that the overflow check reports it.
     """
     defn = op.defn
     if defn.meaning is None or not defn.keeps_units or len(op.results) != 1 or defn in NOT_FOLDED:
@@ -70,12 +67,12 @@ def fold(op: Operation) -> bool | int | float | None:
 
 
 def _array(number: bool | int | float, element: Any, rank: int) -> Any:
-    """A constant as an array with a program axis, all axes of extent 1."""
+    """Return a constant as an array with a program axis, all axes of extent 1."""
     return numerics.constant(number, element).reshape((1,) * (1 + rank))
 
 
 def _number(array: Any, element: Scalar) -> bool | int | float | None:
-    """The only element as a Python number that gives the same bits again."""
+    """Return the only element as a Python number of the same bits, or None."""
     number: bool | int | float = array.item()
     if element.is_floating():
         number = math.nan if number != number else float(number)

@@ -12,11 +12,11 @@ from tile.transforms.regions import renamed
 
 @module_pass("inline")
 def inline(module: Module) -> None:
-    """Put the bodies of called functions in place of the calls; a `noinline` function stays called.
+    """Replace calls by the bodies of the called functions, except calls of `noinline` functions.
 
-    In the region of a combining operation no call stays, `noinline` or not. An inlined operation's
-    location is that in the callee, called from that of the call. Functions that nobody calls any
-    more are left for `dce`. Recursion is refused.
+    In a combine region, all calls are inlined, `noinline` or not. The location of an inlined
+    operation is its location in the callee, with the call's location as its caller. `dce` removes
+    functions that are no longer called. Recursion raises `IRError`.
 
         func @twice(%x: f32) -> (f32) {           kernel @k(%p: ptr<f32>) {
           %y = add %x, %x : f32                     %a = load %p : f32
@@ -31,20 +31,20 @@ def inline(module: Module) -> None:
     """
     graph = CallGraph(module)
     for function in graph.bottom_up():
-        waiting = list(graph.calls[function])
-        while waiting:
-            op = waiting.pop()
+        worklist = list(graph.calls[function])
+        while worklist:
+            op = worklist.pop()
             callee = graph.callee(op)
-            if callee is not None and (not callee.noinline or _is_combining(op)):
-                waiting.extend(_inline(op, callee))
+            if callee is not None and (not callee.noinline or _in_combine_region(op)):
+                worklist.extend(_inline(op, callee))
 
 
-def _is_combining(call: Operation) -> bool:
+def _in_combine_region(call: Operation) -> bool:
     return any(outer.defn.isolated for outer in call.ancestors())
 
 
 def _inline(call: Operation, callee: Function) -> list[Operation]:
-    """Replace a call by the callee's body; the calls that came with it."""
+    """Replace a call by the callee's body, and return the calls in the inlined body."""
     assert call.block is not None
     mapping: dict[Value, Value] = dict(zip(callee.args, call.inputs, strict=True))
 

@@ -12,19 +12,18 @@ from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass
 from tile.ir.termination import LOOPS
 
-# What keeps a load from moving out of a loop.
-DISTURBS_LOADS = Effect.WRITE | Effect.SYNC
-# Not to be done where the program would not have done it: a loop might take long, a promise might
-# not hold.
+# Effects of a loop that prevent hoisting its loads.
+PINS_LOADS = Effect.WRITE | Effect.SYNC
+# Operations that are never speculated: a loop might take long, a hint might not hold.
 NOT_SPECULATED = frozenset({control.while_, control.for_, arith.hint})
 
 
 @module_pass("licm", before=None)
 def licm(module: Module) -> None:
-    """Move out of loops what is the same in every round.
+    """Hoist loop-invariant operations.
 
-    Pure operations move, and loads where the loop surely runs and writes nothing. A loop that says
-    `disable_licm` is left as it is.
+    Pure operations are hoisted, and loads from loops that run at least once and do not write
+    memory. A loop with `disable_licm` is unchanged.
 
         for %i = %a to %b step %c {               %s = splat %x {shape = (8)} : tile<8xf32>
           %s = splat %x {shape = (8)} : ...       for %i = %a to %b step %c {
@@ -46,20 +45,20 @@ def _innermost_first(function: Function) -> Iterator[Operation]:
 def _hoist(loop: Operation) -> None:
     assert loop.block is not None
     inside = {block for op in loop.walk() for block in op.regions}
-    loads = not effects(loop) & DISTURBS_LOADS
+    loads = not effects(loop) & PINS_LOADS
     for region in loop.regions:
-        surely = _surely_runs(loop, region)
+        executes = _always_runs(loop, region)
         for op in region:
-            if _movable(op, surely, loads) and _is_invariant(op, inside):
+            if _is_hoistable(op, executes, loads) and _is_invariant(op, inside):
                 op.unlink()
                 loop.block.insert(op, loop)
                 inside.difference_update(block for nested in op.walk() for block in nested.regions)
             elif effects(op) & MAY_STOP:
-                surely = False  # what stands after it may never run
+                executes = False  # the operations after it may never run
 
 
-def _surely_runs(loop: Operation, region: Block) -> bool:
-    """Whether a region of a loop runs at least once, whenever the loop does."""
+def _always_runs(loop: Operation, region: Block) -> bool:
+    """Return True if a region of a loop runs at least once whenever the loop does."""
     if loop.defn is control.while_:
         return region is loop.regions[0]
     lower, upper, step = (constant_of(value) for value in loop.inputs[:3])
@@ -68,12 +67,16 @@ def _surely_runs(loop: Operation, region: Block) -> bool:
     return lower < upper if step > 0 else step < 0 and lower > upper
 
 
-def _movable(op: Operation, surely: bool, loads: bool) -> bool:
+def _is_hoistable(op: Operation, executes: bool, loads: bool) -> bool:
+    """Return True if an operation may be hoisted once it is invariant.
+
+    executes: the operation is guaranteed to execute. loads: the loop does not write memory.
+    """
     if op.defn is memory.load:
-        return surely and loads and not op["volatile"] and op["cache"] is not CacheModifier.CV
+        return executes and loads and not op["volatile"] and op["cache"] is not CacheModifier.CV
     if not is_pure(op):
         return False
-    return surely or not any(nested.defn in NOT_SPECULATED for nested in op.walk())
+    return executes or not any(nested.defn in NOT_SPECULATED for nested in op.walk())
 
 
 def _is_invariant(op: Operation, inside: set[Block]) -> bool:

@@ -1,4 +1,4 @@
-"""The pipelines of machine-independent passes. Importing this declares every pass on tiles."""
+"""The target-independent pass pipeline. Importing this declares every pass on tiles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DECLARING = (
     warn_plain_spins,
 )
 
-# What every backend starts with. Functions that were inlined go before others spend time on them.
+# The passes that every backend runs first. Inlined functions are removed early to save time.
 TILE: tuple[Pass, ...] = tuple(
     parse_pipeline(
         "drop-steps,inline,dce,warn-plain-spins,canonicalize,cse,licm,canonicalize,cse,dce"

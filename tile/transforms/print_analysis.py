@@ -1,8 +1,8 @@
-"""Passes that print what an analysis found, as notes behind the operations of each function.
+"""Passes that print the results of analyses, as comments after the operations of each function.
 
     %o = arange {start = 0, end = 8} : tile<8xi32> // %o: divisible 2**30, contiguous 8
 
-They change nothing. The notes are comments, so what is printed parses.
+They do not change the IR, and the printed text parses.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ def print_axis_info(module: Module) -> None:
 
 @module_pass("print-ranges")
 def print_ranges(module: Module, *, wraps: bool = True) -> None:
-    """Print the interval of each integer, and where conditions narrow that of an operand.
+    """Print the interval of each integer, and the operands that conditions narrow.
 
     %o = arange {start = 0, end = 8} : ...    %o = arange ... // %o: 0 to 7
     """
     for function in module:
-        known = ranges(function, wraps=wraps)
-        texts = {value: str(fact) for value, fact in known.facts.items() if fact is not None}
+        result = ranges(function, wraps=wraps)
+        texts = {value: str(fact) for value, fact in result.facts.items() if fact is not None}
 
-        def narrowed(op: Operation, name: Name, known: Ranges = known) -> list[str]:
-            here = {
-                name(value): known.operand(op, index)
+        def narrowed(op: Operation, name: Name, result: Ranges = result) -> list[str]:
+            intervals = {
+                name(value): result.operand(op, index)
                 for index, value in enumerate(op.operands)
-                if value is not None and known.operand(op, index) != known.of(value)
+                if value is not None and result.operand(op, index) != result.of(value)
             }
-            return [f"{value} here: {interval}" for value, interval in here.items()]
+            return [f"{value} here: {interval}" for value, interval in intervals.items()]
 
         _print_values(function, texts, narrowed)
 
 
 @module_pass("print-alias")
 def print_alias(module: Module) -> None:
-    """Print through which parameters each pointer points, and which ones a kernel writes.
+    """Print the parameters to which each pointer may point, and those that a kernel writes.
 
     %q = addptr %p, %o {stride = 4} : ...     %q = addptr ... // %q: %p
     """
     for function in module:
-        found = module_aliases(module)[function.name]
+        facts = module_aliases(module)[function.name].facts
         names = [f"%{value.name}" for value in function.args]
-        pointers = {value: fact for value, fact in found.facts.items() if fact != PointsTo()}
+        pointers = {value: fact for value, fact in facts.items() if fact != PointsTo()}
         _print_values(function, {value: _spell(fact, names) for value, fact in pointers.items()})
         if function.kernel:
             written = written_arguments(module, function)
@@ -74,36 +74,36 @@ def print_alias(module: Module) -> None:
 
 @module_pass("print-uniformity")
 def print_uniformity(module: Module) -> None:
-    """Print which values are the same for all programs.
+    """Print the variation of values among programs.
 
     %p = program_id {axis = 0} : i32          %p = program_id ... // %p: varying
     """
     for function in module:
-        found = uniformity(function)
-        _print_values(function, {value: fact.value for value, fact in found.facts.items()})
+        facts = uniformity(function).facts
+        _print_values(function, {value: fact.value for value, fact in facts.items()})
 
 
 @module_pass("print-liveness")
 def print_liveness(module: Module) -> None:
-    """Print the number of each operation, and the live range of each value up to its last use.
+    """Print the number of each operation, and the live range of each value.
 
     %a = add %x, %x : i32                     %a = add %x, %x : i32 // 1; %a: 1-2
     return %a                                 return %a             // 2
     """
     for function in module:
-        found = liveness(function)
+        result = liveness(function)
 
-        def number(op: Operation, name: Name, found: Liveness = found) -> list[str]:
-            start, end = found.start(op), found.end(op)
+        def number(op: Operation, name: Name, result: Liveness = result) -> list[str]:
+            start, end = result.start(op), result.end(op)
             return [str(start) if start == end else f"{start} to {end}"]
 
-        texts = {value: str(interval) for value, interval in found.ranges.items()}
+        texts = {value: str(live_range) for value, live_range in result.ranges.items()}
         _print_values(function, texts, number)
 
 
 @module_pass("print-call-graph")
 def print_call_graph(module: Module) -> None:
-    """Print which functions each function calls, and an order in which callees come first.
+    """Print the calls of each function, and the functions in an order with callees first.
 
     kernel @k calls @f twice                  // @k calls @f (2 calls)
                                               // bottom up: @f, @k
@@ -115,8 +115,8 @@ def print_call_graph(module: Module) -> None:
 
 
 def _spell(fact: PointsTo, names: list[str]) -> str:
-    known = [names[index] for index in sorted(fact.parameters)]
-    return ", ".join([*known, *(["unknown"] if fact.unknown else [])])
+    parameters = [names[index] for index in sorted(fact.parameters)]
+    return ", ".join([*parameters, *(["unknown"] if fact.unknown else [])])
 
 
 def _print_values(
@@ -124,7 +124,7 @@ def _print_values(
     texts: Mapping[Value, str],
     more: Callable[[Operation, Name], Iterable[str]] = lambda op, name: (),
 ) -> None:
-    """Print a function with what is said of the values that each operation defines."""
+    """Print a function with texts for the values that each operation defines."""
 
     def note(op: Operation | None, name: Name) -> str:
         values = function.args if op is None else _defined(op)
@@ -135,9 +135,9 @@ def _print_values(
 
 
 def _defined(op: Operation) -> list[Value]:
-    """The results, and the arguments of the first region.
+    """Return the results and the arguments of the first region.
 
-    Those of a second one have the same names.
+    Those of a second region have the same names.
     """
     arguments = op.regions[0].args if op.regions else []
     return [*op.results, *arguments]

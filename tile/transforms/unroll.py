@@ -16,11 +16,10 @@ from tile.transforms.regions import copy_into
 
 @module_pass("unroll")
 def unroll(module: Module, *, limit: int = 0) -> None:
-    """Unroll loops by their `unroll` factor, and fully those with at most `limit` rounds.
+    """Unroll loops by their `unroll` factor, and fully those with at most `limit` iterations.
 
-    A loop with a factor goes over several rounds at once, followed by a loop over those left; the
-    step must be a constant. A loop whose constant number of rounds is no more than its factor
-    goes away.
+    A loop with a factor becomes an unrolled loop and a remainder loop; its step must be a constant.
+    A loop whose constant trip count is at most its factor is unrolled fully.
 
         for %i = %a to %n step %c1 {              for %i = %a to %m step %c2 {
           store %p, %i                              store %p, %i
@@ -41,7 +40,7 @@ def unroll(module: Module, *, limit: int = 0) -> None:
 
 @dataclass(frozen=True)
 class _Trip:
-    """A loop's bounds, as far as they are constants."""
+    """A loop's bounds; None for bounds that are not constants."""
 
     lower: int | None
     upper: int | None
@@ -53,8 +52,8 @@ class _Trip:
         return cls(*(None if number is None else int(number) for number in numbers))
 
     @property
-    def rounds(self) -> int | None:
-        """How often the loop goes around, if that is known."""
+    def count(self) -> int | None:
+        """The trip count, or None if it is unknown."""
         if self.lower is None or self.upper is None or not self.step:
             return None
         return len(range(self.lower, self.upper, self.step))
@@ -63,7 +62,7 @@ class _Trip:
 def _unroll(loop: Operation, limit: int) -> None:
     trip = _Trip.of(loop)
     factor: int = loop["unroll"]
-    if trip.rounds is not None and trip.rounds <= max(limit, factor if factor > 1 else 0):
+    if trip.count is not None and trip.count <= max(limit, factor if factor > 1 else 0):
         _unroll_fully(loop, trip)
     elif factor > 1 and trip.step:
         _unroll_by(loop, factor, trip)
@@ -72,9 +71,9 @@ def _unroll(loop: Operation, limit: int) -> None:
 def _unroll_fully(loop: Operation, trip: _Trip) -> None:
     (body,) = loop.regions
     build = Builder.before(loop)
-    assert trip.lower is not None and trip.step is not None and trip.rounds is not None
+    assert trip.lower is not None and trip.step is not None and trip.count is not None
     carried = loop.inputs[3:]
-    for number in range(trip.rounds):
+    for number in range(trip.count):
         index = build.constant(trip.lower + number * trip.step, body.args[0].type)
         carried = copy_into(body, loop, [index, *carried])
     loop.replace_by(carried)
@@ -88,57 +87,58 @@ def _unroll_by(loop: Operation, factor: int, trip: _Trip) -> None:
         return
     build = Builder.before(loop)
     lower, upper, step, *inits = loop.inputs
-    middle = _middle(build, loop, factor, trip)
-    wide = build.op(
+    split = _split_bound(build, loop, factor, trip)
+    unrolled = build.op(
         control.for_,
-        *(lower, middle, build.constant(stride, ty), *inits),
-        regions=[_repeated(build, loop, factor, trip.step)],
+        *(lower, split, build.constant(stride, ty), *inits),
+        regions=[_unrolled_body(build, loop, factor, trip.step)],
         **{**loop.attributes, "unroll": 1},
     )
-    for value, result in zip(wide.results, loop.results, strict=True):
+    for value, result in zip(unrolled.results, loop.results, strict=True):
         value.name = result.name
-    if trip.rounds is not None and trip.rounds % factor == 0:
-        loop.replace_by(wide.results)
+    if trip.count is not None and trip.count % factor == 0:
+        loop.replace_by(unrolled.results)
         return
-    for position, value in enumerate([middle, upper, step, *wide.results]):
+    for position, value in enumerate([split, upper, step, *unrolled.results]):
         loop.set_operand(position, value)
     loop.attributes["unroll"] = 1
 
 
-def _repeated(build: Builder, loop: Operation, factor: int, step: int) -> Block:
-    """A body that does several rounds."""
+def _unrolled_body(build: Builder, loop: Operation, factor: int, step: int) -> Block:
+    """Return a body with `factor` iterations."""
     (body,) = loop.regions
     block = Block([value.type for value in body.args], [value.name for value in body.args])
     end = block.append(create(control.yield_, loc=loop.loc))
     index, *carried = block.args
     for number in range(factor):
         if number:
-            ahead = build.constant(number * step, index.type)
-            here = Builder.before(end)(arith.add, index, ahead)
+            offset = build.constant(number * step, index.type)
+            iteration_index = Builder.before(end)(arith.add, index, offset)
         else:
-            here = index
-        carried = copy_into(body, end, [here, *carried])
+            iteration_index = index
+        carried = copy_into(body, end, [iteration_index, *carried])
     end.set_operands(carried)
     return block
 
 
-def _middle(build: Builder, loop: Operation, factor: int, trip: _Trip) -> Value:
-    """The count with which the rounds begin that are left over, or `upper` if there are none."""
+def _split_bound(build: Builder, loop: Operation, factor: int, trip: _Trip) -> Value:
+    """Return the lower bound of the remainder loop, or `upper` if there is no remainder."""
     lower, upper = loop.inputs[:2]
-    if trip.rounds is None or trip.lower is None or trip.step is None:
-        return _middle_at_run_time(build, lower, upper, trip.step or 1, factor)
-    left = trip.rounds % factor
-    end = trip.lower + (trip.rounds - left) * trip.step
-    return build.constant(end, lower.type) if left else upper
+    if trip.count is None or trip.lower is None or trip.step is None:
+        return _dynamic_split_bound(build, lower, upper, trip.step or 1, factor)
+    remainder = trip.count % factor
+    end = trip.lower + (trip.count - remainder) * trip.step
+    return build.constant(end, lower.type) if remainder else upper
 
 
-def _middle_at_run_time(
+def _dynamic_split_bound(
     build: Builder, lower: Value, upper: Value, step: int, factor: int
 ) -> Value:
-    """Rounds are counted in unsigned numbers, which hold the distance of any two bounds.
+    """Compute the lower bound of the remainder loop at run time.
 
-    The result lies between the bounds, so that it does not overflow, however near to the end of
-    the type they are.
+    The trip count is computed in unsigned integers, which hold the distance of any two bounds. The
+    result lies between the bounds, so it does not overflow even if they are near the end of the
+    type's range.
     """
     assert isinstance(lower.type, Scalar)
     wide = SCALARS[f"u{lower.type.bits}"]
@@ -147,15 +147,15 @@ def _middle_at_run_time(
     stride = build.constant(abs(step), wide)
     ends = (build(arith.cast, side, to=wide) for side in (last, first))
     before_last = build(arith.sub, build(arith.sub, *ends), one)
-    rounds = build(arith.add, build(arith.div, before_last, stride), one)
-    left = build(arith.rem, rounds, build.constant(factor, wide))
-    way = build(arith.mul, build(arith.sub, rounds, left), stride)
-    end = build(arith.add if step > 0 else arith.sub, start, way)
+    count = build(arith.add, build(arith.div, before_last, stride), one)
+    remainder = build(arith.rem, count, build.constant(factor, wide))
+    distance = build(arith.mul, build(arith.sub, count, remainder), stride)
+    end = build(arith.add if step > 0 else arith.sub, start, distance)
     runs = build(arith.cmp, first, last, predicate=Predicate.LT)
-    some = build(arith.cmp, left, build.constant(0, wide), predicate=Predicate.NE)
+    has_remainder = build(arith.cmp, remainder, build.constant(0, wide), predicate=Predicate.NE)
     return build(
         arith.select,
-        build(arith.and_, runs, some),
+        build(arith.and_, runs, has_remainder),
         build(arith.cast, end, to=lower.type),
         upper,
     )

@@ -1,4 +1,4 @@
-"""Warnings of waits that a GPU need never end."""
+"""Warnings about spin loops that may never end on a GPU."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tile.warn import warn
 
 @module_pass("warn-plain-spins")
 def warn_plain_spins(module: Module) -> None:
-    """Warn of loops that wait for another program by a plain load.
+    """Warn about loops that wait for another program by a plain load.
 
-    The IR stays as it is. A load that is not volatile may be done once, or be served by a cache
-    that does not see what other multiprocessors write.
+    The IR is unchanged. A load that is not volatile may be hoisted, or served by a cache that is
+    not coherent with the writes of other multiprocessors.
 
         while {
           %v = load %flag : i32          // warning: volatile=True, or an atomic operation
@@ -25,8 +25,8 @@ def warn_plain_spins(module: Module) -> None:
     """
     for loop, load in plain_spins(module):
         warn(
-            f"a GPU need never see the change that this loop waits for: it reads by a plain load, "
-            f"at {load.loc}, which may be done once for all iterations; read by "
+            "a GPU may never observe the change that this loop waits for: it reads by a plain "
+            f"load, at {load.loc}, which may be hoisted out of the loop; read by "
             "tl.load(..., volatile=True), or by an atomic operation such as tl.atomic_add(ptr, 0), "
             "which also orders the accesses after it",
             loop.loc,

@@ -1,1 +1,1 @@
-"""The patterns of `canonicalize`, by the family of operations they start from."""
+"""The patterns of `canonicalize`, by family of their root operations."""

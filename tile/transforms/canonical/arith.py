@@ -1,8 +1,8 @@
-"""Arithmetic: identities that hold for every value of the type, bit for bit.
+"""Canonicalization of arithmetic: identities that hold for every value of the type, bit for bit.
 
-Floats are left alone where a NaN, an infinity, the sign of a zero or a rounding would differ: `x
-+ 0.0` is not `x` for `x = -0.0`, but `x + -0.0` is. Two additions of constants are joined only
-where the sum of the constants does not wrap, so that no overflow appears or hides.
+Floats are not rewritten if a NaN, an infinity, the sign of a zero or a rounding would differ: `x +
+0.0` is not `x` for `x = -0.0`, but `x + -0.0` is. Two additions of constants are combined only if
+the sum of the constants does not wrap, so that no overflow appears or disappears.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _greatest(ty: Scalar) -> Number:
     return ty.max_value
 
 
-# The right operand that leaves an integer or boolean as it is.
+# The right identity element of integer and boolean operations.
 NEUTRAL: dict[OpDef, OfType] = {
     arith.add: _zero,
     arith.sub: _zero,
@@ -57,7 +57,7 @@ NEUTRAL: dict[OpDef, OfType] = {
     arith.min_: _greatest,
     arith.max_: _least,
 }
-# The right operand that leaves a float as it is: NaNs, infinities and both zeros.
+# The right identity element of float operations, also for NaNs, infinities and both zeros.
 NEUTRAL_FLOAT: dict[OpDef, float] = {
     arith.add: -0.0,
     arith.sub: 0.0,
@@ -65,8 +65,8 @@ NEUTRAL_FLOAT: dict[OpDef, float] = {
     arith.div: 1.0,
     arith.div_rn: 1.0,
 }
-# The right operand that decides the result of an integer operation, and the result.
-DECIDING: dict[OpDef, tuple[OfType, OfType]] = {
+# The right operand that determines the result of an integer operation, and the result.
+ABSORBING: dict[OpDef, tuple[OfType, OfType]] = {
     arith.mul: (_zero, _zero),
     arith.and_: (_zero, _zero),
     arith.or_: (_ones, _ones),
@@ -74,12 +74,12 @@ DECIDING: dict[OpDef, tuple[OfType, OfType]] = {
     arith.min_: (_least, _least),
     arith.max_: (_greatest, _greatest),
 }
-# Of two equal operands: the operand itself, or zero.
+# Operations on two equal operands that return the operand itself, or zero.
 IDEMPOTENT = (arith.and_, arith.or_, arith.min_, arith.max_)
 CANCELLING = (arith.sub, arith.xor)
 INVOLUTIONS = (arith.neg, arith.not_)
 COMMUTATIVE = tuple(defn for defn in OPS if defn.commutative)
-# What may be regrouped: (x op c) op d is x op (c op d).
+# Operations with (x op c) op d = x op (c op d).
 ASSOCIATIVE = (arith.add, arith.mul, arith.and_, arith.or_, arith.xor)
 EXACT: dict[OpDef, Callable[[int, int], int]] = {
     arith.add: lambda x, y: x + y,
@@ -88,16 +88,16 @@ EXACT: dict[OpDef, Callable[[int, int], int]] = {
 
 
 def scalar(value: Value) -> Scalar:
-    """The element type of a value that holds numbers."""
+    """Return the element type of a value that holds numbers."""
     element = value.type.element
     assert isinstance(element, Scalar)
     return element
 
 
 def is_number(value: Value, number: Number) -> bool:
-    """Whether a value is this constant; 0.0 and -0.0 are two."""
-    known = constant_of(value)
-    return known is not None and repr(known) == repr(number)
+    """Return True if a value is this constant; 0.0 and -0.0 differ."""
+    constant_number = constant_of(value)
+    return constant_number is not None and repr(constant_number) == repr(number)
 
 
 @CANONICAL.pattern(*COMMUTATIVE)
@@ -124,14 +124,14 @@ def neutral_operand(op: Operation, rewriter: Rewriter) -> bool:
     return True
 
 
-@CANONICAL.pattern(*DECIDING)
-def deciding_operand(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.pattern(*ABSORBING)
+def absorbing_operand(op: Operation, rewriter: Rewriter) -> bool:
     x, y = op.inputs
     ty = scalar(x)
     if ty.is_floating():
         return False
-    deciding, result = DECIDING[op.defn]
-    if not is_number(y, deciding(ty)):
+    absorbing, result = ABSORBING[op.defn]
+    if not is_number(y, absorbing(ty)):
         return False
     rewriter.replace(op, [constant(op, rewriter, result(ty), x.type)])
     return True
@@ -156,7 +156,7 @@ def cancelling_operands(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(*INVOLUTIONS)
-def twice_the_same(op: Operation, rewriter: Rewriter) -> bool:
+def double_involution(op: Operation, rewriter: Rewriter) -> bool:
     inner = op.inputs[0].op
     if inner is None or inner.defn is not op.defn:
         return False
@@ -166,7 +166,7 @@ def twice_the_same(op: Operation, rewriter: Rewriter) -> bool:
 
 @CANONICAL.pattern(arith.sub)
 def subtract_constant(op: Operation, rewriter: Rewriter) -> bool:
-    """`x - c` is `x + -c`, which joins with other additions."""
+    """`x - c` is `x + -c`, which combines with other additions."""
     x, y = op.inputs
     ty, number = scalar(x), constant_of(y)
     if not ty.is_int_signed() or number is None or number == ty.min_value:
@@ -177,7 +177,7 @@ def subtract_constant(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(*ASSOCIATIVE)
-def regroup_constants(op: Operation, rewriter: Rewriter) -> bool:
+def reassociate_constants(op: Operation, rewriter: Rewriter) -> bool:
     inner, right = op.inputs[0].op, op.inputs[1]
     if inner is None or inner.defn is not op.defn or scalar(right).is_floating():
         return False
@@ -199,7 +199,7 @@ def regroup_constants(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(arith.hint)
-def promise_of_nothing(op: Operation, rewriter: Rewriter) -> bool:
+def empty_hint(op: Operation, rewriter: Rewriter) -> bool:
     claims = (op["divisible"], op["contiguous"], op["constant"])
     if any(number != 1 for claim in claims for number in claim):
         return False
@@ -218,30 +218,30 @@ def cast_to_itself(op: Operation, rewriter: Rewriter) -> bool:
 
 @CANONICAL.pattern(arith.cast)
 def cast_of_cast(op: Operation, rewriter: Rewriter) -> bool:
-    """A cast through a type that holds every value of the first is one cast."""
+    """Two casts are one if the type in between represents every value of the source type."""
     inner = op.inputs[0].op
     if inner is None or inner.defn is not arith.cast:
         return False
     x = inner.inputs[0]
     first, through, last = scalar(x), scalar(inner.result), scalar(op.result)
-    if not _holds(through, first) or not _same_conversion(first, through, last):
+    if not _represents(through, first) or not _same_conversion(first, through, last):
         return False
     rounding: Rounding = op["rounding"]
-    if _holds(last, first):
-        rounding = Rounding.RTNE  # there is nothing to round
+    if _represents(last, first):
+        rounding = Rounding.RTNE  # the cast is exact
     elif rounding is not Rounding.RTNE and not (first.is_floating() and first.bits > last.bits):
-        return False  # only a cast of a wider float may round so
+        return False  # only a cast of a wider float may have another rounding mode
     rewriter.replace(op, [rewriter.build(op, arith.cast, x, to=last, rounding=rounding)])
     return True
 
 
-# Bits of a float's significand, the hidden one included.
+# Bits of a float's significand, including the implicit one.
 PRECISION = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
 WIDENINGS = {("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64"), ("f32", "f64")}
 
 
-def _holds(wide: Scalar, narrow: Scalar) -> bool:
-    """Whether every value of one type is one of the other."""
+def _represents(wide: Scalar, narrow: Scalar) -> bool:
+    """Return True if `wide` represents every value of `narrow`."""
     if narrow == wide:
         return True
     if narrow.is_floating():
@@ -256,10 +256,10 @@ def _holds(wide: Scalar, narrow: Scalar) -> bool:
 
 
 def _same_conversion(first: Scalar, through: Scalar, last: Scalar) -> bool:
-    """Whether converting to `last` depends on the number alone.
+    """Return True if `first` and `through` convert to `last` alike.
 
-    From floats it saturates where from integers it wraps.
+    Conversion to an integer saturates from floats but wraps from integers.
     """
     if first.is_int() and through.is_floating() and last.is_int():
-        return _holds(last, first)
+        return _represents(last, first)
     return True

@@ -1,4 +1,4 @@
-"""Comparisons and selection."""
+"""Canonicalization of comparisons and selects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EQUALITY = frozenset({Predicate.EQ, Predicate.NE})
 
 
 def _ordered(value: Value) -> bool:
-    """Whether the values of the type are all comparable: any but floats, which have NaNs."""
+    """Return True if all values of the type are ordered: all types but floats, which have NaNs."""
     element = value.type.element
     return isinstance(element, Pointer) or not element.is_floating()
 
@@ -34,7 +34,7 @@ def constant_on_the_left(op: Operation, rewriter: Rewriter) -> bool:
 
 @CANONICAL.pattern(arith.cmp)
 def compared_with_itself(op: Operation, rewriter: Rewriter) -> bool:
-    """`x < x` is false even for a NaN; `x == x` is true only where there are none."""
+    """`x < x` is false even for a NaN; `x == x` is true only without NaNs."""
     x, y = op.inputs
     if x is not y or not (op["predicate"] in STRICT or _ordered(x)):
         return False
@@ -44,8 +44,8 @@ def compared_with_itself(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(arith.cmp)
-def compared_with_truth(op: Operation, rewriter: Rewriter) -> bool:
-    """A boolean compared with a constant is itself or its opposite."""
+def boolean_compared_with_constant(op: Operation, rewriter: Rewriter) -> bool:
+    """A boolean compared with a constant is itself or its negation."""
     x, y = op.inputs
     truth = constant_of(y)
     if x.type.element != I1 or truth is None or op["predicate"] not in EQUALITY:
@@ -56,8 +56,8 @@ def compared_with_truth(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(arith.cmp)
-def number_of_a_truth(op: Operation, rewriter: Rewriter) -> bool:
-    """A boolean made a number and compared with zero is itself or its opposite."""
+def cast_boolean_compared_with_zero(op: Operation, rewriter: Rewriter) -> bool:
+    """A boolean cast to a number and compared with zero is itself or its negation."""
     x, y = op.inputs
     source = x.op
     if source is None or source.defn is not arith.cast or op["predicate"] not in EQUALITY:
@@ -72,7 +72,7 @@ def number_of_a_truth(op: Operation, rewriter: Rewriter) -> bool:
 
 @CANONICAL.pattern(arith.not_)
 def not_of_a_comparison(op: Operation, rewriter: Rewriter) -> bool:
-    """The opposite comparison; for floats only that of equality is one."""
+    """Use the negated predicate; for floats this is exact for equality only."""
     inner = op.inputs[0].op
     if inner is None or inner.defn is not arith.cmp:
         return False
@@ -85,19 +85,19 @@ def not_of_a_comparison(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(arith.select)
-def decided_selection(op: Operation, rewriter: Rewriter) -> bool:
-    """Selection by a constant, or between equal values."""
+def select_by_constant(op: Operation, rewriter: Rewriter) -> bool:
+    """A select by a constant, or between equal values, is one of them."""
     condition, x, y = op.inputs
-    known = constant_of(condition)
-    if known is None and x is not y:
+    truth = constant_of(condition)
+    if truth is None and x is not y:
         return False
-    rewriter.replace(op, [y if known is False else x])
+    rewriter.replace(op, [y if truth is False else x])
     return True
 
 
 @CANONICAL.pattern(arith.select)
-def selected_truth(op: Operation, rewriter: Rewriter) -> bool:
-    """Selection between true and false is the condition or its opposite."""
+def select_of_booleans(op: Operation, rewriter: Rewriter) -> bool:
+    """A select between true and false is the condition or its negation."""
     condition, x, y = op.inputs
     if is_number(x, True) and is_number(y, False):
         rewriter.replace(op, [condition])
@@ -109,7 +109,7 @@ def selected_truth(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(arith.select)
-def selection_by_a_negation(op: Operation, rewriter: Rewriter) -> bool:
+def select_by_negation(op: Operation, rewriter: Rewriter) -> bool:
     condition, x, y = op.inputs
     inner = condition.op
     if inner is None or inner.defn is not arith.not_:
@@ -119,8 +119,8 @@ def selection_by_a_negation(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(arith.select)
-def selection_of_a_selection(op: Operation, rewriter: Rewriter) -> bool:
-    """Inside a selection by the same condition, one side is never taken."""
+def select_of_select(op: Operation, rewriter: Rewriter) -> bool:
+    """A select nested in one with the same condition always takes the same side."""
     condition = op.inputs[0]
     for position in (1, 2):
         inner = op.inputs[position].op

@@ -1,4 +1,4 @@
-"""Branches and loops that are decided, and values that go through them unchanged."""
+"""Canonicalization of branches and loops: constant conditions, and values passed unchanged."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def _yielded(region: Block) -> list[Value]:
 
 
 def _drop(op: Operation, rewriter: Rewriter, replacements: Mapping[int, Value]) -> bool:
-    """Take results away, and have another look at all that this touches."""
+    """Remove results, and add all affected operations to the worklist."""
     if not replacements:
         return False
-    around = [value for region in op.regions for value in (*region.args, *_yielded(region))]
-    touched = [user for value in (*around, *op.results) for user in value.users]
-    touched.extend(value.op for value in (*around, *op.inputs) if value.op is not None)
+    values = [value for region in op.regions for value in (*region.args, *_yielded(region))]
+    affected = [user for value in (*values, *op.results) for user in value.users]
+    affected.extend(value.op for value in (*values, *op.inputs) if value.op is not None)
     rewriter.push(without_results(op, replacements))
-    for other in touched:
+    for other in affected:
         rewriter.push(other)
     return True
 
 
 @CANONICAL.pattern(control.if_)
-def decided_branch(op: Operation, rewriter: Rewriter) -> bool:
+def if_with_constant_condition(op: Operation, rewriter: Rewriter) -> bool:
     truth = constant_of(op.inputs[0])
     if truth is None:
         return False
@@ -43,7 +43,7 @@ def decided_branch(op: Operation, rewriter: Rewriter) -> bool:
 
 @CANONICAL.pattern(control.if_)
 def condition_inside_its_branch(op: Operation, rewriter: Rewriter) -> bool:
-    """Inside the arms the condition is known."""
+    """Inside the branches the condition is a constant."""
     condition = op.inputs[0]
     if len(condition.uses) < 2:
         return False
@@ -52,16 +52,16 @@ def condition_inside_its_branch(op: Operation, rewriter: Rewriter) -> bool:
         inside = [(user, at) for user, at in condition.uses if region.encloses(user)]
         if inside:
             assert region.first is not None
-            known = constant(region.first, rewriter, truth, condition.type)
+            replacement = constant(region.first, rewriter, truth, condition.type)
             for user, position in inside:
-                rewriter.set_operand(user, position, known)
+                rewriter.set_operand(user, position, replacement)
             changed = True
     return changed
 
 
 @CANONICAL.pattern(control.if_)
 def equal_results(op: Operation, rewriter: Rewriter) -> bool:
-    """A result that is the same value or constant in both arms, and one that nobody uses."""
+    """Remove results that are the same value or constant in both branches, or unused."""
     replacements: dict[int, Value] = {}
     pairs = zip(*map(_yielded, op.regions), strict=True)
     for index, (then, orelse) in enumerate(pairs):
@@ -76,45 +76,44 @@ def equal_results(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(control.if_)
-def branch_that_only_selects(op: Operation, rewriter: Rewriter) -> bool:
-    """Arms that do nothing but name their results, or make them constants, select them."""
-    made = [inner for region in op.regions for inner in region if not inner.defn.terminator]
-    if not op.results or any(inner.defn is not arith.const for inner in made):
+def if_to_select(op: Operation, rewriter: Rewriter) -> bool:
+    """An `if` whose branches have only constants and a `yield` is a select."""
+    constants = [inner for region in op.regions for inner in region if not inner.defn.terminator]
+    if not op.results or any(inner.defn is not arith.const for inner in constants):
         return False
     if any(isinstance(value.type, Descriptor) for value in op.results):
-        return False  # which no operation selects
-    for inner in made:
+        return False  # select is not defined on descriptors
+    for inner in constants:
         inner.unlink()
         assert op.block is not None
         op.block.insert(inner, op)
-    condition = op.inputs[0]
     values = []
     for then, orelse in zip(*map(_yielded, op.regions), strict=True):
-        decides = condition
+        condition = op.inputs[0]
         if isinstance(then.type, Tile):
-            decides = rewriter.build(op, shape.splat, condition, shape=then.type.shape)
-        values.append(rewriter.build(op, arith.select, decides, then, orelse))
+            condition = rewriter.build(op, shape.splat, condition, shape=then.type.shape)
+        values.append(rewriter.build(op, arith.select, condition, then, orelse))
     rewriter.replace(op, values)
     return True
 
 
 @CANONICAL.pattern(control.for_)
-def loop_of_known_few_rounds(op: Operation, rewriter: Rewriter) -> bool:
-    """A loop that never runs is what it starts with; one that runs once is its body."""
+def for_with_at_most_one_iteration(op: Operation, rewriter: Rewriter) -> bool:
+    """Replace a loop with zero iterations by its initial values, one with one by its body."""
     lower, upper, step = (constant_of(value) for value in op.inputs[:3])
     if lower is None or upper is None or not step:
         return False
-    rounds = len(range(int(lower), int(upper), int(step)))
-    if rounds > 1:
+    trip_count = len(range(int(lower), int(upper), int(step)))
+    if trip_count > 1:
         return False
     inits = op.inputs[3:]
-    values = splice(op.regions[0], op, [op.inputs[0], *inits]) if rounds else inits
+    values = splice(op.regions[0], op, [op.inputs[0], *inits]) if trip_count else inits
     rewriter.replace(op, values)
     return True
 
 
 @CANONICAL.pattern(control.for_)
-def loop_between_equal_bounds(op: Operation, rewriter: Rewriter) -> bool:
+def for_with_equal_bounds(op: Operation, rewriter: Rewriter) -> bool:
     if op.inputs[0] is not op.inputs[1]:
         return False
     rewriter.replace(op, op.inputs[3:])
@@ -122,8 +121,8 @@ def loop_between_equal_bounds(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(control.while_)
-def loop_that_fails_its_test(op: Operation, rewriter: Rewriter) -> bool:
-    """What its test does is done once."""
+def while_with_false_condition(op: Operation, rewriter: Rewriter) -> bool:
+    """Replace a loop whose condition is false by its test region, which runs once."""
     test = op.regions[0]
     if constant_of(_yielded(test)[0]) is not False:
         return False
@@ -134,8 +133,8 @@ def loop_that_fails_its_test(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(control.for_, control.while_)
-def values_carried_for_nothing(op: Operation, rewriter: Rewriter) -> bool:
-    """A carried value that each round passes on as it is, and one that nobody looks at."""
+def redundant_carried_values(op: Operation, rewriter: Rewriter) -> bool:
+    """Remove carried values that every iteration passes on unchanged, or that are unused."""
     replacements: dict[int, Value] = {}
     first, body = first_carried(op), op.regions[-1]
     inits = op.inputs[len(op.defn.operands) :]

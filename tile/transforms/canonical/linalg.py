@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Canonicalization of dots."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from tile.transforms.canonical.table import CANONICAL
 
 
 @CANONICAL.pattern(arith.add)
-def add_to_a_product(op: Operation, rewriter: Rewriter) -> bool:
-    """`dot(a, b, 0) + x` is `dot(a, b, x)`: the sum of products has no promised order.
+def add_to_dot(op: Operation, rewriter: Rewriter) -> bool:
+    """`dot(a, b, 0) + x` is `dot(a, b, x)`: the order of the sum is unspecified.
 
-    Only where the product has no other use, and stands in the same block: it is not to be done
-    more often.
+    The dot must have no other use and be in the same block, so that it does not run more often.
     """
     for position, value in enumerate(op.inputs):
         dot = value.op
@@ -23,7 +22,7 @@ def add_to_a_product(op: Operation, rewriter: Rewriter) -> bool:
         a, b, acc = dot.inputs
         if len(value.uses) == 1 and constant_of(acc) == 0:
             addend = op.inputs[1 - position]
-            product = rewriter.build(op, linalg.dot, a, b, addend, **dot.attributes)
-            rewriter.replace(op, [product])
+            fused = rewriter.build(op, linalg.dot, a, b, addend, **dot.attributes)
+            rewriter.replace(op, [fused])
             return True
     return False

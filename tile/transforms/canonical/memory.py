@@ -1,4 +1,4 @@
-"""Pointers, masks and loads."""
+"""Canonicalization of pointer arithmetic, masks and loads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tile.transforms.canonical.table import CANONICAL, constant
 
 
 @CANONICAL.pattern(memory.addptr)
-def no_offset(op: Operation, rewriter: Rewriter) -> bool:
+def zero_offset(op: Operation, rewriter: Rewriter) -> bool:
     pointer, offset = op.inputs
     if constant_of(offset) != 0:
         return False
@@ -20,8 +20,8 @@ def no_offset(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(memory.addptr)
-def offset_of_an_offset(op: Operation, rewriter: Rewriter) -> bool:
-    """Constant offsets add up."""
+def addptr_of_addptr(op: Operation, rewriter: Rewriter) -> bool:
+    """Combine constant offsets."""
     pointer, offset = op.inputs
     inner = pointer.op
     if inner is None or inner.defn is not memory.addptr:
@@ -40,7 +40,7 @@ def offset_of_an_offset(op: Operation, rewriter: Rewriter) -> bool:
 
 
 def _fitting(ty: Type, number: int) -> Type | None:
-    """The integer type, or else 64 bits, in which a number fits."""
+    """Return the type if it holds the number, else its 64-bit version if that does, else None."""
     for candidate in (ty, with_element(ty, I64)):
         element = candidate.element
         assert isinstance(element, Scalar)
@@ -50,7 +50,7 @@ def _fitting(ty: Type, number: int) -> Type | None:
 
 
 @CANONICAL.pattern(memory.load, memory.store, memory.atomic_rmw, debug.device_assert)
-def mask_of_all(op: Operation, rewriter: Rewriter) -> bool:
+def true_mask(op: Operation, rewriter: Rewriter) -> bool:
     mask = op["mask"]
     if mask is None or constant_of(mask) is not True:
         return False
@@ -61,7 +61,7 @@ def mask_of_all(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(memory.store, debug.device_assert)
-def mask_of_none(op: Operation, rewriter: Rewriter) -> bool:
+def false_mask(op: Operation, rewriter: Rewriter) -> bool:
     mask = op["mask"]
     if mask is None or constant_of(mask) is not False:
         return False
@@ -70,7 +70,7 @@ def mask_of_none(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(memory.load)
-def load_of_nothing(op: Operation, rewriter: Rewriter) -> bool:
+def load_with_false_mask(op: Operation, rewriter: Rewriter) -> bool:
     mask, other = op["mask"], op["other"]
     if mask is None or constant_of(mask) is not False:
         return False
@@ -80,7 +80,7 @@ def load_of_nothing(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(debug.device_assert, debug.assume)
-def surely_true(op: Operation, rewriter: Rewriter) -> bool:
+def true_condition(op: Operation, rewriter: Rewriter) -> bool:
     if constant_of(op.inputs[0]) is not True:
         return False
     rewriter.erase(op)
@@ -88,8 +88,8 @@ def surely_true(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(arith.select)
-def selection_of_a_load(op: Operation, rewriter: Rewriter) -> bool:
-    """`select(m, load(p, m), x)` is `load(p, m, x)`, where `x` is there when the load is done."""
+def select_of_load(op: Operation, rewriter: Rewriter) -> bool:
+    """`select(m, load(p, m), x)` is `load(p, m, x)`, if `x` is available at the load."""
     condition, loaded, other = op.inputs
     load = loaded.op
     if load is None or load.defn is not memory.load or load["mask"] is not condition:
@@ -104,7 +104,7 @@ def selection_of_a_load(op: Operation, rewriter: Rewriter) -> bool:
 
 
 def _available(value: Value, op: Operation, rewriter: Rewriter) -> Value | None:
-    """The value where `op` stands: itself, or for a filled tile another that is filled there."""
+    """Return the value if it is available at `op`, or a copy of a splat there, else None."""
     if _defined_before(value, op):
         return value
     source = value.op
@@ -116,14 +116,14 @@ def _available(value: Value, op: Operation, rewriter: Rewriter) -> Value | None:
 
 
 def _defined_before(value: Value, op: Operation) -> bool:
-    """Whether a value that is visible later in the same block, or inside it, is so at `op`, too."""
+    """Return True if a value that is visible after `op` in its block is visible at `op` as well."""
     if value.op is None or value.block is not op.block:
         return op.block is not None and _encloses(value, op)
     return value.op.is_before(op)
 
 
 def _encloses(value: Value, op: Operation) -> bool:
-    """Whether a value is an argument of a block around `op`, or comes from a block further out."""
+    """Return True if a value is an argument of a block around `op`, or defined further out."""
     if value.op is None:
         return value.block.encloses(op)
     outer = next((o for o in op.ancestors() if o.block is value.block), None)

@@ -1,4 +1,4 @@
-"""Operations that move elements: what they do twice or for nothing, and tiles of equal elements."""
+"""Canonicalization of shape operations: redundant ones, and operations on splats."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tile.ir.rewriter import Rewriter
 from tile.ir.types import Tile
 from tile.transforms.canonical.table import CANONICAL, constant
 
-MOVES = (shape.broadcast, shape.expand_dims, shape.flip, shape.reshape, shape.trans)
-BY_ELEMENT = (*(defn for defn in OPS if defn.elementwise), memory.addptr)
+SHAPE_OPS = (shape.broadcast, shape.expand_dims, shape.flip, shape.reshape, shape.trans)
+ELEMENTWISE = (*(defn for defn in OPS if defn.elementwise), memory.addptr)
 
 
 @CANONICAL.pattern(shape.broadcast, shape.reshape)
-def move_to_the_same_shape(op: Operation, rewriter: Rewriter) -> bool:
+def shape_op_to_same_shape(op: Operation, rewriter: Rewriter) -> bool:
     x = op.inputs[0]
     if x.type != op.result.type:
         return False
@@ -24,7 +24,7 @@ def move_to_the_same_shape(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(shape.trans)
-def trans_in_order(op: Operation, rewriter: Rewriter) -> bool:
+def identity_trans(op: Operation, rewriter: Rewriter) -> bool:
     order = op["order"]
     if order != tuple(range(len(order))):
         return False
@@ -33,7 +33,7 @@ def trans_in_order(op: Operation, rewriter: Rewriter) -> bool:
 
 
 @CANONICAL.pattern(shape.flip)
-def flip_back(op: Operation, rewriter: Rewriter) -> bool:
+def flip_of_flip(op: Operation, rewriter: Rewriter) -> bool:
     inner = op.inputs[0].op
     if inner is None or inner.defn is not shape.flip or inner["axis"] != op["axis"]:
         return False
@@ -52,7 +52,7 @@ def split_of_join(op: Operation, rewriter: Rewriter) -> bool:
 
 @CANONICAL.pattern(shape.join)
 def join_of_split(op: Operation, rewriter: Rewriter) -> bool:
-    """Both parts of one tile, in order, are that tile."""
+    """Joining both results of a split, in order, returns its operand."""
     inner = op.inputs[0].op
     if inner is None or inner.defn is not shape.split or op.inputs != inner.results:
         return False
@@ -72,7 +72,7 @@ def trans_of_trans(op: Operation, rewriter: Rewriter) -> bool:
 
 @CANONICAL.pattern(shape.reshape)
 def reshape_of_reshape(op: Operation, rewriter: Rewriter) -> bool:
-    """An `expand_dims` is a reshape, too."""
+    """Combine reshapes; an `expand_dims` is a reshape, too."""
     inner = op.inputs[0].op
     if inner is None or inner.defn not in (shape.reshape, shape.expand_dims):
         return False
@@ -91,9 +91,9 @@ def broadcast_of_broadcast(op: Operation, rewriter: Rewriter) -> bool:
     return True
 
 
-@CANONICAL.pattern(*MOVES)
-def move_of_equal_elements(op: Operation, rewriter: Rewriter) -> bool:
-    """Moving the elements of a filled tile fills a tile of another shape."""
+@CANONICAL.pattern(*SHAPE_OPS)
+def shape_op_of_splat(op: Operation, rewriter: Rewriter) -> bool:
+    """A shape operation on a splat is a splat of another shape."""
     source = op.inputs[0].op
     if source is None or source.defn not in (shape.splat, arith.const, arith.poison):
         return False
@@ -107,23 +107,23 @@ def move_of_equal_elements(op: Operation, rewriter: Rewriter) -> bool:
     return True
 
 
-@CANONICAL.pattern(*BY_ELEMENT)
-def scalar_work_on_filled_tiles(op: Operation, rewriter: Rewriter) -> bool:
-    """An operation on tiles each filled with one scalar is done once, on the scalars."""
+@CANONICAL.pattern(*ELEMENTWISE)
+def elementwise_of_splats(op: Operation, rewriter: Rewriter) -> bool:
+    """An elementwise operation on splats is a splat of the operation on the scalars."""
     ty = op.result.type
-    if not isinstance(ty, Tile) or not all(map(_is_filled, op.inputs)):
+    if not isinstance(ty, Tile) or not all(map(_is_splat, op.inputs)):
         return False
-    scalars = [_filling(value, op, rewriter) for value in op.inputs]
+    scalars = [_splat_scalar(value, op, rewriter) for value in op.inputs]
     value = rewriter.build(op, op.defn, *scalars, **op.attributes)
     rewriter.replace(op, [rewriter.build(op, shape.splat, value, shape=ty.shape)])
     return True
 
 
-def _is_filled(value: Value) -> bool:
+def _is_splat(value: Value) -> bool:
     return value.op is not None and value.op.defn in (shape.splat, arith.const)
 
 
-def _filling(value: Value, op: Operation, rewriter: Rewriter) -> Value:
+def _splat_scalar(value: Value, op: Operation, rewriter: Rewriter) -> Value:
     assert value.op is not None
     number = constant_of(value)
     if number is None:

@@ -1,4 +1,4 @@
-"""The patterns of `canonicalize`, which the other files here fill in by family of operations."""
+"""The pattern set of `canonicalize`, to which the other files of this package add patterns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ CANONICAL = PatternSet()
 
 
 def constant(op: Operation, rewriter: Rewriter, number: bool | int | float, ty: Type) -> Value:
-    """A new constant in front of `op`; the number is of the kind that the type holds."""
+    """Insert a constant before `op`; the number has the kind of the type's element."""
     return rewriter.build(op, arith.const, value=number, result=ty)
 
 
 @CANONICAL.pattern()
 def constants(op: Operation, rewriter: Rewriter) -> bool:
-    """Operations on constants are constants."""
+    """Fold operations on constants."""
     number = fold(op)
     if number is None:
         return False

@@ -1,4 +1,4 @@
-"""Descriptors taken apart, for machines that copy no boxes by themselves."""
+"""Lowering of tensor descriptors to pointers and masks, for targets without TMA."""
 
 from __future__ import annotations
 
@@ -16,24 +16,28 @@ from tile.ir.types import Descriptor, Padding, Type
 from tile.transforms.canonicalize import canonicalize
 from tile.transforms.cse import cse
 from tile.transforms.dce import dce
-from tile.transforms.expand_descriptors.boxes import Along, Parts, address, along
+from tile.transforms.expand_descriptors.boxes import (
+    AxisIndices,
+    Components,
+    address,
+    axis_indices,
+)
 from tile.transforms.licm import licm
 
 
 @module_pass("expand-descriptors")
 def expand_descriptors(module: Module, *, simplify: bool = True, boxes: bool = False) -> None:
-    """Make descriptors pointers, extents and strides, and accesses of boxes masked accesses.
+    """Lower descriptors to pointers, extents and strides, and their accesses to masked accesses.
 
-    Descriptors that go through loops, branches and calls become as many values as they are made of.
-    That the array's start and its strides are multiples of 16 bytes is said by hints. What comes of
-    it is simplified, unless `simplify` is false: what is the same in every round leaves its loop.
-    With `boxes`, pointers say which box they are of, where the array is known before the kernel
-    runs (`box_pointers`).
+    Descriptors that pass through loops, branches and calls become several values. Hints state that
+    the array's address and its strides are multiples of 16 bytes. Unless `simplify` is false, the
+    result is simplified, and loop-invariant code is hoisted. With `boxes`, `box_pointers` keeps the
+    descriptor block of pointers if the array is known at launch.
 
         %d = make_descriptor %p, %n {block = (8)} : desc<8xf32>
         %x = descriptor_load %d, %i : tile<8xf32>
 
-    becomes, with `%j` the indices as unsigned numbers, in 64 bits as `%w`:
+    becomes, with `%j` the indices as unsigned integers, and `%w` the indices in 64 bits:
 
         %b = hint %p {divisible = (16)} : ptr<f32>
         %q = addptr %b, %w {stride = 4} : ptr<f32>
@@ -55,13 +59,13 @@ def expand_descriptors(module: Module, *, simplify: bool = True, boxes: bool = F
 
 
 class _Expansion:
-    """Takes the descriptors of one function apart."""
+    """The lowering of the descriptors of one function."""
 
     def __init__(self, function: Function, boxes: bool) -> None:
         self.function = function
         self.boxes = boxes
-        self.parts: dict[Value, Parts] = {}
-        self.replaced: list[Operation] = []  # in program order; users come later
+        self.components: dict[Value, Components] = {}
+        self.replaced: list[Operation] = []  # in program order, so users come later
 
     def run(self) -> None:
         function = self.function
@@ -72,36 +76,36 @@ class _Expansion:
             op.erase()
 
     def parameters(self) -> None:
-        """Give the function parameters for the parts of its descriptors."""
+        """Replace the function's descriptor parameters by parameters for their components."""
         function = self.function
-        known = dict(zip(function.args, function.arguments, strict=True))
+        old_arguments = dict(zip(function.args, function.arguments, strict=True))
         function.body.args = self.arguments(function.body)
-        function.arguments = [known.get(value, Argument()) for value in function.args]
+        function.arguments = [old_arguments.get(value, Argument()) for value in function.args]
         assert function.body.first is not None
         build = Builder(function.body, function.body.first, function.loc)
-        for value, parts in list(self.parts.items()):
-            self.parts[value] = _promised(build, parts)
+        for value, components in list(self.components.items()):
+            self.components[value] = _with_hints(build, components)
 
     def arguments(self, block: Block) -> list[Value]:
-        """The arguments of a block with those of descriptors' parts in their places."""
-        found: list[Value] = []
+        """Return the arguments of a block, with components in place of descriptors."""
+        arguments: list[Value] = []
         for value in block.args:
             if not isinstance(value.type, Descriptor):
-                found.append(value)
+                arguments.append(value)
                 continue
-            parts = [Value(ty, block, 0) for ty in value.type.parts]
-            found.extend(parts)
-            self.bind(value, parts)
-        for index, value in enumerate(found):
+            components = [Value(ty, block, 0) for ty in value.type.parts]
+            arguments.extend(components)
+            self.bind(value, components)
+        for index, value in enumerate(arguments):
             value.index = index
-        return found
+        return arguments
 
-    def bind(self, value: Value, parts: Sequence[Value]) -> None:
-        """Let a descriptor be made of these."""
+    def bind(self, value: Value, components: Sequence[Value]) -> None:
+        """Set the components of a descriptor."""
         assert isinstance(value.type, Descriptor)
-        self.parts[value] = Parts(value.type, parts)
-        for name, part in zip(_names(value), parts, strict=True):
-            part.name = part.name or name
+        self.components[value] = Components(value.type, components)
+        for name, component in zip(_names(value), components, strict=True):
+            component.name = component.name or name
 
     def block(self, block: Block) -> None:
         for op in block:
@@ -116,7 +120,7 @@ class _Expansion:
                 self.rebuild(op)
 
     def rebuild(self, op: Operation) -> None:
-        """Put an operation of control flow in place of one that passes descriptors on."""
+        """Replace a control-flow operation on descriptors by one that passes their components."""
         assert op.block is not None
         attributes = dict(op.attributes)
         if op.defn is control.call:
@@ -130,7 +134,7 @@ class _Expansion:
             if isinstance(value.type, Descriptor):
                 self.bind(value, [next(results) for _ in value.type.parts])
                 if op.defn is control.call:
-                    self.parts[value] = _promised(Builder.before(op), self.parts[value])
+                    self.components[value] = _with_hints(Builder.before(op), self.components[value])
             else:
                 value.replace_by(next(results))
         for region in regions:
@@ -142,12 +146,11 @@ class _Expansion:
             self.replaced.append(op)
 
     def flat(self, values: Sequence[Value]) -> list[Value]:
-        """Values with descriptors' parts in their places."""
-        return [
-            part
-            for value in values
-            for part in (self.parts[value].values if value in self.parts else (value,))
-        ]
+        """Return the values, with components in place of descriptors."""
+        flat: list[Value] = []
+        for value in values:
+            flat.extend(self.components[value].values if value in self.components else (value,))
+        return flat
 
     # -- operations on descriptors
 
@@ -157,7 +160,7 @@ class _Expansion:
 
     def make(self, op: Operation, build: Builder) -> None:
         self.bind(op.result, op.inputs)
-        self.parts[op.result] = _promised(build, self.parts[op.result])
+        self.components[op.result] = _with_hints(build, self.components[op.result])
 
     def extent(self, op: Operation, build: Builder) -> None:
         op.result.replace_by(self.of(op).extent(op["axis"]))
@@ -168,108 +171,121 @@ class _Expansion:
 
     def load(self, op: Operation, build: Builder) -> None:
         start = op.inputs[1:]
-        self.read(op, build, self.box(op, build, start), start)
+        self.read(op, build, self.block_indices(op, build, start), start)
 
     def gather(self, op: Operation, build: Builder) -> None:
         self.read(op, build, self.rows(op, build))
 
     def read(
-        self, op: Operation, build: Builder, indices: Sequence[Along], start: Sequence[Value] = ()
+        self,
+        op: Operation,
+        build: Builder,
+        indices: Sequence[AxisIndices],
+        start: Sequence[Value] = (),
     ) -> None:
-        """A load; `start` is the index of a box's first element."""
-        parts = self.of(op)
-        pointers, mask = address(build, parts, indices, op.result.type.shape)
-        pointers = self.boxed(build, pointers, parts, start)
-        outside = 0 if parts.type.padding is Padding.ZERO else math.nan
-        other = build.constant(outside, op.result.type)
+        """Insert a load; `start` is the index of a block's first element."""
+        components = self.of(op)
+        pointers, mask = address(build, components, indices, op.result.type.shape)
+        pointers = self.annotate(build, pointers, components, start)
+        padding = 0 if components.type.padding is Padding.ZERO else math.nan
+        other = build.constant(padding, op.result.type)
         op.result.replace_by(build(memory.load, pointers, mask, other))
 
-    def boxed(self, build: Builder, pointers: Value, parts: Parts, start: Sequence[Value]) -> Value:
-        """The pointers with the word which box they are of, where that is to be said."""
-        if not self.boxes or not start or None in map(launch_value, parts.values):
+    def annotate(
+        self, build: Builder, pointers: Value, components: Components, start: Sequence[Value]
+    ) -> Value:
+        """Annotate pointers with their descriptor block, if requested and known at launch."""
+        if not self.boxes or not start or None in map(launch_value, components.values):
             return pointers
-        return build(descriptor.box_pointers, pointers, *parts.values, *start)
+        return build(descriptor.box_pointers, pointers, *components.values, *start)
 
     def store(self, op: Operation, build: Builder) -> None:
         start = op.inputs[2:]
-        self.write(op, build, self.box(op, build, start), start)
+        self.write(op, build, self.block_indices(op, build, start), start)
 
     def scatter(self, op: Operation, build: Builder) -> None:
         self.write(op, build, self.rows(op, build))
 
     def write(
-        self, op: Operation, build: Builder, indices: Sequence[Along], start: Sequence[Value] = ()
+        self,
+        op: Operation,
+        build: Builder,
+        indices: Sequence[AxisIndices],
+        start: Sequence[Value] = (),
     ) -> None:
-        """A store; `start` is as for `read`."""
-        parts = self.of(op)
-        pointers, mask = address(build, parts, indices, op["value"].type.shape)
-        pointers = self.boxed(build, pointers, parts, start)
+        """Insert a store; `start` is as for `read`."""
+        components = self.of(op)
+        pointers, mask = address(build, components, indices, op["value"].type.shape)
+        pointers = self.annotate(build, pointers, components, start)
         build.op(memory.store, pointers, op["value"], mask)
 
     def atomic(self, op: Operation, build: Builder) -> None:
-        indices = self.box(op, build, op.inputs[2:])
+        indices = self.block_indices(op, build, op.inputs[2:])
         pointers, mask = address(build, self.of(op), indices, op["value"].type.shape)
         build.op(
             memory.atomic_rmw, pointers, op["value"], mask, kind=op["kind"], order=Order.RELAXED
         )
 
-    def of(self, op: Operation) -> Parts:
-        """The parts of the descriptor that an operation works on."""
-        return self.parts[op["desc"]]
+    def of(self, op: Operation) -> Components:
+        """Return the components of the descriptor on which an operation works."""
+        return self.components[op["desc"]]
 
-    def box(self, op: Operation, build: Builder, offsets: Sequence[Value]) -> list[Along]:
+    def block_indices(
+        self, op: Operation, build: Builder, offsets: Sequence[Value]
+    ) -> list[AxisIndices]:
         dims = self.of(op).type.dims
-        return [along(build, start, n) for start, n in zip(offsets, dims, strict=True)]
+        return [axis_indices(build, start, n) for start, n in zip(offsets, dims, strict=True)]
 
-    def rows(self, op: Operation, build: Builder) -> list[Along]:
+    def rows(self, op: Operation, build: Builder) -> list[AxisIndices]:
         columns = self.of(op).type.dims[1]
-        return [Along(None, op["rows"]), along(build, op["column"], columns)]
+        return [AxisIndices(None, op["rows"]), axis_indices(build, op["column"], columns)]
 
 
-def _promised(build: Builder, parts: Parts) -> Parts:
-    """The parts with what a descriptor promises of them."""
-    rank, multiple = len(parts.type.dims), parts.type.multiple
-    base = _multiple(build, parts.base, Descriptor.ALIGNMENT)
-    *extents, last = parts.values[1 : 1 + rank]
-    strides = parts.values[1 + rank :]
-    # Of an array without gaps the last extent is a stride as well.
+def _with_hints(build: Builder, components: Components) -> Components:
+    """Return the components with hints of the alignment that descriptors guarantee."""
+    rank, multiple = len(components.type.dims), components.type.multiple
+    base = _multiple(build, components.base, Descriptor.ALIGNMENT)
+    *extents, last = components.values[1 : 1 + rank]
+    strides = components.values[1 + rank :]
+    # The last extent of an array without gaps is a stride as well.
     if any(last is _source(stride) for stride in strides):
         last = _multiple(build, last, multiple)
     strides = [_multiple(build, stride, multiple) for stride in strides]
-    return Parts(parts.type, [base, *extents, last, *strides])
+    return Components(components.type, [base, *extents, last, *strides])
 
 
 def _multiple(build: Builder, value: Value, number: int) -> Value:
-    """A value with the promise that it is a multiple of a number, unless that is known."""
+    """Return a value with a hint that it is a multiple of `number`, unless that is known."""
     source = _source(value)
     block, constant = source.owner, constant_of(source)
     if isinstance(block, Block) and block.owner is not None:
-        known = block.owner.arguments[source.index].divisible
+        divisor = block.owner.arguments[source.index].divisible
     else:
-        known = constant if isinstance(constant, int) else 1
-    return value if known % number == 0 else build(arith.hint, value, divisible=(number,))
+        divisor = constant if isinstance(constant, int) else 1
+    return value if divisor % number == 0 else build(arith.hint, value, divisible=(number,))
 
 
 def _source(value: Value) -> Value:
-    """The value before it was made 64 bits wide."""
+    """Return the value before its extension to 64 bits."""
     op = value.op
     return op.inputs[0] if op is not None and op.defn is arith.cast else value
 
 
 def _flat_types(types: Sequence[Type]) -> tuple[Type, ...]:
-    """Types with those of descriptors' parts in their places."""
-    return tuple(
-        part for ty in types for part in (ty.parts if isinstance(ty, Descriptor) else (ty,))
-    )
+    """Return the types, with component types in place of descriptors."""
+    flat: list[Type] = []
+    for ty in types:
+        flat.extend(ty.parts if isinstance(ty, Descriptor) else (ty,))
+    return tuple(flat)
 
 
 def _names(desc: Value) -> list[str]:
-    """What to call the parts of a descriptor."""
+    """Return names for the components of a descriptor."""
     assert isinstance(desc.type, Descriptor)
     rank = len(desc.type.dims)
     axes = [f"extent.{axis}" for axis in range(rank)]
     axes += [f"stride.{axis}" for axis in range(rank - 1)]
-    return [f"{desc.name or 'desc'}.{part}" for part in ("base", *axes)]
+    return [f"{desc.name or 'desc'}.{component}" for component in ("base", *axes)]
 
 
 _RULES: dict[object, Callable[[_Expansion, Operation, Builder], None]] = {
