@@ -90,11 +90,11 @@ class Benchmark:
         for x in self.x_vals:
             self.point(x)
 
-    def _check_distinct(self, what: str, names: list[str]) -> None:
+    def _check_distinct(self, kind: str, names: list[str]) -> None:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ArgumentValueError(
-                f"benchmark {self.plot_name!r} has the {what} {twice[0]!r} twice"
+                f"benchmark {self.plot_name!r} has the {kind} {twice[0]!r} twice"
             )
 
     def point(self, x: Any) -> Row:
@@ -353,7 +353,7 @@ def assert_close(
         raise AssertionError(prefix + report)
 
 
-def _numbers(what: str, value: Any) -> tuple[Array, str]:
+def _numbers(argument: str, value: Any) -> tuple[Array, str]:
     """Return `value` on the host as (u)int64, float64 or complex128, and its own dtype's name."""
     host = value
     if hasattr(value, "detach"):  # torch
@@ -371,7 +371,7 @@ def _numbers(what: str, value: Any) -> tuple[Array, str]:
     name = own if _is_number(own) else array.dtype.name
     if not _is_number(name):
         raise ArgumentTypeError(
-            f"assert_close compares numbers, and {what} is a {type(value).__name__} "
+            f"assert_close compares numbers, and {argument} is a {type(value).__name__} "
             f"of dtype {array.dtype}"
         )
     return array.astype(_wide(name), copy=False), name

@@ -23,7 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-GENERATED = "<a repeat launch>"
+GENERATED = "<launch fast path>"
 """The file name of code that this package generates for launches."""
 
 _PACKAGE = str(Path(__file__).parent) + os.sep

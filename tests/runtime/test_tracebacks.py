@@ -119,7 +119,7 @@ def test_only_frames_of_the_user_are_left(case: str) -> None:
     assert set(files(error)) == {HERE}
     text = "".join(traceback.format_exception(error))
     assert str(Path(tile.__file__).parent) not in text
-    assert "<a repeat launch>" not in text and '"<string>"' not in text
+    assert "<launch fast path>" not in text and '"<string>"' not in text
     if isinstance(error, TileError):
         assert text.endswith(f"{error}\n")  # the message is what is read last
 

@@ -146,9 +146,9 @@ class _Parser:
             self.fail(f"expected `{text}`, found `{self.token.text}`")
         return self.take()
 
-    def expect_kind(self, kind: str, what: str) -> _Token:
+    def expect_kind(self, kind: str, description: str) -> _Token:
         if self.token.kind != kind:
-            self.fail(f"expected {what}, found `{self.token.text}`")
+            self.fail(f"expected {description}, found `{self.token.text}`")
         return self.take()
 
     def expect_end(self) -> None:

@@ -433,12 +433,12 @@ def is_power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
-def check_extent(extent: int, what: str = "tile extents are") -> None:
+def check_extent(extent: int, subject: str = "tile extents are") -> None:
     """Raise `TypeRuleError` for an extent that is not a power of two."""
     if not is_power_of_two(extent):
         below = 1 << max(0, extent.bit_length() - 1) if extent > 0 else 1
         near = f"{below} or {below * 2}" if extent > 0 else "1"
-        raise TypeRuleError(f"{what} powers of two, and {extent} is not; the nearest are {near}")
+        raise TypeRuleError(f"{subject} powers of two, and {extent} is not; the nearest are {near}")
 
 
 def _integer(bits: int, signed: bool) -> Scalar:
