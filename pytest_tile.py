@@ -1,10 +1,10 @@
 """`pytest --tile-sanitize`: run the kernels of tests on the interpreter, under checks.
 
-A fault fails its test with the error that names the line. The settings are put into the
-environment, so that threads and processes which tests start have them too.
+A fault fails its test with the error that names the line. The settings are environment variables,
+so that threads and processes started by tests inherit them.
 
-Every run of pytest in an environment with this package loads this module, so it stands beside the
-package and imports it only when the option is given.
+Every run of pytest in an environment with this package loads this module. It is therefore outside
+the package, and imports the package only if the option is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHECKS = ("bounds", "race", "undef", "overflow", "assume", "deadlock")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the option."""
+    """Register the option."""
     parser.getgroup("tile").addoption(
         OPTION,
         nargs="?",
@@ -34,8 +34,8 @@ def pytest_load_initial_conftests(
 ) -> None:
     """Write an option without checks as `--tile-sanitize=all`.
 
-    argparse would take the next argument, often the path of a test, for the value of the option.
-    pytest has parsed once by now, to find the first conftest files from the paths.
+    argparse would take the next argument, often the path of a test, as the value of the option.
+    pytest has parsed the arguments once already, to find the initial conftest files.
     """
     end = args.index("--") if "--" in args else len(args)
     if OPTION in args[:end]:
@@ -45,7 +45,7 @@ def pytest_load_initial_conftests(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put the settings in force. An unknown check ends the run with pytest's usage error."""
+    """Activate the settings. An unknown check ends the run with pytest's usage error."""
     checks = config.getoption(OPTION)
     if checks is None:
         return

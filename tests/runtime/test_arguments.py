@@ -116,11 +116,11 @@ def test_the_item_at_fault_is_named() -> None:
     [
         ([1, 2], "type list; a kernel takes arrays"),
         ([1, 2], "np.array(...) makes an array of it"),
-        ("text", "text can be given to tl.constexpr parameters alone"),
-        (len, "functions can be given to tl.constexpr parameters alone"),
+        ("text", "only tl.constexpr parameters take text"),
+        (len, "only tl.constexpr parameters take functions"),
         ({1: 2}, "type dict"),
         (1j, "type complex"),
-        (int, "class int, which is no kernel argument"),
+        (int, "class int, which cannot be a kernel argument"),
         (np.ma.masked_array([1, 2], [True, False]), "masked array"),
     ],
 )

@@ -987,7 +987,7 @@ def test_a_folder_that_cannot_be_written_costs_only_a_warning(tmp_path, kernel):
     blocked = tmp_path / "file"
     blocked.write_text("")
     x = np.ones(4)
-    with pytest.warns(RuntimeWarning, match="not kept"):
+    with pytest.warns(RuntimeWarning, match="not saved"):
         tuned(kernel, cache_results=blocked)[(1,)](x, 4)
     assert x.tolist() == [2] * 4
 

@@ -52,7 +52,7 @@ def test_grids(grid, error, words: str) -> None:
             lambda x, y, out: add[1,](x, y, out, 64, BLOCK=x),
             "a tl.constexpr, known when the kernel is",
         ),
-        (lambda x, y, out: add[1,](x, y, out, 64, BLOCK=[64]), "a constant that can be hashed"),
+        (lambda x, y, out: add[1,](x, y, out, 64, BLOCK=[64]), "a hashable constant"),
         (
             lambda x, y, out: add[1,](x, y, out.tolist(), 64, BLOCK=64),
             "argument 'out_ptr' of add()",
@@ -215,7 +215,7 @@ def test_a_parameter_named_like_what_launches_take() -> None:
     refuse(
         ArgumentTypeError,
         lambda x, y, out: badly_named[1,](out, 3),
-        "its parameter 'grid' has a name that launches use themselves (grid, warmup)",
+        "the name of its parameter 'grid' is reserved for launches (grid, warmup)",
     )
 
 

@@ -102,9 +102,9 @@ def test_a_kernel_compiled_from_a_signature() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("tensordesc<fp16>", "is spelt tensordesc<fp16[64,32]>"),
-        ("tensordesc<fp16[16,]>", "is spelt tensordesc<fp16[64,32]>"),
-        ("tensordesc<fp16[16,16],one>", "is spelt tensordesc<fp16[64,32]>"),
+        ("tensordesc<fp16>", "is written tensordesc<fp16[64,32]>"),
+        ("tensordesc<fp16[16,]>", "is written tensordesc<fp16[64,32]>"),
+        ("tensordesc<fp16[16,16],one>", "is written tensordesc<fp16[64,32]>"),
         ("tensordesc<half[16,16]>", "there is no type 'half'"),
         ("tensordesc<fp16[16,4]>", "the least is 16, 8 elements"),
         ("tensordesc<i32[16,4],nan>", "cannot be NaN"),

@@ -200,5 +200,5 @@ def test_an_array_may_be_marked_as_never_written() -> None:
     ("array", "error"), [([1.0], ArgumentTypeError), (np.zeros((4, 4)).T[1:], ArgumentValueError)]
 )
 def test_what_cannot_be_marked(array, error) -> None:
-    with pytest.raises(error, match=r"tile\.uninitialised takes an array"):
+    with pytest.raises(error, match=r"tile\.uninitialised takes a"):
         tile.uninitialised(array)

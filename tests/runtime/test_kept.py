@@ -52,13 +52,13 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that were compiled, rather than found."""
     names: list[str] = []
-    real = sys.modules["tile.runtime.compile"].compiled
+    real = sys.modules["tile.runtime.compile"].compile_kernel
 
     def compiled(function: Any, *rest: Any) -> Any:
         names.append(function.name)
         return real(function, *rest)
 
-    monkeypatch.setattr(sys.modules["tile.runtime.compile"], "compiled", compiled)
+    monkeypatch.setattr(sys.modules["tile.runtime.compile"], "compile_kernel", compiled)
     return names
 
 
@@ -156,7 +156,7 @@ def test_a_library_that_has_changed(made: list[str], monkeypatch) -> None:
 
     compiled(sine), compiled(sine), compiled()
     assert made == ["sine", "scale"]
-    monkeypatch.setattr(kept, "_as_it_is", lambda path: f"{path} is another")
+    monkeypatch.setattr(kept, "_current_stamp", lambda path: f"{path} is another")
     compiled(sine), compiled(sine), compiled()
     assert made == ["sine", "scale", "sine"]
 

@@ -18,7 +18,7 @@ from tile.backends import registry
 from tile.backends.base import Artifact, Options, Target
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.core import Module
-from tile.runtime.kernel import watching
+from tile.runtime.kernel import recorded_launches
 
 
 class Noting:
@@ -255,7 +255,7 @@ def test_launches_that_are_watched_are_no_repeats(noting: Noting) -> None:
     kernel, arrays = fresh(), three()
     compiled = kernel[1,](*arrays, 100, BLOCK=32)
     held = kernel[1,]
-    with watching() as launched:
+    with recorded_launches() as launched:
         held(*arrays, 100, BLOCK=32)
         kernel[1,](*arrays, 100, BLOCK=32)
     assert launched == [compiled.executable] * 2 and noting.repeats == []

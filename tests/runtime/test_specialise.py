@@ -204,5 +204,5 @@ def test_an_array_is_no_constant(value) -> None:
 
 @pytest.mark.parametrize("value", [[1], {1: 2}, (1, [2]), {3}])
 def test_what_cannot_be_hashed_is_no_constant(value) -> None:
-    with pytest.raises(ArgumentTypeError, match="it takes a constant that can be hashed"):
+    with pytest.raises(ArgumentTypeError, match="it takes a hashable constant"):
         constant(value, "argument 'B' of f()")

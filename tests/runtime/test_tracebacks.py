@@ -173,9 +173,9 @@ def test_errors_of_other_threads() -> None:
 
 
 def test_launches_that_are_repeated() -> None:
-    """`again` calls `unlike` for what it cannot do; both leave the frames of the caller alone."""
+    """`launch` calls `slow_path` for what it cannot do; both leave the frames of the caller alone."""
 
-    def unlike(*_: Any, **__: Any) -> Any:
+    def slow_path(*_: Any, **__: Any) -> Any:
         raise CompilationError("from inside")
 
     plan = make_plan(
@@ -186,11 +186,11 @@ def test_launches_that_are_repeated() -> None:
         hooks=[],
         cache={},
         current=None,
-        unlike=unlike,
+        slow_path=slow_path,
     )
     assert plan is not None
     with pytest.raises(CompilationError) as caught:
-        plan.again((1,), 3, B=4)
+        plan.launch((1,), 3, B=4)
     assert set(files(caught.value)) == {HERE}
 
 

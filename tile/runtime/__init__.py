@@ -1,4 +1,4 @@
-"""Compiling and launching kernels from Python: what programs look for under `tile.runtime`."""
+"""Compiling and launching kernels from Python: the public names of `tile.runtime`."""
 
 from typing import TYPE_CHECKING
 

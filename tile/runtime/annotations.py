@@ -1,11 +1,11 @@
-"""The types that parameters of kernels are annotated with.
+"""Type annotations of kernel parameters.
 
     n: tl.int64     n: "i64"     f: "tl.float16"     x: tl.pointer_type(tl.float32)     x: "*fp32"
     f: float (fp32)              flag: bool (i1)     n: np.int64
 
 Such an annotation is the type of the parameter, whatever number is passed. Others, such as
-`torch.Tensor` or `int`, say nothing here: the argument decides. Annotations that are text, by
-`from __future__ import annotations` too, are evaluated where the kernel was defined.
+`torch.Tensor` or `int`, have no effect: the argument decides. Annotations that are text, also by
+`from __future__ import annotations`, are evaluated in the namespace of the kernel's definition.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tile.ir.types import ALIASES, F32, I1, Pointer, Scalar
 from tile.runtime.signature import SYNONYMS, parse_type
 
 CONST = "const "
-# Errors of annotations that name what is imported for type checkers alone, or that are no Python.
+# Errors of annotations that use names imported only for type checkers, or that are not Python.
 UNREADABLE = (NameError, AttributeError, LookupError, SyntaxError, TypeError, ValueError)
 
 
 def annotated_type(function: DeviceFunction, parameter: Parameter) -> Scalar | Pointer | None:
-    """Return the type that a parameter is annotated with; None where nothing says one.
+    """Return the type that a parameter is annotated with, or None if there is none.
 
-    Raises `ArgumentTypeError` for text that begins as a type and names none.
+    Raises `ArgumentTypeError` for text that begins like a type but is not one.
     """
     annotation = parameter.annotation
     if annotation is REQUIRED or parameter.is_constexpr:
@@ -68,8 +68,8 @@ def _of_text(
     stars = "*" * (len(text) - len(text.lstrip("*")))
     if name in ALIASES or name in SYNONYMS:
         return parse_type(stars + name)
-    found, value = (False, None) if stars else _evaluated(function, text)
-    if found:
+    evaluates, value = (False, None) if stars else _evaluated(function, text)
+    if evaluates:
         return None if isinstance(value, str) else _of_object(value)
     if stars or text.startswith("tl."):
         raise _no_type(function, parameter, annotation, stars + name)
@@ -77,7 +77,7 @@ def _of_text(
 
 
 def _evaluated(function: DeviceFunction, text: str) -> tuple[bool, Any]:
-    """The value of an expression where the function was defined, if it has one there."""
+    """Return whether an expression evaluates in the function's namespace, and its value."""
     closure = inspect.getclosurevars(function.fn).nonlocals
     try:
         return True, eval(text, dict(function.fn.__globals__), dict(closure))
@@ -90,7 +90,7 @@ def _no_type(
 ) -> ArgumentTypeError:
     try:
         parse_type(spelling)
-        reason = "it is none that a parameter can have"
+        reason = "a parameter cannot have this type"
     except ArgumentError as error:
         reason = error.message
     return ArgumentTypeError(

@@ -1,9 +1,9 @@
-"""What users pass to a launch, as the few kinds of values that the rest of the runtime knows.
+"""Adapt launch arguments to the few kinds of values that the runtime handles.
 
-An argument becomes, without copying: a NumPy array, a `DeviceArray`, a `MockArray` (which stands
-for an array when nothing is launched), a Python or NumPy scalar, None, or a tuple of these. What it
-is taken for follows from its type, once a type, and for other libraries' arrays from the protocol
-that it follows.
+An argument becomes, without copying: a NumPy array, a `DeviceArray`, a `MockArray` (a placeholder
+for an array in a warmup), a Python or NumPy scalar, None, or a tuple of these. The adapter follows
+from the argument's type and is cached by type; other libraries' arrays are recognized by the array
+protocol that they implement.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tile.tracebacks import entry
 
 DLPACK_CPU = 1
 
-# Methods by which libraries copy an array of a device to the host, and set it from there.
+# Methods with which libraries copy an array from a device to the host and back.
 FETCH = ("get", "copy_to_host", "__array__")
 PUT = ("set", "copy_to_device")
 
 
 class MockArray:
-    """Stands for an array of a dtype in `kernel.warmup`, where nothing is launched.
+    """A placeholder for an array of a dtype in `kernel.warmup`, where nothing is launched.
 
-    `dtype` is of `tile.language`, NumPy or torch, or its spelling in signatures (`"fp32"`).
+    `dtype` is one of `tile.language`, NumPy or torch, or its name in signatures (`"fp32"`).
     """
 
     @entry
@@ -63,37 +63,37 @@ def _mock_element(dtype: Any) -> Scalar | Pointer:
     if is_torch(type(dtype)):
         dtype = torch_dtype(dtype, "a MockArray")
     try:
-        found = np.dtype(dtype)
+        numpy_dtype = np.dtype(dtype)
     except TypeError:
         raise ArgumentTypeError(f"a MockArray takes a dtype, not {brief(dtype)}") from None
-    return element_type(found, "a MockArray")
+    return element_type(numpy_dtype, "a MockArray")
 
 
 class Adaptable(ABC):
-    """What says by itself what a kernel is given for it."""
+    """An object that adapts itself to a kernel argument."""
 
     @abstractmethod
     def adapted(self, label: str) -> Any:
-        """One of the kinds above; `label` names the argument in errors."""
+        """Return one of the kinds above; `label` names the argument in errors."""
 
 
-# What needs no adapting; the launch path asks for the type of each argument here first.
+# Types that need no adapting; the launch path tests the type of each argument here first.
 DIRECT = frozenset(
     {np.ndarray, PointerArray, EmptyArray, DeviceArray, MockArray, int, float, bool, type(None)}
 )
 
 
 def adapt(value: Any, label: str) -> Any:
-    """`value` as one of the kinds above; `label` names it in errors.
+    """Return `value` as one of the kinds above; `label` names it in errors.
 
-    Raises `ArgumentTypeError` for what is no kernel argument.
+    Raises `ArgumentTypeError` for an object that cannot be a kernel argument.
     """
     kind: type = type(value)
     return value if kind in DIRECT else _adapter(kind)(value, label)
 
 
 def retuple(pattern: tuple[Any, ...], items: Sequence[Any]) -> Any:
-    """Other items in a tuple's place: a named tuple of the same class, else a plain one."""
+    """Return a tuple of other items, of the same class if `pattern` is a named tuple."""
     return type(pattern)(*items) if hasattr(pattern, "_fields") else tuple(items)
 
 
@@ -119,14 +119,14 @@ def _mock(dtype: Any, label: str) -> MockArray:
 def _mock_numpy_class(kind: Any, label: str) -> MockArray:
     if not issubclass(kind, np.generic):
         raise ArgumentTypeError(
-            f"{label} is the class {kind.__name__}, which is no kernel argument"
+            f"{label} is the class {kind.__name__}, which cannot be a kernel argument"
         )
     return _mock(kind, label)
 
 
 def _masked(value: Any, label: str) -> Any:
     raise ArgumentTypeError(
-        f"{label} is a masked array, whose mask kernels would not see; pass x.data"
+        f"{label} is a masked array, whose mask kernels would ignore; pass x.data"
     )
 
 
@@ -136,7 +136,7 @@ def _torch(value: Any, label: str) -> Any:
     return (_mock if type(value).__name__ == "dtype" else _foreign)(value, label)
 
 
-# The first class that a value's type derives from decides; np.float64 is a float as well.
+# The first matching base class decides: np.float64 is also a float.
 _ADAPTERS: tuple[tuple[type, Adapter], ...] = (
     (PointerArray, _itself),
     (EmptyArray, _itself),
@@ -158,7 +158,7 @@ _ADAPTERS: tuple[tuple[type, Adapter], ...] = (
 @functools.cache
 def _adapter(kind: type) -> Adapter:
     if any(str(base.__module__).startswith("numpy.ma") for base in kind.__mro__):
-        return _masked  # named by its module, since loading that takes a while
+        return _masked  # recognized by its module, since importing it is slow
     for base, adapter in _ADAPTERS:
         if issubclass(kind, base):
             return adapter
@@ -168,7 +168,7 @@ def _adapter(kind: type) -> Adapter:
 
 
 def _guarded(adapter: Adapter) -> Adapter:
-    """An adapter that calls methods of other libraries, with what they raise as our error."""
+    """Return an adapter that raises the exceptions of other libraries as `ArgumentTypeError`."""
 
     def adapt_foreign(value: Any, label: str) -> Any:
         try:
@@ -185,7 +185,7 @@ def _guarded(adapter: Adapter) -> Adapter:
 
 
 def _foreign(value: Any, label: str) -> Any:
-    """An array of some other library, by the protocol that it follows."""
+    """Adapt an array of another library by the protocol that it implements."""
     if hasattr(value, CUDA):
         return _cuda_array(value, label)
     if hasattr(value, HOST):
@@ -201,13 +201,13 @@ def _foreign(value: Any, label: str) -> Any:
 
 def _hint(value: Any) -> str:
     if isinstance(value, str):
-        return "; text can be given to tl.constexpr parameters alone"
+        return "; only tl.constexpr parameters take text"
     if isinstance(value, Sequence):
         return "; np.array(...) makes an array of it"
     if hasattr(value, "__array__"):
         return "; np.asarray(...) makes an array of it"
     if callable(value):
-        return "; functions can be given to tl.constexpr parameters alone"
+        return "; only tl.constexpr parameters take functions"
     return ""
 
 
@@ -227,7 +227,7 @@ def _dlpack(value: Any, label: str) -> Array:
 
 
 def _cuda_array(value: Any, label: str) -> DeviceArray:
-    """An array that follows `__cuda_array_interface__`."""
+    """Adapt an array that implements `__cuda_array_interface__`."""
     interface = read_interface(value, CUDA, label)
     dtype, shape, address = interface.dtype, interface.shape, interface.address
     contiguous = _contiguous(shape, dtype.itemsize)
@@ -253,13 +253,13 @@ def _cuda_array(value: Any, label: str) -> DeviceArray:
 
 
 def _putter(value: Any, rank: int, contiguous: bool) -> Callable[[Array], object] | None:
-    """How an array of a device is set from one of the host; None if it cannot be."""
+    """Return the function that copies a host array to a device array; None if there is none."""
     whole = _method(value, PUT)
     if whole is None or contiguous:
         return whole
     if not hasattr(value, "__setitem__"):
         return None
-    # Libraries copy between memories in one piece; they scatter what is in the device's already.
+    # Libraries copy only contiguous memory to the device; copy there first, then scatter.
     library = sys.modules.get(type(value).__module__.partition(".")[0])
     to_device = getattr(library, "asarray", lambda host: host)
     return lambda host: value.__setitem__((slice(None),) * rank, to_device(host))
@@ -278,11 +278,11 @@ def _method(value: Any, names: tuple[str, ...]) -> Callable[..., Any] | None:
 
 @entry
 def pointers(arrays: Sequence[Any]) -> PointerArray:
-    """An array of pointers to `arrays`, which a kernel takes as a pointer to pointers.
+    """Return an array of pointers to `arrays`, which a kernel takes as a pointer to pointers.
 
-    `arrays` are in host memory (NumPy's, torch's on the CPU, or what else kernels take) and of one
-    dtype. They stay alive as long as the result and are its `targets`. Raises `ArgumentTypeError`
-    for what is no such array, and `ArgumentValueError` for none at all.
+    `arrays` are in host memory (of NumPy, torch on the CPU, or another library) and have one dtype.
+    The result keeps them alive as its `targets`. Raises `ArgumentTypeError` for anything else, and
+    `ArgumentValueError` if there are no arrays.
     """
     targets: list[Array] = []
     if not isinstance(arrays, Sequence):
@@ -293,9 +293,9 @@ def pointers(arrays: Sequence[Any]) -> PointerArray:
         label = f"array {index} of tile.pointers"
         target = adapt(value, label)
         if not isinstance(target, np.ndarray):
-            what = (
+            text = (
                 "an array in a device's memory" if isinstance(target, DeviceArray) else repr(value)
             )
-            raise ArgumentTypeError(f"{label} is {what}; it takes arrays in the host's memory")
+            raise ArgumentTypeError(f"{label} is {text}; it takes arrays in the host's memory")
         targets.append(target)
     return pointer_array(targets)

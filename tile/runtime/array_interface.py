@@ -1,7 +1,7 @@
-"""Arrays of other libraries by `__array_interface__` and `__cuda_array_interface__`.
+"""Read `__array_interface__` and `__cuda_array_interface__` of other libraries' arrays.
 
-Both are dictionaries that the object makes: an address, a type and a shape that nobody has checked.
-Nothing is read at an address before its dictionary has been found to be one of the protocol's.
+Both are dictionaries that the object provides, with an unchecked address, type and shape. No memory
+is read before the dictionary has been validated.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ ADDRESS_BITS = 64
 
 @dataclass(frozen=True)
 class Interface:
-    """The contents of such a dictionary. `strides` are in bytes, None if it is contiguous.
+    """The contents of such a dictionary.
 
-    `address` is None where memory is given in another way: by a buffer, or by the object as one.
+    `strides` are in bytes, or None if the array is contiguous. `address` is None if the memory is
+    that of a buffer instead, or of the object itself.
     """
 
     dtype: DType
@@ -37,21 +38,21 @@ class Interface:
 
 
 def read_interface(value: object, protocol: str, label: str) -> Interface:
-    """Read the dictionary of an object. Raises `ArgumentTypeError` for what is none."""
-    given = getattr(value, protocol)
+    """Read the dictionary of an object, or raise `ArgumentTypeError` if it is invalid."""
+    fields = getattr(value, protocol)
     whose = f"`{protocol}` of {label} ({type(value).__name__})"
-    if not isinstance(given, Mapping):
-        raise ArgumentTypeError(f"{whose} is {brief(given)}; it must be a dictionary")
-    missing = [key for key in ("shape", "typestr") if key not in given]
-    missing += ["data"] * (protocol == CUDA and "data" not in given)
+    if not isinstance(fields, Mapping):
+        raise ArgumentTypeError(f"{whose} is {brief(fields)}; it must be a dictionary")
+    missing = [key for key in ("shape", "typestr") if key not in fields]
+    missing += ["data"] * (protocol == CUDA and "data" not in fields)
     if missing:
         raise ArgumentTypeError(f"{whose} has no {' and no '.join(map(repr, missing))}")
-    if given.get("mask") is not None:
-        raise ArgumentTypeError(f"{label} has a mask, which kernels would not see")
-    shape = _integers(given["shape"], f"'shape' in {whose}")
+    if fields.get("mask") is not None:
+        raise ArgumentTypeError(f"{label} has a mask, which kernels would ignore")
+    shape = _integers(fields["shape"], f"'shape' in {whose}")
     if any(extent < 0 for extent in shape):
         raise ArgumentTypeError(f"'shape' in {whose} is {brief(shape)}; extents are 0 or more")
-    strides = given.get("strides")
+    strides = fields.get("strides")
     if strides is not None:
         strides = _integers(strides, f"'strides' in {whose}")
         if len(strides) != len(shape):
@@ -59,21 +60,21 @@ def read_interface(value: object, protocol: str, label: str) -> Interface:
                 f"'strides' in {whose} are {brief(strides)}, and its shape is {brief(shape)}: "
                 "there must be one for each axis"
             )
-    dtype = _dtype(given["typestr"], whose)
+    dtype = _dtype(fields["typestr"], whose)
     element_type(dtype, label)
-    address, read_only = _data(given.get("data"), whose, protocol)
+    address, read_only = _data(fields.get("data"), whose, protocol)
     if address == 0 and 0 not in shape:
         raise ArgumentTypeError(f"'data' in {whose} is a null pointer, and its shape {shape}")
     return Interface(dtype, shape, strides, address, read_only)
 
 
-def _integers(values: Any, what: str) -> tuple[int, ...]:
+def _integers(values: Any, key: str) -> tuple[int, ...]:
     try:
         numbers = tuple(operator.index(value) for value in values)
     except TypeError:
-        raise ArgumentTypeError(f"{what} is {brief(values)}; it must be integers") from None
+        raise ArgumentTypeError(f"{key} is {brief(values)}; it must be integers") from None
     if any(abs(number) >> (ADDRESS_BITS - 1) for number in numbers):
-        raise ArgumentTypeError(f"{what} is {brief(values)}; they are of 64 bits at most")
+        raise ArgumentTypeError(f"{key} is {brief(values)}; they are of 64 bits at most")
     return numbers
 
 
@@ -95,7 +96,7 @@ def _data(data: Any, whose: str, protocol: str) -> tuple[int | None, bool]:
         return None, False
     try:
         pointer, read_only = data
-        # CUDA's protocol has None for an array without elements.
+        # CUDA's protocol uses None for an array without elements.
         address = 0 if pointer is None and protocol == CUDA else operator.index(pointer)
     except (TypeError, ValueError):
         raise ArgumentTypeError(

@@ -1,10 +1,10 @@
-"""Choosing a kernel's meta-parameters: by trial (`autotune`) or by rule (`heuristics`).
+"""Choose a kernel's meta-parameters, by benchmarking (`autotune`) or by rules (`heuristics`).
 
 Both wrap a kernel, or each other, and are kernels themselves. A trial runs a configuration on the
-caller's own arguments. What it may write is known from the compiled kernel, is copied before the
-first trial and is put back before and after every run, so that in the end the chosen configuration
-runs once, on the data that the caller passed. `tile.runtime.tuning_errors` says which errors only
-take a configuration out of the race.
+caller's own arguments. The arrays that it may write follow from the compiled kernel. They are
+copied before the first trial and restored before and after every run, so that finally the best
+configuration runs once, on the data that the caller passed. `tile.runtime.tuning_errors` defines
+which errors only exclude a configuration.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = ["Autotuner", "Config", "Heuristics", "Kernel", "autotune", "heuristic
 
 Key = tuple[Any, ...]
 
-# What a timing holds: the median, then the two times between which the middle 60 % lie; in ms.
+# The quantiles of a timing, in ms: the median, then the 20 % and 80 % quantiles.
 QUANTILES = (0.5, 0.2, 0.8)
 NEVER = [math.inf, math.inf, math.inf]
 
@@ -61,15 +61,15 @@ NEVER = [math.inf, math.inf, math.inf]
 class _Trial:
     """One configuration on a call's arguments; `before`, `launch` and `after` make up one run."""
 
-    def __init__(self, tuner: Autotuner, config: Config, call: Call, kept: Snapshot) -> None:
+    def __init__(self, tuner: Autotuner, config: Config, call: Call, snapshot: Snapshot) -> None:
         self.tuner = tuner
         self.config = config
         self.call = call
-        self.kept = kept
-        self.failures: list[Exception] = []  # what its runs raised, which benchmarks pass on
+        self.snapshot = snapshot
+        self.failures: list[Exception] = []  # raised by its runs; `do_bench` propagates them
 
     def before(self) -> None:
-        self.kept.restore()
+        self.snapshot.restore()
         for name in self.tuner.reset_to_zero:
             if self.call.named.get(name) is not None:
                 fill_zero(name, self.call.named[name])
@@ -95,7 +95,7 @@ class _Trial:
             try:
                 self.tuner.post_hook(_arguments(self.call, self.config), exception=error)
             except Exception as raised:
-                if raised is not error:  # raising what it was given is no failure of its own
+                if raised is not error:  # re-raising its argument is not an error of the hook
                     raise
 
     def _hook(self, hook: str) -> AbstractContextManager[None]:
@@ -112,12 +112,14 @@ class _Trial:
 
 
 class Autotuner(KernelWrapper):
-    """A kernel whose configuration is chosen by trial, anew for each key.
+    """A kernel whose configuration is chosen by benchmarking, once per key.
 
-    `cache` holds the chosen configuration by key, `best_config` the last one used,
-    `configs_timings` the last tuning run's times (median, 20 % and 80 % quantile in ms; inf for
-    what could not run), `skipped` the reason of each configuration that could not run, as text, and
-    `bench_time` how many seconds that run took.
+    cache: the chosen configuration, by key.
+    best_config: the configuration used last.
+    configs_timings: the times of the last tuning run (median, 20 % and 80 % quantile in ms; inf for
+        a configuration that could not run).
+    skipped: the reason, as text, of each configuration that could not run.
+    bench_time: the duration of the last tuning run, in seconds.
     """
 
     def __init__(
@@ -148,7 +150,7 @@ class Autotuner(KernelWrapper):
         self.use_cuda_graph = use_cuda_graph
         self.executor = executor
         self.cache: dict[Key, Config] = {}
-        self.best_config: Config | Any = None  # before the first launch; few programs look then
+        self.best_config: Config | Any = None  # None before the first launch
         self.configs_timings: dict[Config, list[float]] = {}
         self.skipped: dict[Config, str] = {}
         self.bench_time = 0.0
@@ -167,10 +169,10 @@ class Autotuner(KernelWrapper):
 
     @entry
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launch with the best configuration for these arguments, found first if need be.
+        """Launch with the best configuration for these arguments, tuning first if necessary.
 
-        With `warmup`, compile every configuration instead and return what was compiled, as a list.
-        Raises `ArgumentError` for a call that passes what the configurations choose.
+        With `warmup`, compile every configuration instead and return a list of the kernels. Raises
+        `ArgumentError` for a call that passes a parameter that the configurations set.
         """
         call = self.bind(args, kwargs, grid)
         self.check_free(self._chosen, call, "@autotune")
@@ -183,26 +185,26 @@ class Autotuner(KernelWrapper):
         return self._launch_chosen(call, config)
 
     def _launch_chosen(self, call: Call, config: Config) -> Any:
-        """Launch with a configuration that stays."""
+        """Launch with the chosen configuration."""
         self.best_config = config
         _prepare(config, call, self.__name__)
         return self.launch(call, config)
 
     def _pruned(self, call: Call) -> list[Config]:
-        """The configurations that are worth a trial."""
+        """Return the configurations to try, after pruning."""
         return self._pruning(self.configs, call, self.__name__)
 
     def _alternatives(self, call: Call) -> list[Alternative]:
-        """Every configuration that can run here, each on the arguments as they are now."""
-        kept = Snapshot()
+        """Return every configuration that can run, each with a launch on the current arguments."""
+        snapshot = Snapshot()
         configs = self._pruned(call)
         written, skipped = self._written(configs, call)
         self.skipped = skipped.reasons
         for name in {*written, *self.restore_value}:
-            self._keep(kept, name, call)
+            self._save(snapshot, name, call)
 
         def launch(config: Config) -> Any:
-            kept.restore()
+            snapshot.restore()
             return self._launch_chosen(call, config)
 
         return [
@@ -212,9 +214,9 @@ class Autotuner(KernelWrapper):
         ]
 
     def by_value(self) -> tuple[bool, Reduction]:
-        """The kernel with its configurations, for one that no module has under a name.
+        """Return the recipe to pickle a tuner that is not a module's attribute.
 
-        Neither the executor goes along, nor what was chosen so far.
+        It includes neither the executor nor the tuning results.
         """
         options = {
             "prune": self._pruning,
@@ -231,20 +233,20 @@ class Autotuner(KernelWrapper):
         return True, (_tuner, (self.kernel, self.configs, self.keys, options))
 
     def launch(self, call: Call, config: Config, *, warmup: bool = False) -> Any:
-        """Run the wrapped kernel on `call` under `config`, without hooks."""
+        """Run the wrapped kernel on `call` with `config`, without hooks."""
         return self.kernel.run(
             *call.args, grid=call.grid, warmup=warmup, **call.with_config(config)
         )
 
     @entry
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
-        """Names of the array arguments that the kernel writes under any of its configurations."""
+        """Return the names of the array arguments that any configuration of the kernel writes."""
         call = self.bind(args, kwargs, None)
         written, _ = self._written(self._pruned(call), call)
         return written
 
     def _written(self, configs: list[Config], call: Call) -> tuple[frozenset[str], Skipped]:
-        """The arguments that any of the configurations writes, and those that cannot run."""
+        """Return the arguments that any configuration writes, and the configurations skipped."""
         written: frozenset[str] = frozenset()
         skipped = Skipped(self.__name__)
         for config in configs:
@@ -254,7 +256,7 @@ class Autotuner(KernelWrapper):
         return written, skipped
 
     def _written_by(self, config: Config, call: Call) -> frozenset[str]:
-        """The arguments that a configuration writes, which takes compiling it."""
+        """Compile a configuration, and return the arguments that it writes."""
         _set_blocks(config, call, self.__name__)
         return self.kernel.written_arguments(*call.args, **call.with_config(config))
 
@@ -267,9 +269,9 @@ class Autotuner(KernelWrapper):
         if config is not None:
             return config
         self._check_key(call)
-        if self._launches_nothing(call):  # times of no programs would choose by chance
+        if self._launches_nothing(call):  # times of an empty grid would be noise
             return self._first_that_compiles(call)
-        with self._tuning:  # a second thread that waited here finds the first one's result
+        with self._tuning:  # a second thread that waited here uses the result of the first
             if key not in self.cache:
                 self.cache[key] = self._tune(key, call)
             return self.cache[key]
@@ -285,21 +287,21 @@ class Autotuner(KernelWrapper):
         raise AssertionError("no configuration compiled, and none failed")
 
     def _launches_nothing(self, call: Call) -> bool:
-        """Return True if the grid is known to have an extent of 0 under the first configuration.
+        """Return True if the grid has an extent of 0 under the first configuration.
 
-        A grid function may ask for what a kernel inside adds (`heuristics`); that is not known.
+        Return False if a grid function needs values that a wrapped kernel adds (`heuristics`).
         """
         grid = call.grid
         try:
             if callable(grid):
-                known = {**OPTION_DEFAULTS, **self._parameter_defaults, **call.named}
-                grid = grid({**known, **self.configs[0].all_kwargs()})
+                values = {**OPTION_DEFAULTS, **self._parameter_defaults, **call.named}
+                grid = grid({**values, **self.configs[0].all_kwargs()})
         except KeyError:
             return False
         return 0 in normalise_grid(grid)
 
     def _key(self, call: Call) -> Key:
-        """Values of the key arguments, types of the arrays, and the backend asked for."""
+        """Return the values of the key arguments, the types of the arrays, and the backend."""
         named = call.named
         values = [named.get(name, self._parameter_defaults.get(name)) for name in self.keys]
         types = [(name, kind) for name in self.arg_names if (kind := _array_type(named.get(name)))]
@@ -343,7 +345,7 @@ class Autotuner(KernelWrapper):
         return _fastest(timings)
 
     def _use_stored(self, key: Key, configs: list[Config]) -> bool:
-        """Take the result of an earlier process, if there is one for these configurations."""
+        """Use the cached result of an earlier process; return False if there is none."""
         stored = None if self._store is None else self._store.load(key)
         if stored is None or not all(str(config) in stored.timings for config in configs):
             return False
@@ -359,11 +361,14 @@ class Autotuner(KernelWrapper):
     def _trials(
         self, configs: list[Config], call: Call, skipped: Skipped
     ) -> dict[Config, list[float]]:
-        """Times of all; those that cannot run are `skipped`. Arguments end as they began."""
+        """Return the times of all configurations, and restore the arguments.
+
+        Configurations that cannot run are added to `skipped`.
+        """
         self._compile_ahead(configs, call, skipped)
-        kept = Snapshot()
+        snapshot = Snapshot()
         for name in (*self.restore_value, *self.reset_to_zero):
-            self._keep(kept, name, call)
+            self._save(snapshot, name, call)
         timings: dict[Config, list[float]] = {}
         for config in dict.fromkeys(configs):
             timings[config] = NEVER
@@ -371,12 +376,12 @@ class Autotuner(KernelWrapper):
                 continue
             try:
                 with skipped.trying(config):
-                    # What only this configuration writes is still untouched by those before it.
+                    # Arguments that only this configuration writes still have their initial values.
                     for name in self._written_by(config, call):
-                        self._keep(kept, name, call)
-                    timings[config] = self._time(_Trial(self, config, call, kept))
+                        self._save(snapshot, name, call)
+                    timings[config] = self._time(_Trial(self, config, call, snapshot))
             finally:
-                kept.restore()
+                snapshot.restore()
         if self.pre_hook is not None and len(skipped) < len(timings):
             best = _fastest(timings)
             with user_code(f"the pre_hook of {self.__name__}, on configuration {best},"):
@@ -384,10 +389,10 @@ class Autotuner(KernelWrapper):
         return timings
 
     @staticmethod
-    def _keep(kept: Snapshot, name: str, call: Call) -> None:
+    def _save(snapshot: Snapshot, name: str, call: Call) -> None:
         value = call.named.get(name)
         if value is not None:
-            kept.keep(name, value)
+            snapshot.keep(name, value)
 
     def _time(self, trial: _Trial) -> list[float]:
         if self._do_bench is not None:
@@ -402,7 +407,7 @@ class Autotuner(KernelWrapper):
         return quantiles_of(samples, QUANTILES)
 
     def _benchmark(self, trial: _Trial, do_bench: Callable[..., Any]) -> list[float]:
-        """Times of a trial by the user's function, which passes on what its runs raise."""
+        """Time a trial with the user's function, which propagates the errors of its runs."""
         try:
             times = [float(t) for t in np.ravel(do_bench(trial, quantiles=QUANTILES))]
         except Exception as error:
@@ -413,7 +418,7 @@ class Autotuner(KernelWrapper):
         return times if len(times) > 1 else times * len(QUANTILES)
 
     def _compile(self, configs: list[Config], call: Call) -> list[Any]:
-        """What was compiled for each configuration that can run; raises when none can."""
+        """Return the compiled kernel of each configuration that can run; raise if none can."""
         skipped = Skipped(self.__name__)
         self._compile_ahead(configs, call, skipped)
         compiled: list[Any] = []
@@ -427,9 +432,9 @@ class Autotuner(KernelWrapper):
         return compiled
 
     def _compile_ahead(self, configs: list[Config], call: Call, skipped: Skipped) -> None:
-        """Fill the kernel's cache through the executor, if there is one.
+        """Fill the kernel's cache with the executor, if there is one.
 
-        Not where configurations change the arguments that kernels are compiled for.
+        Do nothing if configurations change the arguments for which kernels are specialized.
         """
         if self.executor is None or any(_sets_blocks(config, call) for config in configs):
             return
@@ -453,7 +458,7 @@ class Autotuner(KernelWrapper):
                 future.cancel()
 
     def _report(self, key: Key, skipped: Skipped) -> str:
-        """The last tuning run as a table, fastest first, and the reasons of what was skipped."""
+        """Return the last tuning run as a table, fastest first, with the reasons of skips."""
         values = ", ".join(f"{n}={brief(v)}" for n, v in zip(self.keys, key, strict=False))
         timings = sorted(self.configs_timings.items(), key=lambda item: _cost(item[1]))
         without = f", {len(skipped)} skipped" if len(skipped) else ""
@@ -475,27 +480,27 @@ class Autotuner(KernelWrapper):
 
 
 def _sets_blocks(config: Config, call: Call) -> bool:
-    """Whether a configuration may set the blocks of descriptors, as Triton's programs do."""
-    given = any(isinstance(value, TensorDescriptor) for value in call.named.values())
-    return given and config.pre_hook is not None
+    """Return True if a configuration's hook may set the blocks of descriptors, as in Triton."""
+    has_descriptor = any(isinstance(value, TensorDescriptor) for value in call.named.values())
+    return has_descriptor and config.pre_hook is not None
 
 
 def _set_blocks(config: Config, call: Call, kernel: str) -> None:
-    """Let a configuration set the blocks of descriptors, before the kernel is compiled for them.
+    """Let a configuration's hook set the blocks of descriptors, before the kernel is compiled.
 
-    What its hook does to arrays is undone: it is not for a launch, and which arrays the kernel
-    writes is known only when it is compiled.
+    Changes of arrays by the hook are undone: this call precedes no launch, and the arrays that the
+    kernel writes are known only after compilation.
     """
     if not _sets_blocks(config, call):
         return
-    kept = Snapshot()
+    snapshot = Snapshot()
     for name, value in call.named.items():
         if _has_data(value):
-            kept.keep(name, value)
+            snapshot.keep(name, value)
     try:
         _prepare(config, call, kernel)
     finally:
-        kept.restore()
+        snapshot.restore()
 
 
 def _has_data(value: Any) -> bool:
@@ -516,15 +521,15 @@ def _prepare(config: Config, call: Call, kernel: str) -> None:
 
 
 def _arguments(call: Call, config: Config) -> dict[str, Any]:
-    """All arguments of a launch by name, as hooks get them."""
+    """Return all arguments of a launch by name, as passed to hooks."""
     return {**call.named, **config.all_kwargs()}
 
 
 def _compile_one(
     kernel: Kernel, overrides: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    # Runs in a worker of the executor, which does not share the caller's settings. What it compiles
-    # stays in the kernel's cache, or on disk, and the grid, often a lambda, stays with the caller.
+    # Runs in a worker of the executor, which does not share the caller's settings. The result is in
+    # the kernel's cache or on disk. The grid, often a lambda, is not sent to the worker.
     with settings.scope(**overrides):
         kernel.run(*args, grid=(1,), warmup=True, **kwargs)
 
@@ -536,7 +541,7 @@ def _tuner(
 
 
 def _array_type(value: Any) -> Key | None:
-    """What an array, or each of a tuple of them, is made of and where; None for other values."""
+    """Return the dtype and device of an array, or of each of a tuple; None for other values."""
     if isinstance(value, tuple):
         return tuple(map(_array_type, value))
     if isinstance(value, TensorDescriptor):
@@ -569,37 +574,37 @@ def autotune(
     cache_results: bool | str | PathLike[str] = False,
     executor: Executor | None = None,
 ) -> Callable[[Kernel], Autotuner]:
-    """Decorator: choose among `configs` by trial, whenever a new key comes.
+    """Choose among `configs` by benchmarking, once per key. Use it as a decorator.
 
-    The key is made of the values of the parameters named in `key`, the dtype and device of every
-    array and the backend. Each configuration is run on the arguments of the call that brought the
-    key; arrays that the kernel writes are restored by themselves, so the call has the effect of one
-    launch. No configurations mean the default one; a single one is used untried.
+    The key consists of the values of the parameters named in `key`, the dtype and device of every
+    array, and the backend. Each configuration runs on the arguments of the first call with the key.
+    Arrays that the kernel writes are restored automatically, so the call has the effect of one
+    launch. An empty list stands for the default configuration; a single configuration is not timed.
 
     - `prune_configs_by`: `early_config_prune(configs, positional_arguments, **keyword_arguments)`,
-      which returns the configurations to keep; `perf_model(**all_arguments)`, an estimate of the
-      time; and `top_k`, how many of the best by that estimate are tried (a count, or a share as a
-      float).
-    - `reset_to_zero`: arrays set to 0 before every run of a trial, and put back after it.
+      which returns the configurations to try; `perf_model(**all_arguments)`, an estimate of the
+      time; and `top_k`, the number of configurations with the best estimates to try (a count, or a
+      fraction as a float).
+    - `reset_to_zero`: arrays set to 0 before every run of a trial, and restored after it.
     - `restore_value`: arrays to restore that the kernel changes in ways its own code does not show.
     - `pre_hook(arguments)`, `post_hook(arguments, exception=None)`: called before and after every
       run of a trial, and `pre_hook(arguments, reset_only=True)` once after tuning.
-    - `warmup`, `rep`: for about how many ms a configuration is run untimed (25) and timed (100).
-    - `do_bench(run, quantiles=(0.5, 0.2, 0.8))`: takes the place of the timing; returns ms for
-      each.
-    - `use_cuda_graph`: accepted for programs that pass it; launches are timed one by one.
-    - `cache_results`: keep results on disk for later processes; True, or the folder to use.
-    - `executor`: compiles the configurations side by side, before they are timed one by one;
-      threads, or workers elsewhere if kernel and arguments can be pickled and they share a cache.
+    - `warmup`, `rep`: the approximate time in ms of untimed (25) and timed (100) runs per
+      configuration.
+    - `do_bench(run, quantiles=(0.5, 0.2, 0.8))`: replaces the timing; returns ms for each quantile.
+    - `use_cuda_graph`: accepted for compatibility; launches are timed one by one.
+    - `cache_results`: store results on disk for later processes; True, or the folder to use.
+    - `executor`: compiles the configurations in parallel, before they are timed one by one;
+      threads, or other processes if kernel and arguments can be pickled and they share a cache.
 
-    A configuration that does not compile, or that the device has no room for, is skipped:
-    `skipped` of the tuner and the table of `TILE_PRINT_AUTOTUNING` have the reasons. When none can
-    run, the last one's error is raised with the reasons of all. Faults of a run, such as an access
-    out of bounds, are raised and name the configuration. What hooks and rules raise is the
-    `__cause__` of a `HookError`. Arrays are put back in all these cases.
+    A configuration that does not compile, or that exceeds the resources of the device, is skipped.
+    The reasons are in `skipped` of the tuner and in the table of `TILE_PRINT_AUTOTUNING`. If no
+    configuration can run, the last error is raised with the reasons of all. Faults of a run, such
+    as an access out of bounds, are raised and name the configuration. An exception of a hook or
+    rule is the `__cause__` of a `HookError`. Arrays are restored in all these cases.
 
-    Raises `ArgumentError` for names that are no parameters; the wrapped kernel raises it for calls
-    that pass what the configurations choose.
+    Raises `ArgumentError` for names that are not parameters; the wrapped kernel raises it for calls
+    that pass a parameter that the configurations set.
     """
     configs = _configs(configs)
     for name, value in (("warmup", warmup), ("rep", rep)):
@@ -640,7 +645,7 @@ def _is_time(value: object) -> bool:
 
 
 def _configs(configs: object) -> list[Config]:
-    """The configurations of a decorator. Raises `ArgumentTypeError` for anything else."""
+    """Return the configurations of a decorator, or raise `ArgumentTypeError`."""
     if not isinstance(configs, Iterable) or isinstance(configs, str | bytes | Mapping):
         raise ArgumentTypeError(
             f"autotune takes a list of Config, not {brief(configs)}: [Config({{'BLOCK': 128}})]"
@@ -653,7 +658,7 @@ def _configs(configs: object) -> list[Config]:
 
 
 class Heuristics(KernelWrapper):
-    """A kernel some of whose meta-parameters are computed from its other arguments."""
+    """A kernel with meta-parameters that are computed from its other arguments."""
 
     def __init__(
         self, kernel: Kernel, values: Mapping[str, Callable[[dict[str, Any]], Any]]
@@ -663,7 +668,7 @@ class Heuristics(KernelWrapper):
 
     @entry
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Run the wrapped kernel with the computed values added.
+        """Run the wrapped kernel with the computed values.
 
         Raises `ArgumentTypeError` if the call passes one of them.
         """
@@ -671,11 +676,11 @@ class Heuristics(KernelWrapper):
 
     @entry
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
-        """Names of the array arguments that the wrapped kernel writes with the computed values."""
+        """Return the names of the array arguments that the kernel writes with computed values."""
         return self.kernel.written_arguments(*args, **self._with_values(args, kwargs))
 
     def by_value(self) -> tuple[bool, Reduction]:
-        """The kernel with its rules, for one that no module has under a name."""
+        """Return the recipe to pickle a kernel with rules that is not a module's attribute."""
         return True, (Heuristics, (self.kernel, self.values))
 
     def _with_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -693,10 +698,10 @@ class Heuristics(KernelWrapper):
 def heuristics(
     values: Mapping[str, Callable[[dict[str, Any]], Any]],
 ) -> Callable[[Kernel], Heuristics]:
-    """Decorator: compute meta-parameters by `values[name](arguments)` at every call.
+    """Compute meta-parameters by `values[name](arguments)` at every call. Use it as a decorator.
 
-    `arguments` holds what was passed, by name, and what the rules before computed. Raises
-    `ArgumentTypeError` for a rule that is no function.
+    `arguments` maps names to the passed arguments and the values of earlier rules. Raises
+    `ArgumentTypeError` for a rule that is not callable.
     """
     if not isinstance(values, Mapping):
         raise ArgumentTypeError(

@@ -1,4 +1,4 @@
-"""From a call's arguments to one value for each parameter, and the options that came among them."""
+"""Bind a call's arguments to parameters, and separate the launch options from them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OPTION_DEFAULTS: dict[str, Any] = dataclasses.asdict(Options())
 
 
 class Binder:
-    """Binds calls to the parameters of one kernel, as Python binds those of a function.
+    """Binds calls to the parameters of one kernel, like Python's calls of functions.
 
-    Keyword arguments that are no parameters are options of the launch. A parameter called as an
-    option is (`num_warps: tl.constexpr`) gets the value and passes it on.
+    Keyword arguments that are not parameters are options of the launch. A parameter with the name
+    of an option (`num_warps: tl.constexpr`) receives the value, which also sets the option.
     """
 
     def __init__(self, name: str, parameters: Sequence[Parameter]) -> None:
@@ -34,9 +34,9 @@ class Binder:
     def bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The values of all parameters in order, and the options.
+        """Return the values of all parameters in order, and the options.
 
-        Raises `ArgumentTypeError`, saying all that is wrong at once.
+        Raises one `ArgumentTypeError` that lists all problems.
         """
         if len(args) > self._positional:
             raise self._error(args, kwargs)
@@ -53,13 +53,13 @@ class Binder:
         return values, rest
 
     def _error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentTypeError:
-        known = self.names
+        names = self.names
         problems = []
         if len(args) > self._positional:
             problems.append(
                 f"takes {self._positional} positional arguments, and {len(args)} were given"
             )
-        twice = [name for name in known[: len(args)] if name in kwargs and name not in OPTIONS]
+        twice = [name for name in names[: len(args)] if name in kwargs and name not in OPTIONS]
         if twice:
             problems.append(f"got {quoted(twice)} twice, by position and by name")
         missing = [
@@ -67,9 +67,9 @@ class Binder:
         ]
         if missing:
             problems.append(f"is missing {quoted(missing)}")
-        unknown = [name for name in kwargs if name not in known and name not in OPTIONS]
+        unknown = [name for name in kwargs if name not in names and name not in OPTIONS]
         if unknown:
-            problems.append(f"has no parameter {unknown_names(unknown, [*known, *OPTIONS])}")
+            problems.append(f"has no parameter {unknown_names(unknown, [*names, *OPTIONS])}")
         notes = [f"it is {spell_parameters(self.name, self.parameters)}"]
         if unknown:
             notes.append(f"options of a launch are {', '.join(sorted(OPTIONS))}")
@@ -77,7 +77,7 @@ class Binder:
 
 
 def spell_parameters(name: str, parameters: Sequence[Parameter]) -> str:
-    """A kernel's signature as its author would write it, without types."""
+    """Return the text of a kernel's signature, without types."""
     words = []
     for parameter in parameters:
         word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
@@ -89,20 +89,20 @@ def spell_parameters(name: str, parameters: Sequence[Parameter]) -> str:
 
 
 def quoted(names: Sequence[str]) -> str:
-    """`'a'`, `'a' and 'b'`, or `'a', 'b' and 'c'`; nothing for no names."""
+    """Return `'a'`, `'a' and 'b'`, or `'a', 'b' and 'c'`; an empty string for no names."""
     words = [repr(name) for name in names]
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
-def unknown_names(unknown: Sequence[str], known: Sequence[str]) -> str:
-    """Names that do not exist, each with the nearest one that does."""
+def unknown_names(unknown: Sequence[str], candidates: Sequence[str]) -> str:
+    """Return a list of unknown names, each with the closest candidate."""
     words = []
     for name in unknown:
-        near = difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(name, candidates, n=1)
         words.append(f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name))
     return ", ".join(words)
 
 
-def named(values: Mapping[str, Any]) -> str:
-    """`a=1, b=2`."""
+def assignments(values: Mapping[str, Any]) -> str:
+    """Return the text `a=1, b=2`."""
     return ", ".join(f"{name}={brief(value)}" for name, value in values.items())

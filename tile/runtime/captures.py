@@ -1,7 +1,7 @@
-"""What a kernel sees of the modules around it, watched, since it may change between launches.
+"""Guards on captured variables: detect that a kernel's globals have changed between launches.
 
-A compiled kernel holds the values that globals and closures had when it was compiled. They are
-compared by identity before each launch, which costs little: most kernels see the language alone.
+The values of globals and closure variables are compiled into a kernel. They are compared by
+identity before each launch, which is cheap: most kernels capture only the language.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ABSENT = object()
 
 
 class Captures:
-    """The names that a function and all it calls use from outside, and what they stood for."""
+    """The variables that a function and its callees capture, with their values."""
 
     def __init__(self, function: DeviceFunction) -> None:
         self._names: list[Watch] = []
@@ -27,7 +27,7 @@ class Captures:
         self._visit(function)
 
     def current(self) -> bool:
-        """Whether every name still stands for the same object."""
+        """Return True if every variable is still bound to the same object."""
         for names, name, value in self._names:
             if names.get(name) is not value:
                 return False
@@ -35,7 +35,7 @@ class Captures:
 
     @property
     def watching(self) -> bool:
-        """Whether there is anything to watch."""
+        """True if there are variables to compare."""
         return bool(self._names or self._cells)
 
     def _visit(self, function: DeviceFunction) -> None:
@@ -57,18 +57,18 @@ class Captures:
             self._follow(value, used)
 
     def _follow(self, value: object, used: set[str]) -> None:
-        """Watch what is reached through a value: what a function uses, or a module holds."""
+        """Watch the variables that a value leads to: of a jitted function, or of a module."""
         if isinstance(value, DeviceFunction):
             self._visit(value)
         elif isinstance(value, ModuleType) and not _is_fixed(value):
             for name in sorted(used & vars(value).keys()):
-                held = vars(value)[name]
-                if not isinstance(held, ModuleType | FunctionType):
+                member = vars(value)[name]
+                if not isinstance(member, ModuleType | FunctionType):
                     self._watch(vars(value), name, used)
 
 
 def _is_fixed(value: object) -> bool:
-    """Whether a name that stands for this is taken never to change: the language, some modules."""
+    """Return True for modules whose names are assumed constant: the language and some others."""
     name = value.__name__ if isinstance(value, ModuleType) else ""
     return name.partition(".")[0] in ("tile", "math", "numpy", "torch")
 
@@ -83,5 +83,5 @@ def _names(code: CodeType) -> Iterator[str]:
 def _contents(cell: CellType) -> object:
     try:
         return cell.cell_contents
-    except ValueError:  # nothing was bound to the name yet
+    except ValueError:  # the name is not bound yet
         return ABSENT

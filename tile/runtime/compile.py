@@ -1,4 +1,4 @@
-"""From a function and what is known of its arguments to a compiled kernel; no device is needed."""
+"""Compile a function for given argument types to a kernel; this needs no device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tile.late import late
 from tile.runtime import kept
 from tile.runtime.annotations import annotated_type
 from tile.runtime.binding import quoted, spell_parameters, unknown_names
-from tile.runtime.context import DEFAULT, leveled
+from tile.runtime.context import DEFAULT, qualified_target
 from tile.runtime.descriptor import descriptor_type, signature_parts, spell_descriptor
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType, parse_signature_type, parse_type, spell_type
@@ -24,15 +24,15 @@ from tile.runtime.specialise import (
     Constant,
     Leaf,
     constant,
-    described_leaf,
+    descriptor_leaf,
     spell_leaf,
 )
 from tile.tracebacks import entry
 
 if TYPE_CHECKING:
-    from tile.runtime.fresh import compiled
+    from tile.runtime.fresh import compile_kernel
 else:
-    compiled = late("tile.runtime.fresh", "compiled")
+    compile_kernel = late("tile.runtime.fresh", "compile_kernel")
 
 
 def build(
@@ -43,17 +43,20 @@ def build(
     *,
     name: str = "",
 ) -> CompiledKernel:
-    """Compile `function` as a kernel; `leaves` says of each parameter, in order, what for.
+    """Compile `function` as a kernel, or load it from the disk cache.
 
-    What was compiled before, by any process, is found on disk. The target is resolved. Raises
-    `CompilationError` for what the frontend refuses, and `BackendError`.
+    leaves: the specialization of each parameter, in order.
+    target: a resolved target.
+
+    Raises `CompilationError` for an invalid function, and `BackendError`.
     """
     backend = registry.get(target.backend)
     key = kept.key(function, leaves, backend, target, options)
     artifact = None if key is None else kept.find(key)
     if artifact is None:
-        artifact = compiled(function, leaves, backend, target, options)
-        # Each process that compiles a kernel with a `breakpoint()` warns that it is passed over.
+        artifact = compile_kernel(function, leaves, backend, target, options)
+        # Kernels with a `breakpoint()` are not cached, so that every process warns that the
+        # backend ignores it.
         if key is not None and not artifact.stops:
             kept.keep(key, artifact)
     return CompiledKernel(
@@ -69,15 +72,17 @@ def compile(  # noqa: A001 - the public name is tile.compile
     options: Mapping[str, Any] | None = None,
     target: str | Target = DEFAULT,
 ) -> CompiledKernel:
-    """Compile a kernel ahead of its launch.
+    """Compile a kernel ahead of time.
 
-    `signature` gives the types of runtime parameters as text (`"*fp32:16"`, `"i32"`; see
-    `tile.runtime.signature`), `constexprs` the values of the others, `options` what a launch may
-    ask for (`num_warps` and so on), and `target` a backend, with an architecture if need be
-    (`"nvptx:sm_90a"`). A parameter that is in neither has its default for a constant.
+    signature: the types of runtime parameters as text (`"*fp32:16"`, `"i32"`; see
+        `tile.runtime.signature`).
+    constexprs: the values of the other parameters. A parameter in neither mapping is a constant
+        with its default value.
+    options: launch options (`num_warps` and so on).
+    target: a backend, optionally with an architecture (`"nvptx:sm_90a"`).
 
-    Raises `ArgumentError` for names and types that do not exist and for parameters that are missing
-    or given twice, `CompilationError` for what the frontend refuses, and `BackendError`.
+    Raises `ArgumentError` for unknown names and types and for parameters that are missing or passed
+    twice, `CompilationError` for an invalid function, and `BackendError`.
     """
     function = jitted(fn)
     _check_mapping("signature", signature)
@@ -88,20 +93,20 @@ def compile(  # noqa: A001 - the public name is tile.compile
             f"the target of tile.compile is a text such as 'nvptx:sm_90a', not {brief(target)}"
         )
     leaves = dict(_leaves(function, dict(signature), dict(constexprs or {})))
-    where = Target.parse(leveled(target)) if isinstance(target, str) else target
-    chosen = Options.of(options or {})
-    return build(function, leaves, registry.get(where.backend).resolve(where), chosen)
+    parsed = Target.parse(qualified_target(target)) if isinstance(target, str) else target
+    resolved = registry.get(parsed.backend).resolve(parsed)
+    return build(function, leaves, resolved, Options.of(options or {}))
 
 
-def _check_mapping(what: str, given: object) -> None:
-    if not isinstance(given, Mapping):
-        raise ArgumentTypeError(f"the {what} of tile.compile is a dict by name, not {brief(given)}")
+def _check_mapping(name: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise ArgumentTypeError(f"the {name} of tile.compile is a dict by name, not {brief(value)}")
 
 
 def jitted(fn: Any) -> DeviceFunction:
-    """The jitted function in `fn`, which may be wrapped by an autotuner or heuristics.
+    """Return the jitted function in `fn`, which may be wrapped by an autotuner or heuristics.
 
-    Raises `ArgumentTypeError` where there is none.
+    Raises `ArgumentTypeError` if there is none.
     """
     inner = fn
     while not isinstance(inner, DeviceFunction) and hasattr(inner, "kernel"):
@@ -114,7 +119,7 @@ def jitted(fn: Any) -> DeviceFunction:
 def _leaves(
     function: DeviceFunction, signature: dict[str, Any], constexprs: dict[str, Any]
 ) -> Iterator[tuple[str, Leaf]]:
-    # Signatures written for Triton mark constexpr parameters.
+    # Triton's signatures give constexpr parameters the type "constexpr".
     typed = {name: text for name, text in signature.items() if text != "constexpr"}
     _check_names(function, signature, typed, constexprs)
     for parameter in function.parameters:
@@ -129,13 +134,13 @@ def _leaves(
 
 
 def _check_annotation(function: DeviceFunction, parameter: Parameter, leaf: Leaf) -> None:
-    """Raise `ArgumentTypeError` for a type other than the parameter is annotated with."""
-    wanted = annotated_type(function, parameter)
-    if wanted is None or (isinstance(leaf, ParameterType) and leaf.type == wanted):
+    """Raise `ArgumentTypeError` if a type differs from the parameter's annotation."""
+    annotated = annotated_type(function, parameter)
+    if annotated is None or (isinstance(leaf, ParameterType) and leaf.type == annotated):
         return
     raise ArgumentTypeError(
-        f"parameter {parameter.name!r} of {function.name}() is annotated {spell_type(wanted)}, and "
-        f"the signature says {spell_leaf(leaf)}"
+        f"parameter {parameter.name!r} of {function.name}() is annotated {spell_type(annotated)}, "
+        f"and the signature says {spell_leaf(leaf)}"
     )
 
 
@@ -145,32 +150,33 @@ def _check_names(
     typed: Mapping[str, Any],
     constexprs: Mapping[str, Any],
 ) -> None:
-    """Raise one error that says all that is wrong with the names."""
+    """Raise one error that lists all problems with the names."""
     parameters = function.parameters
-    known = [p.name for p in parameters]
+    names = [p.name for p in parameters]
     missing = [
         p.name
         for p in parameters
         if p.required and p.name not in typed and p.name not in constexprs
     ]
-    problems = {
-        "it has no parameter {}": _unknown([*signature, *constexprs], known),
+    messages = {
+        "it has no parameter {}": _unknown([*signature, *constexprs], names),
         "the signature or constexprs must give {}": quoted(missing),
         "given both a type and a value: {}": quoted([n for n in typed if n in constexprs]),
         "values belong in constexprs, and the signature has types for {}": quoted(
             _misplaced(parameters, typed)
         ),
     }
-    found = [text.format(names) for text, names in problems.items() if names]
-    if found:
+    problems = [text.format(listed) for text, listed in messages.items() if listed]
+    if problems:
         raise ArgumentTypeError(
-            f"{function.name} cannot be compiled like this: {'; '.join(found)}",
+            f"{function.name} cannot be compiled like this: {'; '.join(problems)}",
             notes=[f"it is {spell_parameters(function.name, parameters)}"],
         )
 
 
-def _unknown(names: list[str], known: list[str]) -> str:
-    return unknown_names([name for name in dict.fromkeys(names) if name not in known], known)
+def _unknown(names: list[str], parameters: list[str]) -> str:
+    unknown = [name for name in dict.fromkeys(names) if name not in parameters]
+    return unknown_names(unknown, parameters)
 
 
 def _misplaced(parameters: tuple[Parameter, ...], typed: Mapping[str, Any]) -> list[str]:
@@ -181,18 +187,18 @@ def _parse(name: str, text: Any) -> Leaf:
     if isinstance(text, tuple | list):
         return tuple(_parse(f"{name}[{i}]", item) for i, item in enumerate(text))
     try:
-        described = signature_parts(text) if isinstance(text, str) else None
-        if described is not None:
-            return _described(*described)
-        known = parse_signature_type(text)
+        parts = signature_parts(text) if isinstance(text, str) else None
+        if parts is not None:
+            return _descriptor_leaf(*parts)
+        ty = parse_signature_type(text)
     except ArgumentError as error:
         error.notes.append(f"this is the type given for {name!r}")
         raise
-    return Constant(1) if known.one else known
+    return Constant(1) if ty.one else ty
 
 
-def _described(name: str, block: tuple[int, ...], padding: Padding) -> DescriptorParts:
+def _descriptor_leaf(name: str, block: tuple[int, ...], padding: Padding) -> DescriptorParts:
     element = parse_type(name)
-    assert isinstance(element, Scalar), "the spelling has no stars"
+    assert isinstance(element, Scalar), "the element type of a descriptor is no pointer"
     descriptor_type(element, block, padding, spell_descriptor(name, block, padding))
-    return described_leaf(element, block, padding)
+    return descriptor_leaf(element, block, padding)

@@ -1,4 +1,4 @@
-"""Which backend a launch runs on: the setting in force, else what the arguments ask for."""
+"""Select the backend of a launch: the active setting, or else the device of the arguments."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tile.runtime.device_arrays import DeviceArray
 
 DEFAULT = "interp"
 
-# Which backend runs where an array lies, by the kind of its device.
+# The backend for an array in device memory, by the kind of device.
 BACKEND_OF_DEVICE = {"cuda": "nvptx", "opencl": "opencl"}
-OPENCL = "opencl"  # the backend of many devices: which one is a part of its targets
+OPENCL = "opencl"  # this backend has several devices, so its targets name the device
 
 
 _INTERPRETED: ContextVar[bool] = ContextVar("tile_interpreted", default=False)
@@ -28,9 +28,9 @@ _INTERPRETED: ContextVar[bool] = ContextVar("tile_interpreted", default=False)
 def backend(name: str) -> Iterator[None]:
     """Run kernels on the backend `name` inside the `with` block, whatever their arguments are.
 
-    `name` may have an architecture, as in `"nvptx:sm_90a"`. Holds for the current thread or task;
-    inside `tile.trace` and under `tile check`, `tile trace` and `tile debug` kernels run on the
-    interpreter in any case. Raises `BackendError` for a backend that does not exist.
+    `name` may include an architecture, as in `"nvptx:sm_90a"`. Applies to the current thread or
+    task. Inside `tile.trace` and under `tile check`, `tile trace` and `tile debug`, kernels always
+    run on the interpreter. Raises `BackendError` for an unknown backend.
     """
     if not isinstance(name, str):
         raise ArgumentTypeError(f"tile.backend takes a name such as 'interp', not {brief(name)}")
@@ -44,7 +44,7 @@ def backend(name: str) -> Iterator[None]:
 
 @contextmanager
 def interpreted(level: str) -> Iterator[None]:
-    """Run kernels on the interpreter inside the `with` block, whatever `backend` says in there."""
+    """Run kernels on the interpreter inside the `with` block, overriding `backend`."""
     token = _INTERPRETED.set(True)
     try:
         with config.scope(backend=DEFAULT, interp_level=level):
@@ -54,22 +54,21 @@ def interpreted(level: str) -> Iterator[None]:
 
 
 def target_text(values: Iterable[Any]) -> str:
-    """The target of a launch with these adapted arguments, as text that `Target.parse` reads.
+    """Return the target of a launch with these adapted arguments, as text for `Target.parse`.
 
-    Raises `BackendError` when arrays lie in the memory of a device that no backend of this version
-    runs on.
+    Raises `BackendError` if an array is in the memory of a device that no backend supports.
     """
-    wanted = next(filter(None, map(_wanted, values)), "") if _is_open(config.backend) else ""
-    return leveled(wanted or config.backend or DEFAULT)
+    inferred = next(filter(None, map(_backend_of, values)), "") if _is_open(config.backend) else ""
+    return qualified_target(inferred or config.backend or DEFAULT)
 
 
 def _is_open(target: str) -> bool:
-    """Whether arguments have a say in where a launch runs."""
+    """Return True if the arguments may decide where a launch runs."""
     return target in ("", OPENCL)
 
 
 def target_of(values: Iterable[Any]) -> Target:
-    """The target of a launch with these adapted arguments, resolved by its backend."""
+    """Return the target of a launch with these adapted arguments, resolved by its backend."""
     values = list(values)
     target = Target.parse(target_text(values))
     return registry.get(target.backend).resolve(target, _arrays(values))
@@ -83,8 +82,8 @@ def _arrays(values: Iterable[Any]) -> Iterator[DeviceArray]:
             yield from _arrays(value)
 
 
-def leveled(target: str) -> str:
-    """The target, with the machine whose threads the interpreter shall run, if settings ask so."""
+def qualified_target(target: str) -> str:
+    """Return the target text, with the interpreter's level or the OpenCL device from settings."""
     if target == DEFAULT and config.interp_level == "thread":
         return f"{DEFAULT}:{config.interp_target}"
     if target == DEFAULT and config.interp_level == "steps":
@@ -94,10 +93,10 @@ def leveled(target: str) -> str:
     return target
 
 
-def _wanted(value: Any) -> str:
-    """The backend that an argument asks for, or nothing."""
+def _backend_of(value: Any) -> str:
+    """Return the backend for the device of an argument, or an empty string."""
     if type(value) is DeviceArray:
-        kind, _, which = value.device.partition(":")
+        kind, _, device = value.device.partition(":")
         name = BACKEND_OF_DEVICE.get(kind, "")
         if config.backend and name != config.backend:
             return ""
@@ -107,7 +106,7 @@ def _wanted(value: Any) -> str:
                 "which this version does not have; set TILE_BACKEND=interp, or use "
                 "`with tile.backend('interp'):`, to run on copies of them on the CPU"
             )
-        return f"{name}:{which}" if name == OPENCL and which else name
+        return f"{name}:{device}" if name == OPENCL and device else name
     if isinstance(value, tuple):
-        return next(filter(None, map(_wanted, value)), "")
+        return next(filter(None, map(_backend_of, value)), "")
     return ""

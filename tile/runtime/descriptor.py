@@ -1,11 +1,11 @@
-"""Descriptors made on the host: arrays with bounds that a kernel reads and writes in boxes.
+"""Host-side tensor descriptors: arrays with bounds that a kernel reads and writes in blocks.
 
     a = tile.TensorDescriptor.from_tensor(x, [64, 32])
     kernel[grid](a, ...)
 
-A kernel is compiled for the element type, the block's shape and the padding, and is given the
-base, extents and strides. In signatures a descriptor is `tensordesc<fp16[64,32]>`, or with NaN
-outside the array `tensordesc<fp16[64,32],nan>`.
+A kernel is specialized on the element type, the block's shape and the padding; the base, extents
+and strides are runtime arguments. In signatures a descriptor is `tensordesc<fp16[64,32]>`, or with
+NaN outside the array `tensordesc<fp16[64,32],nan>`.
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ SIGNATURE = re.compile(r"tensordesc<(\w+)\[([\d,]*)\](?:,(\w+))?>")
 @constructed
 @dataclass
 class TensorDescriptor(Adaptable):
-    """An array of 1 to 5 axes whose elements along the last are neighbours in memory.
+    """An array of 1 to 5 axes that is contiguous along the last axis.
 
-    `base` is an array, of which the first element's place and the dtype count; `shape` and
-    `strides` are in elements. `block_shape` is the shape of the boxes, of which a kernel reads or
-    writes one at a time, and `padding` what it reads outside the array: "zero", or for floats
-    "nan". The address and all strides but the last, which is 1, are multiples of 16 bytes; a box
-    has extents that are powers of two, and 16 bytes or more along the last axis.
+    base: an array, of which the address of the first element and the dtype are used.
+    shape, strides: those of the described array, in elements.
+    block_shape: the shape of the block that a kernel reads or writes at a time.
+    padding: the value that it reads outside the array, "zero", or for floats "nan".
 
-    Raises `ArgumentError` where one of these is broken, also at a launch, since fields may be set.
+    The address and all strides except the last, which is 1, are multiples of 16 bytes. The extents
+    of a block are powers of two, and its last axis has at least 16 bytes.
+
+    Raises `ArgumentError` if one of these rules is violated, also at a launch, since fields are
+    mutable.
     """
 
     base: Any
@@ -60,21 +63,21 @@ class TensorDescriptor(Adaptable):
     def from_tensor(
         cls, tensor: Any, block_shape: Sequence[int], padding: str = "zero"
     ) -> TensorDescriptor:
-        """The descriptor of a whole array of NumPy, torch, CuPy or another library."""
+        """Return the descriptor of a whole array of NumPy, torch, CuPy or another library."""
         array = _memory(adapt(tensor, "the tensor of a TensorDescriptor"), "a TensorDescriptor")
         return cls(tensor, array.shape, _strides_of(array), block_shape, padding)
 
     def adapted(self, label: str) -> DescriptorParts:
-        """The descriptor as launches take it; `label` names it in errors.
+        """Return the descriptor as a launch argument; `label` names it in errors.
 
-        Raises `ArgumentTypeError` for a base that is no array, and `ArgumentValueError` for one
-        that does not fit the rest.
+        Raises `ArgumentTypeError` for a base that is not an array, and `ArgumentValueError` for one
+        that does not match the other fields.
         """
         return _parts(self, adapt(self.base, f"the base of {label}"), label)
 
 
 def _strides_of(array: Any) -> tuple[int, ...]:
-    """The strides of an array in elements; one that is never gone along is made to fit."""
+    """Return the strides of an array in elements; those of axes of extent 1 are made valid."""
     size = array.dtype.itemsize
     strides = []
     for axis, (extent, step) in enumerate(zip(array.shape, array.strides, strict=True)):
@@ -89,9 +92,9 @@ def _strides_of(array: Any) -> tuple[int, ...]:
 
 
 def checked(desc: TensorDescriptor, label: str) -> tuple[Padding, tuple[tuple[int, ...], ...]]:
-    """The padding, and the extents, strides and block's extents as plain integers.
+    """Return the padding, and the shape, strides and block shape as plain integers.
 
-    Raises `ArgumentError` for what does not go together, `label` being what it is called.
+    Raises `ArgumentError`, naming `label`, for fields that are inconsistent.
     """
     numbers = tuple(
         _integers(getattr(desc, name), f"the {name} of {label}")
@@ -101,7 +104,7 @@ def checked(desc: TensorDescriptor, label: str) -> tuple[Padding, tuple[tuple[in
     if not len(shape) == len(strides) == len(block):
         raise ArgumentValueError(
             f"{label} has {len(shape)} extents, {len(strides)} strides and {len(block)} extents of "
-            "a block; there is one of each to an axis"
+            "a block; there must be one of each per axis"
         )
     if desc.padding not in list(Padding):
         raise ArgumentValueError(
@@ -114,16 +117,16 @@ def checked(desc: TensorDescriptor, label: str) -> tuple[Padding, tuple[tuple[in
     if strides and strides[-1] != 1:
         raise ArgumentValueError(
             f"the last stride of {label} is 1, not {strides[-1]}: elements along the last axis are "
-            "neighbours in memory"
+            "contiguous in memory"
         )
     return Padding(desc.padding), numbers
 
 
-def _integers(values: Any, what: str) -> tuple[int, ...]:
+def _integers(values: Any, name: str) -> tuple[int, ...]:
     try:
         return tuple(map(int, values))
     except (TypeError, ValueError):
-        raise ArgumentTypeError(f"{what} is a sequence of integers, not {brief(values)}") from None
+        raise ArgumentTypeError(f"{name} is a sequence of integers, not {brief(values)}") from None
 
 
 def _parts(desc: TensorDescriptor, base: Any, label: str) -> DescriptorParts:
@@ -147,14 +150,14 @@ def _parts(desc: TensorDescriptor, base: Any, label: str) -> DescriptorParts:
 
 
 def _memory(base: Any, label: str) -> Any:
-    """An array that was adapted. Raises `ArgumentTypeError` for anything else."""
+    """Return an adapted array, or raise `ArgumentTypeError` for anything else."""
     if not isinstance(base, np.ndarray | DeviceArray):
         raise ArgumentTypeError(f"the base of {label} is an array, not {brief(base)}")
     return base
 
 
 def _check_memory(base: Any, shape: tuple[int, ...], strides: tuple[int, ...], label: str) -> None:
-    """Refuse an address that is not aligned, and bounds beyond the end of the array's memory."""
+    """Raise `ArgumentValueError` for a misaligned address or bounds beyond the array's memory."""
     is_host = isinstance(base, np.ndarray)
     address = base.ctypes.data if is_host else base.address
     if address % ALIGNMENT:
@@ -165,19 +168,19 @@ def _check_memory(base: Any, shape: tuple[int, ...], strides: tuple[int, ...], l
     steps = zip(shape, strides, strict=True)
     needed = 0 if 0 in shape else 1 + sum((extent - 1) * step for extent, step in steps)
     steps = zip(base.shape, base.strides, strict=True)
-    reach = sum(max(0, (extent - 1) * step) for extent, step in steps) // base.dtype.itemsize
-    have = 0 if base.size == 0 else 1 + reach
-    if needed > have:
+    last_element = sum(max(0, (extent - 1) * step) for extent, step in steps) // base.dtype.itemsize
+    available = 0 if base.size == 0 else 1 + last_element
+    if needed > available:
         raise ArgumentValueError(
             f"{label} of shape {list(shape)} and strides {list(strides)} reaches {needed} elements "
-            f"from its base, which has {have}"
+            f"from its base, which has {available}"
         )
 
 
 def descriptor_type(
     element: Scalar, block: tuple[int, ...], padding: Padding, label: str
 ) -> Descriptor:
-    """The type in the IR. Raises `ArgumentValueError`, with `label`, where there is none."""
+    """Return the IR type, or raise `ArgumentValueError`, naming `label`, if it is invalid."""
     try:
         return _described(element, block, padding)
     except TypeRuleError as error:
@@ -193,33 +196,32 @@ def _described(element: Scalar, block: tuple[int, ...], padding: Padding) -> Des
 
 
 def spell_descriptor(pointer: str, block: Sequence[int], padding: str) -> str:
-    """A descriptor's type as signatures spell it, from that of a pointer to its elements."""
+    """Return a descriptor's type as in signatures, from the type of a pointer to its elements."""
     element = pointer.lstrip("*").partition(":")[0]
     suffix = "" if padding == Padding.ZERO else f",{padding}"
     return f"tensordesc<{element}[{','.join(map(str, block))}]{suffix}>"
 
 
 def signature_parts(text: str) -> tuple[str, tuple[int, ...], Padding] | None:
-    """Element, block and padding of a descriptor's type as text; None for any other text.
+    """Parse a descriptor's type to element, block and padding; return None for any other text.
 
-    Raises `ArgumentValueError` for one that is spelt wrong.
+    Raises `ArgumentValueError` for a malformed one.
     """
     plain = text.replace(" ", "")
     if not plain.startswith("tensordesc"):
         return None
-    found = SIGNATURE.fullmatch(plain)
-    known = found is not None and found[3] in (None, *Padding)
-    if found is None or not known or not all(found[2].split(",")):
+    match = SIGNATURE.fullmatch(plain)
+    if match is None or match[3] not in (None, *Padding) or not all(match[2].split(",")):
         raise ArgumentValueError(
-            f"{text!r}: a descriptor's type is spelt tensordesc<fp16[64,32]>, or with NaN outside "
-            "the array tensordesc<fp16[64,32],nan>"
+            f"{text!r}: a descriptor's type is written tensordesc<fp16[64,32]>, or with NaN "
+            "outside the array tensordesc<fp16[64,32],nan>"
         )
-    block = tuple(map(int, found[2].split(",")))
-    return found[1], block, Padding(found[3] or Padding.ZERO)
+    block = tuple(map(int, match[2].split(",")))
+    return match[1], block, Padding(match[3] or Padding.ZERO)
 
 
 def part_types(
     element: Scalar, rank: int
 ) -> tuple[Pointer, tuple[Scalar, ...], tuple[Scalar, ...]]:
-    """The types of base, extents and strides but for the last, as a kernel is compiled for them."""
+    """Return the types of base, extents and strides (except the last) as kernel parameters."""
     return Pointer(element), (I32,) * rank, (I64,) * (rank - 1)

@@ -1,7 +1,7 @@
-"""Arrays in a device's memory, and their copies in the host's for backends that run there.
+"""Arrays in device memory, and their copies in host memory for backends that run on the host.
 
-Views of one array keep sharing memory: arrays whose address ranges overlap are copied into one host
-buffer, each at its own offset and with its own strides, so a kernel sees them exactly as they were.
+Aliasing is preserved: arrays whose address ranges overlap are copied into one host buffer, each
+with its own offset and strides.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import numpy as np
 
 from tile.runtime.elements import Array, DType
 
-# Host buffers lie at addresses that agree with the device's modulo this, so that what is known of
-# an array's alignment stays true of its copy.
+# Host buffers have addresses congruent to the device's modulo this, so that a copy has the same
+# known alignment as the array.
 ALIGNMENT = 256
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceArray:
-    """An array of another library in a device's memory. `strides` are in bytes.
+    """An array of another library in device memory. `strides` are in bytes.
 
-    `fetch` copies its elements to the host, and `put` sets them from an array of the same shape and
-    dtype.
+    `fetch` copies its elements to the host, and `put` copies an array of the same shape and dtype
+    to the device.
     """
 
     source: object
@@ -43,7 +43,7 @@ class DeviceArray:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The addresses of its first byte, and after its last one."""
+        """The address range: that of the first byte, and one past the last byte."""
         if self.size == 0:
             return self.address, self.address
         reach = [
@@ -54,12 +54,12 @@ class DeviceArray:
         return low, high + self.dtype.itemsize
 
     def once(self) -> tuple[slice, ...]:
-        """The index that takes every element once: one along each axis of stride 0."""
+        """Return the index that selects every element once: one along each axis of stride 0."""
         return tuple(slice(0, 1) if stride == 0 else slice(None) for stride in self.strides)
 
 
 def host_copies(arrays: Sequence[DeviceArray]) -> list[Array]:
-    """Copies on the host, one to each array, with the same strides, alignment and overlaps."""
+    """Return host copies of the arrays, with the same strides, alignment and overlaps."""
     copies: dict[int, Array] = {}
     for group in _overlapping(arrays):
         low = min(array.span[0] for array in group)
@@ -72,7 +72,7 @@ def host_copies(arrays: Sequence[DeviceArray]) -> list[Array]:
 
 
 def _overlapping(arrays: Sequence[DeviceArray]) -> list[list[DeviceArray]]:
-    """The arrays in groups, by device and by address ranges that overlap."""
+    """Group the arrays by device and overlapping address ranges."""
     groups: list[list[DeviceArray]] = []
     device, end = "", 0
     for array in sorted(arrays, key=lambda array: (array.device, array.span)):

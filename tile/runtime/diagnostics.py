@@ -1,7 +1,8 @@
-"""Diagnostics that users asked for and a launch does not support: refused, or warned of once.
+"""Handle requested diagnostics that a launch does not support, with an error or one warning.
 
-Checks of `with tile.sanitize(...)`, reports that collect faults and traces are refused. Settings of
-the environment hold for a whole program, with launches of any kind, and are warned of.
+Unsupported checks of `with tile.sanitize(...)`, reports that collect faults, and traces are errors.
+Environment variables apply to a whole program, with launches of any kind, so unsupported settings
+there only cause a warning.
 """
 
 from __future__ import annotations
@@ -18,35 +19,35 @@ from tile.errors import ExecutionError, UnsupportedError
 from tile.in_force import collecting, cover, covering, tracing
 from tile.warn import warn
 
-# Settings that only the interpreter follows, by attribute of `config`.
+# Settings that only the interpreter implements, by attribute of `config`.
 ON_TILES = ("interp_level", "interp_order", "chunk_bytes")
 INTERPRETER = (*ON_TILES, "interp_target", "interp_races")
 
 
-def supported(backend: Backend, artifact: Artifact) -> Diagnostics:
+def supported_diagnostics(backend: Backend, artifact: Artifact) -> Diagnostics:
     """Return the diagnostics that launches of a compiled kernel support."""
     return backend.diagnostics(artifact) if isinstance(backend, Diagnosing) else Diagnostics()
 
 
 @contextmanager
-def diagnosed(kernel: str, artifact: Artifact, offered: Diagnostics) -> Iterator[None]:
-    """Launch inside the `with` block, with reports that count it and take a fault that it raises.
+def diagnosed(kernel: str, artifact: Artifact, supported: Diagnostics) -> Iterator[None]:
+    """Record the launch inside the `with` block, and a fault that it raises, in active reports.
 
-    Raises `UnsupportedError` if the launch does not support what was asked for, and warns once of
-    what the environment asks for in vain.
+    Raises `UnsupportedError` if the launch does not support the diagnostics of a `with` block, and
+    warns once of unsupported environment variables.
     """
-    wanted, origin = _requested(artifact)
-    missing = wanted - offered.checks if wanted else NONE
-    refused = _refusal(kernel, artifact.target, offered, wanted, missing, origin)
+    requested, origin = _requested(artifact)
+    missing = requested - supported.checks if requested else NONE
+    refused = _refusal(kernel, artifact.target, supported, requested, missing, origin)
     if covering():
-        done = NONE if refused else _done(artifact, offered)
-        cover(Launched(kernel, str(artifact.target), done))
+        performed = NONE if refused else _performed_checks(artifact, supported)
+        cover(Launched(kernel, str(artifact.target), performed))
     if refused is not None:
         raise refused
     if missing:
         _warn_unchecked(artifact.target, missing)
     for name in INTERPRETER:
-        if name not in offered.settings and config.origin(name) is not Origin.DEFAULT:
+        if name not in supported.settings and config.origin(name) is not Origin.DEFAULT:
             _warn_ignored(name, artifact.target)
     try:
         yield
@@ -56,14 +57,14 @@ def diagnosed(kernel: str, artifact: Artifact, offered: Diagnostics) -> Iterator
         raise
 
 
-def _done(artifact: Artifact, offered: Diagnostics) -> Checks:
-    """Return the checks that a launch does; some are done whatever was asked for."""
+def _performed_checks(artifact: Artifact, supported: Diagnostics) -> Checks:
+    """Return the checks that a launch performs; some are always active."""
     chosen = artifact.options.checks
-    return ((config.sanitize if chosen is None else chosen) | ALWAYS) & offered.checks
+    return ((config.sanitize if chosen is None else chosen) | ALWAYS) & supported.checks
 
 
 def _requested(artifact: Artifact) -> tuple[Checks, Origin]:
-    """Return the checks that a user asked for, and where."""
+    """Return the checks that the user requested, and the origin of the setting."""
     if artifact.options.checks is not None:
         return artifact.options.checks, Origin.SCOPE
     origin = config.origin("sanitize")
@@ -73,20 +74,20 @@ def _requested(artifact: Artifact) -> tuple[Checks, Origin]:
 def _refusal(
     kernel: str,
     target: Target,
-    offered: Diagnostics,
-    wanted: Checks,
+    supported: Diagnostics,
+    requested: Checks,
     missing: Checks,
     origin: Origin,
 ) -> UnsupportedError | None:
-    """Return the error for a launch that does not support what a `with` block asks for."""
+    """Return the error for a launch that does not support the diagnostics of a `with` block."""
     if missing and origin is Origin.SCOPE:
         return unchecked(f"`with tile.sanitize` around `{kernel}`", missing, target)
-    if wanted and collecting() is not None and not offered.collects:
+    if requested and collecting() is not None and not supported.collects:
         return UnsupportedError(
             f"`{kernel}` runs on {target}, whose faults are raised and not collected in a report; "
             "collect=False, or TILE_BACKEND=interp on tiles (TILE_INTERP_LEVEL=tile)"
         )
-    if tracing() is not None and not offered.traces:
+    if tracing() is not None and not supported.traces:
         return UnsupportedError(
             f"`{kernel}` was compiled for {target}, whose accesses are not recorded; `tile.trace` "
             "records launches of the interpreter on tiles: compile for target 'interp'"

@@ -1,4 +1,4 @@
-"""The element types of arrays: NumPy's dtypes as the IR's scalars, and why others are refused."""
+"""Element types of arrays: the mapping from NumPy dtypes to IR scalars, and its errors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NAMES = ", ".join(dtype.name for dtype in SCALARS)
 
 
 def element_type(dtype: DType, label: str) -> Scalar:
-    """The scalar that a pointer to elements of `dtype` points to.
+    """Return the scalar type of elements of `dtype`.
 
-    Raises `ArgumentTypeError` for dtypes that kernels cannot work on; `label` says whose it is.
+    Raises `ArgumentTypeError`, naming `label`, for dtypes that kernels do not support.
     """
     scalar = SCALARS.get(dtype)
     if scalar is None:

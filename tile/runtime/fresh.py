@@ -1,4 +1,4 @@
-"""Compiling a kernel that no process has compiled before: what imports the compiler."""
+"""Compile a kernel that is not in the disk cache; only this module imports the compiler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tile.ir.steps import Steps
 from tile.late import late
 from tile.runtime.arguments import retuple
 from tile.runtime.signature import ParameterType
-from tile.runtime.specialise import Constant, Leaf, spell_specialised
+from tile.runtime.specialise import Constant, Leaf, spell_specialized
 
 if TYPE_CHECKING:
     from tile.simt.pipeline import lowering
@@ -28,23 +28,23 @@ else:
     lowering = late("tile.simt.pipeline", "lowering")
 
 
-def compiled(
+def compile_kernel(
     function: DeviceFunction,
     leaves: Mapping[str, Leaf],
     backend: Backend,
     target: Target,
     options: Options,
 ) -> Artifact:
-    """Compile a function for what `leaves` says of its parameters.
+    """Compile a function for the specialization of its parameters in `leaves`.
 
-    Raises `CompilationError` for what the frontend refuses, and `BackendError`.
+    Raises `CompilationError` for an invalid function, and `BackendError`.
     """
     types = {n: _type(leaf) for n, leaf in leaves.items() if not isinstance(leaf, Constant)}
     constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
     divisible = dict(pair for n, leaf in leaves.items() for pair in _divisible(n, leaf))
-    spelled = spell_specialised(function.name, leaves)
+    spelled = spell_specialized(function.name, leaves)
     if config.print_after:
-        lowering()  # which declares all passes
+        lowering()  # declares all passes
         refuse_unknown(config.print_after)
 
     def describe() -> str:
@@ -73,7 +73,7 @@ def _type(leaf: Leaf) -> Any:
 
 
 def _divisible(name: str, leaf: Leaf) -> Iterator[tuple[str, int]]:
-    """What is known of the values of a parameter, by the IR's names of the parts of a tuple."""
+    """Yield the known divisor of each IR parameter, by its name in the IR."""
     if isinstance(leaf, ParameterType):
         yield name, leaf.divisible
     elif isinstance(leaf, tuple):

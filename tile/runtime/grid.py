@@ -1,4 +1,4 @@
-"""The grid of a launch: from what users write to three extents."""
+"""Normalize the grid of a launch to three extents."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tile.backends.base import Grid
 from tile.brief import brief
 from tile.errors import ArgumentTypeError, ArgumentValueError
 
-# Most programs along each axis: CUDA's limits, so that what runs on one backend runs on all.
+# The most programs along each axis: CUDA's limits, so that grids are portable between backends.
 LIMITS = ((1 << 31) - 1, 65535, 65535)
 
 
 def normalise_grid(grid: Any) -> Grid:
-    """`grid` as three extents, 1 where it has fewer axes.
+    """Return `grid` as three extents; missing axes have extent 1.
 
     `grid` is an integer or a tuple of one to three integers, Python's or NumPy's. An extent of 0
     makes a grid without programs. Raises `ArgumentTypeError` for anything else,
     `ArgumentValueError` for extents below 0 or over a limit.
     """
-    if type(grid) is tuple and 1 <= len(grid) <= 3:  # nearly all, in a fraction of the time
+    if type(grid) is tuple and 1 <= len(grid) <= 3:  # fast path for nearly all grids
         x, y, z = (*grid, 1, 1)[:3]
         within = type(x) is type(y) is type(z) is int and 1 <= x <= LIMITS[0]
         if within and 1 <= y <= LIMITS[1] and 1 <= z <= LIMITS[2]:

@@ -1,4 +1,4 @@
-"""Functions of the user that tuners call: what they raise is named."""
+"""User functions that tuners call: their exceptions become a `HookError` with their name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tile.errors import HookError
 
 @contextmanager
 def user_code(name: str) -> Iterator[None]:
-    """Raise what a function of the user raises as a `HookError` that says which one it was."""
+    """Raise exceptions inside the `with` block as a `HookError` that names the user function."""
     try:
         yield
     except Exception as error:
@@ -18,5 +18,5 @@ def user_code(name: str) -> Iterator[None]:
 
 
 def hook_error(name: str, error: Exception) -> HookError:
-    """The error that says which function of the user raised `error`."""
+    """Return the error that names the user function that raised `error`."""
     return HookError(f"{name} raised {type(error).__name__}: {error}")

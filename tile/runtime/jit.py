@@ -1,4 +1,4 @@
-"""`@tile.jit`: a Python function that is compiled for the arguments it is launched with."""
+"""`@tile.jit`: Python functions that are specialized and compiled for their launch arguments."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ R = TypeVar("R")
 
 
 class JITFunction(DeviceFunction, Generic[P, R]):
-    """A function of the language: launched as `kernel[grid](*arguments)`, or called in a kernel.
+    """A jitted function: launched as `kernel[grid](*arguments)`, or called in a kernel.
 
-    `cache` holds what was compiled, by target, options and keys of all arguments; it is emptied
-    when something that the function sees of its module has changed. Calls that repeat an earlier
-    one in all but addresses and numbers go a shorter way (`tile.runtime.repeat`). `version`, `repr`
-    and `launch_metadata` are as given to `jit`.
+    `cache` holds the compiled kernels by target, options and keys of all arguments; it is cleared
+    when a captured variable of the function changes. Calls that differ from an earlier one only in
+    addresses and numbers take a fast path (`tile.runtime.repeat`). `version`, `repr` and
+    `launch_metadata` are the arguments of `jit`.
     """
 
     def __init__(
@@ -86,30 +86,30 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         self.cache: dict[CacheKey, CompiledKernel] = {}
         self._captures: Captures | None = None
         self._plans: dict[Shape, Plan | None] = {}
-        # What launches go to, and what calls that is for: a plan's, or none's.
+        # The function that `kernel[grid]` calls, and the shape of calls that its plan handles.
         self._latest: tuple[Shape | None, Callable[..., CompiledKernel]] = None, self._start
         self.pre_run_hooks: list[Hook] = []
-        self._unspecialised = self._chosen("do_not_specialize", do_not_specialize)
+        self._unspecialized = self._chosen("do_not_specialize", do_not_specialize)
         self._unaligned = self._chosen(
             "do_not_specialize_on_alignment", do_not_specialize_on_alignment
         )
-        if self._unspecialised or self._unaligned:
-            self._rules  # noqa: B018 - wrong names are refused where they are written
+        if self._unspecialized or self._unaligned:
+            self._rules  # noqa: B018 - unknown names raise at the decorator
 
     def by_value(self) -> tuple[bool, Reduction]:
-        """The function decorated anew, which plain pickle cannot take, and the text of its file.
+        """Return the recipe to decorate the function again, with the text of its source file.
 
-        That is of a notebook's cell, or of a file that the other process does not have.
+        The other process may not have the file, as for a notebook's cell.
         """
         file = self.fn.__code__.co_filename
         text = linecache.getlines(file, self.fn.__globals__)
         return False, (_jitted, (self.fn, self._options, file, text))
 
-    # -- what it looks like
+    # -- parameters
 
     @property
     def arg_names(self) -> list[str]:
-        """The parameters, in order."""
+        """The names of the parameters, in order."""
         return self._binder.names
 
     @functools.cached_property
@@ -117,15 +117,15 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         taken = [p.name for p in self.parameters if p.name in RUN_ARGUMENTS]
         if taken:
             raise ArgumentTypeError(
-                f"{self.name}() cannot be launched: its parameter {taken[0]!r} has a name that "
-                f"launches use themselves ({', '.join(RUN_ARGUMENTS)}); give it another"
+                f"{self.name}() cannot be launched: the name of its parameter {taken[0]!r} is "
+                f"reserved for launches ({', '.join(RUN_ARGUMENTS)}); rename it"
             )
         return Binder(self.name, self.parameters)
 
     @functools.cached_property
     def _rules(self) -> list[tuple[bool, Rule]]:
-        """For each parameter: whether it is a constexpr, and how its arguments are specialised."""
-        exempt = self._named("do_not_specialize", self._unspecialised)
+        """For each parameter, whether it is a constexpr, and its specialization rule."""
+        exempt = self._named("do_not_specialize", self._unspecialized)
         unaligned = exempt | self._named("do_not_specialize_on_alignment", self._unaligned)
         return [
             (
@@ -140,49 +140,49 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             for p in self.parameters
         ]
 
-    def _chosen(self, what: str, chosen: object) -> tuple[str | int, ...]:
-        """Names and positions of parameters. Raises `ArgumentTypeError` for anything else."""
+    def _chosen(self, option: str, chosen: object) -> tuple[str | int, ...]:
+        """Return names and positions of parameters, or raise `ArgumentTypeError`."""
         if chosen is None:
             return ()
         if not isinstance(chosen, Iterable) or isinstance(chosen, str | bytes):
             raise ArgumentTypeError(
-                f"{what} of {self.name}() is a list of names or positions of parameters, not "
+                f"{option} of {self.name}() is a list of names or positions of parameters, not "
                 f"{brief(chosen)}"
             )
         return tuple(chosen)
 
-    def _named(self, what: str, chosen: Sequence[str | int]) -> frozenset[str]:
-        """Parameters by name, from names and positions."""
+    def _named(self, option: str, chosen: Sequence[str | int]) -> frozenset[str]:
+        """Return the names of parameters given by names and positions."""
         names = self.arg_names
-        found = [
+        selected = [
             names[c] if isinstance(c, int) and -len(names) <= c < len(names) else c for c in chosen
         ]
-        unknown = [str(name) for name in found if name not in names]
+        unknown = [str(name) for name in selected if name not in names]
         if unknown:
             raise ArgumentTypeError(
-                f"{what} of {self.name}() names {unknown_names(unknown, names)}; its parameters "
+                f"{option} of {self.name}() names {unknown_names(unknown, names)}; its parameters "
                 f"are {', '.join(names)}"
             )
-        return frozenset(map(str, found))
+        return frozenset(map(str, selected))
 
     # -- launching
 
     def __getitem__(self, grid: Any) -> Callable[..., CompiledKernel]:
-        """The kernel as a function of its arguments, on `grid`.
+        """Return the launch function of the kernel's arguments, on `grid`.
 
         `grid` is a tuple of one to three integers, one integer, or a function that returns either
-        from the arguments by name (with constexprs and options).
+        and takes a dict of the arguments by name (with constexprs and options).
         """
         _, launch = self._latest
         return functools.partial(launch, grid)
 
     if TYPE_CHECKING:
-        __call__: Callable[P, R]  # of one kernel by another
+        __call__: Callable[P, R]  # in kernels
     else:
 
         @entry
         def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-            """Refuse: outside a kernel this needs a grid."""
+            """Raise `ArgumentTypeError`: a call outside a kernel needs a grid."""
             raise ArgumentTypeError(
                 f"{self.name}() is a kernel and needs a grid: {self.name}[grid](...), where grid "
                 f"is how many programs run, as in {self.name}[(tile.cdiv(n, BLOCK),)](...)"
@@ -190,11 +190,10 @@ class JITFunction(DeviceFunction, Generic[P, R]):
 
     @entry
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> CompiledKernel:
-        """Compile for these arguments, unless that was done before, and launch unless `warmup`.
+        """Compile for these arguments, unless cached, and launch unless `warmup`.
 
-        `kwargs` are parameters by name and options (`num_warps` and so on). Returns what was
-        compiled. Raises `ArgumentError` before anything is touched when arguments or grid cannot be
-        used.
+        `kwargs` are parameters by name and options (`num_warps` and so on). Return the compiled
+        kernel. Raises `ArgumentError`, before any side effect, for invalid arguments or grids.
         """
         if warmup:
             kernel, _ = self._compiled(*self._binder.bind(args, kwargs))
@@ -202,60 +201,61 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         return self._start(grid, *args, **kwargs)
 
     def _start(self, grid: Any, /, *args: Any, **kwargs: Any) -> CompiledKernel:
-        """Launch, as launches before this one were done, if there is a plan for them.
+        """Launch, by the fast path of an earlier launch if there is one.
 
-        `kernel[grid]` is this only until a plan is made; who took it before comes here each time.
+        `kernel[grid]` calls this only until a plan exists. A caller that stored `kernel[grid]`
+        before always enters here.
         """
         try:
-            return self._unlike(None, grid, *args, **kwargs)
+            return self._slow_path(None, grid, *args, **kwargs)
         except Exception as error:
             trim(error)
             raise
 
-    def _unlike(
+    def _slow_path(
         self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any
     ) -> CompiledKernel:
-        """Launch what the plan for calls of a shape could not: by another plan, or without.
+        """Launch a call that the plan for `shape` cannot handle: by another plan, or without one.
 
-        First by the latest, for a caller who keeps `kernel[grid]` comes here each time when calls
-        are of another shape since.
+        Try the latest plan first: a caller that stored `kernel[grid]` enters here at each call if
+        its plan is for another shape.
         """
         latest, launch = self._latest
         if latest is not None and latest != shape:
             return launch(grid, *args, **kwargs)
-        found = shape_of(args, kwargs)
-        plan = self._plans.get(found)
-        if plan is not None and found != shape:
-            self._latest = found, plan.again  # whose calls are likely to be more than this one
-            return plan.again(grid, *args, **kwargs)
+        call_shape = shape_of(args, kwargs)
+        plan = self._plans.get(call_shape)
+        if plan is not None and call_shape != shape:
+            self._latest = call_shape, plan.launch  # more calls of this shape are likely
+            return plan.launch(grid, *args, **kwargs)
         if "warmup" in kwargs:
             return self.run(*args, grid=grid, **kwargs)
         return self._launch(grid, args, kwargs)
 
     def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledKernel:
-        """Launch, and see to it that launches like this one are repeated where that can be."""
+        """Launch without a plan; an active observer makes the launch instead."""
         observer = observing()
         if observer is not None:
             return observer.launch(self._attempt(grid, args, kwargs))
-        return self._launch_once(grid, args, kwargs)
+        return self._launch_directly(grid, args, kwargs)
 
     def _attempt(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attempt:
-        """This launch, for an observer to make."""
+        """Return this launch for an observer."""
         values, _ = self._binder.bind(args, kwargs)
         names = self.arg_names
-        given = dict(zip(names, args, strict=False))
-        rest = {name: value for name, value in kwargs.items() if name not in given}
+        passed = dict(zip(names, args, strict=False))
+        rest = {name: value for name, value in kwargs.items() if name not in passed}
 
         def run(constants: Constants) -> CompiledKernel:
-            return self._launch_once(grid, (), {**given, **rest, **constants})
+            return self._launch_directly(grid, (), {**passed, **rest, **constants})
 
         def written(constants: Constants) -> frozenset[str]:
-            return self.written_arguments(**{**given, **rest, **constants})
+            return self.written_arguments(**{**passed, **rest, **constants})
 
         named = dict(zip(names, values, strict=True))
         return Attempt(self, named, not callable(grid), run, written)
 
-    def _launch_once(
+    def _launch_directly(
         self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> CompiledKernel:
         values, options = self._binder.bind(args, kwargs)
@@ -267,37 +267,37 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         kernel.execute(extents, arguments)
-        if 0 in extents:  # nothing was launched that could be repeated
+        if 0 in extents:  # nothing was launched
             return kernel
         plan = self._plan(args, kwargs)
         key = None if plan is None else plan.key(*args, **kwargs)
         if plan is not None and key is not None and key not in plan.table:
             repeat = kernel.bind(plan.parameters, arguments)
             meta = self._meta(values, options).items()
-            known = {name: value for name, value in meta if name not in plan.given}
-            entry = None if repeat is None else Entry(repeat, kernel, known)
-            # Another thread may have found meanwhile that what was compiled is out of date; it
-            # empties the cache before it drops all plans.
+            constants = {name: value for name, value in meta if name not in plan.passed}
+            entry = None if repeat is None else Entry(repeat, kernel, constants)
+            # Another thread may have invalidated the kernel meanwhile; it clears the cache before
+            # it drops all plans.
             if any(kernel is one for one in list(self.cache.values())):
                 plan.table[key] = entry
-                self._latest = shape_of(args, kwargs), plan.again
+                self._latest = shape_of(args, kwargs), plan.launch
         return kernel
 
     def _meta(self, values: list[Any], options: dict[str, Any]) -> dict[str, Any]:
-        """What a grid function is given."""
+        """Return the argument of a grid function: all parameters and options, by name."""
         return {**OPTION_DEFAULTS, **options, **dict(zip(self.arg_names, values, strict=True))}
 
     @entry
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> CompiledKernel:
-        """Compile for these arguments without launching; what was compiled.
+        """Compile for these arguments without launching, and return the compiled kernel.
 
-        A dtype (of torch, NumPy or `tile.language`) or a `MockArray` stands for an array.
+        A dtype (of torch, NumPy or `tile.language`) or a `MockArray` is a placeholder for an array.
         """
         return self.run(*args, grid=grid, warmup=True, **kwargs)
 
     @entry
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
-        """Names of the parameters through which a launch with these arguments writes memory."""
+        """Return the names of the parameters through which a launch writes memory."""
         return self.warmup(*args, **kwargs).written
 
     def add_pre_run_hook(self, hook: Hook) -> None:
@@ -305,7 +305,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         self.pre_run_hooks.append(hook)
 
     def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
-        """The plan for calls like this one, made now if need be."""
+        """Return the launch plan for calls of this shape; build it if it is new."""
         shape = shape_of(args, kwargs)
         if shape not in self._plans:
             watch = self._captures
@@ -317,12 +317,12 @@ class JITFunction(DeviceFunction, Generic[P, R]):
                 hooks=self.pre_run_hooks,
                 cache=self.cache,
                 current=watch.current if watch is not None and watch.watching else None,
-                unlike=self._unlike,
+                slow_path=self._slow_path,
             )
         return self._plans.get(shape)
 
     def _drop_plans(self) -> None:
-        """Repeat nothing that was compiled: not by functions either that somebody has yet."""
+        """Invalidate all plans, including launch functions that callers have stored."""
         self._latest = None, self._start
         while self._plans:
             _, plan = self._plans.popitem()
@@ -334,22 +334,22 @@ class JITFunction(DeviceFunction, Generic[P, R]):
     def _compiled(
         self, values: list[Any], options: dict[str, Any]
     ) -> tuple[CompiledKernel, list[Any]]:
-        """The kernel for these arguments, and the arguments adapted.
+        """Return the kernel for these arguments, and the adapted arguments.
 
-        Constants are taken out of their wrappers in `values` itself.
+        Constants in `values` are unwrapped in place.
         """
-        adapted, keys = self._specialise(values)
+        adapted, keys = self._specialize(values)
         if self._captures is None or not self._captures.current():
             self.cache.clear()
             self._captures = Captures(self)
             self._drop_plans()
-        if not self.cache:  # users may have emptied it
+        if not self.cache:  # users may have cleared it
             self._drop_plans()
         target = target_of(adapted)
         key = (target, tuple(sorted(options.items())), *keys)
         try:
             kernel = self.cache.get(key)
-        except Exception as error:  # what the classes of constants and options raise
+        except Exception as error:  # raised by `__eq__` or `__hash__` of constants and options
             raise ArgumentTypeError(
                 f"constants or options of {self.name}() cannot be used: {error}"
             ) from error
@@ -357,8 +357,8 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             kernel = self.cache[key] = self._compile(target, options, adapted, keys)
         return kernel, adapted
 
-    def _specialise(self, values: list[Any]) -> tuple[list[Any], list[Key]]:
-        """The arguments adapted, and their keys."""
+    def _specialize(self, values: list[Any]) -> tuple[list[Any], list[Key]]:
+        """Return the adapted arguments and their keys."""
         adapted: list[Any] = []
         keys: list[Key] = []
         for index, (value, (is_constexpr, rule)) in enumerate(
@@ -404,9 +404,9 @@ class JITFunction(DeviceFunction, Generic[P, R]):
 def _jitted(
     fn: Callable[P, R], options: dict[str, Any], file: str, text: list[str]
 ) -> JITFunction[P, R]:
-    """A function from another process, with the text that its source is read from."""
+    """Return a function from another process, with the text of its source file."""
     if linecache.getlines(file) != text:
-        # Without a time, an entry stays as it is (`linecache.checkcache`).
+        # `linecache.checkcache` keeps entries without a modification time.
         linecache.cache[file] = (sum(map(len, text)), None, text, file)
     return JITFunction(fn, **options)
 
@@ -433,17 +433,20 @@ def jit(
 def jit(
     fn: Callable[P, R] | None = None, **options: Any
 ) -> JITFunction[P, R] | Callable[[Callable[P, R]], JITFunction[P, R]]:
-    """Decorator: make a function of the language, to launch as a kernel or to call in one.
+    """Compile a function just in time, as a kernel to launch or a function to call in kernels.
 
-    - `do_not_specialize`: parameters, by name or position, whose value does not select a compiled
-      kernel: neither being 1 nor being divisible by 16. `do_not_specialize_on_alignment`: only the
-      latter.
-    - `debug`: the option `debug` of launches that do not give one.
-    - `noinline`: keep calls of the function as calls.
-    - `repr`: the compiled kernel's name, from an object with `constants` and `signature`.
-    - `version`, `launch_metadata`: kept as attributes, for programs and tools that look at them.
+    Use it as a decorator.
 
-    Raises `ArgumentTypeError` for what is no plain function.
+    - `do_not_specialize`: parameters, by name or position, on whose value kernels are not
+      specialized: neither on being 1 nor on divisibility by 16. `do_not_specialize_on_alignment`:
+      only not on the latter.
+    - `debug`: the default of the launch option `debug`.
+    - `noinline`: do not inline calls of the function.
+    - `repr`: a function that returns the compiled kernel's name, from an object with `constants`
+      and `signature`.
+    - `version`, `launch_metadata`: stored as attributes, for programs and tools that read them.
+
+    Raises `ArgumentTypeError` for an object that is not a plain function.
     """
 
     @entry

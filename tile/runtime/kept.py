@@ -1,10 +1,10 @@
-"""Compiled kernels on disk: which entry is whose, and artifacts as entries.
+"""The disk cache of compiled kernels: keys, and conversion between artifacts and cache entries.
 
-An entry's key is a text of all that decides what is compiled: the function with all that it calls
-and captures, types and constants of its parameters, target and options, the settings in force, and
-the versions of what compiles. Where some of that cannot be told exactly (a function captures an
-object of a class of which nothing is known), or where the backend cannot keep what it makes, there
-is no key and nothing is kept.
+A key is a text of everything that decides what is compiled: the function with its callees and
+captured values, types and constants of its parameters, target and options, active settings, and the
+versions of the compiler and its dependences. A kernel has no key, and is not cached, if part of
+this has no exact text (a function captures an object of an unknown class), or if the backend cannot
+serialize its result.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def key(
     target: Target,
     options: Options,
 ) -> str | None:
-    """The key of a compiled kernel, or None where it is not to be kept or looked up.
+    """Return the key of a compiled kernel, or None if the cache is not used for it.
 
-    That is also while somebody watches the compiler at work (TILE_DUMP and the like).
+    The cache is also not used while the output of passes is requested (TILE_DUMP and similar).
     """
     if store.current() is None or config.watching:
         return None
@@ -56,7 +56,7 @@ def key(
 
 
 def _plain(leaf: Leaf) -> object:
-    """A leaf as something that `exact_digest` can spell."""
+    """Return a leaf as a value that `exact_digest` supports."""
     if isinstance(leaf, Constant):
         return ("constant", leaf.value)
     if isinstance(leaf, tuple):
@@ -66,11 +66,11 @@ def _plain(leaf: Leaf) -> object:
 
 @functools.cache
 def _compiler() -> str:
-    """What compiles: the files of this package, Python, and NumPy, whose meaning folding has.
+    """Return the version of the compiler: Python, NumPy (for constant folding) and this package.
 
-    Of a file it is size and time, which change with it. So developers need not clear anything, and
-    a kernel that another installation compiled is not taken for one of this. Nothing where the
-    files cannot be seen, as in an archive.
+    The package is identified by path, size and modification time of its files. So developers need
+    not clear the cache, and installations do not share entries. Return an empty string if the files
+    cannot be listed, as in an archive.
     """
     try:
         modules = sorted(_modules(str(_PACKAGE)))
@@ -80,21 +80,21 @@ def _compiler() -> str:
 
 
 def _modules(folder: str) -> Iterator[str]:
-    """The Python files in a folder and those below it, as they are now."""
-    with os.scandir(folder) as found:
-        for file in found:
+    """Yield stamps of the Python files in a folder and its subfolders."""
+    with os.scandir(folder) as files:
+        for file in files:
             if file.name.endswith(".py"):
                 yield _stamp(file.path, file.stat())
             elif file.name != "__pycache__" and file.is_dir():
                 yield from _modules(file.path)
 
 
-def _stamp(path: str, found: os.stat_result) -> str:
-    return f"{path} {found.st_size} {found.st_mtime_ns}"
+def _stamp(path: str, stat: os.stat_result) -> str:
+    return f"{path} {stat.st_size} {stat.st_mtime_ns}"
 
 
-def _as_it_is(path: Path) -> str:
-    """A file as it is now; nothing for one that is not there."""
+def _current_stamp(path: Path) -> str:
+    """Return the current stamp of a file; an empty string if it does not exist."""
     try:
         return _stamp(str(path), path.stat())
     except OSError:
@@ -105,13 +105,13 @@ def _as_it_is(path: Path) -> str:
 
 
 def find(name: str) -> Artifact | None:
-    """The artifact under a key, if there is one that was made from files as they are now."""
-    kept = store.current()
-    entry = None if kept is None else kept.get(name)
+    """Return the artifact under a key, if there is one whose input files are unchanged."""
+    cache = store.current()
+    entry = None if cache is None else cache.get(name)
     if entry is None:
         return None
     facts = entry.facts
-    if any(_as_it_is(Path(path)) != stamp for path, stamp in facts["inputs"].items()):
+    if any(_current_stamp(Path(path)) != stamp for path, stamp in facts["inputs"].items()):
         return None
     return Artifact(
         kernel=facts["kernel"],
@@ -129,9 +129,9 @@ def find(name: str) -> Artifact | None:
 
 
 def keep(name: str, artifact: Artifact) -> None:
-    """Keep an artifact under a key."""
-    kept = store.current()
-    if kept is None:
+    """Store an artifact under a key."""
+    cache = store.current()
+    if cache is None:
         return
     facts: dict[str, Any] = {
         "kernel": artifact.kernel,
@@ -141,10 +141,10 @@ def keep(name: str, artifact: Artifact) -> None:
         "parameters": artifact.parameters,
         "written": sorted(artifact.written),
         "facts": dict(artifact.facts),
-        "inputs": {str(path): _as_it_is(path) for path in artifact.inputs},
+        "inputs": {str(path): _current_stamp(path) for path in artifact.inputs},
     }
     parts = {
         stage: text.encode() if isinstance(text, str) else text
         for stage, text in artifact.stages.items()
     }
-    kept.put(name, store.Entry(f"{artifact.kernel} for {artifact.target}", facts, parts))
+    cache.put(name, store.Entry(f"{artifact.kernel} for {artifact.target}", facts, parts))

@@ -1,4 +1,4 @@
-"""A kernel compiled for certain types and constants: what it is made of, and how it is launched."""
+"""Compiled kernels: kernels specialized for types and constants, their stages and launches."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tile.backends.base import (
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.language.descriptor_parts import DescriptorParts
 from tile.late import late
-from tile.runtime.binding import OPTION_DEFAULTS, named, quoted
+from tile.runtime.binding import OPTION_DEFAULTS, assignments, quoted
 from tile.runtime.device_arrays import DeviceArray, host_copies
-from tile.runtime.diagnostics import diagnosed, supported
+from tile.runtime.diagnostics import diagnosed, supported_diagnostics
 from tile.runtime.grid import normalise_grid
 from tile.runtime.observer import observing
-from tile.runtime.packing import fit, slots, writeable
+from tile.runtime.packing import fit, launch_arguments_of, writeable
 from tile.runtime.signature import ParameterType
-from tile.runtime.specialise import Constant, Leaf, spell_leaf, spell_specialised
+from tile.runtime.specialise import Constant, Leaf, spell_leaf, spell_specialized
 from tile.tracebacks import entry
 
 if TYPE_CHECKING:
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
 else:
     open_debugger = late("tile.debugger.plain", "open_debugger")
 
-WATCHERS: list[Callable[[CompiledKernel], None]] = []
-"""Functions called at each launch, in the thread of the launch; while there is one, nothing
-repeats."""
+LAUNCH_CALLBACKS: list[Callable[[CompiledKernel], None]] = []
+"""Functions called at each launch, in the thread of the launch; while there is one, no launch takes
+the fast path."""
 
 
 @contextmanager
-def told(watcher: Callable[[CompiledKernel], None]) -> Iterator[None]:
+def told(callback: Callable[[CompiledKernel], None]) -> Iterator[None]:
     """Call a function at each launch inside the `with` block, by any thread."""
-    WATCHERS.append(watcher)
+    LAUNCH_CALLBACKS.append(callback)
     try:
         yield
     finally:
-        WATCHERS.remove(watcher)
+        LAUNCH_CALLBACKS.remove(callback)
 
 
 @contextmanager
-def watching() -> Iterator[list[Executable]]:
-    """The kernels that are launched inside the `with` block, in order, by any thread."""
+def recorded_launches() -> Iterator[list[Executable]]:
+    """Record the kernels that are launched inside the `with` block, in order, by any thread."""
     launched: list[Executable] = []
     with told(lambda kernel: launched.append(kernel.executable)):
         yield launched
@@ -69,14 +69,13 @@ def watching() -> Iterator[list[Executable]]:
 class CompiledKernel:
     """A compiled kernel.
 
-    - `asm`: the text of every stage by name: `source`, then the backend's, from `tile` (the IR as
-      the frontend made it) on.
+    - `asm`: the text of every stage by name: `source`, then the backend's, from `tile` (the IR from
+      the frontend) on.
     - `name`, `target`, `options`; `constants` by parameter; `signature`: each parameter's type.
     - `written`: names of the parameters through which it writes memory.
-    - `leaves`: by parameter, what it was compiled for.
+    - `leaves`: the specialization of each parameter.
 
-    `kernel[grid](*arguments)` launches it; the arguments are those that are no constants, in order
-    or by name.
+    `kernel[grid](*arguments)` launches it; the arguments are the runtime ones, in order or by name.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class CompiledKernel:
         name: str,
         source: str,
     ) -> None:
-        """Take an artifact that was compiled for `leaves`."""
+        """Initialize from an artifact that was compiled for `leaves`."""
         self.artifact = artifact
         self.name = name
         self.target: Target = artifact.target
@@ -98,20 +97,24 @@ class CompiledKernel:
         self.constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
         self._backend = backend
         self.leaves = dict(leaves)
-        every = [slot for i, (n, leaf) in enumerate(leaves.items()) for slot in slots(i, n, leaf)]
-        self._plan = [(slot.parameter, slot.pack) for slot in every]
+        every = [
+            argument
+            for i, (n, leaf) in enumerate(leaves.items())
+            for argument in launch_arguments_of(i, n, leaf)
+        ]
+        self._plan = [(argument.parameter, argument.pack) for argument in every]
         written = [
-            (i, slot)
-            for i, (slot, inner) in enumerate(zip(every, artifact.parameters, strict=True))
+            (i, argument)
+            for i, (argument, inner) in enumerate(zip(every, artifact.parameters, strict=True))
             if inner in artifact.written
         ]
-        self._written = [(i, slot.label) for i, slot in written]
+        self._written = [(i, argument.label) for i, argument in written]
         parameters = list(leaves)
-        self.written = frozenset(parameters[slot.parameter] for _, slot in written)
+        self.written = frozenset(parameters[argument.parameter] for _, argument in written)
 
     @functools.cached_property
     def executable(self) -> Executable:
-        """The kernel loaded by its backend, at the first launch."""
+        """The kernel as loaded by its backend; it is loaded on first access."""
         loaded = self._backend.load(self.artifact)
         if isinstance(loaded, Debuggable):
             loaded.open_debugger = open_debugger
@@ -120,11 +123,11 @@ class CompiledKernel:
     @property
     @entry
     def info(self) -> KernelInfo:
-        """What the device says of the kernel: registers, memory, how many programs run at once.
+        """The resources of the kernel on the device: registers, memory, occupancy.
 
-        It is the current device, where the kernel is loaded now if it was not; a backend whose
-        kernels take nothing of a device says so in `device`, and knows no numbers. Raises
-        `BackendError` where there is no device.
+        The device is the current one; the kernel is loaded if necessary. For a backend without
+        device resources, `device` says so and there are no numbers. Raises `BackendError` if there
+        is no device.
         """
         executable = self.executable
         if isinstance(executable, Informative):
@@ -133,50 +136,50 @@ class CompiledKernel:
 
     @property
     def metadata(self) -> SimpleNamespace:
-        """Name, target, signature, constants, what is written, and all options, as attributes."""
+        """Name, target, signature, constants, written parameters, and options as attributes."""
         facts = {
             n: getattr(self, n) for n in ("name", "target", "signature", "constants", "written")
         }
         return SimpleNamespace(**facts, **{n: getattr(self.options, n) for n in OPTION_DEFAULTS})
 
     def __reduce__(self) -> tuple[Callable[..., CompiledKernel], tuple[Any, ...]]:
-        """All but what is loaded: another process loads the kernel at its first launch."""
+        """Return the recipe to pickle the kernel; another process loads it at its first launch."""
         source = self.asm["source"]
         return _restored, (self.artifact, self._backend.name, self.leaves, self.name, source)
 
     def __repr__(self) -> str:
-        return f"<CompiledKernel {spell_specialised(self.name, self.leaves)} for {self.target}>"
+        return f"<CompiledKernel {spell_specialized(self.name, self.leaves)} for {self.target}>"
 
-    # -- launching with arguments of which nothing is known
+    # -- launching with unchecked arguments
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        """The kernel as a function of its arguments, on `grid`."""
+        """Return the launch function of the kernel's arguments, on `grid`."""
         return functools.partial(self.run, grid=grid)
 
     @entry
     def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
-        """Launch on a grid. Raises `ArgumentError` for arguments other than it was compiled for."""
-        given = self._given(args, kwargs)
-        arguments = self._fitted(given)
-        meta = {**{n: getattr(self.options, n) for n in OPTION_DEFAULTS}, **given}
+        """Launch on a grid. Raises `ArgumentError` if the arguments do not match the kernel."""
+        values = self._with_constants(args, kwargs)
+        arguments = self._checked(values)
+        meta = {**{n: getattr(self.options, n) for n in OPTION_DEFAULTS}, **values}
         extents = normalise_grid(grid(meta) if callable(grid) else grid)
         self.execute(extents, arguments)
 
     @entry
     def launch_arguments(self, *args: Any, **kwargs: Any) -> list[Any]:
-        """What a launch is given: one argument to each parameter of the kernel's function.
+        """Return the launch arguments: one for each parameter of the kernel's IR function.
 
-        Raises `ArgumentError` for arguments other than it was compiled for.
+        Raises `ArgumentError` if the arguments do not match the kernel.
         """
-        return self._fitted(self._given(args, kwargs))
+        return self._checked(self._with_constants(args, kwargs))
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _with_constants(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         return {**self.constants, **self._bind(args, kwargs)}
 
-    def _fitted(self, given: Mapping[str, Any]) -> list[Any]:
+    def _checked(self, values: Mapping[str, Any]) -> list[Any]:
         leaves = self.leaves.items()
         return self.prepare(
-            [fit(given[n], leaf, f"argument {n!r} of {self.name}()") for n, leaf in leaves]
+            [fit(values[n], leaf, f"argument {n!r} of {self.name}()") for n, leaf in leaves]
         )
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -186,18 +189,18 @@ class CompiledKernel:
         if len(args) > len(names) or twice or values.keys() != set(names):
             takes = quoted(names) if names else "no arguments"
             by_name = f" and {quoted(list(kwargs))} by name" if kwargs else ""
-            constants = f"its constants are {named(self.constants)}"
+            constants = f"its constants are {assignments(self.constants)}"
             raise ArgumentTypeError(
-                f"{self.name}, as compiled, takes {takes}; given were {len(args)} by position"
+                f"{self.name}, as compiled, takes {takes}; it was passed {len(args)} by position"
                 f"{by_name}",
                 notes=[constants] if self.constants else [],
             )
         return values
 
-    # -- launching with arguments that were specialised for
+    # -- launching with arguments that the kernel was specialized for
 
     def prepare(self, values: Sequence[Any]) -> list[Any]:
-        """One launch argument to each runtime parameter, from adapted values for all parameters.
+        """Return the launch arguments of all runtime parameters, from adapted values of all.
 
         Raises `ArgumentValueError` if the kernel writes an array that is read-only.
         """
@@ -211,13 +214,13 @@ class CompiledKernel:
 
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:
-        return supported(self._backend, self.artifact)
+        return supported_diagnostics(self._backend, self.artifact)
 
     def execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
-        """Run over the grid, on copies of arrays that are in the memory of another device.
+        """Run over the grid, on host copies of arrays that are in another device's memory.
 
         A grid with an extent of 0 has no programs: nothing is launched or copied. Raises
-        `UnsupportedError`, before anything runs, for checks that the backend does not do.
+        `UnsupportedError`, before anything runs, for checks that the backend does not support.
         """
         if 0 in grid:
             return
@@ -225,9 +228,9 @@ class CompiledKernel:
             self._execute(grid, arguments)
 
     def _execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
-        for watcher in WATCHERS:
-            watcher(self)
-        on_device = self._elsewhere(arguments)
+        for callback in LAUNCH_CALLBACKS:
+            callback(self)
+        on_device = self._foreign_device_arrays(arguments)
         if not on_device:
             self._launch(grid, arguments)
             return
@@ -239,41 +242,41 @@ class CompiledKernel:
                 array.put(hosts[id(array)])
 
     def _launch(self, grid: Grid, arguments: Sequence[Any]) -> None:
-        """Launch with arguments that the backend can reach."""
+        """Launch with arguments in memory that the backend can access."""
         self.executable.launch(grid, arguments)
         observer = observing()
         if observer is not None:
             written = {label: arguments[index] for index, label in self._written}
             observer.ran(self, grid, dict(reached(written)))
 
-    def _elsewhere(self, arguments: Sequence[Any]) -> list[DeviceArray]:
-        """The arrays that are in the memory of a device which is none of the backend's own."""
+    def _foreign_device_arrays(self, arguments: Sequence[Any]) -> list[DeviceArray]:
+        """Return the arrays in the memory of devices that the backend does not run on."""
         own = self._backend.devices
         return [
             a for a in arguments if type(a) is DeviceArray and a.device.partition(":")[0] not in own
         ]
 
     def bind(self, parameters: Sequence[int], arguments: Sequence[Any]) -> Repeat | None:
-        """How to repeat the launch with `arguments` that was just done, if there is a way.
+        """Return the backend's fast launch for the launch just done, or None if there is none.
 
-        The result takes a value for each of `parameters`; for a descriptor the address of its base,
-        all else of which is the same each time.
+        The result takes a value for each of `parameters`; for a descriptor it is the address of its
+        base, as all other fields are part of the key.
         """
         executable = self.executable
-        if not isinstance(executable, Repeatable) or self._elsewhere(arguments):
+        if not isinstance(executable, Repeatable) or self._foreign_device_arrays(arguments):
             return None
         by_parameter: dict[int, list[Any]] = {}
         for (at, _), argument in zip(self._plan, arguments, strict=True):
             by_parameter.setdefault(at, []).append(argument)
         leaves = list(self.leaves.values())
-        places = [_places(leaves[at], by_parameter.get(at, [])) for at in parameters]
+        groups = [_fast_path_arguments(leaves[at], by_parameter.get(at, [])) for at in parameters]
         every: list[Any] = []
         fixed: set[int] = set()
-        for place in places:
-            if place is None:
+        for group in groups:
+            if group is None:
                 return None
-            fixed.update(range(len(every) + 1, len(every) + len(place)))
-            every += place
+            fixed.update(range(len(every) + 1, len(every) + len(group)))
+            every += group
         return executable.bind(every, fixed)
 
 
@@ -284,7 +287,7 @@ def _restored(
 
 
 def reached(arrays: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    """NumPy's arrays among `arrays`, and those that pointers in them point to, by label."""
+    """Yield the NumPy arrays among `arrays`, and those that pointers in them point to, by label."""
     for label, array in arrays.items():
         if isinstance(array, np.ndarray):
             yield label, array
@@ -292,10 +295,10 @@ def reached(arrays: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
                 yield from reached({f"{label}[{index}]": target})
 
 
-def _places(leaf: Leaf, arguments: list[Any]) -> list[Any] | None:
-    """The launch arguments of one parameter as repeats have them, None where one is compiled in.
+def _fast_path_arguments(leaf: Leaf, arguments: list[Any]) -> list[Any] | None:
+    """Return one parameter's arguments of a fast launch, with None for those compiled in.
 
-    No list, for a tuple: repeats do not know those.
+    Return None for a tuple, which fast launches do not support.
     """
     if not isinstance(leaf, DescriptorParts):
         return (arguments or [None]) if len(arguments) < 2 else None

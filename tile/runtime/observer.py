@@ -1,4 +1,4 @@
-"""Who watches launches: `tile check` repeats them in other ways, and compares what they wrote."""
+"""Launch hooks: `tile check` runs launches in several configurations and compares the results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Constants = Mapping[str, Any]
 
 
 class Attempt(NamedTuple):
-    """A launch that is about to happen, and may be made several times.
+    """A launch that is about to happen, and may be run several times.
 
-    `named` has what was passed, by parameter; `run(constants)` launches, with other values for some
-    constexprs; `written(constants)` are the parameters through which it writes. Where the grid is
-    no function, it does not follow other constants.
+    named: the arguments, by parameter.
+    run: `run(constants)` launches, with other values for some constexprs.
+    written: `written(constants)` returns the parameters through which it writes.
+    fixed_grid: True if the grid is not a function, and so does not depend on the constants.
     """
 
     function: JITFunction[..., Any]
@@ -32,38 +33,38 @@ class Attempt(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """A configuration of a tuned kernel, and a launch with it on arguments as they were passed."""
+    """A configuration of a tuned kernel, and a launch with it on the original arguments."""
 
     title: str
     run: Callable[[], Any]
 
 
 class Observer(Protocol):
-    """What is told of launches, and makes them."""
+    """An observer of launches, which also makes them."""
 
     def launch(self, attempt: Attempt) -> CompiledKernel:
-        """Make a launch, at least once; arrays hold what it wrote when this returns."""
+        """Run a launch at least once; its results are in the arrays when this returns."""
 
     def tuned(self, name: str, alternatives: Sequence[Alternative]) -> Any:
-        """Launch a tuned kernel; the first alternative's effects are those that stay."""
+        """Launch a tuned kernel; the final results are those of the first alternative."""
 
     def ran(
         self, kernel: CompiledKernel, grid: tuple[int, int, int], outputs: Mapping[str, np.ndarray]
     ) -> None:
-        """A kernel has run; what the arrays that it may write hold now, by their labels."""
+        """Handle the end of a run; `outputs` are the arrays that it may write, by label."""
 
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("tile_observer", default=None)
 
 
 def observing() -> Observer | None:
-    """The observer of launches here."""
+    """Return the active observer of launches, if any."""
     return _OBSERVER.get()
 
 
 @contextmanager
 def observed(observer: Observer | None) -> Iterator[None]:
-    """Let an observer make the launches inside the `with` block; None: nobody does."""
+    """Let an observer make the launches inside the `with` block; None disables observation."""
     token = _OBSERVER.set(observer)
     try:
         yield

@@ -1,7 +1,7 @@
-"""Memory of OpenCL as a kernel argument: pyopencl's arrays, buffers and shared virtual memory.
+"""OpenCL memory as a kernel argument: pyopencl's arrays, buffers and shared virtual memory.
 
-Known by the module of its class, so that nothing is imported for those who have none. A buffer and
-an allocation without a dtype are bytes.
+It is recognized by the module of its class, so that pyopencl is not imported. A buffer or an
+allocation without a dtype has elements of type uint8.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.elements import Array, element_type
 
 DEVICE = "opencl"
-# Memory objects begin at multiples of this in bytes; a handle, so moved up, stands for an address.
+# Memory objects are aligned to 2**_BASE_BITS bytes. A handle shifted by it serves as an address.
 _BASE_BITS = 12
 
 
 def is_opencl(kind: type) -> bool:
-    """Whether a class is one of pyopencl's."""
+    """Return True if a class is one of pyopencl's."""
     return str(kind.__module__).partition(".")[0] == "pyopencl"
 
 
 def opencl_array(value: Any, label: str) -> DeviceArray:
-    """Memory of OpenCL as a `DeviceArray`; its device is named by its handle, where it is known.
+    """Return OpenCL memory as a `DeviceArray`; the device is named by its handle, if known.
 
-    Raises `ArgumentTypeError` for what is no memory, or has elements that kernels cannot work on.
+    Raises `ArgumentTypeError` for other objects, and for elements that kernels do not support.
     """
     if hasattr(value, "base_data"):
         return _array(value, label)
@@ -53,10 +53,10 @@ def _array(value: Any, label: str) -> DeviceArray:
     shape = tuple(value.shape)
     base = value.base_data
     queue = value.queue
-    known = queue is not None
+    has_queue = queue is not None
     return DeviceArray(
         source=value,
-        device=f"{DEVICE}:{queue.device.int_ptr}" if known else DEVICE,
+        device=f"{DEVICE}:{queue.device.int_ptr}" if has_queue else DEVICE,
         dtype=dtype,
         shape=shape,
         strides=tuple(value.strides),
@@ -68,7 +68,7 @@ def _array(value: Any, label: str) -> DeviceArray:
 
 
 def _shared(value: Any, label: str) -> DeviceArray:
-    """Shared virtual memory, with the dtype of what it was made of."""
+    """Return shared virtual memory, with the dtype of the array that it was made from."""
     host = getattr(value, "mem", None)
     if not isinstance(host, np.ndarray):
         return _bytes(value, DEVICE, int(value.svm_ptr))
@@ -104,8 +104,8 @@ def _bytes(value: Any, device: str, address: int) -> DeviceArray:
 def _refusal(kind: str) -> Callable[..., Array]:
     def refuse(*_: object) -> Array:
         raise ArgumentTypeError(
-            f"a {kind} of pyopencl has no queue by which it could be copied to the host, as other "
-            "backends need it; give a pyopencl.array.Array of it"
+            f"a {kind} of pyopencl has no queue to copy it to the host, as other backends need; "
+            "pass a pyopencl.array.Array of it"
         )
 
     return refuse

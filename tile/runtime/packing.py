@@ -1,4 +1,4 @@
-"""From adapted arguments to those of a launch: arrays, and NumPy scalars of the right types."""
+"""Pack adapted arguments for a launch: as arrays, and NumPy scalars of the parameter's types."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tile.runtime.arguments import MockArray, adapt
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.pointers import PointerArray
 from tile.runtime.signature import ParameterType, spell_type
-from tile.runtime.specialise import Constant, Leaf, Rule, runtime_key, spell_described
+from tile.runtime.specialise import Constant, Leaf, Rule, runtime_key, spell_descriptor_leaf
 
 Pack = Callable[[Any], Any]
 
 
-class Slot(NamedTuple):
-    """One launch argument: whose parameter it is, what errors call it, and how it is made."""
+class LaunchArgument(NamedTuple):
+    """One launch argument: the index of its parameter, its label in errors, and its packer."""
 
     parameter: int
     label: str
     pack: Pack
 
 
-def slots(parameter: int, name: str, leaf: Leaf) -> Iterator[Slot]:
-    """The launch arguments that one parameter makes: none for a constant, several for a tuple."""
+def launch_arguments_of(parameter: int, name: str, leaf: Leaf) -> Iterator[LaunchArgument]:
+    """Yield the launch arguments of one parameter: none for a constant, several for a tuple."""
     if isinstance(leaf, ParameterType):
-        yield Slot(parameter, name, _packer(leaf.type))
+        yield LaunchArgument(parameter, name, _packer(leaf.type))
     elif isinstance(leaf, tuple):
         for index, part in enumerate(leaf):
-            for slot in slots(parameter, f"{name}[{index}]", part):
-                yield slot._replace(pack=functools.partial(_pack_item, slot.pack, index))
+            for argument in launch_arguments_of(parameter, f"{name}[{index}]", part):
+                yield argument._replace(pack=functools.partial(_pack_item, argument.pack, index))
 
 
 def _pack_item(pack: Pack, index: int, values: tuple[Any, ...]) -> Any:
@@ -62,7 +62,7 @@ def _memory(value: Any) -> Any:
 
 
 def _rounded(number: Callable[[Any], Any], value: Any) -> Any:
-    # Out of range means infinite, as in the conversion of a wider float: no cause for a warning.
+    # Overflow gives infinity, as in the conversion of a wider float; do not warn.
     with np.errstate(over="ignore"):
         return number(value)
 
@@ -71,32 +71,32 @@ _F32_MAX = float(np.finfo(np.float32).max)
 
 
 def _float32(value: Any) -> Any:
-    number = float(value)  # as NumPy compares an np.float16 with others in 16 bits
+    number = float(value)  # NumPy would compare an np.float16 in 16 bits
     return np.float32(number) if -_F32_MAX <= number <= _F32_MAX else _rounded(np.float32, number)
 
 
 def writeable(array: Any) -> bool:
-    """Whether a kernel may write to an array, and to all that it points to."""
+    """Return True if a kernel may write to an array and to the arrays that it points to."""
     if type(array) is DeviceArray:
         return array.writeable
     targets = array.targets if isinstance(array, PointerArray) else ()
     return bool(array.flags.writeable) and all(map(writeable, targets))
 
 
-# -- arguments of a kernel that was compiled before they were seen
+# -- arguments of a kernel that was compiled ahead of time
 
 
 def fit(value: Any, leaf: Leaf, label: str) -> Any:
-    """`value`, adapted, if it is what a kernel was compiled for.
+    """Return `value`, adapted, if it matches the type for which a kernel was compiled.
 
-    Numbers fit any type of their kind that holds them, and integers any float. Raises
-    `ArgumentTypeError` for another type, and `ArgumentValueError` for a value out of range or not
-    divisible as promised.
+    Numbers match any type of their kind that can represent them, and integers any float. Raises
+    `ArgumentTypeError` for another type, and `ArgumentValueError` for a value that is out of range
+    or lacks the divisibility of the type.
     """
     if isinstance(leaf, Constant):
         return leaf.value
     if isinstance(leaf, DescriptorParts):
-        value = _fit_described(value, leaf, label)
+        value = _fit_descriptor(value, leaf, label)
     if isinstance(leaf, ParameterType):
         fitting = _fit_pointer if isinstance(leaf.type, Pointer) else _fit_number
         return fitting(adapt(value, label), leaf, label)
@@ -108,50 +108,50 @@ def fit(value: Any, leaf: Leaf, label: str) -> Any:
     return tuple(fit(item, part, f"item {i} of {label}") for i, (item, part) in parts)
 
 
-def _fit_described(value: Any, leaf: DescriptorParts, label: str) -> DescriptorParts:
-    """The parts of a descriptor with the block and padding that a kernel was compiled for."""
-    given = adapt(value, label)
-    wanted = spell_described(leaf)
-    if not isinstance(given, DescriptorParts):
+def _fit_descriptor(value: Any, leaf: DescriptorParts, label: str) -> DescriptorParts:
+    """Return the parts of a descriptor, whose block and padding must match the kernel's."""
+    parts = adapt(value, label)
+    expected = spell_descriptor_leaf(leaf)
+    if not isinstance(parts, DescriptorParts):
         raise ArgumentTypeError(
-            f"{label} is {_spoken(value)}, and the kernel was compiled for {wanted}"
+            f"{label} is {_description(value)}, and the kernel was compiled for {expected}"
         )
-    block, padding = given.block_shape.value, given.padding.value
+    block, padding = parts.block_shape.value, parts.padding.value
     if (block, padding) != (leaf.block_shape.value, leaf.padding.value):
         raise ArgumentValueError(
             f"{label} has blocks of shape {list(block)} and {padding} outside the array, and the "
-            f"kernel was compiled for {wanted}"
+            f"kernel was compiled for {expected}"
         )
-    return given
+    return parts
 
 
-def _fit_pointer(value: Any, wanted: ParameterType, label: str) -> Any:
+def _fit_pointer(value: Any, expected: ParameterType, label: str) -> Any:
     key = runtime_key(value, Rule(label, ones=False))
-    plain = spell_type(wanted.type)
-    if key not in (plain, str(ParameterType(wanted.type, 16))):
-        raise ArgumentTypeError(f"{label} is {_spoken(value)}, {_compiled_for(wanted)}")
-    if wanted.divisible > 1 and key == plain:
+    plain = spell_type(expected.type)
+    if key not in (plain, str(ParameterType(expected.type, 16))):
+        raise ArgumentTypeError(f"{label} is {_description(value)}, {_compiled_for(expected)}")
+    if expected.divisible > 1 and key == plain:
         raise ArgumentValueError(
-            f"{label} lies at an address that is not divisible by {wanted.divisible}, "
-            f"{_compiled_for(wanted)}"
+            f"{label} lies at an address that is not divisible by {expected.divisible}, "
+            f"{_compiled_for(expected)}"
         )
     return value
 
 
-def _fit_number(value: Any, wanted: ParameterType, label: str) -> Any:
-    ty = wanted.type
+def _fit_number(value: Any, expected: ParameterType, label: str) -> Any:
+    ty = expected.type
     assert isinstance(ty, Scalar)
     number = value.item() if isinstance(value, np.generic) else value
     if type(number) not in _NUMBERS[ty.kind]:
-        raise ArgumentTypeError(f"{label} is {_spoken(value)}, {_compiled_for(wanted)}")
+        raise ArgumentTypeError(f"{label} is {_description(value)}, {_compiled_for(expected)}")
     if ty.kind is Kind.INT and not ty.min_value <= number <= ty.max_value:
         raise ArgumentValueError(
-            f"{label} is {number}, {_compiled_for(wanted)}, which holds {ty.min_value} to "
+            f"{label} is {number}, {_compiled_for(expected)}, which holds {ty.min_value} to "
             f"{ty.max_value}"
         )
-    if wanted.divisible > 1 and number % wanted.divisible:
+    if expected.divisible > 1 and number % expected.divisible:
         raise ArgumentValueError(
-            f"{label} is {number}, {_compiled_for(wanted)}: a multiple of {wanted.divisible}"
+            f"{label} is {number}, {_compiled_for(expected)}: a multiple of {expected.divisible}"
         )
     return number
 
@@ -163,10 +163,10 @@ _NUMBERS: dict[Kind, tuple[type, ...]] = {
 }
 
 
-def _spoken(value: Any) -> str:
+def _description(value: Any) -> str:
     is_array = isinstance(value, np.ndarray | DeviceArray)
     return f"an array of {value.dtype}" if is_array else repr(value)
 
 
-def _compiled_for(wanted: ParameterType) -> str:
-    return f"and the kernel was compiled for {wanted}"
+def _compiled_for(expected: ParameterType) -> str:
+    return f"and the kernel was compiled for {expected}"

@@ -1,4 +1,4 @@
-"""Arrays of pointers, for kernels that find their arrays through memory."""
+"""Arrays of pointers, for kernels that load the addresses of their arrays from memory."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from tile.runtime.elements import Array, element_type
 
 
 class PointerArray(np.ndarray[Any, np.dtype[Any]]):
-    """Addresses of arrays, as an array that a kernel takes as a pointer to pointers.
+    """An array of addresses of arrays, which a kernel takes as a pointer to pointers.
 
-    `targets` are the arrays, which stay alive and tell the interpreter their bounds; `pointee` is
-    the type of their elements. Slices and shifted copies (`pointers + 4 * itemsize`) know both.
+    `targets` are the arrays; they are kept alive and give the interpreter their bounds. `pointee`
+    is the type of their elements. Slices and offset copies (`pointers + 4 * itemsize`) have the
+    same targets and pointee.
     """
 
     targets: list[Array]
     pointee: Scalar | Pointer
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> Any:
-        """The arrays, and for each pointer which of them it points to, and where in it."""
-        places = [_target(self.targets, int(address)) for address in np.ravel(_addresses(self))]
-        return _pointing, (self.targets, places, self.shape)
+        """Return the recipe to pickle the targets, and for each pointer its target and offset."""
+        positions = [_target(self.targets, int(address)) for address in np.ravel(_addresses(self))]
+        return _pointing, (self.targets, positions, self.shape)
 
     def __array_finalize__(self, obj: object) -> None:
         if isinstance(obj, PointerArray):
@@ -36,10 +37,10 @@ class PointerArray(np.ndarray[Any, np.dtype[Any]]):
 
 
 def pointer_array(targets: Sequence[Array]) -> PointerArray:
-    """Pointers to the first elements of `targets`, NumPy arrays of one dtype.
+    """Return pointers to the first elements of `targets`, NumPy arrays of one dtype.
 
-    Raises `ArgumentValueError` for no arrays, and `ArgumentTypeError` for dtypes that differ or
-    that kernels cannot work on.
+    Raises `ArgumentValueError` if there are no arrays, and `ArgumentTypeError` for dtypes that
+    differ or that kernels do not support.
     """
     if not targets:
         raise ArgumentValueError("tile.pointers takes at least one array: none has no element type")
@@ -62,7 +63,7 @@ def _addresses(pointers: Array) -> Array:
 
 
 def _target(targets: Sequence[Array], address: int) -> tuple[int, int]:
-    """The array that an address is in or behind, and how far from its first element."""
+    """Return the index of the array that contains or precedes an address, and the byte offset."""
     for index, target in enumerate(targets):
         steps = [
             stride * (extent - 1)
@@ -73,17 +74,17 @@ def _target(targets: Sequence[Array], address: int) -> tuple[int, int]:
         if low <= offset <= high + target.itemsize:
             return index, offset
     raise pickle.PicklingError(
-        f"a pointer to address {address:#x}, outside of the arrays of tile.pointers, has no "
-        "meaning in another process"
+        f"a pointer to address {address:#x}, outside the arrays of tile.pointers, is not valid in "
+        "another process"
     )
 
 
 def _pointing(
-    targets: Sequence[Array], places: Sequence[tuple[int, int]], shape: tuple[int, ...]
+    targets: Sequence[Array], positions: Sequence[tuple[int, int]], shape: tuple[int, ...]
 ) -> PointerArray:
-    """Pointers to places in arrays, which may have come from another process."""
+    """Return pointers to positions in arrays, which may have come from another process."""
     result = pointer_array(targets)
-    addresses = [targets[index].ctypes.data + offset for index, offset in places]
+    addresses = [targets[index].ctypes.data + offset for index, offset in positions]
     pointers = np.array(addresses, np.uint64).reshape(shape).view(result.dtype).view(PointerArray)
     pointers.targets, pointers.pointee = result.targets, result.pointee
     return pointers

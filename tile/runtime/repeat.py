@@ -1,11 +1,12 @@
-"""Repeat launches: what a launch does that differs from an earlier one in addresses and numbers.
+"""The fast path of launches that differ from an earlier one only in addresses and numbers.
 
-For each way in which a kernel is called (types of the arguments, which of them are given by name)
-a function is made, in Python's own text, that does all of a launch that such calls need: a key from
-what selects a compiled kernel, one dictionary look-up, and the backend's way to repeat a launch
-(`Repeatable.bind`). For `add[grid](x, y, out, n, BLOCK=1024)` with torch's tensors it is
+For each shape of calls of a kernel (the types of arguments, and the names of those passed by name),
+Python source of a launch function is generated and compiled. It does only what such a call needs:
+compute the key that selects a compiled kernel, look it up in one dictionary, and call the backend's
+fast launch (`Repeatable.bind`). For `add[grid](x, y, out, n, BLOCK=1024)` with torch's tensors the
+function is
 
-    def again(grid, a0=absent, a1=absent, a2=absent, a3=absent, /, *rest, BLOCK=absent, **more):
+    def launch(grid, a0=absent, a1=absent, a2=absent, a3=absent, /, *rest, BLOCK=absent, **more):
         if type(a0) is t0 and ... and not rest and not more and cache and alive and ...:
             try:
                 p0 = a0.data_ptr()
@@ -15,21 +16,21 @@ what selects a compiled kernel, one dictionary look-up, and the backend's way to
             except unreadable:
                 entry = None
             if entry is not None:
-                repeat, kernel, known = entry
+                repeat, kernel, constants = entry
                 <the grid's extents x, y, z>
                 if repeat(x, y, z, p0, p1, p2, a3):
                     return kernel
         if a0 is not absent and ... and BLOCK is not absent:
-            return unlike(shape, grid, a0, a1, a2, a3, *rest, BLOCK=BLOCK, **more)
-        args, named = all((a0, a1, a2, a3), rest, {'BLOCK': BLOCK}, more)
-        return unlike(shape, grid, *args, **named)
+            return slow_path(shape, grid, a0, a1, a2, a3, *rest, BLOCK=BLOCK, **more)
+        args, named = merge((a0, a1, a2, a3), rest, {'BLOCK': BLOCK}, more)
+        return slow_path(shape, grid, *args, **named)
 
-It is what `add[grid]` calls, with no packing of arguments in between: `*rest`, `**more` and the
-defaults are there only so that any call comes in. Whatever it does not know, it hands over to
-`unlike`: the first launch with a key, arguments of other types, hooks, errors, and all that is
-launched while somebody watches or inside `with tile.sanitize(...)`. All of it is in a `try` that
-trims the tracebacks of errors (`tile.tracebacks`). Keys may tell apart more than compiled kernels
-do, never less. What an entry holds has passed all checks of an ordinary launch.
+`add[grid]` calls this function directly, without packing arguments: `*rest`, `**more` and the
+defaults exist only so that it accepts any call. It leaves everything else to `slow_path`: the first
+launch with a key, arguments of other types, hooks, errors, and launches with launch callbacks or
+inside `with tile.sanitize(...)`. The whole body is in a `try` that trims the tracebacks of errors
+(`tile.tracebacks`). Keys may be finer than those of compiled kernels, but never coarser. The launch
+of an entry has passed all checks of an ordinary launch.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tile.config import Config, Origin, config
 from tile.frontend.source import Parameter
 from tile.ir.types import Pointer, Scalar
 from tile.runtime.grid import normalise_grid
-from tile.runtime.kernel import WATCHERS, CompiledKernel
+from tile.runtime.kernel import LAUNCH_CALLBACKS, CompiledKernel
 from tile.runtime.repeat_text import Writer
 from tile.runtime.signature import DIVISOR
 from tile.runtime.torch_arrays import is_plain_tensor, only_cuda_numbered
@@ -51,41 +52,44 @@ from tile.tracebacks import GENERATED, trim
 Arguments = tuple[Any, ...]
 Options = dict[str, Any]
 Shape = tuple[Any, ...]
-Unlike = Callable[..., CompiledKernel]
+SlowPath = Callable[..., CompiledKernel]
 
-ABSENT = object()  # in the place of arguments that a call does not give
+ABSENT = object()  # the default of all arguments
 
-# What reading arguments raises that are not like those that the plan was made for.
+# Exceptions of reading arguments that differ from those for which the plan was built.
 UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
 
 
 class Entry(NamedTuple):
-    """How launches with one key are done; `known` are the constants and options, by name."""
+    """The fast launch for one key; `constants` are the constants and options, by name."""
 
     repeat: Repeat
     kernel: CompiledKernel
-    known: dict[str, Any]
+    constants: dict[str, Any]
 
 
 class Plan(NamedTuple):
-    """What was made for calls of one shape. `again(grid, *args, **kwargs)` launches.
+    """The generated functions for calls of one shape.
 
-    `key` of such arguments is None for those that cannot be looked up, such as tensors without
-    plain memory. `parameters` says, by position among the kernel's, whose values go to the backend,
-    in order, and `given` has the names of those that calls give. Who drops a plan empties `alive`:
-    somebody may still hold `again`, which then leaves all to the ordinary launch.
+    table: the entries by key.
+    alive: cleared to invalidate the plan. A caller may have stored `launch`, which then leaves all
+        calls to the slow path.
+    key: the key of arguments, or None if they have none, such as tensors without plain memory.
+    launch: `launch(grid, *args, **kwargs)` launches.
+    parameters: the indices of the kernel's parameters whose values are passed to the backend.
+    passed: the names of the parameters that calls pass.
     """
 
     table: dict[Any, Entry | None]
     alive: list[bool]
     key: Callable[..., Any]
-    again: Callable[..., CompiledKernel]
+    launch: Callable[..., CompiledKernel]
     parameters: tuple[int, ...]
-    given: frozenset[str]
+    passed: frozenset[str]
 
 
 def shape_of(args: Arguments, kwargs: Options) -> Shape:
-    """The types of a call's arguments, and the names of those that are given by name."""
+    """Return the types of a call's arguments, and the names of those passed by name."""
     return (*map(type, args), *kwargs, *map(type, kwargs.values()))
 
 
@@ -98,13 +102,14 @@ def make_plan(
     hooks: list[Any],
     cache: dict[Any, Any],
     current: Callable[[], bool] | None,
-    unlike: Unlike,
+    slow_path: SlowPath,
 ) -> Plan | None:
-    """A plan for calls like this one, or None where they have arguments that it does not know.
+    """Return a plan for calls of this shape, or None if it does not support their arguments.
 
-    `annotated` has the types of parameters that are annotated with one. `current` says whether
-    what was compiled is still what the kernel's text means; None: always. `unlike` takes over what
-    the plan does not do: the shape of calls that it is for, a grid, and the arguments of a call.
+    annotated: the annotated types of the parameters.
+    current: returns True if the captured variables are unchanged; None if there are none.
+    slow_path: launches calls that the plan does not support. It takes the plan's shape, a grid, and
+        the arguments of a call.
     """
     writer = Writer(len(args), tuple(kwargs), numbered=only_cuda_numbered())
     words: dict[str, tuple[str, Any]] = {name: (name, value) for name, value in kwargs.items()}
@@ -116,60 +121,61 @@ def make_plan(
     for index, parameter in enumerate(parameters):
         word, value = words.pop(parameter.name, ("", parameter.default))
         if word:
-            writer.given[parameter.name] = word
+            writer.passed[parameter.name] = word
         else:
             names[f"d{index}"] = value
         if parameter.is_constexpr:
-            known = not word or writer.constant(word, type(value))
+            supported = not word or writer.constant(word, type(value))
         else:
-            known = writer.runtime(word or f"~d{index}", value, index, annotated[index])
-        if not known:
+            supported = writer.runtime(word or f"~d{index}", value, index, annotated[index])
+        if not supported:
             return None
     if not all(writer.constant(word, type(value)) for word, value in words.values()):
         return None
     table: dict[Any, Entry | None] = {}
     alive = [True]
     names |= {"table": table, "alive": alive, "hooks": hooks, "cache": cache, "current": current}
-    names |= {"unlike": unlike, "shape": shape_of(args, kwargs), "absent": ABSENT, "all": _all}
-    names |= {"scoped": _scoped, "own": config.own.get, "watchers": WATCHERS}
+    names |= {"slow_path": slow_path, "shape": shape_of(args, kwargs), "absent": ABSENT}
+    names |= {"merge": _merge_arguments, "callbacks": LAUNCH_CALLBACKS}
+    names |= {"scoped": _scoped, "own": config.own.get}
     variables = Config.variables()
     names |= {"backend": variables["backend"].text_reader()}
     names |= {"checks": variables["sanitize"].text_reader()}
     names |= {"unreadable": UNREADABLE, "trim": trim}
-    names |= {"normalise_grid": normalise_grid, "wide": _wide, "plain": is_plain_tensor}
-    key, again = _made(writer, names, watching=current is not None)
-    return Plan(table, alive, key, again, tuple(writer.parameters), frozenset(writer.given))
+    names |= {"grid_extents": normalise_grid, "wide": _wide, "plain": is_plain_tensor}
+    key, launch = _compile_functions(writer, names, watching=current is not None)
+    return Plan(table, alive, key, launch, tuple(writer.parameters), frozenset(writer.passed))
 
 
 class _CheckedError(RuntimeError):
-    """Checks are asked for, which an ordinary launch looks at."""
+    """Checks of a `with` block are active, which only an ordinary launch supports."""
 
 
 def _scoped() -> tuple[str]:
-    """Return the part of a key for settings of a `with` block."""
+    """Return the part of a key for the settings of a `with` block."""
     if config.origin("sanitize") is Origin.SCOPE:
         raise _CheckedError
     return (config.backend,)
 
 
-def _made(
+def _compile_functions(
     writer: Writer, names: Mapping[str, Any], *, watching: bool
 ) -> tuple[Callable[..., Any], Callable[..., CompiledKernel]]:
-    """The functions `key` and `again`."""
+    """Compile the generated source, and return the functions `key` and `launch`."""
     prefix = writer.prefix
     space = {prefix + name: value for name, value in names.items()}
     exec(compile(writer.text(watching=watching), GENERATED, "exec"), space)
-    return space[f"{prefix}key"], space[f"{prefix}again"]
+    return space[f"{prefix}key"], space[f"{prefix}launch"]
 
 
-def _all(
+def _merge_arguments(
     args: Arguments, rest: Arguments, named: Options, more: Options
 ) -> tuple[Arguments, Options]:
-    """A call's arguments from what `again` was given."""
+    """Return a call's arguments from those of the generated function."""
     named = {name: value for name, value in named.items() if value is not ABSENT}
     return (*(value for value in args if value is not ABSENT), *rest), {**named, **more}
 
 
 def _wide(value: int) -> tuple[bool, bool]:
-    """What tells integers apart that 32 bits do not hold."""
+    """Return the part of a key for integers that do not fit 32 bits."""
     return value % DIVISOR == 0, value <= 0x7FFF_FFFF_FFFF_FFFF

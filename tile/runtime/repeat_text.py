@@ -1,7 +1,7 @@
-"""The text of the functions that repeat launches: see `tile.runtime.repeat`, which has one whole.
+"""Code generation for the fast path of launches; `tile.runtime.repeat` shows a whole function.
 
-Arguments by name keep their names there, so all others begin with `~` in what is written here,
-which `Writer.text` replaces by underscores, as many as set them apart.
+Arguments passed by name keep their names in the generated source. All other names begin with `~` in
+the templates here, which `Writer.text` replaces by enough underscores to make them unique.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ F32_MAX = float(np.finfo(np.float32).max)
 
 
 class Writer:
-    """Writes the functions of a plan for calls with some positional and some named arguments.
+    """Generates the functions of a plan for calls with given positional and named arguments.
 
-    `runtime` and `constant` take an argument by its word there, and say whether they know its type.
-    `numbered` says that a tensor's device is known by its number alone, which takes less to ask.
+    `runtime` and `constant` add an argument by its name in the source, and return False if its type
+    is not supported. If `numbered`, a tensor's device is identified by its number alone, which is
+    faster to read.
     """
 
     def __init__(self, positional: int, keywords: Sequence[str], *, numbered: bool) -> None:
         self.positional = tuple(f"~a{at}" for at in range(positional))
         self.keywords = tuple(keywords)
         self._device = "get_device()" if numbered else "device"
-        self.given: dict[str, str] = {}  # by the parameter's name, the argument's
+        self.passed: dict[str, str] = {}  # parameter -> the argument's name in the source
         self.parameters: list[int] = []
         self._values: list[str] = []
         self._addresses: list[str] = []
         self._reads: list[str] = []
-        self._checks: list[str] = []  # after them, where a key is to be made, not looked up
+        self._checks: list[str] = []  # after the reads, only where an entry is added
         self._parts: list[str] = []
 
     def runtime(
@@ -69,9 +70,9 @@ class Writer:
         return True
 
     def _number(self, word: str, kind: type, ty: Scalar) -> bool:
-        """A number for an annotated parameter; of one out of range, the key is never that of one.
+        """Add a number for an annotated parameter; the key differs for a number out of range.
 
-        Those that other types become are left to ordinary launches.
+        Numbers of another kind than the annotation are left to the slow path.
         """
         if kind is int and ty.kind is Kind.INT:
             self._parts.append(
@@ -86,9 +87,9 @@ class Writer:
         return True
 
     def _descriptor(self, word: str, rank: int) -> None:
-        """Another base may be given; all else of a descriptor, which was checked, is in the key.
+        """Add a descriptor: its base is a runtime value, and all its other fields are in the key.
 
-        One of another rank cannot be read so, and is left to an ordinary launch.
+        Unpacking fails for a descriptor of another rank, which is left to the slow path.
         """
         number = len(self._addresses)
         base, address = f"~b{number}", f"~p{number}"
@@ -105,7 +106,7 @@ class Writer:
 
     def constant(self, word: str, kind: type) -> bool:
         if kind is float:
-            self._parts.append(f"{word}.hex()")  # which tells -0.0 from 0.0, and knows each NaN
+            self._parts.append(f"{word}.hex()")  # unlike floats, differs for -0.0, equal for NaN
             return True
         self._parts.append(word)
         return not issubclass(kind, float | tuple | np.generic | constexpr)
@@ -113,9 +114,9 @@ class Writer:
     def text(self, *, watching: bool) -> str:
         words = (*self.positional, *self.keywords)
         kinds = [f"type({word}) is ~t{at}" for at, word in enumerate(words)]
-        state = ["not ~rest", "not ~more", "~cache", "~alive", "not ~hooks", "not ~watchers"]
+        state = ["not ~rest", "not ~more", "~cache", "~alive", "not ~hooks", "not ~callbacks"]
         guard = " and ".join([*kinds, *state, *(["~current()"] if watching else [])])
-        given = "".join(f", {name!r}: {word}" for name, word in self.given.items())
+        passed = "".join(f", {name!r}: {word}" for name, word in self.passed.items())
         body = [
             f"    if {guard}:",
             "        try:",
@@ -124,25 +125,25 @@ class Writer:
             "        except ~unreadable:",
             "            ~entry = None",
             "        if ~entry is not None:",
-            "            ~repeat, ~kernel, ~known = ~entry",
+            "            ~repeat, ~kernel, ~constants = ~entry",
             "            if type(~grid) is not tuple and callable(~grid):",
-            f"                ~grid = ~grid({{**~known{given}}})",
+            f"                ~grid = ~grid({{**~constants{passed}}})",
             *self._extents(),
             f"            if ~repeat({', '.join(['~x', '~y', '~z', *self._values])}):",
             "                return ~kernel",
-            *self._handing_over(words),
+            *self._slow_path(words),
         ]
         lines = [
             f"def ~key({self._signature('')}):",
             "    try:",
             *self._indented(8, [*self._reads, *self._checks]),
-            f"        ~found = {self._key()}",
-            "        hash(~found)",
+            f"        ~result = {self._key()}",
+            "        hash(~result)",
             "    except ~unreadable:",
             "        return None",
-            "    return ~found",
+            "    return ~result",
             "",
-            f"def ~again(~grid, {self._signature(' = ~absent')}):",
+            f"def ~launch(~grid, {self._signature(' = ~absent')}):",
             "    try:",
             *self._indented(4, body),
             "    except Exception as ~error:",
@@ -151,29 +152,29 @@ class Writer:
         ]
         return "\n".join(lines).replace("~", self.prefix)
 
-    def _handing_over(self, words: Sequence[str]) -> list[str]:
-        """All arguments as they came: most calls have those that this function names."""
+    def _slow_path(self, words: Sequence[str]) -> list[str]:
+        """Return the source that passes all arguments on; most calls pass all named ones."""
         here = " and ".join(f"{word} is not ~absent" for word in words) or "True"
-        given = [*self.positional, "*~rest", *(f"{n}={n}" for n in self.keywords), "**~more"]
+        passed = [*self.positional, "*~rest", *(f"{n}={n}" for n in self.keywords), "**~more"]
         return [
             f"    if {here}:",
-            f"        return ~unlike(~shape, ~grid, {', '.join(given)})",
+            f"        return ~slow_path(~shape, ~grid, {', '.join(passed)})",
             f"    ~args = {_tuple(self.positional)}",
             f"    ~named = {{{', '.join(f'{name!r}: {name}' for name in self.keywords)}}}",
-            "    ~args, ~named = ~all(~args, ~rest, ~named, ~more)",
-            "    return ~unlike(~shape, ~grid, *~args, **~named)",
+            "    ~args, ~named = ~merge(~args, ~rest, ~named, ~more)",
+            "    return ~slow_path(~shape, ~grid, *~args, **~named)",
         ]
 
     @property
     def prefix(self) -> str:
-        """What names begin with that no argument has."""
+        """The prefix of names in the source, which no argument's name has."""
         prefix = "_"
         while any(name.startswith(prefix) for name in self.keywords):
             prefix += "_"
         return prefix
 
     def _signature(self, default: str) -> str:
-        """Of one function without defaults, and of one that takes any other arguments, too."""
+        """Return the parameters, with defaults and variadic ones if `default` is not empty."""
         some = [f"{word}{default}" for word in self.positional]
         named = [f"{word}{default}" for word in self.keywords]
         rest, more = (["*~rest"], ["**~more"]) if default else (["*"] if named else [], [])
@@ -184,7 +185,7 @@ class Writer:
         return [" " * by + line for line in lines]
 
     def _extents(self) -> list[str]:
-        """The most frequent kind of grid takes no call."""
+        """Return the source that computes the grid's extents, inline for the most frequent kind."""
         return [
             "            if (",
             "                type(~grid) is tuple and len(~grid) == 1",
@@ -192,13 +193,13 @@ class Writer:
             "            ):",
             "                ~x, ~y, ~z = ~grid[0], 1, 1",
             "            else:",
-            "                ~x, ~y, ~z = ~normalise_grid(~grid)",
+            "                ~x, ~y, ~z = ~grid_extents(~grid)",
             "                if 0 in (~x, ~y, ~z):",
             "                    return ~kernel",
         ]
 
     def _key(self) -> str:
-        """The key's text: most addresses are all aligned, which one test of all of them finds."""
+        """Return the source of the key; usually one test shows that all addresses are aligned."""
         parts = ["~backend() if ~own(None) is None else ~scoped()", "~checks()", *self._parts]
         if self._addresses:
             each = _tuple([f"{address} % {DIVISOR}" for address in self._addresses])

@@ -1,4 +1,4 @@
-"""`with tile.sanitize(...)`: which checks the interpreter does, and what becomes of faults."""
+"""`with tile.sanitize(...)`: select the interpreter's checks, and raise or collect faults."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from tile.in_force import collected, covered, covering
 
 @contextmanager
 def sanitize(checks: str | Iterable[str] = "all", *, collect: bool = False) -> Iterator[Report]:
-    """Do these checks in all launches inside the `with` block, on the interpreter.
+    """Run all launches inside the `with` block under checks, on the interpreter.
 
-    `checks` is a text such as `"race,undef"`, `"all"` or `"none"`, or several names: bounds, race,
-    undef, overflow, assume. The first fault raises its error of `tile.errors`; with `collect` runs
-    go on (an access that faults is left out) and the report, which the block is given, has all
-    faults. The report says in either case what was checked. Holds for the current thread or task.
-    Raises `ArgumentError` for what is no check; launches that cannot do the checks, as on a GPU,
-    raise `UnsupportedError`.
+    checks: a text such as `"race,undef"`, `"all"` or `"none"`, or a list of names: bounds, race,
+        undef, overflow, assume.
+    collect: if False, the first fault raises its error of `tile.errors`. If True, runs continue
+        (without the faulting access), and the report, the value of the `with` block, has all
+        faults.
+
+    The report always says what was checked. Applies to the current thread or task. Raises
+    `ArgumentError` for unknown checks; launches that do not support the checks, as on a GPU, raise
+    `UnsupportedError`.
     """
     try:
         chosen = choose(checks)

@@ -1,12 +1,12 @@
-"""Parameter types as text: Triton's spelling, with what is known of the value after a colon.
+"""Parameter types as text: Triton's names, with a property of the value after a colon.
 
     fp32   i32   u8   bf16   fp8e4nv   i1        scalars
     *fp32   **fp32                               pointers
     i32:16   *fp32:16                            divisible by 16 (a pointer: its address)
     i32:1                                        known to be 1
 
-A launch specialises its arguments to such texts and `tile.compile` is given them, so both come to
-the same compiled kernel.
+A launch specializes its arguments to such texts and `tile.compile` takes them, so both give the
+same compiled kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tile.ir.types import ALIASES, I1, Pointer, Scalar
 
 DIVISOR = 16
 
-# Other spellings that programs use; printed by their first name, the scalar's alias.
+# Accepted synonyms; types are printed with the scalar's alias.
 SYNONYMS: dict[str, str] = {
     "bool": "i1",
     "int1": "i1",
@@ -38,7 +38,7 @@ SYNONYMS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class ParameterType:
-    """The type of a runtime argument and what is known of its value."""
+    """The type of a runtime argument and properties of its value: a divisor, or being 1."""
 
     type: Scalar | Pointer
     divisible: int = 1
@@ -50,15 +50,15 @@ class ParameterType:
 
 
 def spell_type(ty: Scalar | Pointer) -> str:
-    """A type as signatures spell it: `*fp32` for `ptr<f32>`."""
+    """Return a type as in signatures: `*fp32` for `ptr<f32>`."""
     return "*" + spell_type(ty.pointee) if isinstance(ty, Pointer) else ty.alias
 
 
 def parse_signature_type(text: str) -> ParameterType:
     """Read one type of a signature.
 
-    Raises `ArgumentTypeError` for what is no text and `ArgumentValueError` for a type or a hint
-    that does not exist.
+    Raises `ArgumentTypeError` for an object that is not text, and `ArgumentValueError` for an
+    unknown type or property.
     """
     if not isinstance(text, str):
         raise ArgumentTypeError(f"a type in a signature is text such as '*fp32', not {brief(text)}")
@@ -74,13 +74,13 @@ def parse_signature_type(text: str) -> ParameterType:
             _require_integer(ty, text, f"divisible by {DIVISOR}")
         return ParameterType(ty, DIVISOR)
     raise ArgumentValueError(
-        f"{brief(text)}: after the colon stands {DIVISOR} for a value divisible by it, or 1 for a "
+        f"{brief(text)}: after the colon write {DIVISOR} for a value divisible by it, or 1 for a "
         f"value that is 1, not {brief(hint)}"
     )
 
 
 def parse_type(spelling: str) -> Scalar | Pointer:
-    """Read a type without a hint. Raises `ArgumentValueError` for one that does not exist."""
+    """Read a type without a property. Raises `ArgumentValueError` for an unknown type."""
     name = spelling.lstrip("*")
     scalar = ALIASES.get(SYNONYMS.get(name, name))
     if scalar is None:

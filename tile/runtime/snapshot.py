@@ -1,8 +1,8 @@
-"""Copies of arguments, to put their contents back after a kernel was tried on them.
+"""Snapshots of arguments, to restore their contents after trial runs of a kernel.
 
-Torch's tensors and CuPy's arrays are copied where they lie; all others as what a launch takes them
-for: NumPy arrays of any strides, the arrays behind pointers, and through the host what else lies
-in a device's memory.
+Torch's tensors and CuPy's arrays are copied within their memory. All others are adapted like launch
+arguments and then copied: NumPy arrays of any strides, the targets of pointers, and other device
+arrays through the host.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tile.runtime.pointers import PointerArray
 
 @dataclass(frozen=True)
 class _Access:
-    """How one kind of array is copied and overwritten."""
+    """The operations that copy and overwrite one kind of array."""
 
     matches: Callable[[Any], bool]
     copy: Callable[[Any], Any]
@@ -49,12 +49,12 @@ def _copy_empty(array: EmptyArray) -> tuple[Any, Any]:
 
 
 def _write_empty(array: EmptyArray, saved: tuple[Any, Any]) -> None:
-    """Contents, and which elements have any."""
+    """Restore the contents and the mask of written elements."""
     contents, written = saved
     _write_numpy(array, contents)
-    known = array.written
-    if known is not None:
-        np.copyto(known, written)
+    mask = array.written
+    if mask is not None:
+        np.copyto(mask, written)
 
 
 def _write_device(array: DeviceArray, saved: Any) -> None:
@@ -66,8 +66,8 @@ def _assign(array: Any, value: Any) -> None:
     array[...] = value
 
 
-# torch: `.data` rather than the tensor or `.detach()`, whose in-place operations count as changes
-# to what autograd has saved; the contents put back are the ones it saved.
+# torch: use `.data` instead of the tensor or `.detach()`, since autograd counts their in-place
+# operations as changes of saved tensors; restoring puts back the contents that it saved.
 _ACCESS = (
     _Access(_is_a(EmptyArray), _copy_empty, _write_empty, lambda array: _assign(array, 0)),
     _Access(
@@ -102,7 +102,7 @@ def _find(value: Any) -> _Access | None:
 
 
 def _arrays(name: str, value: Any) -> Iterator[tuple[_Access, Any]]:
-    """The arrays that the argument `name` is made of: several in a tuple or behind pointers."""
+    """Yield the arrays of the argument `name`: several for a tuple or for pointers."""
     if isinstance(value, TensorDescriptor):
         value = value.base
     access = _find(value)
@@ -131,29 +131,29 @@ def _some_arrays(name: str, value: Any) -> list[tuple[_Access, Any]]:
 
 
 def fill_zero(name: str, value: Any) -> None:
-    """Set every element of the argument `name` to 0. Raises `ArgumentTypeError` for no array."""
+    """Set every element of the argument `name` to 0; raise `ArgumentTypeError` if not an array."""
     for access, array in _some_arrays(name, value):
-        if not isinstance(array, PointerArray):  # what it points to is meant, not the addresses
+        if not isinstance(array, PointerArray):  # clear the targets, not the addresses
             access.zero(array)
 
 
 class Snapshot:
-    """The contents that some arrays had when they were given to `keep`."""
+    """The contents of arrays at the time when they were passed to `keep`."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, list[tuple[_Access, Any, Any]]] = {}
+        self._saved: dict[str, list[tuple[_Access, Any, Any]]] = {}
 
     def keep(self, name: str, value: Any) -> None:
-        """Copy the arrays of the argument `name`, unless that was done before.
+        """Copy the arrays of the argument `name`, unless they are copied already.
 
         Raises `ArgumentTypeError` if `value` is neither an array nor a tuple of arrays.
         """
-        if name not in self._kept:
+        if name not in self._saved:
             arrays = _some_arrays(name, value)
-            self._kept[name] = [(access, array, access.copy(array)) for access, array in arrays]
+            self._saved[name] = [(access, array, access.copy(array)) for access, array in arrays]
 
     def restore(self) -> None:
-        """Put all contents back."""
-        for kept in self._kept.values():
-            for access, array, saved in kept:
+        """Restore all contents."""
+        for arrays in self._saved.values():
+            for access, array, saved in arrays:
                 access.write(array, saved)

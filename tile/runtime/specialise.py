@@ -1,9 +1,10 @@
-"""What a launch compiles for: each argument as a short, hashable key, and what the keys stand for.
+"""Specialization keys of arguments, and the leaves (types and constants) that they stand for.
 
-A runtime argument's key is its type as signatures spell it, `"*fp32:16"` or `"i32"`; the key of a
+A runtime argument's key is its type as in signatures, `"*fp32:16"` or `"i32"`. The key of a
 constant is a tuple of its type and value, and that of a tuple the tuple of its items' keys. Two
-launches whose keys are equal run the same compiled kernel, so a key says all that the compiler is
-told of an argument, and making it is cheap: a table by the argument's type, no objects made.
+launches with equal keys run the same compiled kernel, so a key includes everything about an
+argument that the compiler uses. Computing a key is cheap: a table lookup by the argument's type,
+without allocation.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Key: TypeAlias = Hashable
 
 @dataclass(frozen=True)
 class Constant:
-    """A value that the kernel is compiled for."""
+    """A compile-time value of a parameter."""
 
     value: Any
 
@@ -45,11 +46,12 @@ Leaf: TypeAlias = "ParameterType | Constant | tuple[Leaf, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How arguments of one parameter are specialised.
+    """The specialization rule for the arguments of one parameter.
 
-    `label` names it in errors; `ones` says whether the integer 1 becomes a constant, and
-    `alignment` whether divisibility by 16, of integers and of addresses, is looked at. `type` is
-    what the parameter is annotated with: of a number the type, whatever its value.
+    label: the name of the parameter in errors.
+    ones: True if the integer 1 becomes a constant.
+    alignment: True to specialize on divisibility by 16, of integers and of addresses.
+    type: the annotated type; it is the type of a number of any value.
     """
 
     label: str
@@ -62,10 +64,10 @@ class Rule:
 
 
 def runtime_key(value: Any, rule: Rule) -> Key:
-    """The key of an adapted argument of a parameter that is no constexpr.
+    """Return the key of an adapted argument of a runtime parameter.
 
-    Raises `ArgumentTypeError` for dtypes that kernels cannot work on and for what the parameter is
-    not annotated as, and `ArgumentValueError` for a number that its type does not hold.
+    Raises `ArgumentTypeError` for dtypes that kernels do not support and for arguments that do not
+    match the annotation, and `ArgumentValueError` for a number that is out of range of its type.
     """
     if rule.type is not None and value is not None and not isinstance(value, constexpr):
         return _annotated(value, rule.type, rule)
@@ -73,8 +75,8 @@ def runtime_key(value: Any, rule: Rule) -> Key:
 
 
 def _unannotated(value: Any, rule: Rule) -> Key:
-    keyed = _KEYED.get(type(value))
-    return keyed(value, rule) if keyed is not None else _rare_key(value, rule)
+    key_function = _KEY_FUNCTIONS.get(type(value))
+    return key_function(value, rule) if key_function is not None else _rare_key(value, rule)
 
 
 def _integer(value: int, rule: Rule) -> Key:
@@ -85,7 +87,7 @@ def _integer(value: int, rule: Rule) -> Key:
         return _I32[aligned]
     for scalar in (I64, U64):
         if scalar.min_value <= value <= scalar.max_value:
-            return _spelt(scalar)[aligned]
+            return _type_texts(scalar)[aligned]
     raise ArgumentValueError(
         f"{rule.label} is {brief(value)}, which no integer type holds: they go from "
         f"{I64.min_value} (i64) to {U64.max_value} (u64)"
@@ -103,11 +105,11 @@ def _device_array(array: DeviceArray, rule: Rule) -> Key:
 
 def _pointer_array(array: PointerArray, rule: Rule) -> Key:
     aligned = array.ctypes.data % DIVISOR == 0
-    return _spelt(Pointer(Pointer(array.pointee)))[rule.alignment and aligned]
+    return _type_texts(Pointer(Pointer(array.pointee)))[rule.alignment and aligned]
 
 
 def _pointer(dtype: DType, rule: Rule) -> tuple[str, str]:
-    return _POINTERS.get(dtype) or _spelt(Pointer(element_type(dtype, rule.label)))
+    return _POINTERS.get(dtype) or _type_texts(Pointer(element_type(dtype, rule.label)))
 
 
 def _rare_key(value: Any, rule: Rule) -> Key:
@@ -120,39 +122,39 @@ def _rare_key(value: Any, rule: Rule) -> Key:
 
 
 def _numpy_scalar(value: np.generic, rule: Rule) -> Key:
-    """An integer has the type that NumPy gives it; floats are of 32 bits, as Python's are."""
+    """Return the key of a NumPy scalar: integers have their own type, floats are float32."""
     scalar = element_type(value.dtype, rule.label)
     if scalar.kind is Kind.FLOAT:
         return _FLOAT
     divides = scalar.kind is Kind.INT and int(value) % DIVISOR == 0
-    return _spelt(scalar)[rule.alignment and divides]
+    return _type_texts(scalar)[rule.alignment and divides]
 
 
 def _annotated(value: Any, ty: Scalar | Pointer, rule: Rule) -> Key:
-    """The key of an argument of an annotated parameter, if it is of that type or becomes it."""
+    """Return the key of an argument of an annotated parameter, if it converts to that type."""
     if isinstance(ty, Pointer):
         if not isinstance(value, _POINTING):
-            raise _misfit(value, ty, rule)
+            raise _mismatch(value, ty, rule)
         key = _unannotated(value, rule)
-        if key not in _spelt(ty):
-            raise _misfit(value, ty, rule)
+        if key not in _type_texts(ty):
+            raise _mismatch(value, ty, rule)
         return key
     number = value.item() if isinstance(value, np.generic) else value
     accepted = (int, float) if ty.kind is Kind.FLOAT else (int,)
     if not isinstance(number, accepted):
-        raise _misfit(value, ty, rule)
+        raise _mismatch(value, ty, rule)
     if not holds(ty, number):
         raise ArgumentValueError(
             f"{rule.label} is annotated {spell_type(ty)}, which does not hold {number!r}"
         )
     aligned = ty.kind is Kind.INT and rule.alignment and number % DIVISOR == 0
-    return _spelt(ty)[aligned]
+    return _type_texts(ty)[aligned]
 
 
 def holds(ty: Scalar, number: float) -> bool:
     """Return True if a number of the type's kind, or an integer for a float, is in its range.
 
-    Floats round; what rounds to an infinity is out of range, and infinities themselves are not.
+    Floats round; a finite number that rounds to infinity is out of range, infinity itself is not.
     """
     if ty.kind is not Kind.FLOAT:
         least, most = (0, 1) if ty == I1 else (ty.min_value, ty.max_value)
@@ -165,26 +167,26 @@ def holds(ty: Scalar, number: float) -> bool:
     return math.isfinite(rounded) or not math.isfinite(number)
 
 
-def _misfit(value: Any, ty: Scalar | Pointer, rule: Rule) -> ArgumentTypeError:
+def _mismatch(value: Any, ty: Scalar | Pointer, rule: Rule) -> ArgumentTypeError:
     array = getattr(value, "dtype", None) is not None and not isinstance(value, np.generic)
-    given = f"an array of {value.dtype}" if array else f"{value!r} ({type(value).__name__})"
-    return ArgumentTypeError(f"{rule.label} is annotated {spell_type(ty)}, and was given {given}")
+    text = f"an array of {value.dtype}" if array else f"{value!r} ({type(value).__name__})"
+    return ArgumentTypeError(f"{rule.label} is annotated {spell_type(ty)}, and was given {text}")
 
 
 @functools.cache
-def _spelt(ty: Scalar | Pointer) -> tuple[str, str]:
-    """How a type is spelt, without and with a value that is divisible by 16."""
+def _type_texts(ty: Scalar | Pointer) -> tuple[str, str]:
+    """Return the text of a type, without and with divisibility by 16."""
     return str(ParameterType(ty)), str(ParameterType(ty, DIVISOR))
 
 
 _ONE = str(ParameterType(I32, one=True))
-_I32 = _spelt(I32)
+_I32 = _type_texts(I32)
 _FLOAT = str(ParameterType(F32))
 _POINTING = (np.ndarray, DeviceArray, MockArray)
 _POINTERS: dict[DType, tuple[str, str]] = {
-    dtype: _spelt(Pointer(scalar)) for dtype, scalar in SCALARS.items()
+    dtype: _type_texts(Pointer(scalar)) for dtype, scalar in SCALARS.items()
 }
-_KEYED: dict[type, Callable[[Any, Rule], Key]] = {
+_KEY_FUNCTIONS: dict[type, Callable[[Any, Rule], Key]] = {
     int: _integer,
     bool: lambda value, rule: "i1",
     float: lambda value, rule: _FLOAT,
@@ -193,7 +195,7 @@ _KEYED: dict[type, Callable[[Any, Rule], Key]] = {
     PointerArray: _pointer_array,
     EmptyArray: _array,
     DeviceArray: _device_array,
-    MockArray: lambda value, rule: _spelt(Pointer(value.element))[rule.alignment],
+    MockArray: lambda value, rule: _type_texts(Pointer(value.element))[rule.alignment],
 }
 
 
@@ -203,9 +205,9 @@ PLAIN = frozenset({int, str, bool, type(None)})
 
 
 def constant(value: Any, label: str) -> Any:
-    """The value of a constexpr argument, out of `tl.constexpr(...)` and NumPy's scalars.
+    """Return the value of a constexpr argument, without `tl.constexpr` and NumPy wrappers.
 
-    Raises `ArgumentTypeError` for arrays and for what cannot be hashed.
+    Raises `ArgumentTypeError` for arrays and for objects that are not hashable.
     """
     if isinstance(value, constexpr):
         return constant(value.value, label)
@@ -223,7 +225,7 @@ def constant(value: Any, label: str) -> Any:
     except Exception:  # noqa: BLE001 - whatever the user's `__hash__` raises
         raise ArgumentTypeError(
             f"{label} is a tl.constexpr and was given a {type(value).__name__}; it takes a "
-            "constant that can be hashed: a number, text, dtype, function, None, or tuple of these"
+            "hashable constant: a number, text, dtype, function, None, or tuple of these"
         ) from None
     return value
 
@@ -232,7 +234,7 @@ ARRAY_PROTOCOLS = ("data_ptr", "__array_interface__", "__cuda_array_interface__"
 
 
 def _is_array(value: object) -> bool:
-    """Return True if an object follows a protocol of arrays, by attributes that may raise."""
+    """Return True if an object implements an array protocol; its attributes may raise."""
     try:
         return any(hasattr(value, name) for name in ARRAY_PROTOCOLS)
     except Exception:  # noqa: BLE001 - whatever the user's properties raise
@@ -240,7 +242,7 @@ def _is_array(value: object) -> bool:
 
 
 def constant_key(value: Any) -> Key:
-    """A key that is equal for constants of one type and value alone: 1, 1.0 and True are three."""
+    """Return a key of a constant that distinguishes type and value: 1, 1.0 and True differ."""
     if isinstance(value, float):
         return type(value), value.hex()
     if isinstance(value, tuple):
@@ -251,14 +253,14 @@ def constant_key(value: Any) -> Key:
 _NONE: Key = constant_key(None)
 
 
-# -- what keys stand for
+# -- leaves
 
 
 def leaf_of(value: Any, key: Key) -> Leaf:
-    """What the compiler is told of a runtime argument, from its adapted value and its key."""
+    """Return the leaf of a runtime argument, from its adapted value and its key."""
     if isinstance(key, str):
-        known = parse_signature_type(key)
-        return Constant(1) if known.one else known
+        ty = parse_signature_type(key)
+        return Constant(1) if ty.one else ty
     if isinstance(value, tuple):
         assert isinstance(key, tuple)
         parts = [leaf_of(item, part) for item, part in zip(value, key[1:], strict=True)]
@@ -268,21 +270,21 @@ def leaf_of(value: Any, key: Key) -> Leaf:
 
 
 def spell_leaf(leaf: Leaf) -> Any:
-    """A leaf as a signature has it: text, `constexpr`, or a tuple."""
+    """Return a leaf as in signatures: text, `constexpr`, or a tuple."""
     if isinstance(leaf, DescriptorParts):
-        return spell_described(leaf)
+        return spell_descriptor_leaf(leaf)
     if isinstance(leaf, tuple):
         return retuple(leaf, list(map(spell_leaf, leaf)))
     return str(leaf) if isinstance(leaf, ParameterType) else "constexpr"
 
 
-def spell_described(leaf: DescriptorParts) -> str:
-    """A descriptor's leaf as a signature has it."""
+def spell_descriptor_leaf(leaf: DescriptorParts) -> str:
+    """Return a descriptor's leaf as in signatures."""
     return spell_descriptor(str(leaf.base), leaf.block_shape.value, leaf.padding.value)
 
 
-def described_leaf(element: Scalar, block: tuple[int, ...], padding: Padding) -> DescriptorParts:
-    """The leaf of a descriptor of which nothing more is known."""
+def descriptor_leaf(element: Scalar, block: tuple[int, ...], padding: Padding) -> DescriptorParts:
+    """Return the leaf of a descriptor with this element type, block and padding."""
     base, extents, strides = part_types(element, len(block))
     return DescriptorParts(
         ParameterType(base, DIVISOR),
@@ -293,18 +295,18 @@ def described_leaf(element: Scalar, block: tuple[int, ...], padding: Padding) ->
     )
 
 
-def spell_specialised(name: str, leaves: Mapping[str, Leaf]) -> str:
-    """A kernel with the types and constants that it is compiled for: `add(n: i32, BLOCK=64)`."""
+def spell_specialized(name: str, leaves: Mapping[str, Leaf]) -> str:
+    """Return the text of a kernel with its types and constants: `add(n: i32, BLOCK=64)`."""
     words = [
-        f"{n}={brief(leaf.value)}" if isinstance(leaf, Constant) else f"{n}: {_spoken(leaf)}"
+        f"{n}={brief(leaf.value)}" if isinstance(leaf, Constant) else f"{n}: {_leaf_text(leaf)}"
         for n, leaf in leaves.items()
     ]
     return f"{name}({', '.join(words)})"
 
 
-def _spoken(leaf: Leaf) -> str:
+def _leaf_text(leaf: Leaf) -> str:
     if isinstance(leaf, DescriptorParts):
-        return spell_described(leaf)
+        return spell_descriptor_leaf(leaf)
     if isinstance(leaf, tuple):
-        return f"({listed(leaf, _spoken)})"
+        return f"({listed(leaf, _leaf_text)})"
     return str(leaf) if isinstance(leaf, ParameterType) else brief(leaf.value)

@@ -1,7 +1,6 @@
-"""How long a call takes, by the host's clock or that of the device it launches on: `do_bench`.
+"""`do_bench`: measure the time of a call, by the clock of the host or of the device.
 
-This stands in `runtime` rather than in `tile.testing`, which publishes it, because the autotuner
-times its trials with it.
+It is in `runtime` instead of `tile.testing`, which exports it, because the autotuner uses it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 from tile.backends.base import Timed, Timer
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.runtime.kernel import watching
+from tile.runtime.kernel import recorded_launches
 from tile.tracebacks import entry
 
 RETURN_MODES: dict[str, Callable[[list[float]], Any]] = {
@@ -35,15 +34,15 @@ class HostTimer:
         self._started = 0
 
     def start(self) -> None:
-        """Mark the start of a call."""
+        """Record the start of a call."""
         self._started = time.perf_counter_ns()
 
     def stop(self) -> None:
-        """Mark its end."""
+        """Record the end of a call."""
         self._times.append((time.perf_counter_ns() - self._started) / 1e6)
 
     def elapsed(self) -> list[float]:
-        """Milliseconds of each start-stop pair since the last `elapsed`."""
+        """Return the milliseconds of each start-stop pair since the last `elapsed`."""
         times, self._times = self._times, []
         return times
 
@@ -61,12 +60,12 @@ def measure(
     after: Callable[[], object] = _nothing,
     timer: Timer | None = None,
 ) -> list[float]:
-    """Times of single calls of `fn` in ms, at least one; `before` and `after` each are not timed.
+    """Return the times of single calls of `fn` in ms, at least one, without `before` and `after`.
 
-    `fn` is called once untimed, since a first call may compile; without a `timer`, what it launched
-    says whose clock is taken. A few calls then say how many fit into `warmup` and `rep`
-    milliseconds, with what is done around them; if these few took that long already, they are the
-    result.
+    The first call is not timed, since it may compile; without a `timer`, the device on which it
+    launched decides the clock. A few calls then estimate how many fit into `warmup` and `rep`
+    milliseconds, including `before` and `after`. If these calls already took that long, their times
+    are the result.
     """
     before()
     clock = _clock_of(fn) if timer is None else _started(fn, timer)
@@ -86,7 +85,7 @@ def measure(
         spent += max(estimates[-1], (time.perf_counter_ns() - started) / 1e6)
     if estimates and spent >= warmup + rep:
         return estimates
-    # A call below the clock's resolution must not ask for endless repeats.
+    # Bound the number of calls if a call takes less than the clock's resolution.
     each = max(spent / max(len(estimates), 1), 1e-4)
     for _ in range(int(warmup / each) - len(estimates)):
         timed()
@@ -97,15 +96,15 @@ def measure(
 
 
 def _clock_of(fn: Callable[[], object]) -> Timer:
-    """Call `fn`; the clock of the device on which it launched last, or else the host's."""
-    with watching() as launched:
+    """Call `fn`, and return the clock of the device on which it launched last, else the host's."""
+    with recorded_launches() as launched:
         fn()
     with_clocks = [kernel for kernel in launched if isinstance(kernel, Timed)]
     return with_clocks[-1].timer() if with_clocks else HostTimer()
 
 
 def _started(fn: Callable[[], object], timer: Timer) -> Timer:
-    """Call `fn` under a timer, as later calls are; what it says is forgotten."""
+    """Call `fn` once under a timer, discard the time, and return the timer."""
     _timed(fn, timer)
     timer.elapsed()
     return timer
@@ -120,7 +119,7 @@ def _timed(fn: Callable[[], object], timer: Timer) -> None:
 
 
 def quantiles_of(times: Sequence[float], quantiles: Sequence[float]) -> list[float]:
-    """The values below which the given shares (0 to 1) of `times` lie, interpolated linearly."""
+    """Return quantiles (0 to 1) of `times`, with linear interpolation."""
     return [float(value) for value in np.quantile(times, list(quantiles))]
 
 
@@ -134,13 +133,13 @@ def do_bench(
     return_mode: str = "mean",
     timer: Timer | None = None,
 ) -> Any:
-    """Milliseconds that a call of `fn` takes.
+    """Return the time of a call of `fn` in ms.
 
     `fn` is called for about `warmup` ms untimed and then for about `rep` ms, each call timed.
     Before each call `.grad` of every tensor in `grad_to_none` is set to None. With `quantiles`
-    (shares from 0 to 1) the result is a list with a float for each, or a float for a list of one;
-    otherwise `return_mode` picks: "min", "max", "mean", "median" (a float), or "all" (the list of
-    times). The clock is that of the device on which the first call launched, if it has one, else
+    (from 0 to 1) the result is a list with a float for each, or a float for a list of one.
+    Otherwise `return_mode` selects it: "min", "max", "mean", "median" (a float), or "all" (the list
+    of times). The clock is that of the device on which the first call launched, if it has one, else
     the host's; `timer` replaces it. Raises `ArgumentTypeError` or `ArgumentValueError`.
     """
     if not callable(fn):
@@ -157,7 +156,7 @@ def do_bench(
             f"warmup={warmup} and rep={rep} are times in milliseconds: zero or more"
         )
     if quantiles is not None and (not quantiles or not all(0 <= q <= 1 for q in quantiles)):
-        raise ArgumentValueError(f"quantiles are shares from 0 to 1, not {list(quantiles)}")
+        raise ArgumentValueError(f"quantiles are fractions from 0 to 1, not {list(quantiles)}")
 
     def drop_gradients() -> None:
         for tensor in grad_to_none or ():

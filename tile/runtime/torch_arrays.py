@@ -1,4 +1,4 @@
-"""Torch's tensors as arrays, without importing torch: who passes one has loaded it."""
+"""Torch tensors as arrays, without importing torch: the caller has imported it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tile.errors import ArgumentTypeError
 from tile.runtime.device_arrays import DeviceArray
 from tile.runtime.elements import Array, DType
 
-# Types that torch cannot turn into NumPy's: the integer of that width, and what its bits are.
+# Types that torch cannot convert to NumPy: the integer type of that width, and the NumPy dtype.
 BITS: dict[str, tuple[str, DType]] = {
     "bfloat16": ("int16", np.dtype(ml_dtypes.bfloat16)),
     "float8_e4m3fn": ("uint8", np.dtype(ml_dtypes.float8_e4m3fn)),
@@ -21,24 +21,25 @@ BITS: dict[str, tuple[str, DType]] = {
 
 
 def is_torch(kind: type) -> bool:
-    """Whether `kind` is torch's tensor or a subclass, or another of torch's types."""
+    """Return True if `kind` is torch's tensor, a subclass, or another type of torch."""
     return any(str(base.__module__).partition(".")[0] == "torch" for base in kind.__mro__)
 
 
 def is_plain_tensor(kind: type) -> bool:
-    """Whether `kind` is torch's own class of tensors, or of parameters, and no other subclass.
+    """Return True if `kind` is exactly torch's class of tensors or of parameters.
 
-    Then `data_ptr()` is where its elements are, or raises `RuntimeError` if it has no plain memory.
+    Then `data_ptr()` returns the address of its elements, or raises `RuntimeError` if it has no
+    plain memory.
     """
     torch = sys.modules.get("torch")
     return torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter)
 
 
 def only_cuda_numbered() -> bool:
-    """Whether `tensor.get_device()` tells all devices apart that a tensor may be on.
+    """Return True if `tensor.get_device()` identifies the device of a tensor.
 
-    It is the number of an accelerator, whose kind it does not say, and less than 0 for the host's
-    memory and for none. Torch has one kind of accelerator in a process, which it can name.
+    It returns the number of an accelerator of any kind, and a negative number for host memory and
+    for no memory. A process has one kind of accelerator, which torch can name.
     """
     accelerator = getattr(sys.modules.get("torch"), "accelerator", None)
     kind = None if accelerator is None else accelerator.current_accelerator()
@@ -46,7 +47,7 @@ def only_cuda_numbered() -> bool:
 
 
 def torch_dtype(dtype: Any, label: str) -> DType:
-    """NumPy's dtype for torch's. Raises `ArgumentTypeError` where there is none."""
+    """Return the NumPy dtype of a torch dtype, or raise `ArgumentTypeError` if there is none."""
     name = str(dtype).removeprefix("torch.")
     if name in BITS:
         return BITS[name][1]
@@ -54,14 +55,14 @@ def torch_dtype(dtype: Any, label: str) -> DType:
         return np.dtype(name)
     except TypeError:
         raise ArgumentTypeError(
-            f"{label} has dtype {dtype}, on which kernels cannot work"
+            f"{label} has dtype {dtype}, which kernels do not support"
         ) from None
 
 
 def torch_array(tensor: Any, label: str) -> Array | DeviceArray:
-    """A tensor's own memory as a NumPy array, or for other devices than the CPU as a `DeviceArray`.
+    """Return a tensor's memory as a NumPy array on the CPU, else as a `DeviceArray`.
 
-    Gradients are not followed. Raises `ArgumentTypeError` for tensors without plain memory.
+    Autograd does not track it. Raises `ArgumentTypeError` for tensors without plain memory.
     """
     if str(tensor.layout) != "torch.strided":
         raise ArgumentTypeError(
@@ -78,7 +79,7 @@ def torch_array(tensor: Any, label: str) -> Array | DeviceArray:
 
 
 def torch_device_array(tensor: Any, label: str) -> DeviceArray:
-    """A tensor on any device as a `DeviceArray`."""
+    """Return a tensor on any device as a `DeviceArray`."""
     plain = tensor.detach()
     dtype = torch_dtype(plain.dtype, label)
     bits = _bits(plain)
@@ -116,13 +117,13 @@ def _host_view(tensor: Any, label: str) -> Array:
         array: Array = plain.numpy()
     except (RuntimeError, TypeError) as error:
         raise ArgumentTypeError(
-            f"{label} is a torch tensor that is no plain array: {error}"
+            f"{label} is a torch tensor that is not a plain array: {error}"
         ) from error
     return array
 
 
 def _bits(tensor: Any) -> Any:
-    """The same memory as integers, for the types that NumPy does not know."""
+    """Return the same memory as integers, for types that NumPy does not support."""
     name = str(tensor.dtype).removeprefix("torch.")
     return tensor.view(getattr(_torch(), BITS[name][0])) if name in BITS else tensor
 

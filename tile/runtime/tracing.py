@@ -1,4 +1,4 @@
-"""`with tile.trace() as trace:`: what launches do with memory."""
+"""`with tile.trace() as trace:`: record the memory accesses of launches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tile.runtime.context import interpreted
 def trace() -> Iterator[Trace]:
     """Run all launches inside the `with` block on the interpreter, and record their accesses.
 
-    The trace has the counts as text (`print(trace)`), as objects (`trace.kernels`), as JSON, and as
-    a page, `trace.html(path)`; `trace.perfetto(path)` writes what programs did one after the other,
-    for Perfetto. Holds for the current thread or task. Memory: at most a tenth of that of the
-    arrays of a launch, and bounded beside that.
+    The trace provides the counts as text (`print(trace)`), as objects (`trace.kernels`), as JSON,
+    and as a page, `trace.html(path)`; `trace.perfetto(path)` writes a timeline of the programs for
+    Perfetto. Applies to the current thread or task. The memory overhead is at most a tenth of the
+    arrays of a launch plus a constant.
     """
-    found = Trace()
-    with interpreted("tile"), traced(found):
-        yield found
+    recorded = Trace()
+    with interpreted("tile"), traced(recorded):
+        yield recorded

@@ -1,4 +1,4 @@
-"""What tuning is about: kernels as tuners see them, configurations, and which of them to try."""
+"""Configurations of tuned kernels, their pruning, and the base class of tuners."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PRUNE_KEYS = ("early_config_prune", "perf_model", "top_k")
 
 
 class Kernel(Protocol):
-    """What can be tuned: a compiled function, or a wrapper round one."""
+    """The protocol of tunable kernels: a jitted function, or a wrapper around one."""
 
     @property
     def arg_names(self) -> list[str]:
-        """The parameters, in order."""
+        """The names of the parameters, in order."""
 
     @property
     def fn(self) -> Callable[..., Any]:
@@ -35,16 +35,16 @@ class Kernel(Protocol):
         """Compile, and launch unless `warmup`; `kwargs` are constexprs and options."""
 
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
-        """Names of the array arguments that the compiled kernel writes."""
+        """Return the names of the array arguments that the compiled kernel writes."""
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """The kernel as a function of its arguments, on `grid`."""
+        """Return the launch function of the kernel's arguments, on `grid`."""
 
 
 @constructed
 @dataclass(frozen=True)
 class Config:
-    """One choice of meta-parameters (`kwargs`, by parameter name) and compile options.
+    """One configuration: meta-parameters (`kwargs`, by parameter name) and compile options.
 
     `pre_hook(arguments)` is called with all arguments by name before every launch of this
     configuration.
@@ -64,14 +64,14 @@ class Config:
                 "Config({'BLOCK': 128}, num_warps=4)"
             )
         object.__setattr__(self, "kwargs", dict(self.kwargs))
-        twice = self.kwargs.keys() & set(OPTION_FIELDS)
-        if twice:
-            name = min(twice)
+        both = self.kwargs.keys() & set(OPTION_FIELDS)
+        if both:
+            name = min(both)
             raise ArgumentTypeError(
                 f"{name} is an option, not a key of the dict: "
                 f"Config({{...}}, {name}={brief(self.kwargs[name])})"
             )
-        Options.of(self._options())  # refuses values that no launch could have
+        Options.of(self._options())  # raises for invalid values
         for name, value in self.kwargs.items():
             try:
                 hash(value)
@@ -87,7 +87,7 @@ class Config:
         return options
 
     def all_kwargs(self) -> dict[str, Any]:
-        """Meta-parameters and options as a kernel's `run` takes them; `maxnreg` only if set."""
+        """Return meta-parameters and options as arguments of `run`; `maxnreg` only if set."""
         return {**self.kwargs, **self._options()}
 
     def __hash__(self) -> int:
@@ -108,17 +108,17 @@ class Call:
 
     @property
     def named(self) -> dict[str, Any]:
-        """All that was passed, by name."""
+        """All arguments, by name."""
         return {**self.positional, **self.kwargs}
 
     def with_config(self, config: Config) -> dict[str, Any]:
-        """The keyword arguments of this call under `config`."""
+        """Return the keyword arguments of this call with `config`."""
         return {**self.kwargs, **config.all_kwargs()}
 
 
 @dataclass(frozen=True)
 class Pruning:
-    """Which configurations are worth a trial."""
+    """The rules that select the configurations to try."""
 
     early_config_prune: Callable[..., Iterable[Config]] | None = None
     perf_model: Callable[..., float] | None = None
@@ -129,8 +129,8 @@ class Pruning:
         count = isinstance(self.top_k, int) and self.top_k >= 1
         if not share and not count:
             raise ArgumentValueError(
-                f"top_k is {brief(self.top_k)}; it is a count from 1 or a share as a float up to "
-                "1.0"
+                f"top_k is {brief(self.top_k)}; it is a count from 1 or a fraction as a float up "
+                "to 1.0"
             )
         if self.perf_model is None and (count or self.top_k < 1):
             raise ArgumentValueError(
@@ -149,7 +149,7 @@ class Pruning:
         return sorted(configs, key=lambda config: self._estimate(config, call, kernel))[:keep]
 
     def _estimate(self, config: Config, call: Call, kernel: str) -> float:
-        """The time of a configuration by the model; one that is not a number comes last."""
+        """Return the model's time of a configuration; NaN becomes infinity."""
         assert self.perf_model is not None
         with user_code(f"the perf_model of {kernel}, on configuration {config},"):
             time = float(self.perf_model(**{**call.named, **config.all_kwargs()}))
@@ -157,7 +157,7 @@ class Pruning:
 
 
 def _checked(pruned: Any, kernel: str) -> list[Config]:
-    """The result of an `early_config_prune`. Raises `ArgumentError` for anything but configs."""
+    """Return the result of an `early_config_prune`, or raise `ArgumentError` if it is invalid."""
     configs = list(pruned) if isinstance(pruned, Iterable) else None
     if configs is None or not all(isinstance(config, Config) for config in configs):
         raise ArgumentTypeError(
@@ -172,7 +172,7 @@ def _checked(pruned: Any, kernel: str) -> list[Config]:
 
 
 def pruning(prune_configs_by: Mapping[str, Any] | None) -> Pruning:
-    """The `prune_configs_by` of a decorator. Raises `ArgumentError` for what it cannot hold."""
+    """Return the `prune_configs_by` of a decorator, or raise `ArgumentError` if it is invalid."""
     rules = {} if prune_configs_by is None else prune_configs_by
     if not isinstance(rules, Mapping):
         raise ArgumentTypeError(
@@ -187,11 +187,11 @@ def pruning(prune_configs_by: Mapping[str, Any] | None) -> Pruning:
 
 
 def check_kernel(kernel: object, decorator: str) -> None:
-    """Raise `ArgumentTypeError` unless a decorator of kernels stands over one."""
+    """Raise `ArgumentTypeError` if a decorator of kernels is applied to anything else."""
     if not hasattr(kernel, "arg_names"):
         raise ArgumentTypeError(
-            f"@tile.{decorator} stands over @tile.jit or another of its kind, and this is "
-            f"{brief(kernel)}"
+            f"@tile.{decorator} decorates a kernel of @tile.jit, or of another such decorator, and "
+            f"this is {brief(kernel)}"
         )
 
 
@@ -214,36 +214,36 @@ class KernelWrapper(ByName, ABC):
 
     @entry
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
-        """Compile for these arguments without launching; what was compiled."""
+        """Compile for these arguments without launching, and return the result."""
         return self.run(*args, grid=grid, warmup=True, **kwargs)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return functools.partial(self.run, grid=grid, warmup=False)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None) -> Call:
-        """The call, its positional arguments named; the kernel itself refuses too many of them."""
+        """Return the call, with names for positional arguments; the kernel checks their number."""
         return Call(args, kwargs, grid, dict(zip(self.arg_names, args, strict=False)))
 
-    def check_names(self, what: str, names: Sequence[str]) -> tuple[str, ...]:
-        """`names` as a tuple. Raises `ArgumentTypeError` unless all are the kernel's parameters."""
+    def check_names(self, option: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Return `names` as a tuple; raise `ArgumentTypeError` if one is not a parameter."""
         if isinstance(names, str):
-            raise ArgumentTypeError(f"{what} is a list of names: {what}=[{brief(names)}]")
+            raise ArgumentTypeError(f"{option} is a list of names: {option}=[{brief(names)}]")
         if not isinstance(names, Iterable):
-            raise ArgumentTypeError(f"{what} is a list of names, not {brief(names)}")
+            raise ArgumentTypeError(f"{option} is a list of names, not {brief(names)}")
         names = tuple(names)
         for name in names:
             if name not in self.arg_names:
                 raise ArgumentTypeError(
-                    f"{what} names {brief(name)}, which is no parameter of "
+                    f"{option} names {brief(name)}, which is not a parameter of "
                     f"{self.__name__}({', '.join(self.arg_names)})"
                 )
         return tuple(names)
 
     def check_free(self, chosen: Iterable[str], call: Call, by: str) -> None:
-        """Raise `ArgumentTypeError` when the caller passed what this wrapper chooses."""
-        twice = [name for name in chosen if name in call.positional or name in call.kwargs]
-        if twice:
+        """Raise `ArgumentTypeError` if the caller passed a parameter that this wrapper sets."""
+        both = [name for name in chosen if name in call.positional or name in call.kwargs]
+        if both:
             raise ArgumentTypeError(
-                f"{', '.join(twice)} of {self.__name__}: chosen by {by}, and passed in the call "
+                f"{', '.join(both)} of {self.__name__}: chosen by {by}, and passed in the call "
                 "as well; leave it out of the call, or out of the decorator"
             )

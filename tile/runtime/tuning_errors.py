@@ -1,8 +1,8 @@
-"""Errors while a kernel is tuned: configurations that cannot run, and hooks that raise.
+"""Errors during autotuning: skip configurations that cannot run, and raise all other errors.
 
-A configuration that does not compile, or that the device has no room for, is skipped, and the
-reason is kept. All other errors are raised and name the configuration, faults of a run above all:
-an access out of bounds or a false `device_assert` is a bug of the kernel, and skipping it would
+A configuration that does not compile, or that exceeds the resources of the device, is skipped with
+its reason. All other errors are raised and name the configuration, in particular faults of a run:
+an out-of-bounds access or a false `device_assert` is a bug of the kernel, and skipping it would
 hide the bug behind a slower configuration.
 """
 
@@ -21,11 +21,10 @@ from tile.errors import (
 )
 from tile.runtime.tuning import Config
 
-# Errors of the compiler and of loading a kernel on its device. Those of arguments, and of a run
-# itself, are not among them.
+# Errors of the compiler and of loading a kernel on its device, but not of arguments or runs.
 CANNOT_RUN: tuple[type[TileError], ...] = (BackendError, CompilationError, IRError, TypeRuleError)
 
-# How much of a failure of all configurations is printed.
+# The most reasons, and configurations per reason, in the error if all configurations fail.
 MOST_REASONS = 8
 MOST_NAMES = 4
 
@@ -45,12 +44,12 @@ class Skipped:
 
     @property
     def reasons(self) -> dict[Config, str]:
-        """The whole text of each error."""
+        """The full text of each error."""
         return {config: str(error) for config, error in self.errors.items()}
 
     @contextmanager
     def trying(self, config: Config) -> Iterator[None]:
-        """Skip `config` if it cannot run; let any other error pass, with the configuration."""
+        """Skip `config` if it cannot run; any other error propagates with the configuration."""
         try:
             yield
         except CANNOT_RUN as error:
@@ -83,7 +82,7 @@ class Skipped:
 
 
 def reason(error: TileError) -> str:
-    """An error in one line: its message and its place."""
+    """Return an error in one line: its message and location."""
     return error.message + ("" if error.loc is None else f", at {error.loc}")
 
 

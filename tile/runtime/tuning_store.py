@@ -1,7 +1,7 @@
-"""Results of tuning runs kept in a folder, so that the next process need not tune again.
+"""The disk cache of tuning results.
 
-One JSON file a kernel, list of configurations and tuning key. A file holds times only: when it is
-lost, damaged or written for a kernel that has changed since, the kernel is tuned anew.
+There is one JSON file per kernel, list of configurations and tuning key. A file holds only times:
+if it is missing, corrupt, or for an older version of the kernel, the kernel is tuned again.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from tile.warn import warn
 
 
 def default_folder() -> Path:
-    """Where results are kept when the user names no folder."""
+    """Return the folder of results if the user names none."""
     return store.folder() / "autotune"
 
 
 @dataclass(frozen=True)
 class TuningResult:
-    """Times by configuration text, and for those that cannot run the reason."""
+    """Times by configuration text, and the reasons of configurations that cannot run."""
 
     timings: dict[str, list[float]]
     skipped: dict[str, str]
 
 
 class TuningStore:
-    """Times by configuration text, by tuning key, for one kernel and list of configurations.
+    """The tuning results of one kernel and list of configurations, by tuning key.
 
-    A change of the kernel's own source, of the list or of the machine's kind begins a new file. A
-    change in a function that the kernel calls does not: times may then be stale, and configurations
-    stay skipped that run by now; results are never wrong.
+    A file is specific to the kernel's own source, the list and the machine's architecture, but not
+    to the source of functions that the kernel calls. After a change there, times may be stale and
+    configurations may stay skipped that would run now; results of launches are never wrong.
     """
 
     def __init__(self, folder: Path, fn: Callable[..., object], configs: Sequence[str]) -> None:
@@ -50,12 +50,12 @@ class TuningStore:
         )
 
     def path(self, key: tuple[Any, ...]) -> Path:
-        """The file that holds the times for `key`."""
+        """Return the file with the times for `key`."""
         digest = hashlib.sha256(f"{self._identity}\0{key!r}".encode()).hexdigest()
         return self.folder / f"{self.name}-{digest[:24]}.json"
 
     def load(self, key: tuple[Any, ...]) -> TuningResult | None:
-        """The result for `key`, or None when there is no readable one."""
+        """Return the result for `key`, or None if there is no readable one."""
         try:
             content = json.loads(read_regular(self.path(key)))
         except (OSError, ValueError):
@@ -81,7 +81,7 @@ class TuningStore:
         timings: Mapping[str, Sequence[float]],
         skipped: Mapping[str, str],
     ) -> None:
-        """Write the result of a tuning run; a folder that cannot be written is warned of only."""
+        """Write the result of a tuning run; warn if the folder is not writable."""
         finite = {
             config: [t if math.isfinite(t) else None for t in times]
             for config, times in timings.items()
@@ -96,7 +96,7 @@ class TuningStore:
         try:
             write_whole(self.path(key), text.encode())
         except OSError as error:
-            warn(f"the tuning result of {self.name} is not kept: {error}")
+            warn(f"the tuning result of {self.name} is not saved: {error}")
 
 
 def _is_times(times: object) -> bool:
