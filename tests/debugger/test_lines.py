@@ -18,7 +18,7 @@ from tests.frontend.test_semantics import LOOPS, NESTED, defined
 from tile.backends.interp.backend import RULES
 from tile.backends.interp.stepped.kernel import SteppedKernel
 from tile.backends.interp.stepped.launch import SteppedLaunch
-from tile.backends.interp.stepped.watcher import Nobody, watched
+from tile.backends.interp.stepped.watcher import NullWatcher, watched
 from tile.backends.interp.wave import Wave
 from tile.debugger.frames import KernelFrame, kernel_frames
 from tile.debugger.values import MissingError, whole
@@ -60,7 +60,7 @@ def python_lines(text: str, args: tuple[int, ...], flag: bool) -> list[Event]:
 
 
 @dataclass
-class Recorder(Nobody):
+class Recorder(NullWatcher):
     """Gives each program arguments of its own, and keeps the lines that it comes to.
 
     So programs part at branches and loops, and meet again.

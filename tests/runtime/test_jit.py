@@ -236,7 +236,7 @@ def test_clusters_change_nothing_here() -> None:
         out[:] = 0
         kernel[5,](x, y, out, 100, **({} if hasattr(kernel, "kernel") else {"BLOCK": 32}))
         np.testing.assert_array_equal(out, wanted)
-    with pytest.raises(ArgumentValueError, match="num_ctas is a power of two up to 16, not 3"):
+    with pytest.raises(ArgumentValueError, match="num_ctas must be a power of two up to 16, not 3"):
         fresh()[4,](x, y, out, 100, BLOCK=32, num_ctas=3)
 
 

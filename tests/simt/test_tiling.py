@@ -53,10 +53,10 @@ def test_a_thread_has_squares(size: int) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"thread_tile": 3}, "thread_tile is a power of two up to 16, not 3"),
-        ({"thread_tile": 32}, "thread_tile is a power of two up to 16, not 32"),
-        ({"warp_rows": 8}, "warp_rows is a power of two up to 4, not 8"),
-        ({"warp_rows": -1}, "warp_rows is a power of two up to 4, not -1"),
+        ({"thread_tile": 3}, "thread_tile must be a power of two up to 16, not 3"),
+        ({"thread_tile": 32}, "thread_tile must be a power of two up to 16, not 32"),
+        ({"warp_rows": 8}, "warp_rows must be a power of two up to 4, not 8"),
+        ({"warp_rows": -1}, "warp_rows must be a power of two up to 4, not -1"),
     ],
 )
 def test_sizes_that_there_are_not(options: dict[str, int], message: str) -> None:

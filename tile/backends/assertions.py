@@ -18,17 +18,17 @@ class Assertion:
 
     def data(self) -> list[Any]:
         """Return the assertion as data for JSON; see `of`."""
-        return [self.message, [_placed(place) for place in self.loc.chain()] if self.loc else []]
+        return [self.message, [_loc_data(frame) for frame in self.loc.chain()] if self.loc else []]
 
     @classmethod
     def of(cls, data: Sequence[Any]) -> Assertion:
         """Return the assertion of what `data` returned."""
-        message, places = data
+        message, locs = data
         loc: Loc | None = None
-        for file, line, column, end, function in reversed(places):
+        for file, line, column, end, function in reversed(locs):
             loc = Loc(file, line, column, end, function, loc)
         return cls(message, loc)
 
 
-def _placed(loc: Loc) -> list[Any]:
+def _loc_data(loc: Loc) -> list[Any]:
     return [loc.file, loc.line, loc.column, loc.end_column, loc.function]

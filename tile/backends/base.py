@@ -95,11 +95,13 @@ class Options:
             value = getattr(self, name)
             if not isinstance(value, int) or not (is_power_of_two(value) and value <= most):
                 raise ArgumentValueError(
-                    f"{name} is a power of two up to {most}, not {brief(value)}"
+                    f"{name} must be a power of two up to {most}, not {brief(value)}"
                 )
         stages: object = self.num_stages  # whatever the caller passed
         if not isinstance(stages, int) or stages < 0:
-            raise ArgumentValueError(f"num_stages is a number from 0 on, not {brief(stages)}")
+            raise ArgumentValueError(
+                f"num_stages must be a non-negative integer, not {brief(stages)}"
+            )
         _ = self.checks
 
     @property
@@ -141,11 +143,12 @@ class Options:
         return cls(**values)
 
 
-def unchecked(who: str, missing: Checks, target: Target) -> UnsupportedError:
-    """Return the error for checks that `who` requests and launches on `target` do not support."""
+def unchecked(requester: str, missing: Checks, target: Target) -> UnsupportedError:
+    """Return the error for checks that `requester` names and `target` does not support."""
     return UnsupportedError(
-        f"{who} asks for checks that {target} does not do: {spelled(missing)}; the interpreter "
-        "does them on tiles: set TILE_BACKEND=interp (and no other TILE_INTERP_LEVEL than tile)"
+        f"{requester} asks for checks that {target} does not do: {spelled(missing)}; the "
+        "interpreter does them on tiles: set TILE_BACKEND=interp (and no other TILE_INTERP_LEVEL "
+        "than tile)"
     )
 
 

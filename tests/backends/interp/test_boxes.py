@@ -38,8 +38,9 @@ def test_bounds_beyond_the_array() -> None:
     message = "reads `x` at element 48, 1 past its end|writes `y` at element 48, 1 past its end"
     with pytest.raises(OutOfBoundsError, match=message) as fault:
         copy[1,](x, y, 4, 16, 16, 0, N=16)
-    assert "it is inside the bounds of the descriptor desc<4x16xf32>, which are wrong" in str(
-        fault.value
+    assert (
+        "it is within the bounds of the descriptor desc<4x16xf32>, which exceed the array"
+        in str(fault.value)
     )
     with pytest.raises(OutOfBoundsError, match=message):
         copy[1,](y, x, 4, 16, 16, 0, N=16)

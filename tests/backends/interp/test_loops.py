@@ -182,7 +182,7 @@ def test_a_loop_without_memory_that_never_ends_is_reported() -> None:
     with pytest.raises(DeadlockError) as caught:
         run(SPIN, 5, x)
     text = str(caught.value)
-    assert "3 of 5 programs of `spin` wait in a loop that nothing can end" in text
+    assert "3 of 5 programs of `spin` wait in a loop forever" in text
     assert "program (2, 0, 0) of grid (5, 1, 1)" in text
     np.testing.assert_array_equal(x, [2, 2, 0, 0, 0])
 

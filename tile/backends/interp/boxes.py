@@ -33,24 +33,24 @@ def make(op: Operation) -> Run:
     combine = pure(op)
 
     def run(batch: Wave, *parts: RunValue) -> Array:
-        made: Array = combine(batch, *parts)
-        _check(batch, ty, made)
-        return made
+        descriptors: Array = combine(batch, *parts)
+        _check(batch, ty, descriptors)
+        return descriptors
 
     return run
 
 
-def _check(batch: Wave, ty: Descriptor, made: Array) -> None:
+def _check(batch: Wave, ty: Descriptor, descriptors: Array) -> None:
     """Raise `ExecutionError` for an address or strides that a descriptor cannot have."""
     rank, size, alignment = len(ty.dims), ty.of.itemsize, ty.ALIGNMENT
     for column, scale in ((0, 1), *((1 + rank + axis, size) for axis in range(rank - 1))):
-        numbers = made[:, column] * scale
+        numbers = descriptors[:, column] * scale
         wrong = numbers % alignment != 0
         if wrong.any():
             row = int(wrong.argmax())
-            what = f"stride along axis {column - rank - 1}" if column else "address"
+            field = f"stride along axis {column - rank - 1}" if column else "address"
             raise ExecutionError(
-                f"`{batch.launch.name}` makes a descriptor {ty} whose {what} is {numbers[row]} "
+                f"`{batch.launch.name}` makes a descriptor {ty} whose {field} is {numbers[row]} "
                 f"bytes; it must be a multiple of {alignment}",
                 notes=[batch.launch.element((), int(batch.rows[row]))],
             )
@@ -149,7 +149,7 @@ def _write(
 
 def _blame_descriptor(error: ExecutionError, ty: Descriptor) -> ExecutionError:
     """Add a note to the error: the element is in the descriptor's bounds but not in the array."""
-    error.notes.append(f"it is inside the bounds of the descriptor {ty}, which are wrong")
+    error.notes.append(f"it is within the bounds of the descriptor {ty}, which exceed the array")
     return error
 
 

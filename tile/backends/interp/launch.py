@@ -132,7 +132,7 @@ class Launch:
             activation.registers[register] = value
         return Wave(self, rows, [Frame(activation, kernel.body)])
 
-    # -- places in the grid
+    # -- grid coordinates
 
     def programs_of(self, rows: Rows) -> Rows:
         """Return the number of each row's program."""

@@ -368,12 +368,19 @@ class Memory:
             return [self.group(addresses, lanes, low, high, dtype, shape)]
         groups = []
         windows = addresses >> WINDOW_BITS
-        everything = np.True_ if lanes is None else lanes
+        all_lanes = np.True_ if lanes is None else lanes
         for number in np.unique(windows if lanes is None else windows[lanes]):
-            own = (windows == number) & everything
-            mine = addresses[own]
+            own = (windows == number) & all_lanes
+            window_addresses = addresses[own]
             try:
-                group = self.group(addresses, own, int(mine.min()), int(mine.max()), dtype, shape)
+                group = self.group(
+                    addresses,
+                    own,
+                    int(window_addresses.min()),
+                    int(window_addresses.max()),
+                    dtype,
+                    shape,
+                )
             except FaultError:  # report the first wrong element of all, not of this array
                 self.fault(addresses, lanes, dtype, shape)
             groups.append(group)
@@ -394,8 +401,8 @@ class Memory:
             self.fault(addresses, lanes, dtype, shape)
         index = addresses - buffer.start
         if size > 1:
-            odd = index & (size - 1)
-            if (odd if lanes is None else odd[lanes]).any():
+            misaligned = index & (size - 1)
+            if (misaligned if lanes is None else misaligned[lanes]).any():
                 self.fault(addresses, lanes, dtype, shape)
             index //= size
         if lanes is not None:  # inactive lanes are read where an active one is

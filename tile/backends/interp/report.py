@@ -56,10 +56,10 @@ def bounds_fault(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> Fa
     # An access that is the same in all programs is performed once, for the first of them.
     row = int(batch.rows[fault.row if fault.row < len(batch) else 0])
     if buffer is None:
-        what = f"{verb} address {fault.address:#x}, which belongs to no array of this launch"
-        notes = ["tile.pointers([...]) makes arrays known that are reached through memory"]
+        description = f"{verb} address {fault.address:#x}, which belongs to no array of this launch"
+        notes = ["pass arrays that are reached through pointers in memory as tile.pointers([...])"]
     else:
-        what = f"{verb} {_place(buffer, fault.address, itemsize)}"
+        description = f"{verb} {_place(buffer, fault.address, itemsize)}"
         notes = [described(buffer)]
     where = launch.element(fault.lane, row)
     others = f"; {fault.count} of {fault.active} active elements of this access are out of bounds"
@@ -67,7 +67,7 @@ def bounds_fault(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> Fa
     instruction = batch.instruction()
     return Fault(
         Check.BOUNDS,
-        f"`{launch.name}` {what}",
+        f"`{launch.name}` {description}",
         kernel=launch.name,
         grid=launch.grid,
         program=launch.coordinates(int(launch.programs_of(np.array([row]))[0])),
@@ -106,21 +106,21 @@ def index_of(buffer: Buffer, address: int) -> tuple[int, ...] | None:
     array = buffer.array
     if not array.size:
         return None
-    rest = address - buffer.origin
+    remainder = address - buffer.origin
     axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
     index = [0] * array.ndim
     # Relative to the corner with the least address, each axis takes the largest index that fits.
     for axis in axes:
         if array.strides[axis] < 0:
-            rest -= array.strides[axis] * (array.shape[axis] - 1)
+            remainder -= array.strides[axis] * (array.shape[axis] - 1)
     for axis in axes:
         stride = abs(array.strides[axis])
         if not stride:
             continue
-        steps = min(rest // stride, array.shape[axis] - 1)
-        rest -= steps * stride
+        steps = min(remainder // stride, array.shape[axis] - 1)
+        remainder -= steps * stride
         index[axis] = steps if array.strides[axis] > 0 else array.shape[axis] - 1 - steps
-    inside = rest == 0 and all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
+    inside = remainder == 0 and all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
     return tuple(index) if inside else None
 
 

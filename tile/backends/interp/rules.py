@@ -240,10 +240,10 @@ def device_assert(op: Operation) -> Run:
         if holds.all():
             return
         row, *lane = first_false(holds)
-        place = batch.launch.element(tuple(lane), int(batch.rows[row]))
+        location = batch.launch.element(tuple(lane), int(batch.rows[row]))
         raise DeviceAssertionError(
             f"device_assert failed in `{batch.launch.name}`" + (f": {message}" if message else ""),
-            notes=[place],
+            notes=[location],
         )
 
     return run

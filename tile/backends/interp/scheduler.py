@@ -143,14 +143,14 @@ class Scheduler:
         for other in others[:3]:
             instruction = other.instruction()
             if instruction is not None:
-                place = launch.program(int(other.rows[0]))
-                notes.append(f"also waiting: {place}, at {instruction.op.loc}")
+                program = launch.program(int(other.rows[0]))
+                notes.append(f"also waiting: {program}, at {instruction.op.loc}")
         self.parked.clear()
         launch.report_fault(
             Fault(
                 Check.DEADLOCK,
                 f"{len(waiting)} of {launch.programs} programs of `{launch.name}` wait in a loop "
-                "that nothing can end; nobody is left to change what they wait for",
+                "forever; no other program is left to change what they wait for",
                 kernel=launch.name,
                 grid=launch.grid,
                 program=launch.coordinates(first),

@@ -144,13 +144,13 @@ class Wave:
         return self._take_rows(rows, lambda outer: outer.take_rows(rows))
 
     def _take_rows(self, rows: Rows, make: Callable[[Activation], Activation]) -> Wave:
-        made: dict[int, Activation] = {}
+        activations: dict[int, Activation] = {}
         frames = []
         for frame in self.frames:
             outer = frame.activation
-            if id(outer) not in made:
-                made[id(outer)] = make(outer)
-            frames.append(frame.take_rows(rows, made[id(outer)]))
+            if id(outer) not in activations:
+                activations[id(outer)] = make(outer)
+            frames.append(frame.take_rows(rows, activations[id(outer)]))
         return Wave(self.launch, self.rows[rows], frames, self.chunk)
 
     def restrict(self, rows: Rows) -> None:

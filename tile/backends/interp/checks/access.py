@@ -197,19 +197,19 @@ def launch_of(batch: Wave) -> CheckedLaunch:
 
 @dataclass(frozen=True)
 class ElementLocation:
-    """The first of some `wrong` elements: its program (`row`), its index, its place in `wrong`."""
+    """The first of some `wrong` elements: its program, its tile index, its index in `wrong`."""
 
     row: int
     element: tuple[int, ...]
-    place: tuple[int, ...]
+    index: tuple[int, ...]
     wrong: Array
 
 
 def locate_first(batch: Wave, wrong: Array) -> ElementLocation:
     """Locate the first of the wrong elements; an axis of extent 1 stands for its first index."""
-    place = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
-    row = int(batch.rows[place[0]])
-    return ElementLocation(row, place[1:], place, wrong)
+    index = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+    row = int(batch.rows[index[0]])
+    return ElementLocation(row, index[1:], index, wrong)
 
 
 def fault_at(
@@ -275,7 +275,7 @@ def place_of_element(
     """Return the array element that a wrong element's address points to; None outside arrays."""
     array = array_of(address)
     extents = np.broadcast_shapes(array.shape, wrong.shape)
-    at = tuple(i if n > 1 else 0 for i, n in zip(location.place, extents, strict=True))
+    at = tuple(i if n > 1 else 0 for i, n in zip(location.index, extents, strict=True))
     number = int(np.broadcast_to(array, extents)[at])
     buffer = batch.launch.memory.buffer_at(number)
     return None if buffer is None else place_of(buffer, number)
@@ -307,27 +307,27 @@ def wrapped_fault(
 
 def location_text(loc: Any) -> str:
     """Return a source location as text for a note."""
-    return "at an unknown place" if loc is None else f"at {loc}"
+    return "at an unknown location" if loc is None else f"at {loc}"
 
 
 Report = Callable[["Wave", Site, PoisonMask, RunValue, Array], Fault]
 
 
-def _undefined(what: str) -> Report:
+def _undefined(use: str) -> Report:
     def report(
         batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
     ) -> Fault:
-        return undefined_fault(batch, site.op, poison, f"{site.verb} memory {what}", wrong)
+        return undefined_fault(batch, site.op, poison, f"{site.verb} memory {use}", wrong)
 
     return report
 
 
-def _wrapped(what: str) -> Report:
+def _wrapped(use: str) -> Report:
     def report(
         batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
     ) -> Fault:
         place = place_of_element(batch, address, wrong, locate_first(batch, wrong))
-        message = f"{site.verb} memory {what}"
+        message = f"{site.verb} memory {use}"
         return wrapped_fault(batch, site.op, poison, message, wrong, address, place)
 
     return report
@@ -352,7 +352,7 @@ def _strayed_fault(
     batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
 ) -> Fault:
     location = locate_first(batch, wrong)
-    at = int(np.broadcast_to(array_of(address), wrong.shape)[location.place])
+    at = int(np.broadcast_to(array_of(address), wrong.shape)[location.index])
     buffer = batch.launch.memory.buffer_at(at)
     into = "no array of this launch" if buffer is None else f"`{buffer.name}`"
     message = f"{site.verb} {into} through a pointer {poison.cause.text}"

@@ -84,28 +84,28 @@ def _violations(op: Operation, array: Array) -> Iterator[tuple[str, int, Array]]
     rank = array.ndim - 1
     for axis in range(rank):
         run = (op["contiguous"] or (1,) * rank)[axis]
-        place = np.arange(array.shape[axis + 1]).reshape(-1, *(1,) * (rank - axis - 1))
+        position = np.arange(array.shape[axis + 1]).reshape(-1, *(1,) * (rank - axis - 1))
         if op["divisible"]:
             divisor = op["divisible"][axis]
-            yield "divisible", divisor, (array % divisor != 0) & (place % run == 0)
-        behind = (slice(None),) * (axis + 1) + (slice(1, None),)
-        before = (slice(None),) * (axis + 1) + (slice(None, -1),)
+            yield "divisible", divisor, (array % divisor != 0) & (position % run == 0)
+        following = (slice(None),) * (axis + 1) + (slice(1, None),)
+        preceding = (slice(None),) * (axis + 1) + (slice(None, -1),)
         for claim, differs in (("contiguous", _is_not_successor), ("constant", _differs)):
             extent = op[claim][axis] if op[claim] else 1
             if extent > 1 and array.shape[axis + 1] > 1:
                 wrong = np.zeros(array.shape, np.bool_)
-                wrong[behind] = differs(array[before], array[behind])
-                yield claim, extent, wrong & (place % extent != 0)
+                wrong[following] = differs(array[preceding], array[following])
+                yield claim, extent, wrong & (position % extent != 0)
 
 
-def _is_not_successor(before: Array, after: Array) -> Array:
-    rises: Array = after - before != 1
+def _is_not_successor(preceding: Array, after: Array) -> Array:
+    rises: Array = after - preceding != 1
     return rises
 
 
-def _differs(before: Array, after: Array) -> Array:
+def _differs(preceding: Array, after: Array) -> Array:
     """Return True where two elements differ; all NaNs are equal."""
-    differs: Array = (before != after) & ~((before != before) & (after != after))
+    differs: Array = (preceding != after) & ~((preceding != preceding) & (after != after))
     return differs
 
 
@@ -114,15 +114,15 @@ def _false_claim(
 ) -> Fault:
     location = locate_first(batch, wrong)
     array = np.broadcast_to(array, (len(batch), *array.shape[1:]))
-    value = array[location.place].item()
+    value = array[location.index].item()
     element = location.element if rank else ()
     if claim == "divisible":
         note = f"the value is {value}"
     else:
         axis = next(a for a in range(1, array.ndim) if op[claim][a - 1] > 1)
-        before = list(location.place)
-        before[axis] -= 1
-        note = f"the value is {value}, after {array[tuple(before)].item()} one element before it"
+        preceding = list(location.index)
+        preceding[axis] -= 1
+        note = f"the value is {value}, after {array[tuple(preceding)].item()} one element before it"
     message = f"promises {FUNCTIONS[claim]}({limit}), which is false"
     location = replace(location, element=element)
     return fault_at(batch, Check.ASSUME, op, message, location, [note])
@@ -137,7 +137,7 @@ def check_alignment(launch: CheckedLaunch) -> None:
         divisor = parameter.divisible
         if divisor <= 1:
             continue
-        number, what = (
+        number, subject = (
             (argument_value.ctypes.data, "the address of ")
             if isinstance(argument_value, np.ndarray)
             else (int(np.asarray(argument_value)), "")
@@ -146,7 +146,7 @@ def check_alignment(launch: CheckedLaunch) -> None:
             launch.report_fault(
                 Fault(
                     Check.ASSUME,
-                    f"`{launch.name}` was compiled for {what}`{value.name}` being a multiple of "
+                    f"`{launch.name}` was compiled for {subject}`{value.name}` being a multiple of "
                     f"{divisor}, and it is {number}",
                     kernel=launch.name,
                     grid=launch.grid,

@@ -106,8 +106,8 @@ def _end_poisoned_loops(values: list[Held]) -> list[Held]:
     if not wrong:
         return values
     first, last, by = map(array_of, (lower, upper, step))
-    left_out = reduce(np.logical_or, wrong)
-    return [first, np.where(left_out, first, last), np.where(left_out, 1, by), *carried]
+    poisoned = reduce(np.logical_or, wrong)
+    return [first, np.where(poisoned, first, last), np.where(poisoned, 1, by), *carried]
 
 
 def _accesses(op: Operation) -> bool:

@@ -114,8 +114,10 @@ class HappensBefore:
         result = np.zeros(programs.shape, np.bool_)
         sequence = np.argsort(observers, kind="stable")
         ends = np.flatnonzero(np.diff(observers[sequence])) + 1
-        for mine in np.split(sequence, ends):
-            result[mine] = self._visible_to(int(observers[mine[0]]), programs[mine], times[mine])
+        for group in np.split(sequence, ends):
+            result[group] = self._visible_to(
+                int(observers[group[0]]), programs[group], times[group]
+            )
         return result
 
     def _visible_to(self, observer: int, programs: Array, times: Array) -> Array:

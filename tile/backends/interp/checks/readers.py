@@ -40,5 +40,5 @@ class ExtraReaders:
             self._records = [np.concatenate(self._records)]
         matching = np.flatnonzero(np.isin(self._cells[0], cells))
         order = np.argsort(cells, kind="stable")
-        places = order[np.searchsorted(cells, self._cells[0][matching], sorter=order)]
-        return places, self._records[0][matching]
+        indices = order[np.searchsorted(cells, self._cells[0][matching], sorter=order)]
+        return indices, self._records[0][matching]

@@ -225,10 +225,10 @@ def _refuse_unwritten(
 def _first_at_each(addresses: Array, lanes: Array) -> Array:
     """Return the first lane at each address; later ones read what it has written."""
     extents = np.broadcast_shapes(addresses.shape, lanes.shape)
-    places = np.flatnonzero(np.broadcast_to(lanes, extents))
-    _, firsts = np.unique(np.broadcast_to(addresses, extents).ravel()[places], return_index=True)
+    positions = np.flatnonzero(np.broadcast_to(lanes, extents))
+    _, firsts = np.unique(np.broadcast_to(addresses, extents).ravel()[positions], return_index=True)
     result = np.zeros(extents, np.bool_)
-    result.flat[places[firsts]] = True
+    result.flat[positions[firsts]] = True
     return result
 
 

@@ -167,8 +167,8 @@ class ShadowMemory:
             if number >= len(self.times):
                 self.times = np.concatenate([self.times, np.zeros_like(self.times)])
             self.times[number] = time
-        mine = (batch.rows.astype(np.int64) + 1 << PROGRAM_SHIFT) | (ATOMIC * atomic) | number
-        return mine.reshape(-1, *(1,) * len(site.shape))
+        records = (batch.rows.astype(np.int64) + 1 << PROGRAM_SHIFT) | (ATOMIC * atomic) | number
+        return records.reshape(-1, *(1,) * len(site.shape))
 
     def parts(self, site: Site, resolved: ResolvedAccess) -> Iterator[tuple[Region, Any, Buffer]]:
         """Yield the access in each tracked region, as `Strided` cells or (cell indices, lanes)."""
@@ -246,12 +246,12 @@ class ShadowMemory:
             return
         flagged = np.flatnonzero(region.other(1)[elements.cells] & HAS_EXTRA)
         if flagged.size:
-            places, records = region.extra_readers.of(elements.cells[flagged])
-            at = flagged[places]
-            these = ElementAccess(
+            positions, records = region.extra_readers.of(elements.cells[flagged])
+            at = flagged[positions]
+            replaced = ElementAccess(
                 elements.cells[at], elements.record[at], elements.lanes[at], elements.extents
             )
-            self.check_races(batch, site, buffer, these, [records])
+            self.check_races(batch, site, buffer, replaced, [records])
 
     def write(
         self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
@@ -362,8 +362,8 @@ class ShadowMemory:
                     separate, merged = new_cells[:limit], new_cells[limit:]
                 launch.report_fault(replace(fault, count=1))
             if merged.size:
-                rest = race(wrong=matching & np.isin(elements.cells, merged))
-                launch.report_fault(replace(rest, count=merged.size, executions=merged.size))
+                fault = race(wrong=matching & np.isin(elements.cells, merged))
+                launch.report_fault(replace(fault, count=merged.size, executions=merged.size))
             if repeated.any():  # shown in drawings, but not counted
                 launch.report_fault(replace(race(wrong=repeated), count=0, executions=0))
 
@@ -452,20 +452,20 @@ def _conflicting_store_fault(
 ) -> Fault:
     location = locate_first(batch, wrong)
     addresses = np.broadcast_to(addresses, wrong.shape)
-    where = place_of(buffer, int(addresses[location.place]))
+    where = place_of(buffer, int(addresses[location.index]))
     message = f"{site.verb} {where} several times in one store, with different values"
-    notes = ["which value stays is not defined"]
+    notes = ["it is undefined which value remains"]
     return fault_at(batch, Check.RACE, site.op, message, location, notes, addresses, place=where)
 
 
 def _overwritten(index: Array, lanes: Array | None, values: Array) -> Array:
     """Return what memory holds at each index after the values are written there, in order."""
     chosen = np.broadcast_to(True if lanes is None else lanes, index.shape)
-    cells, places = np.unique(index[chosen], return_inverse=True)
+    cells, inverse = np.unique(index[chosen], return_inverse=True)
     last = np.zeros(cells.shape, values.dtype)
-    last[places] = values[chosen]
+    last[inverse] = values[chosen]
     stored = values.copy()
-    stored[chosen] = last[places]
+    stored[chosen] = last[inverse]
     return stored
 
 
@@ -476,9 +476,9 @@ def _bits(values: Array) -> Array:
 def _advice(op: Operation, other: Operation) -> list[str]:
     atomics = [o for o in (op, other) if "order" in o.attributes]
     if len(atomics) == 1 and op is not other:
-        return ["one of them is no atomic operation; both must be, or be ordered by others"]
+        return ["one of them is not atomic; both must be, or other atomics must order them"]
     if any(o.attributes.get("scope") == "cta" for o in atomics):
-        return ["an atomic operation of scope 'cta' is one for its own program alone"]
+        return ["an atomic operation of scope 'cta' is atomic only within its own program"]
     return []
 
 
@@ -525,7 +525,7 @@ def _strided_cells(access: Strided, region: Region, buffer: Buffer, size: int) -
 
 
 def _one_element_per_program(part: Strided, record: Array) -> bool:
-    """Return True if programs access different places; False if all access the same elements."""
+    """Return True if each program accesses its own elements; False if all access the same."""
     return len(record) == 1 or len(part.offsets) > 1
 
 
@@ -573,11 +573,11 @@ def _elements(part: Any, record: Array, site: Site) -> ElementAccess:
     else:
         cells, lanes = part
     cells = np.broadcast_to(cells, extents)
-    mine = np.broadcast_to(record, extents)
+    records = np.broadcast_to(record, extents)
     if lanes is None:
-        return ElementAccess(cells.ravel(), mine.ravel(), np.arange(cells.size), extents)
+        return ElementAccess(cells.ravel(), records.ravel(), np.arange(cells.size), extents)
     chosen = np.broadcast_to(lanes, extents)
-    return ElementAccess(cells[chosen], mine[chosen], np.flatnonzero(chosen), extents)
+    return ElementAccess(cells[chosen], records[chosen], np.flatnonzero(chosen), extents)
 
 
 def _indices(part: Strided, shape: tuple[int, ...]) -> tuple[Array, Array | None]:

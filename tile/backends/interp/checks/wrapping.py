@@ -94,8 +94,8 @@ def elementwise(op: Operation, run: Run) -> Run:
 
 def _expression_text(op: Operation, arrays: Sequence[Array], exact: Array) -> str:
     """Return the expression of the first element that wrapped."""
-    place = np.unravel_index(int(_outside(op, exact).argmax()), exact.shape)
-    numbers = [int(np.broadcast_to(array, exact.shape)[place]) for array in arrays]
+    index = np.unravel_index(int(_outside(op, exact).argmax()), exact.shape)
+    numbers = [int(np.broadcast_to(array, exact.shape)[index]) for array in arrays]
     if len(numbers) == 2:
         return f"{numbers[0]} {_SYMBOLS[op.defn]} {numbers[1]}"
     return f"-({numbers[0]})" if op.defn is arith.neg else f"abs({numbers[0]})"

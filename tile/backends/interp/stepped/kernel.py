@@ -11,7 +11,7 @@ from tile.backends.interp.checks.translate import CheckedCode
 from tile.backends.interp.code import Rules
 from tile.backends.interp.stepped.launch import SteppedLaunch
 from tile.backends.interp.stepped.translate import translate_stepped
-from tile.backends.interp.stepped.watcher import Nobody, RerunError, Watcher, watcher
+from tile.backends.interp.stepped.watcher import NullWatcher, RerunError, Watcher, watcher
 from tile.backends.interp.values import Array
 from tile.checks import Checks
 from tile.config import config
@@ -40,7 +40,7 @@ class SteppedKernel:
             code = self.codes[checks] = translate_stepped(self.module, self.rules, checks)
         by = watcher()
         if by is None:
-            by = Nobody() if self.open_debugger is None else self.open_debugger()
+            by = NullWatcher() if self.open_debugger is None else self.open_debugger()
         before = Snapshot(arguments)
         while True:
             try:
@@ -76,7 +76,7 @@ def _parts(array: Array) -> Iterator[Array]:
     """Yield an array's elements, and its record of written elements if it has one."""
     if array.flags.writeable:
         yield array.view(np.ndarray)
-        account = getattr(array, "written_span", None)
-        known = None if account is None else account()
-        if known is not None:
-            yield known
+        written_span = getattr(array, "written_span", None)
+        written = None if written_span is None else written_span()
+        if written is not None:
+            yield written

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RerunError(Exception):
-    """Restart the launch from its beginning, with the contents that memory had then."""
+    """A request to restart the launch from its beginning, with the contents memory had then."""
 
 
 class Watcher(Protocol):
@@ -44,7 +44,7 @@ class Watcher(Protocol):
         """Handle the end of all programs."""
 
 
-class Nobody:
+class NullWatcher:
     """A watcher that lets all programs run."""
 
     muted = False

@@ -119,8 +119,8 @@ def check_vectors(
     _refuse(batch, op, misaligned, vector, f"that is not aligned to its {size * vector} bytes")
 
 
-def _refuse(batch: Wave, op: Operation, wrong: Array, vector: int, what: str) -> None:
+def _refuse(batch: Wave, op: Operation, wrong: Array, vector: int, problem: str) -> None:
     """Raise the error of the first wrong vector; `wrong` has axes (row, vector, element or 1)."""
     if wrong.any():
         row, number, _ = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
-        raise bad_vector(batch, op, row, number * vector, what)
+        raise bad_vector(batch, op, row, number * vector, problem)

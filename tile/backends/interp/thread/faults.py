@@ -31,7 +31,7 @@ from tile.simt.ops.shared import allocation
 @dataclass(frozen=True)
 class _Message:
     error: Callable[..., ExecutionError]
-    what: str  # what the kernel does wrong
+    problem: str  # what the kernel does wrong
     other: str  # what the other thread did, as a participle; empty if no other thread is involved
 
 
@@ -97,9 +97,9 @@ def shared_fault(batch: Wave, fault: SharedFaultError) -> ExecutionError:
     row = chunk.first + fault.program * chunk.threads + fault.thread
     notes = [f"in {launch.program(row)}, by {_at(op)}", _where(op, fault.byte)]
     if message.other:
-        other, who = chunk.memory.operation_of(fault.record)
-        notes.append(f"{message.other} by {_who(launch, who)}, by {_at(other)}")
-    return message.error(f"`{launch.name}` {message.what}", loc=op.loc, notes=notes)
+        other, thread = chunk.memory.operation_of(fault.record)
+        notes.append(f"{message.other} by {_thread_name(launch, thread)}, by {_at(other)}")
+    return message.error(f"`{launch.name}` {message.problem}", loc=op.loc, notes=notes)
 
 
 _MISUSES: dict[MbarrierMisuse, tuple[Callable[..., ExecutionError], str]] = {
@@ -137,14 +137,14 @@ _MISUSES: dict[MbarrierMisuse, tuple[Callable[..., ExecutionError], str]] = {
 def misuse_error(batch: Wave, fault: MbarrierMisuseError) -> ExecutionError:
     """Return the error for a wrong use of an mbarrier."""
     launch, chunk = launch_of(batch), chunk_of(batch)
-    error, what = _MISUSES[fault.misuse]
+    error, problem = _MISUSES[fault.misuse]
     row = chunk.first + fault.program * chunk.threads
     notes = [
         f"in program {launch.programs_of(np.array([row]))[0]}, by {_at(fault.op)}",
         f"it is the mbarrier of stage {fault.stage}; {fault.expected} bytes are expected on it, "
         f"and TMA loads of {fault.started} bytes have started",
     ]
-    return error(f"`{launch.name}` {what}", loc=fault.op.loc, notes=notes)
+    return error(f"`{launch.name}` {problem}", loc=fault.op.loc, notes=notes)
 
 
 def global_race(batch: Wave, op: Operation, race: GlobalRaceError) -> RaceError:
@@ -165,8 +165,8 @@ def global_race(batch: Wave, op: Operation, race: GlobalRaceError) -> RaceError:
     )
 
 
-def _who(launch: ThreadLaunch, who: int) -> str:
-    return launch.thread(who) if who < launch.threads else "several threads"
+def _thread_name(launch: ThreadLaunch, thread: int) -> str:
+    return launch.thread(thread) if thread < launch.threads else "several threads"
 
 
 def _at(op: Operation | None) -> str:
@@ -214,11 +214,13 @@ def outside(batch: Wave, op: Operation, row: int, offset: int, vector: int) -> S
     )
 
 
-def bad_vector(batch: Wave, op: Operation, row: int, register: int, what: str) -> VectorAccessError:
+def bad_vector(
+    batch: Wave, op: Operation, row: int, register: int, problem: str
+) -> VectorAccessError:
     """Return the error for a vector that memory cannot move in one access."""
     where = batch.launch.element((register,), int(batch.rows[row]))
     return VectorAccessError(
-        f"`{batch.launch.name}` accesses a vector {what}", loc=op.loc, notes=[where]
+        f"`{batch.launch.name}` accesses a vector {problem}", loc=op.loc, notes=[where]
     )
 
 

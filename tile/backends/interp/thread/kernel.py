@@ -39,7 +39,7 @@ def simt_target(target: Target) -> SimtTarget:
         return SimtTarget.parse(target.arch)
     except ArgumentValueError as error:
         raise BackendError(
-            f"{error.message}; the interpreter runs tiles, or threads of one of these"
+            f"{error.message}; the interpreter runs tiles, or simulates one of these"
         ) from error
 
 

@@ -33,7 +33,7 @@ from tile.ir.core import Operation
 UNDEFINED = 1 << 62
 IN_FLIGHT = 1 << 61
 WGMMA_READING = 1 << 60
-_NOBODY = np.array(-1, np.int64)  # no thread's number
+_NO_THREAD = np.array(-1, np.int64)  # no thread's number
 # Programs begin at multiples of this, which no vector exceeds.
 ALIGNMENT = 256
 
@@ -125,7 +125,7 @@ class SharedMemory:
         self.reading = False  # True if any granule may have the flag WGMMA_READING
         self.ops: list[Operation | None] = [None]  # by clock
 
-    # -- places
+    # -- vectors, clock and barriers
 
     def touch(self, op: Operation, thread_map: ThreadMap, start: Array, size: int) -> Touch:
         """Return vectors of `size` bytes; `start` is relative to each program: (row, vector)."""
@@ -183,14 +183,14 @@ class SharedMemory:
             new = np.where(record > 0, new | (record & WGMMA_READING), new)
         self._record(self.reader, granules, new, now | self.many)
 
-    def read_together(self, touch: Touch) -> None:
+    def read_for_warp(self, touch: Touch) -> None:
         """Check and record a read of vectors that delivers each vector to several threads.
 
         A write since the barrier is illegal even if the thread that passes the address wrote it,
         since other threads receive the data.
         """
         granules, _, barrier = self._granules(touch)
-        self._check_defined(touch, granules, _NOBODY, barrier)
+        self._check_defined(touch, granules, _NO_THREAD, barrier)
         new: Array = np.array(self.tick(touch.op) | self.many)
         if self.reading:
             record = self.reader[granules]
@@ -204,7 +204,7 @@ class SharedMemory:
     def start_wgmma_reads(self, touch: Touch) -> None:
         """Check and record that a wgmma starts to read vectors, for all threads of a warpgroup."""
         granules, _, barrier = self._granules(touch)
-        self._check_defined(touch, granules, _NOBODY, barrier)
+        self._check_defined(touch, granules, _NO_THREAD, barrier)
         self._check_fenced(Fault.WGMMA_UNFENCED, touch, granules)
         self.reader[granules] = self.tick(touch.op) | self.many | WGMMA_READING
         self.reading = True
@@ -236,10 +236,10 @@ class SharedMemory:
         self._check_exclusive(touch, granules, thread, barrier)
         self.put(touch, words, values)
 
-    def write_together(self, touch: Touch, words: Array, values: Array) -> None:
+    def write_for_warp(self, touch: Touch, words: Array, values: Array) -> None:
         """Write vectors that several threads hold together; no thread counts as their writer."""
         granules, _, barrier = self._granules(touch)
-        self._check_exclusive(touch, granules, _NOBODY, barrier)
+        self._check_exclusive(touch, granules, _NO_THREAD, barrier)
         self.put(touch, words, values)
         self.writer[granules] = self.tick(touch.op) | self.many
 

@@ -77,6 +77,6 @@ class ThreadMap:
         groups, start, count = np.unique(number // size, return_index=True, return_counts=True)
         index = int(np.argmax(count < size))
         group, row = groups[index], int(start[index])
-        here = set((number[number // size == group] % self.threads).tolist())
+        present = set((number[number // size == group] % self.threads).tolist())
         base = int(group * size % self.threads)
-        return row, next(t for t in range(base, base + size) if t not in here)
+        return row, next(t for t in range(base, base + size) if t not in present)

@@ -100,21 +100,21 @@ class _RegisterOperand:
     def __init__(self, op: Operation, index: int, shape: tuple[int, int]) -> None:
         operand = tuple(Operand)[index]
         layout = _layout(shape, MatrixShape(*op["shape"]), operand, tuple(op["groups"]))
-        self.places = index_table(layout)
+        self.indices = index_table(layout)
         self.shape = shape
 
     def matrices(self, batch: Wave, value: RunValue) -> Array:
         """Return the matrices of all programs."""
-        array = broadcast_rows(value, self.places.shape[1:], len(batch))
-        programs = len(batch) // len(self.places)
+        array = broadcast_rows(value, self.indices.shape[1:], len(batch))
+        programs = len(batch) // len(self.indices)
         tiles = np.empty((programs, self.shape[0] * self.shape[1]), array.dtype)
-        tiles[:, self.places] = array.reshape(programs, *self.places.shape)
+        tiles[:, self.indices] = array.reshape(programs, *self.indices.shape)
         return tiles.reshape(programs, *self.shape)
 
     def fragments(self, tiles: Array) -> Array:
         """Return each thread's fragment of the matrices."""
         flat = tiles.reshape(len(tiles), -1)
-        result: Array = flat[:, self.places].reshape(-1, self.places.shape[1])
+        result: Array = flat[:, self.indices].reshape(-1, self.indices.shape[1])
         return result
 
 

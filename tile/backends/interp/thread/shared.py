@@ -107,7 +107,7 @@ def shared_matrix_load(op: Operation) -> Run:
     def run(batch: Wave, mem: RunValue, offset: RunValue) -> Array:
         touch, memory = _matrix_rows(batch, op, mem, offset), chunk_of(batch).memory
         try:
-            memory.read_together(touch)
+            memory.read_for_warp(touch)
         except SharedFaultError as fault:
             raise shared_fault(batch, fault) from None
         rows = memory.words(dtype.itemsize, row).take(touch.start // ROW_BYTES, axis=0)
@@ -140,7 +140,7 @@ def shared_matrix_store(op: Operation) -> Run:
             parts = parts.swapaxes(2, 4)
         values = np.ascontiguousarray(parts).reshape(-1, row)
         try:
-            memory.write_together(touch, memory.words(word.itemsize, row), values)
+            memory.write_for_warp(touch, memory.words(word.itemsize, row), values)
         except SharedFaultError as fault:
             raise shared_fault(batch, fault) from None
         launch_of(batch).memory.changed()
@@ -306,10 +306,10 @@ def _starts(
     size = buffer.of.itemsize
     start: Array = offsets * np.int64(size) + array_of(mem)[:, None]
     if vector > 1:
-        odd = _first(start & (size * vector - 1) != 0, active)
-        if odd is not None:
-            what = f"of {size * vector} bytes at byte {int(start[odd])} of shared memory"
-            raise bad_vector(batch, op, odd[0], odd[1] * vector, what)
+        misaligned = _first(start & (size * vector - 1) != 0, active)
+        if misaligned is not None:
+            problem = f"of {size * vector} bytes at byte {int(start[misaligned])} of shared memory"
+            raise bad_vector(batch, op, misaligned[0], misaligned[1] * vector, problem)
     return start
 
 

@@ -57,12 +57,12 @@ class RecordedArray:
         order = np.lexsort((program, line))
         line, program = line[order], program[order]
         previous = self.last[line] - 1
-        again = np.flatnonzero(line[1:] == line[:-1]) + 1
-        previous[again] = program[again - 1]
+        repeated = np.flatnonzero(line[1:] == line[:-1]) + 1
+        previous[repeated] = program[repeated - 1]
         self.last[line] = program + 1
-        known = previous >= 0
-        distance = np.abs(program[known] - previous[known])
-        new = len(line) - int(known.sum())
+        cached = previous >= 0
+        distance = np.abs(program[cached] - previous[cached])
+        new = len(line) - int(cached.sum())
         self.use.first += new
         self.use.lines += new
         # The exponent of an integer is its number of bits.
@@ -75,8 +75,8 @@ def _distinct(keys: Array, span: int) -> tuple[Array, Array]:
         keys = np.unique(keys)
     else:
         keys = keys[np.append(True, keys[1:] != keys[:-1])[: keys.size]]
-    row, place = np.divmod(keys, span)
-    return row, place
+    row, position = np.divmod(keys, span)
+    return row, position
 
 
 def recorded_array(buffer: Buffer, use: ArrayUse) -> RecordedArray:
@@ -170,8 +170,8 @@ class Recorder:
 
     def tracks(self, batch: Wave) -> tuple[int, ...]:
         """Return the programs of a batch that have a track in the timeline."""
-        known = self._tracks.get(id(batch))
-        if known is None or known[0] is not batch.rows:
+        cached = self._tracks.get(id(batch))
+        if cached is None or cached[0] is not batch.rows:
             shown = batch.rows[: np.searchsorted(batch.rows, TRACKS)]
-            known = self._tracks[id(batch)] = batch.rows, tuple(shown.tolist())
-        return known[1]
+            cached = self._tracks[id(batch)] = batch.rows, tuple(shown.tolist())
+        return cached[1]
