@@ -15,7 +15,7 @@ from tests.faults.table import CASES
 from tile.checks import Check
 from tile.errors import ArgumentValueError
 from tile.faults import Report
-from tile.pages.faults import SECTIONS, faults_page
+from tile.pages.faults import MAX_SECTIONS, faults_page
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +104,8 @@ def test_very_many_places_are_counted(report: Report) -> None:
     kept = report.as_dict()
     kept["groups"] = kept["groups"] * 30
     page = faults_page(json.loads(json.dumps(kept)))
-    assert page.count('<section class="fault') == SECTIONS
-    assert f"{len(kept['groups']) - SECTIONS} more places" in page
+    assert page.count('<section class="fault') == MAX_SECTIONS
+    assert f"{len(kept['groups']) - MAX_SECTIONS} more places" in page
 
 
 def test_who_waits_is_drawn() -> None:

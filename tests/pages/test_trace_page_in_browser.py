@@ -63,7 +63,7 @@ def test_arrays_are_drawn_with_what_was_done(opened: Browser) -> None:
     assert opened.all("#kernel-2 rect.written")
     reuse = " ".join(opened.texts("#kernel-1 .reuse td:first-child"))
     assert "for the first time" in reuse
-    assert "after a neighbour" in reuse
+    assert "after an adjacent program" in reuse
 
 
 def test_what_nobody_reads_is_not_drawn(opened: Browser) -> None:

@@ -1,21 +1,21 @@
-"""How arrays are named and numbered in pictures: as they lie in memory."""
+"""Names and numbers of array elements in pictures, which show arrays in memory order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from tile.pages.drawing import What
+from tile.pages.drawing import Subject
 from tile.raster import Raster
 from tile.spread import View
 
 Json = Mapping[str, Any]
 
 
-def of_array(view: Json, raster: Raster) -> What:
-    """A picture of an array's memory, whose points count from its lowest element."""
+def array_subject(view: Json, raster: Raster) -> Subject:
+    """Return the subject of a picture of an array's memory; point 0 is its lowest element."""
     low = int(view["low"])
-    return What(
+    return Subject(
         "array",
         lambda point: element(view, point + low),
         lambda row: row * raster.columns + low,
@@ -23,7 +23,7 @@ def of_array(view: Json, raster: Raster) -> What:
 
 
 def element(view: Json, number: int) -> str:
-    """An element of an array's memory in words, by the row that it lies in if there are rows."""
+    """Return the name of an element of an array's memory, with its row and column if any."""
     pitch = pitch_of(view)
     if pitch is None:
         return f"element {number:,}"
@@ -32,5 +32,5 @@ def element(view: Json, number: int) -> str:
 
 
 def pitch_of(view: Json) -> int | None:
-    """The elements of memory from one row of an array to the next."""
+    """Return the elements of memory from one row to the next; None if there are no rows."""
     return View(**{**view, "shape": tuple(view["shape"]), "strides": tuple(view["strides"])}).pitch

@@ -1,4 +1,4 @@
-"""Counts in cells as pictures: rectangles for SVG, and the same as a table."""
+"""Heatmaps as pictures: counts of cells as rectangles for SVG, and as a table."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from tile.raster import Raster
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
-# Units of a picture that it is about as wide as, and bounds for the edge of a cell.
+# In SVG user units: the approximate width of a picture, and bounds for the edge of a cell.
 WIDTH = 320
 EDGES = (5, 20)
-LEFT, TOP = 44, 18  # room for labels
+LEFT, TOP = 44, 18  # margins for labels
 SPACING = 14  # between labels, at least
-# Rows of a table, after which the rest is counted.
-LISTED = 24
+# The number of rows that a table lists; further ones are counted.
+MAX_TABLE_ROWS = 24
 
 
 @dataclass(frozen=True)
-class Box:
-    """A rectangle of cells of one class; `key` names it on its page, `title` says what it is."""
+class Rect:
+    """A row of adjacent cells of one class.
+
+    key: its element id on the page, or "".
+    title: the name of its cells.
+    """
 
     row: int
     column: int
@@ -37,7 +41,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Label:
-    """Text beside the cells."""
+    """Text at the edge of the cells."""
 
     x: float
     y: float
@@ -47,7 +51,12 @@ class Label:
 
 @dataclass
 class Drawing:
-    """A picture: `key` is its name on the page, `kind` what it is of, `alt` what it shows."""
+    """A picture.
+
+    key: its element id on the page.
+    kind: the class of its subject: tile, grid or array.
+    alt: its text alternative.
+    """
 
     key: str
     kind: str
@@ -55,7 +64,7 @@ class Drawing:
     caption: list[str]
     alt: str
     cells: tuple[int, int]
-    boxes: list[Box]
+    rects: list[Rect]
     labels: list[Label]
     table: list[tuple[str, int]] = field(default_factory=list)
     unlisted: int = 0
@@ -64,7 +73,7 @@ class Drawing:
 
     @property
     def edge(self) -> int:
-        """Units of the edge of a cell."""
+        """The edge of a cell, in units."""
         return edge_of(self.cells)
 
     @property
@@ -75,14 +84,19 @@ class Drawing:
 
 
 def edge_of(cells: tuple[int, int]) -> int:
-    """Units of the edge of a cell, of a picture of so many rows and columns."""
-    least, most = EDGES
-    return max(least, min(most, WIDTH // cells[1]))
+    """Return the edge of a cell, in units, for a picture of `cells` rows and columns."""
+    smallest, largest = EDGES
+    return max(smallest, min(largest, WIDTH // cells[1]))
 
 
 @dataclass(frozen=True)
-class What:
-    """What a picture is of: how a point of it is called, and the number beside a row of points."""
+class Subject:
+    """The subject of a picture.
+
+    kind: its class: tile, grid or array.
+    spell: returns the name of a point.
+    number: returns the label of a row of points.
+    """
 
     kind: str
     spell: Callable[[int], str]
@@ -91,15 +105,15 @@ class What:
 
 @dataclass(frozen=True)
 class Ink:
-    """What is counted: the class of its cells, and the word for it."""
+    """The events that are counted: the class of their cells, and the word for them."""
 
     style: str
     word: str
 
 
 @dataclass(frozen=True)
-class Shown:
-    """The rows of cells that are drawn, from `first` on, of a raster."""
+class VisibleRows:
+    """The rows of a raster's cells that are drawn, from `first` on."""
 
     raster: Raster
     first: int
@@ -110,45 +124,48 @@ class Shown:
         return self.rows, self.raster.cells[1]
 
     def points(self, row: int, column: int) -> tuple[int, int, int, int]:
-        """First and last row, and first and last column, of the points of a cell."""
+        """Return the first and last row, and the first and last column, of a cell's points."""
         raster = self.raster
         high = (row + self.first - raster.margin) * raster.high
         wide = column * raster.wide
         return high, high + raster.high - 1, wide, min(wide + raster.wide, raster.columns) - 1
 
 
-def raster_of(found: Mapping[str, Any]) -> Raster:
-    """The raster of a heat's JSON."""
-    return Raster(**found["raster"])
+def raster_of(heatmap: Mapping[str, Any]) -> Raster:
+    """Return the raster of a heatmap's JSON."""
+    return Raster(**heatmap["raster"])
 
 
-def shown(raster: Raster, counts: Sequence[Sequence[int]]) -> Shown:
-    """What is drawn: the raster, and of its margins the rows up to those that have something."""
+def visible_rows(raster: Raster, counts: Sequence[Sequence[int]]) -> VisibleRows:
+    """Return the rows to draw: those of the raster, and of its margins those up to a count."""
     rows, _ = raster.cells
     hot = [row for row, _, _ in counts]
     first = min([raster.margin, *hot])
     last = max([rows - raster.margin - 1, *hot])
-    return Shown(raster, first, last - first + 1)
+    return VisibleRows(raster, first, last - first + 1)
 
 
-def ground(area: Shown, inside: Sequence[str]) -> list[Box]:
-    """The cells themselves, in runs; `inside` has a character for each cell: the word of STYLES."""
-    boxes = []
+def background(area: VisibleRows, inside: Sequence[str]) -> list[Rect]:
+    """Return the cells themselves, in runs; `inside` has a character of `STYLES` for each cell."""
+    rects = []
     for row in range(area.rows):
         column = 0
         for style, run in groupby(inside[row + area.first]):
             width = len(list(run))
             if style in STYLES:
-                boxes.append(Box(row, column, width, STYLES[style]))
+                rects.append(Rect(row, column, width, STYLES[style]))
             column += width
-    return boxes
+    return rects
 
 
 STYLES = {"#": "cell", "+": "part", "-": "gap", ".": "beyond"}
 
 
-def outline(area: Shown, words: Sequence[str]) -> str:
-    """Return the line around the cells of the words of `ground` that are not outside, as a path."""
+def outline(area: VisibleRows, words: Sequence[str]) -> str:
+    """Return the outline of the cells that are not outside, as an SVG path.
+
+    words: the cells, as `background` takes them.
+    """
     rows, columns = area.cells
     edge = edge_of(area.cells)
 
@@ -169,20 +186,22 @@ def outline(area: Shown, words: Sequence[str]) -> str:
 
 
 def covered(raster: Raster) -> list[str]:
-    """The cells that have points, as `ground` takes them."""
+    """Return the cells that have points, as `background` takes them."""
     truths = raster.covered(0, raster.points)
     return ["".join("#" if truth else " " for truth in row) for row in truths]
 
 
 def strengths(counts: Sequence[Sequence[int]]) -> list[float]:
-    """How strongly each count is drawn: its logarithm beside that of the greatest."""
-    most = max((count for _, _, count in counts), default=1)
-    scale = math.log2(most + 1)
+    """Return the opacity of each count: its logarithm relative to that of the greatest count."""
+    greatest = max((count for _, _, count in counts), default=1)
+    scale = math.log2(greatest + 1)
     return [0.4 + 0.6 * math.log2(count + 1) / scale for _, _, count in counts]
 
 
-def cell_name(area: Shown, row: int, column: int, spell: Callable[[int], str], until: int) -> str:
-    """The cells from one to a column: their point, or their first and last, by `spell`."""
+def cell_name(
+    area: VisibleRows, row: int, column: int, spell: Callable[[int], str], until: int
+) -> str:
+    """Return the name of the cells from one up to column `until`: their first and last point."""
     first_row, last_row, first, _ = area.points(row, column)
     last = area.points(row, until)[3]
     columns = area.raster.columns
@@ -192,23 +211,23 @@ def cell_name(area: Shown, row: int, column: int, spell: Callable[[int], str], u
     return spell(low) if low == high else f"{spell(low)} to {spell(high)}"
 
 
-def labels(area: Shown, edge: int, number: Callable[[int], int]) -> list[Label]:
-    """Numbers beside the rows and above the columns; `number` is that of a row of points."""
+def labels(area: VisibleRows, edge: int, number: Callable[[int], int]) -> list[Label]:
+    """Return the labels of rows and columns; `number` returns that of a row of points."""
     rows, columns = area.cells
     step = -(-SPACING // edge)
-    found = [
+    texts = [
         Label(LEFT - 6, TOP + (row + 0.5) * edge + 4, _short(number(area.points(row, 0)[0])), "end")
         for row in range(0, rows, step)
     ]
     last = area.raster.columns - 1
-    found.append(Label(LEFT + edge / 2, TOP - 6, "0", "middle"))
+    texts.append(Label(LEFT + edge / 2, TOP - 6, "0", "middle"))
     if last:
-        found.append(Label(LEFT + (columns - 0.5) * edge, TOP - 6, _short(last), "middle"))
-    return found
+        texts.append(Label(LEFT + (columns - 0.5) * edge, TOP - 6, _short(last), "middle"))
+    return texts
 
 
 def _short(number: int) -> str:
-    """A number in at most six characters or so."""
+    """Return a number in about six characters at most."""
     for unit, power in (("G", 9), ("M", 6), ("k", 3)):
         if abs(number) >= 10 ** (power + 2):
             return f"{number / 10**power:.1f}{unit}"
@@ -216,72 +235,73 @@ def _short(number: int) -> str:
 
 
 def times(extents: Sequence[int]) -> str:
-    """Extents, as in 8 x 32."""
+    """Return the text of extents, as in 8 x 32."""
     return f" {TIMES} ".join(f"{extent:,}" for extent in extents)
 
 
-def scale(raster: Raster, what: str) -> list[str]:
-    """What a cell stands for, where it is more than one point."""
+def scale(raster: Raster, unit: str) -> list[str]:
+    """Return a sentence on the points of a cell, if it has more than one; `unit` names them."""
     if raster.high == raster.wide == 1:
         return []
-    return [f"A cell is {times([raster.high, raster.wide])} {what}."]
+    return [f"A cell is {times([raster.high, raster.wide])} {unit}."]
 
 
-def heat(
+def heatmap_drawing(
     key: str,
-    what: What,
+    subject: Subject,
     title: str,
     caption: list[str],
-    area: Shown,
-    found: Mapping[str, Any],
+    area: VisibleRows,
+    heatmap: Mapping[str, Any],
     cells: Sequence[str],
     ink: Ink,
     keys: Container[str] = (),
 ) -> Drawing:
-    """The picture of a heat's JSON over its cells, which are given as `ground` takes them.
+    """Return the picture of a heatmap's JSON.
 
-    Cells beside each other that count the same are drawn as one, but for those named by `keys`.
+    cells: the cells under the counts, as `background` takes them.
+    keys: element ids of cells that are drawn alone; other adjacent cells of one count are merged.
     """
-    hot = list(_hot(key, what, area, found["counts"], ink, keys))
+    hot = list(_hot(key, subject, area, heatmap["counts"], ink, keys))
     table = [(box.title, box.count) for box in hot]
     where = ", ".join(name for name, _ in table[:3])
     rest = f" and {len(table) - 3} more" if len(table) > 3 else ""
     return Drawing(
         key,
-        what.kind,
+        subject.kind,
         title,
         caption,
         f"{title}. {ink.word.capitalize()}: {where}{rest}.",
         area.cells,
-        [*ground(area, cells), *hot],
-        labels(area, edge_of(area.cells), what.number),
-        table[:LISTED],
-        max(0, len(table) - LISTED),
+        [*background(area, cells), *hot],
+        labels(area, edge_of(area.cells), subject.number),
+        table[:MAX_TABLE_ROWS],
+        max(0, len(table) - MAX_TABLE_ROWS),
         [(ink.style, ink.word)],
     )
 
 
 def _hot(
     key: str,
-    what: What,
-    area: Shown,
+    subject: Subject,
+    area: VisibleRows,
     counts: Sequence[Sequence[int]],
     ink: Ink,
     keys: Container[str],
-) -> Iterator[Box]:
+) -> Iterator[Rect]:
     shades = strengths(counts)
     names = [f"{key}-{row * area.cells[1] + column}" for row, column, _ in counts]
     for run in _runs(counts, [name in keys for name in names]):
         first = run[0]
         row, column, count = counts[first]
-        name = cell_name(area, row - area.first, column, what.spell, counts[run[-1]][1])
+        name = cell_name(area, row - area.first, column, subject.spell, counts[run[-1]][1])
         cell = names[first] if names[first] in keys else ""
-        place = row - area.first, column, len(run)
-        yield Box(*place, ink.style, shades[first], cell, name, count)
+        position = row - area.first, column, len(run)
+        yield Rect(*position, ink.style, shades[first], cell, name, count)
 
 
 def _runs(counts: Sequence[Sequence[int]], alone: Sequence[bool]) -> Iterator[list[int]]:
-    """Cells beside each other that count the same, by their indices; some are each alone."""
+    """Yield runs of adjacent cells of one count, by their indices; cells of `alone` stay alone."""
     run: list[int] = []
     for index, (row, column, count) in enumerate(counts):
         if run and (

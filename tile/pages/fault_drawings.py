@@ -1,4 +1,4 @@
-"""What is drawn of the faults of one line: tiles, grids and arrays, with what is wrong in each."""
+"""The pictures of the faults of one line: tiles, grids and arrays with their wrong points."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from tile.pages.array_drawing import of_array
+from tile.pages.array_drawing import array_subject
 from tile.pages.drawing import (
-    Box,
     Drawing,
     Ink,
-    What,
+    Rect,
+    Subject,
     covered,
-    heat,
+    heatmap_drawing,
     outline,
     raster_of,
     scale,
-    shown,
     times,
+    visible_rows,
 )
 from tile.raster import Raster
 
@@ -31,42 +31,54 @@ Keys = Container[str]
 WRONG = Ink("hot", "wrong")
 
 
-def _what(kind: str, raster: Raster, shape: Sequence[int], spell: Callable[[Any], str]) -> What:
-    """Of points in the order of a shape: rows that are folded lines are called by their first."""
+def _subject(
+    kind: str, raster: Raster, shape: Sequence[int], spell: Callable[[Any], str]
+) -> Subject:
+    """Return the subject of a picture whose points are in the order of a shape.
+
+    A one-dimensional shape is folded into rows, which are labeled by their first point.
+    """
     folded = raster.columns if sum(extent > 1 for extent in shape) < 2 else 1
 
     def named(point: int) -> str:
         return spell(np.unravel_index(min(point, raster.points - 1), shape))
 
-    return What(kind, named, lambda row: row * folded)
+    return Subject(kind, named, lambda row: row * folded)
 
 
 def drawings(key: str, group: Json, keys: Keys) -> list[Drawing]:
-    """The pictures of a group of faults; `key` names the group on its page, `keys` some cells."""
-    tiles = [_tile(f"{key}-tile-{n}", found, keys) for n, found in enumerate(group["tiles"])]
-    grids = [_grid(f"{key}-grid-{n}", found, group, keys) for n, found in enumerate(group["grids"])]
-    arrays = [_array(f"{key}-array-{n}", found, keys) for n, found in enumerate(group["arrays"])]
+    """Return the pictures of a group of faults.
+
+    key: the group's element id on the page. keys: element ids of cells that are drawn alone.
+    """
+    tiles = [_tile(f"{key}-tile-{n}", heatmap, keys) for n, heatmap in enumerate(group["tiles"])]
+    grids = [
+        _grid(f"{key}-grid-{n}", heatmap, group, keys) for n, heatmap in enumerate(group["grids"])
+    ]
+    arrays = [
+        _array(f"{key}-array-{n}", heatmap, keys) for n, heatmap in enumerate(group["arrays"])
+    ]
     return [*tiles, *grids, *arrays]
 
 
 def keys_of(key: str, group: Json, fault: Json) -> Iterator[str]:
-    """The names of the cells in which one fault is drawn."""
-    for number, found in enumerate(group["tiles"]):
-        if len(found["shape"]) == len(fault["element"]) > 0:
-            point = _flat(fault["element"], found["shape"])
-            yield f"{key}-tile-{number}-{_cell(found, point)}"
-    for number, found in enumerate(group["grids"]):
-        if found["grid"] == fault["grid"]:
-            point = _flat(fault["program"][::-1], found["grid"][::-1])
-            yield f"{key}-grid-{number}-{_cell(found, point)}"
+    """Yield the element ids of the cells in which one fault is drawn."""
+    for number, heatmap in enumerate(group["tiles"]):
+        if len(heatmap["shape"]) == len(fault["element"]) > 0:
+            point = _flat(fault["element"], heatmap["shape"])
+            yield f"{key}-tile-{number}-{_cell(heatmap, point)}"
+    for number, heatmap in enumerate(group["grids"]):
+        if heatmap["grid"] == fault["grid"]:
+            point = _flat(fault["program"][::-1], heatmap["grid"][::-1])
+            yield f"{key}-grid-{number}-{_cell(heatmap, point)}"
     place = fault["place"]
-    for number, found in enumerate(group["arrays"]):
-        view = found["view"]
+    for number, heatmap in enumerate(group["arrays"]):
+        view = heatmap["view"]
         if place is not None and (view["argument"], view["shape"]) == (
             place["argument"],
             place["shape"],
         ):
-            yield f"{key}-array-{number}-{_cell(found, place['element'] - view['low'])}"
+            yield f"{key}-array-{number}-{_cell(heatmap, place['element'] - view['low'])}"
 
 
 def _flat(index: Sequence[int], shape: Sequence[int]) -> int:
@@ -76,81 +88,85 @@ def _flat(index: Sequence[int], shape: Sequence[int]) -> int:
     return point
 
 
-def _cell(found: Json, point: int) -> int:
-    return int(raster_of(found).cell(np.array([point]))[0])
+def _cell(heatmap: Json, point: int) -> int:
+    return int(raster_of(heatmap).cell(np.array([point]))[0])
 
 
 # -- the three kinds
 
 
-def _tile(key: str, found: Json, keys: Keys) -> Drawing:
-    shape = found["shape"]
-    raster = raster_of(found)
-    area = shown(raster, found["counts"])
+def _tile(key: str, heatmap: Json, keys: Keys) -> Drawing:
+    shape = heatmap["shape"]
+    raster = raster_of(heatmap)
+    area = visible_rows(raster, heatmap["counts"])
     extents = times(shape)
     caption = [f"{extents} elements.", *_rows(raster, shape, "elements")]
-    what = _what("tile", raster, shape, lambda index: f"[{', '.join(map(str, index))}]")
-    return heat(key, what, f"Tile, {extents}", caption, area, found, covered(raster), WRONG, keys)
+    subject = _subject("tile", raster, shape, lambda index: f"[{', '.join(map(str, index))}]")
+    return heatmap_drawing(
+        key, subject, f"Tile, {extents}", caption, area, heatmap, covered(raster), WRONG, keys
+    )
 
 
-def _grid(key: str, found: Json, group: Json, keys: Keys) -> Drawing:
-    grid = found["grid"]
-    raster = raster_of(found)
-    area = shown(raster, found["counts"])
+def _grid(key: str, heatmap: Json, group: Json, keys: Keys) -> Drawing:
+    grid = heatmap["grid"]
+    raster = raster_of(heatmap)
+    area = visible_rows(raster, heatmap["counts"])
     caption = [f"{math.prod(grid):,} programs.", *_rows(raster, grid[::-1], "programs")]
-    what = _what("grid", raster, grid[::-1], lambda i: f"program ({i[2]}, {i[1]}, {i[0]})")
+    subject = _subject("grid", raster, grid[::-1], lambda i: f"program ({i[2]}, {i[1]}, {i[0]})")
     title = f"Grid, {times(grid)}"
-    drawing = heat(key, what, title, caption, area, found, covered(raster), WRONG, keys)
+    drawing = heatmap_drawing(
+        key, subject, title, caption, area, heatmap, covered(raster), WRONG, keys
+    )
     others = {
-        _cell(found, _flat(fault["other"]["program"][::-1], grid[::-1]))
+        _cell(heatmap, _flat(fault["other"]["program"][::-1], grid[::-1]))
         for fault in group["faults"]
         if fault["other"] is not None and fault["grid"] == grid
     }
     columns = raster.cells[1]
     for cell in sorted(others):
         row, column = cell // columns - area.first, cell % columns
-        drawing.boxes.append(Box(row, column, 1, "other", title="the other side of a race"))
+        drawing.rects.append(Rect(row, column, 1, "other", title="the other side of a race"))
     if others:
         drawing.legend.append(("other", "other side"))
     return drawing
 
 
-def _array(key: str, found: Json, keys: Keys) -> Drawing:
-    view = found["view"]
-    raster = raster_of(found)
-    area = shown(raster, found["counts"])
-    rows = _inside(found, raster)
+def _array(key: str, heatmap: Json, keys: Keys) -> Drawing:
+    view = heatmap["view"]
+    raster = raster_of(heatmap)
+    area = visible_rows(raster, heatmap["counts"])
+    rows = _inside(heatmap, raster)
     extents = times(view["shape"]) or "1"
     strides = f", strides {tuple(view['strides'])}" if view["strides"] not in ([], [1]) else ""
     caption = [
         f"{view['dtype']}{strides}: elements {view['low']} to {view['high'] - 1}.",
         f"A row is {raster.columns} elements of memory.",
         *scale(raster, "elements"),
-        *_far(found),
+        *_far(heatmap),
     ]
     title = f"Array {view['argument']}, {extents}"
-    what = of_array(view, raster)
-    drawing = heat(key, what, title, caption, area, found, rows, WRONG, keys)
+    subject = array_subject(view, raster)
+    drawing = heatmap_drawing(key, subject, title, caption, area, heatmap, rows, WRONG, keys)
     drawing.outline = outline(area, rows)
-    styles = {box.style for box in drawing.boxes}
+    styles = {rect.style for rect in drawing.rects}
     words = (("gap", "not of the view"), ("part", "partly"), ("beyond", "outside"))
     drawing.legend += [(style, word) for style, word in words if style in styles]
     return drawing
 
 
-def _inside(found: Json, raster: Raster) -> list[str]:
-    """The words of the array's cells: where memory is between the view's elements, a gap."""
-    view = found["view"]
+def _inside(heatmap: Json, raster: Raster) -> list[str]:
+    """Return the array's cells, as `background` takes them, with gaps between a view's elements."""
+    view = heatmap["view"]
     near = raster.covered(0, view["high"] - view["low"])
     return [
         "".join("-" if a == "." and b else a for a, b in zip(*pair, strict=True))
-        for pair in zip(found["inside"], near, strict=True)
+        for pair in zip(heatmap["inside"], near, strict=True)
     ]
 
 
-def _far(found: Json) -> Iterator[str]:
+def _far(heatmap: Json) -> Iterator[str]:
     for side, word in (("before", "in front of it"), ("after", "behind it")):
-        far = found[side]
+        far = heatmap[side]
         if far["count"]:
             yield (
                 f"{far['count']:,} more lie farther {word} than is drawn, up to element "
@@ -158,9 +174,9 @@ def _far(found: Json) -> Iterator[str]:
             )
 
 
-def _rows(raster: Raster, shape: Sequence[int], what: str) -> list[str]:
-    """How the rows of a picture are to be read, where it is not plain."""
-    said = scale(raster, what)
+def _rows(raster: Raster, shape: Sequence[int], unit: str) -> list[str]:
+    """Return sentences on the rows and cells of a picture, unless they are single points."""
+    lines = scale(raster, unit)
     if sum(extent > 1 for extent in shape) < 2 and raster.rows > 1:
-        return [f"A row is {raster.columns} {what}.", *said]
-    return said
+        return [f"A row is {raster.columns} {unit}.", *lines]
+    return lines

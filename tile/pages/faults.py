@@ -1,4 +1,4 @@
-"""The page of a report of faults, from its JSON."""
+"""The page of a report of faults, made from its JSON."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tile.coverage import Coverage
 from tile.errors import line_of
 from tile.pages import array_drawing, fault_drawings
 from tile.pages.drawing import TIMES, Drawing
-from tile.pages.listing import Listing, Mark, listings
-from tile.pages.page import rendered
+from tile.pages.listing import Annotation, Listing, listings
+from tile.pages.page import render
 
 Json = Mapping[str, Any]
 
-# Faults of one line that are listed; all are counted, and drawn.
-LISTED = 40
-# Places that have a section; further ones are counted.
-SECTIONS = 60
+# The number of faults of one line that are listed; all are counted and drawn.
+MAX_ROWS = 40
+# The number of source lines that have a section; further ones are counted.
+MAX_SECTIONS = 60
 
 ABOUT = {
     "bounds": "accesses outside the array or view that was passed",
@@ -32,8 +32,8 @@ ABOUT = {
 
 
 @dataclass
-class Entry:
-    """One fault in the list of its line; `keys` name the cells that show it."""
+class FaultRow:
+    """One fault in the table of its line; `keys` are the element ids of the cells that show it."""
 
     number: int
     program: str
@@ -68,14 +68,14 @@ class Section:
     notes: list[str]
     drawings: list[Drawing]
     sides: list[Side]
-    entries: list[Entry]
+    entries: list[FaultRow]
     unlisted: int
-    way: str  # in which alone `tile check` found it
+    way: str  # the only way of launching in which `tile check` found it, or ""
 
 
 @dataclass(frozen=True)
-class Rehearsed:
-    """Findings of `tile check` beside faults: launches, results that changed, the verdict."""
+class CheckSummary:
+    """The findings of `tile check` besides faults: launches, changed results, the verdict."""
 
     launched: Sequence[Json]
     dependences: Sequence[str]
@@ -84,32 +84,34 @@ class Rehearsed:
     note: str
 
 
-def check_page(found: Json) -> str:
-    """The page of the findings of `tile check`, with all that the terminal is told."""
-    report = found["report"]
-    groups = [*report["groups"], *found["elsewhere"]]
-    every = {**report, "groups": groups, "faults": sum(group["executions"] for group in groups)}
-    told = [dependence["text"] for dependence in found["dependences"]]
-    rehearsed = Rehearsed(found["launched"], told, found["verdict"], found["status"], found["note"])
-    return faults_page(every, rehearsed)
+def check_page(findings: Json) -> str:
+    """Return the page of the findings of `tile check`, with all that the terminal shows."""
+    report = findings["report"]
+    groups = [*report["groups"], *findings["elsewhere"]]
+    combined = {**report, "groups": groups, "faults": sum(group["executions"] for group in groups)}
+    texts = [dependence["text"] for dependence in findings["dependences"]]
+    summary = CheckSummary(
+        findings["launched"], texts, findings["verdict"], findings["status"], findings["note"]
+    )
+    return faults_page(combined, summary)
 
 
-def faults_page(report: Json, rehearsed: Rehearsed | None = None) -> str:
-    """The page; sources are read from the files that locations name."""
+def faults_page(report: Json, summary: CheckSummary | None = None) -> str:
+    """Return the page of a report; sources are read from the files that locations name."""
     coverage = Coverage.of(report.get("coverage", ()))
-    groups = report["groups"][:SECTIONS]
+    groups = report["groups"][:MAX_SECTIONS]
     sections = [_section(f"fault-{number}", group) for number, group in enumerate(groups, 1)]
     totals = Counter[str]()
     for group in report["groups"]:
         totals[group["check"]] += group["executions"]
-    return rendered(
+    return render(
         "faults.html",
         title=_title(report, coverage),
         coverage=[*coverage.lines()],
-        rehearsed=rehearsed,
+        summary=summary,
         kernels=sorted({section.kernel for section in sections}),
         totals=[(check, ABOUT[check], count) for check, count in totals.most_common()],
-        listings=listings(_marks(groups, sections)),
+        listings=listings(_annotations(groups, sections)),
         sections=sections,
         left_out=len(report["groups"]) - len(groups),
     )
@@ -119,35 +121,35 @@ def _title(report: Json, coverage: Coverage) -> str:
     faults, places = report["faults"], len(report["groups"])
     if not faults:
         return coverage.verdict().capitalize()
-    return f"{_some(faults, 'fault')} at {_some(places, 'place')}"
+    return f"{_count(faults, 'fault')} at {_count(places, 'place')}"
 
 
-def _some(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def _marks(groups: Sequence[Json], sections: Sequence[Section]) -> Iterator[Mark]:
+def _annotations(groups: Sequence[Json], sections: Sequence[Section]) -> Iterator[Annotation]:
     for group, section in zip(groups, sections, strict=True):
         if group["loc"] is not None:
             text = f"{section.check} {TIMES}{section.executions:,}"
-            yield _mark(group["loc"], section.check, text, section.key)
+            yield _annotation(group["loc"], section.check, text, section.key)
         first = group["faults"][0]
         if first["cause"] not in (None, group["loc"]):
-            yield _mark(first["cause"], "cause", f"cause of {section.check}", section.key)
+            yield _annotation(first["cause"], "cause", f"cause of {section.check}", section.key)
         if first["other"] is not None and first["other"]["loc"] not in (None, group["loc"]):
             text = f"other side of {section.check}"
-            yield _mark(first["other"]["loc"], "other", text, section.key)
+            yield _annotation(first["other"]["loc"], "other", text, section.key)
 
 
-def _mark(loc: Json, kind: str, text: str, target: str) -> Mark:
+def _annotation(loc: Json, kind: str, text: str, target: str) -> Annotation:
     columns = loc["column"], max(loc["end_column"], loc["column"] + 1)
-    return Mark(loc["file"], loc["line"], columns, kind, text, target)
+    return Annotation(loc["file"], loc["line"], columns, kind, text, target)
 
 
 def _section(key: str, group: Json) -> Section:
     first = group["faults"][0]
     loc = group["loc"]
-    faults = group["faults"][:LISTED]
+    faults = group["faults"][:MAX_ROWS]
     entries = [_entry(key, number, group, fault) for number, fault in enumerate(faults, 1)]
     keys = {name for entry in entries for name in entry.keys.split()}
     drawings = fault_drawings.drawings(key, group, keys)
@@ -171,7 +173,7 @@ def _section(key: str, group: Json) -> Section:
 
 def _place(loc: Json | None) -> str:
     if loc is None:
-        return "an unknown place"
+        return "an unknown location"
     inside = f", in {loc['function']}" if loc["function"] else ""
     return line_of(loc["file"], loc["line"]) + inside
 
@@ -182,22 +184,22 @@ def _callers(loc: Json) -> Iterator[Json]:
         yield loc
 
 
-def _entry(key: str, number: int, group: Json, fault: Json) -> Entry:
+def _entry(key: str, number: int, group: Json, fault: Json) -> FaultRow:
     place = fault["place"]
-    return Entry(
+    return FaultRow(
         number,
         _programs(fault),
         f"[{', '.join(map(str, fault['element']))}]" if fault["element"] else "",
-        "" if place is None else _spelt(place, group["arrays"]),
+        "" if place is None else _address(place, group["arrays"]),
         fault["count"],
         " ".join(fault_drawings.keys_of(key, group, fault)),
     )
 
 
-def _spelt(place: Json, arrays: Sequence[Json] = ()) -> str:
-    """Where an address fell; in rows, if it is outside of one of these arrays that has rows."""
+def _address(place: Json, arrays: Sequence[Json] = ()) -> str:
+    """Return the element of an address; with row and column if outside of an array with rows."""
     if place["index"] is None:
-        views = (found["view"] for found in arrays)
+        views = (heatmap["view"] for heatmap in arrays)
         own = [view for view in views if view["argument"] == place["argument"]]
         number = place["element"]
         where = array_drawing.element(own[0], number) if own else f"element {number:,}"
@@ -210,17 +212,17 @@ def _indices(program: Sequence[int]) -> str:
 
 
 def _programs(fault: Json) -> str:
-    """The program of a fault, or both of a race."""
+    """Return the program of a fault, or both programs of a race."""
     own, other = _indices(fault["program"]), fault["other"]
     return own if other is None else f"{own} and {_indices(other['program'])}"
 
 
 def _sides(fault: Json) -> Iterator[Side]:
-    """Both accesses of a race, the one that was found first in front."""
+    """Yield both accesses of a race, the earlier one first."""
     other, place = fault["other"], fault["place"]
     if other is None:
         return
-    spelt = "" if place is None else f"`{_spelt(place)}`"
+    spelt = "" if place is None else f"`{_address(place)}`"
     own = fault["message"].split("` ", 1)[-1].split(" ", 1)[0]
     for program, verb, loc in (
         (other["program"], other["verb"], other["loc"]),
@@ -230,11 +232,11 @@ def _sides(fault: Json) -> Iterator[Side]:
 
 
 def _line(loc: Json | None) -> Listing | None:
-    """The one line that an access stands at."""
+    """Return the listing of an access's line."""
     if loc is None:
         return None
-    for listing in listings([_mark(loc, "race", "", "")]):
-        (line,) = (line for line in listing.lines if line.marks)
-        first, *rest = line.pieces
-        return Listing(listing.file, [replace(line, pieces=[first.stripped(), *rest])])
+    for listing in listings([_annotation(loc, "race", "", "")]):
+        (line,) = (line for line in listing.lines if line.annotations)
+        first, *rest = line.spans
+        return Listing(listing.file, [replace(line, spans=[first.stripped(), *rest])])
     return None

@@ -1,4 +1,4 @@
-"""Python source in pieces of one colour each."""
+"""Python source as spans of one color each."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ CLASSES = {
     tokenize.STRING: "string",
     tokenize.NUMBER: "number",
 }
-# Of a marked place, beside that of its token.
-HERE = "here"
+# The class of an annotated range, in addition to that of its token.
+HIGHLIGHTED = "here"
 
 
 @dataclass(frozen=True)
-class Piece:
+class Span:
     """Text with its classes, separated by spaces."""
 
     text: str
     classes: str
 
-    def stripped(self) -> Piece:
-        """The piece without blanks in front."""
+    def stripped(self) -> Span:
+        """Return the span without leading blanks."""
         return replace(self, text=self.text.lstrip())
 
 
-def coloured(lines: Sequence[str]) -> list[list[str]]:
-    """The class of each character of each line; of what is no whole program, none."""
+def token_classes(lines: Sequence[str]) -> list[list[str]]:
+    """Return the class of each character of each line; "" if the lines are no whole program."""
     classes = [[""] * len(line) for line in lines]
     try:
         for token in tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline):
@@ -60,13 +60,13 @@ def _paint(
         line[first:last] = [word] * (last - first)
 
 
-def pieces(
-    text: str, classes: Sequence[str], marks: Sequence[tuple[int, int]] = ()
-) -> Iterator[Piece]:
-    """A line in pieces; `marks` are ranges of columns that are pointed at."""
+def spans(
+    text: str, classes: Sequence[str], highlighted: Sequence[tuple[int, int]] = ()
+) -> Iterator[Span]:
+    """Yield the spans of a line; `highlighted` are ranges of columns."""
     words = list(classes)
-    for first, last in marks:
+    for first, last in highlighted:
         for column in range(first, min(last, len(words))):
-            words[column] = f"{words[column]} {HERE}".strip()
+            words[column] = f"{words[column]} {HIGHLIGHTED}".strip()
     for word, group in groupby(zip(text, words, strict=True), key=lambda pair: pair[1]):
-        yield Piece("".join(character for character, _ in group), word)
+        yield Span("".join(character for character, _ in group), word)

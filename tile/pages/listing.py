@@ -1,4 +1,4 @@
-"""Source as it is shown: functions that have marked lines, and what there is to say of them."""
+"""Source listings: the functions that have annotated lines, with their annotations."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tile.errors import cell_of
-from tile.pages.highlight import Piece, coloured, pieces
+from tile.pages.highlight import Span, spans, token_classes
 
-# Lines of a function that is shown whole; of a longer one those around marked lines are.
+# A function of up to `WHOLE` lines is shown whole; of a longer one, `AROUND` lines around each
+# annotated one are.
 WHOLE = 120
 AROUND = 6
 
 
 @dataclass(frozen=True)
-class Mark:
-    """Something to say of a place in the source: its `kind`, a text, and where it leads."""
+class Annotation:
+    """A text on a range of columns of a source line, and the element id that it links to."""
 
     file: str
     line: int
@@ -33,59 +34,60 @@ class Line:
     """A line of a listing."""
 
     number: int
-    pieces: list[Piece]
-    marks: list[Mark] = field(default_factory=list)
-    skipped: int = 0  # lines in front of it that are not shown
+    spans: list[Span]
+    annotations: list[Annotation] = field(default_factory=list)
+    skipped: int = 0  # the number of lines before it that are not shown
 
 
 @dataclass
 class Listing:
-    """The shown lines of one file."""
+    """The visible lines of one file."""
 
     file: str
     lines: list[Line]
 
     @property
     def name(self) -> str:
-        """The file's name without its folder, or a cell's."""
+        """The file's name without its folder, or the name of a notebook's cell."""
         return cell_of(self.file) or Path(self.file).name
 
 
-def listings(marks: Iterable[Mark]) -> list[Listing]:
-    """The files that have marks, each with its functions that have; those that can be read."""
-    by_file: dict[str, list[Mark]] = {}
-    for mark in marks:
-        by_file.setdefault(mark.file, []).append(mark)
-    found = (Listing(file, list(_lines(file, own))) for file, own in by_file.items())
-    return [listing for listing in found if listing.lines]
+def listings(annotations: Iterable[Annotation]) -> list[Listing]:
+    """Return the listings of the files that have annotations and can be read."""
+    by_file: dict[str, list[Annotation]] = {}
+    for annotation in annotations:
+        by_file.setdefault(annotation.file, []).append(annotation)
+    candidates = (Listing(file, list(_lines(file, own))) for file, own in by_file.items())
+    return [listing for listing in candidates if listing.lines]
 
 
-def _lines(file: str, marks: Sequence[Mark]) -> Iterator[Line]:
+def _lines(file: str, annotations: Sequence[Annotation]) -> Iterator[Line]:
     text = [line.rstrip("\n") for line in linecache.getlines(file)]
-    classes = coloured(text)
+    classes = token_classes(text)
     previous = 0
-    for number in sorted(_shown(text, {mark.line for mark in marks})):
-        own = [mark for mark in marks if mark.line == number]
-        shown = pieces(text[number - 1], classes[number - 1], [mark.columns for mark in own])
-        yield Line(number, list(shown), own, number - previous - 1)
+    for number in sorted(_visible_lines(text, {annotation.line for annotation in annotations})):
+        own = [annotation for annotation in annotations if annotation.line == number]
+        columns = [annotation.columns for annotation in own]
+        line_spans = spans(text[number - 1], classes[number - 1], columns)
+        yield Line(number, list(line_spans), own, number - previous - 1)
         previous = number
 
 
-def _shown(text: Sequence[str], marked: set[int]) -> set[int]:
-    """The numbers of the lines to show."""
+def _visible_lines(text: Sequence[str], annotated: set[int]) -> set[int]:
+    """Return the numbers of the lines to show."""
     functions = list(_functions("\n".join(text)))
-    shown: set[int] = set()
-    for line in marked:
+    visible: set[int] = set()
+    for line in annotated:
         inside = [(first, last) for first, last in functions if first <= line <= last]
         first, last = max(inside, default=(line - AROUND, line + AROUND))
         if last - first >= WHOLE:
             first, last = max(first, line - AROUND), min(last, line + AROUND)
-        shown.update(range(max(1, first), min(len(text), last) + 1))
-    return shown
+        visible.update(range(max(1, first), min(len(text), last) + 1))
+    return visible
 
 
 def _functions(text: str) -> Iterator[tuple[int, int]]:
-    """The first and last line of each function, decorators among them."""
+    """Yield the first and last line of each function, with its decorators."""
     try:
         tree = ast.parse(text)
     except SyntaxError:

@@ -1,4 +1,4 @@
-"""Templates made into pages, and pages into files."""
+"""Render templates to pages, and write pages to files."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def rendered(template: str, **values: Any) -> str:
-    """A template of `templates/` with its values."""
+def render(template: str, **values: Any) -> str:
+    """Return a rendered template of `templates/`."""
     return _environment().get_template(template).render(**values)
 
 
 def prose(text: str) -> Markup:
-    """A message: what stands between backticks as code, and lines may break in paths.
+    """Return the HTML of a message: text in backticks as code, and line breaks allowed in paths.
 
-    Paths are those from the current folder, where they are in it.
+    Paths inside the current folder are made relative to it.
     """
     parts = text.replace(f"{Path.cwd()}{os.sep}", "").split("`")
     return Markup("").join(
@@ -51,18 +51,17 @@ def _breaking(text: str) -> Markup:
     return Markup("/<wbr>").join(escape(part) for part in text.split("/"))
 
 
-def written(path: str | os.PathLike[str], text: str, what: str) -> Path:
-    """Write a text to a file, whose path this gives.
+def written(path: str | os.PathLike[str], text: str, description: str) -> Path:
+    """Write a text to a file, and return its path.
 
-    Raises `ArgumentValueError` where that cannot be done; `what` is said to be what was not
-    written.
+    Raises `ArgumentValueError` if that fails; `description` names the text in the message.
     """
     target = Path(path)
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ArgumentValueError(
-            f"{what} cannot be written to {str(target)!r}: {error.strerror or error}",
+            f"{description} cannot be written to {str(target)!r}: {error.strerror or error}",
             notes=["it is kept, and can be written to another path"],
         ) from None
     return target

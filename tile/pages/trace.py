@@ -1,4 +1,4 @@
-"""The page of a trace, from its JSON."""
+"""The page of a trace, made from its JSON."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tile.pages.array_drawing import of_array
+from tile.pages.array_drawing import array_subject
 from tile.pages.drawing import (
     Drawing,
     Ink,
     covered,
-    heat,
+    heatmap_drawing,
     raster_of,
     scale,
-    shown,
     times,
+    visible_rows,
 )
-from tile.pages.listing import Listing, Mark, listings
-from tile.pages.page import rendered
+from tile.pages.listing import Annotation, Listing, listings
+from tile.pages.page import render
 
 Json = Mapping[str, Any]
 
-# Bytes of what is counted; see `tile/accesses.py`.
+# Bytes of a sector, the unit in which traffic is counted; see `tile/accesses.py`.
 SECTOR = 32
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 READ = Ink("read", "read")
@@ -32,7 +32,7 @@ KINDS = {"reads": "read", "writes": "written", "updates": "written"}
 
 @dataclass
 class Figure:
-    """A number with what it is."""
+    """A number with its name, and a note."""
 
     name: str
     value: str
@@ -51,13 +51,13 @@ class Row:
     bytes: str
     sectors: int
     lines: int
-    asked: float
+    requested: float
     masked: float
 
 
 @dataclass
-class Near:
-    """How many touches of lines there were at a distance, and their share of all."""
+class ReuseDistance:
+    """The number of touches of lines at a distance, and their share of all touches."""
 
     name: str
     count: int
@@ -72,7 +72,7 @@ class Memory:
     title: str
     figures: list[Figure]
     drawings: list[Drawing]
-    reuse: list[Near]
+    reuse: list[ReuseDistance]
 
 
 @dataclass
@@ -90,11 +90,11 @@ class Section:
 
 
 def trace_page(trace: Json) -> str:
-    """The page; sources are read from the files that locations name."""
+    """Return the page of a trace; sources are read from the files that locations name."""
     kernels = trace["kernels"]
     launches = trace["launches"]
     noun = "launch" if launches == 1 else "launches"
-    return rendered(
+    return render(
         "trace.html",
         title=f"{launches:,} {noun}" if launches else "No launches",
         kernels=sorted({kernel["kernel"] for kernel in kernels}),
@@ -111,7 +111,7 @@ def _section(key: str, kernel: Json) -> Section:
         times(kernel["grid"]),
         kernel["launches"],
         list(_figures(kernel)),
-        listings(_marks(key, operations)),
+        listings(_annotations(key, operations)),
         [_row(entry) for entry in operations],
         [_memory(f"{key}-array-{n}", use) for n, use in enumerate(kernel["arrays"])],
     )
@@ -119,42 +119,42 @@ def _section(key: str, kernel: Json) -> Section:
 
 def _figures(kernel: Json) -> Iterator[Figure]:
     total, arrays = kernel["total"], kernel["arrays"]
-    asked, masked = shares(total)
+    requested, masked = shares(total)
     yield Figure("read", in_bytes(sum(use["bytes_read"] for use in arrays)))
     yield Figure("written", in_bytes(sum(use["bytes_written"] for use in arrays)))
     yield Figure("moved", in_bytes(total["sectors"] * SECTOR), f"{total['sectors']:,} sectors")
-    yield Figure("asked for", f"{asked:.0%}", "of the bytes moved")
+    yield Figure("asked for", f"{requested:.0%}", "of the bytes moved")
     yield Figure("masked off", f"{masked:.0%}", f"of {total['elements']:,} elements")
 
 
 def shares(counts: Json) -> tuple[float, float]:
-    """What was asked for of the bytes moved, and what was masked off of the elements."""
+    """Return the shares of the moved bytes that were requested, and of elements masked off."""
     moved = counts["sectors"] * SECTOR
-    asked = counts["bytes"] / moved if moved else 1.0
-    return asked, counts["masked"] / counts["elements"] if counts["elements"] else 0.0
+    requested = counts["bytes"] / moved if moved else 1.0
+    return requested, counts["masked"] / counts["elements"] if counts["elements"] else 0.0
 
 
 def in_bytes(number: float) -> str:
-    """Bytes in a unit that leaves few digits."""
+    """Return a number of bytes in the unit that leaves the fewest digits."""
     unit = 0
     while number >= 1024 and unit < len(UNITS) - 1:
         number, unit = number / 1024, unit + 1
     return f"{number:,.0f} B" if unit == 0 else f"{number:,.1f} {UNITS[unit]}"
 
 
-def _marks(key: str, operations: Sequence[Json]) -> Iterator[Mark]:
+def _annotations(key: str, operations: Sequence[Json]) -> Iterator[Annotation]:
     for entry in operations:
         loc = entry["loc"]
         if loc is not None:
             columns = loc["column"], max(loc["end_column"], loc["column"] + 1)
             text = f"{entry['verb']} {in_bytes(entry['bytes'])}"
             kind = KINDS[entry["verb"]]
-            yield Mark(loc["file"], loc["line"], columns, kind, text, f"{key}-lines")
+            yield Annotation(loc["file"], loc["line"], columns, kind, text, f"{key}-lines")
 
 
 def _row(entry: Json) -> Row:
     loc = entry["loc"]
-    asked, masked = shares(entry)
+    requested, masked = shares(entry)
     return Row(
         "" if loc is None else f"{loc['function']}:{loc['line']}",
         entry["verb"],
@@ -164,7 +164,7 @@ def _row(entry: Json) -> Row:
         in_bytes(entry["bytes"]),
         entry["sectors"],
         entry["lines"],
-        asked,
+        requested,
         masked,
     )
 
@@ -180,9 +180,9 @@ def _memory(key: str, use: Json) -> Memory:
         f"{view['argument']}: {view['dtype']}, {times(view['shape']) or '1'}",
         list(_used(use)),
         [
-            _drawing(f"{key}-{ink.word}", view, found, ink, title)
-            for found, ink, title in parts
-            if found["counts"]
+            _drawing(f"{key}-{ink.word}", view, heatmap, ink, title)
+            for heatmap, ink, title in parts
+            if heatmap["counts"]
         ],
         list(_reuse(use)),
     )
@@ -200,31 +200,33 @@ def _used(use: Json) -> Iterator[Figure]:
         yield Figure("touches of a line", f"{touches / use['first']:.1f}", about)
 
 
-def _drawing(key: str, view: Json, found: Json, ink: Ink, title: str) -> Drawing:
-    raster = raster_of(found)
-    area = shown(raster, [])
-    most = max(count for _, _, count in found["counts"])
+def _drawing(key: str, view: Json, heatmap: Json, ink: Ink, title: str) -> Drawing:
+    raster = raster_of(heatmap)
+    area = visible_rows(raster, [])
+    greatest = max(count for _, _, count in heatmap["counts"])
     caption = [
         f"A row is {raster.columns:,} elements of memory.",
         *scale(raster, "elements"),
-        f"The strongest colour is {most:,} times.",
+        f"The strongest color is {greatest:,} times.",
     ]
-    return heat(key, of_array(view, raster), title, caption, area, found, covered(raster), ink)
+    return heatmap_drawing(
+        key, array_subject(view, raster), title, caption, area, heatmap, covered(raster), ink
+    )
 
 
-def _reuse(use: Json) -> Iterator[Near]:
-    """Touches of lines by how far away the program was that touched the line before."""
+def _reuse(use: Json) -> Iterator[ReuseDistance]:
+    """Yield touches of lines by the distance to the program that touched the line before."""
     total = use["first"] + sum(use["reuse"])
     counts = [("for the first time", use["first"])]
     counts += [(_distance(bits), count) for bits, count in enumerate(use["reuse"])]
     for name, count in counts:
         if count:
-            yield Near(name, count, count / total)
+            yield ReuseDistance(name, count, count / total)
 
 
 def _distance(bits: int) -> str:
     if bits == 0:
         return "after the program itself"
     if bits == 1:
-        return "after a neighbour"
+        return "after an adjacent program"
     return f"after one {1 << (bits - 1):,} to {(1 << bits) - 1:,} programs away"
