@@ -74,12 +74,12 @@ def test_return_stops_where_the_function_returns(tmp_path: Path) -> None:
 def test_until_leaves_loops(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "program 3", "b 21", "c", "cl 1", "unt", "unt 22", "q")
     assert said.places == ["21 kernel", "22 kernel"]
-    assert said.answer("unt 22") == "*** line 22 is not behind this one, 22"
+    assert said.answer("unt 22") == "*** line 22 is not after this one, 22"
 
 
 def test_until_takes_lines_behind_this_one(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "b 17", "c", "unt 17", "unt x", "unt 20", "q")
-    assert said.answer("unt 17") == "*** line 17 is not behind this one, 17"
+    assert said.answer("unt 17") == "*** line 17 is not after this one, 17"
     assert said.answer("unt x") == "*** `until` takes the number of a line, not `x`"
     assert said.places == ["17 kernel", "20 kernel"]
 

@@ -1,4 +1,4 @@
-"""Which program is looked at, and where all of them are."""
+"""The selected program, and the positions of all programs."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def test_any_program_of_a_grid_is_looked_at(tmp_path: Path) -> None:
 
 def test_a_program_that_is_chosen_before_is_looked_at_where_it_comes(tmp_path: Path) -> None:
     said = session(tmp_path, GRID, "program 1,1,1", "b 10", "c", "p a + 10 * b + 100 * c", "q")
-    assert (
-        said.answer("program 1,1,1") == "program (1, 1, 1) will be looked at where it comes along"
-    )
+    assert said.answer("program 1,1,1") == "program (1, 1, 1) will be selected when it runs"
     assert said.answer("p a + 10 * b + 100 * c") == "111"
 
 

@@ -1,6 +1,6 @@
-"""The debugger: a session in the manner of pdb over the interpreter's runs.
+"""The debugger: sessions over the interpreter's runs, with pdb's commands.
 
-`session.py` follows runs and decides where programs stop; `prompt.py` and the files of commands
-talk with the user; `frames.py`, `values.py`, `places.py` look at programs. `plain.py` opens it at a
-`breakpoint()`, and `tile/tools/debugged.py` for a program from its beginning.
+A session follows runs and decides where programs stop; the command classes, which `Debugger` joins,
+talk with the user; frames, variables and expressions inspect programs. `open_debugger` opens it at
+a `breakpoint()`, `tile debug` for a program from its beginning.
 """

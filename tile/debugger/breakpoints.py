@@ -1,4 +1,4 @@
-"""Breakpoints: where programs stop, and which."""
+"""Breakpoints: where programs stop, and which ones."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from tile.backends.interp.values import Array
 from tile.debugger.conditions import Condition
-from tile.debugger.source import same_file, shown
+from tile.debugger.source import display_path, same_file
 
 
 class NoBreakpointError(Exception):
-    """There is no breakpoint of such a number."""
+    """Raised for a number that no breakpoint has."""
 
 
 @dataclass(eq=False)
 class Breakpoint:
-    """One breakpoint: at a line of a file, at the first line of a function, or anywhere.
+    """A breakpoint at a line of a file, at the first line of a function, or at any line.
 
-    Programs stop there for which `condition` is true, after it was passed `ignore` times. One that
-    is anywhere stops programs for which the condition was not true at their last line.
+    It stops the programs for which `condition` is true, after it was passed `ignore` times. One at
+    any line stops programs for which the condition was not true at their previous line.
     """
 
     number: int
@@ -31,9 +31,7 @@ class Breakpoint:
     enabled: bool = True
     ignore: int = 0
     hits: int = 0
-    held: Array | None = (
-        None  # of one that is anywhere: for which programs of the launch it is true
-    )
+    held: Array | None = None  # at any line: True for each program whose condition held last
 
     @property
     def anywhere(self) -> bool:
@@ -41,13 +39,13 @@ class Breakpoint:
 
     @property
     def place(self) -> str:
-        """Where it is, in words."""
+        """Its location, as messages name it."""
         if self.line is not None and self.file is not None:
-            return f"{shown(self.file)}:{self.line}"
+            return f"{display_path(self.file)}:{self.line}"
         return self.function if self.function is not None else "any line"
 
     def __str__(self) -> str:
-        """The line of a table, in pdb's form."""
+        """Return the line of a table, in pdb's form."""
         disposition = "del " if self.temporary else "keep"
         enabled = "yes" if self.enabled else "no "
         lines = [f"{self.number:<4}breakpoint   {disposition} {enabled}   at {self.place}"]
@@ -70,9 +68,9 @@ class Breakpoints:
     """All breakpoints of a session, by number."""
 
     def __init__(self) -> None:
-        self.known: dict[int, Breakpoint] = {}
-        self.made = 0
-        self.version = 0  # counts the changes
+        self.by_number: dict[int, Breakpoint] = {}
+        self.last_number = 0
+        self.version = 0  # incremented by each change
 
     def add(
         self,
@@ -83,28 +81,28 @@ class Breakpoints:
         condition: Condition | None = None,
         temporary: bool = False,
     ) -> Breakpoint:
-        """Make a breakpoint."""
-        self.made += 1
+        """Add a breakpoint."""
+        self.last_number += 1
         self.version += 1
-        one = Breakpoint(self.made, file, line, function, condition, temporary)
-        self.known[one.number] = one
+        one = Breakpoint(self.last_number, file, line, function, condition, temporary)
+        self.by_number[one.number] = one
         return one
 
     def get(self, text: str) -> Breakpoint:
-        """The breakpoint of a number. Raises `NoBreakpointError`."""
+        """Return the breakpoint of a number. Raises `NoBreakpointError`."""
         if not text.isdecimal():
             raise NoBreakpointError(f"a breakpoint is named by its number, not `{text}`")
-        found = self.known.get(int(text))
-        if found is None:
+        breakpoint_ = self.by_number.get(int(text))
+        if breakpoint_ is None:
             raise NoBreakpointError(f"there is no breakpoint {text}; `b` lists them")
-        return found
+        return breakpoint_
 
     def remove(self, one: Breakpoint) -> None:
-        self.known.pop(one.number, None)
+        self.by_number.pop(one.number, None)
         self.version += 1
 
     def __iter__(self) -> Iterator[Breakpoint]:
-        return iter(list(self.known.values()))
+        return iter(list(self.by_number.values()))
 
     def __str__(self) -> str:
         return "\n".join([HEADER, *map(str, self)])

@@ -1,7 +1,7 @@
-"""Conditions of breakpoints, asked of all programs of a wave.
+"""Conditions of breakpoints, evaluated for all programs of a batch.
 
-A condition over scalars (`i > 3 and program_id(0) == 2`) is computed for all programs at once. Any
-other is an expression like those of `p`, computed for one program after the other.
+A condition over scalars (`i > 3 and program_id(0) == 2`) is evaluated for all programs at once. Any
+other is an expression like those of `p`, evaluated for one program after the other.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
 }
 
 
-class OneByOneError(Exception):
-    """An expression that is not for all programs at once."""
+class NotVectorizableError(Exception):
+    """Raised for an expression that cannot be evaluated for all programs at once."""
 
 
 class Condition:
-    """A condition as the user wrote it. Raises `SyntaxError` for what is no expression."""
+    """A condition as the user wrote it. Raises `SyntaxError` for what is not an expression."""
 
     def __init__(self, text: str) -> None:
         self.text = text.strip()
@@ -62,29 +62,33 @@ class Condition:
     def __str__(self) -> str:
         return self.text
 
-    def holds(self, frame: KernelFrame, own: Mapping[str, Any]) -> Array:
-        """For which programs of the frame's wave it is true.
+    def holds(self, frame: KernelFrame, user_variables: Mapping[str, Any]) -> Array:
+        """Return a bool for each program of the frame's batch: the condition is true for it.
 
-        Raises one of `FAILURES`; `MissingError`, where a name in it has no value here.
+        Raises one of `FAILURES`; `MissingError` if a name in it has no value here.
         """
         names = names_of(self.code)
-        everywhere = {"np", "tl", "program_id", "num_programs", *own, *dir(builtins)}
-        missing = sorted(names - everywhere - frame.variables.keys() - _attributes(self.tree))
+        defined = {"np", "tl", "program_id", "num_programs", *user_variables, *dir(builtins)}
+        missing = sorted(names - defined - frame.variables.keys() - _attributes(self.tree))
         if missing:
             raise MissingError(f"name '{missing[0]}' is not defined")
-        programs = len(frame.wave)
+        programs = len(frame.batch)
         try:
-            truth = np.asarray(_Together(frame, own).value(self.tree), dtype=bool)
-        except OneByOneError:
-            return self.one_by_one(frame, names, own)
+            truth = np.asarray(_BatchEvaluator(frame, user_variables).value(self.tree), dtype=bool)
+        except NotVectorizableError:
+            return self.one_by_one(frame, names, user_variables)
         return np.array(np.broadcast_to(truth, (programs,)))
 
-    def one_by_one(self, frame: KernelFrame, names: set[str], own: Mapping[str, Any]) -> Array:
-        """The same, by asking each program."""
+    def one_by_one(
+        self, frame: KernelFrame, names: set[str], user_variables: Mapping[str, Any]
+    ) -> Array:
+        """Evaluate the condition for each program by itself."""
         truths = []
-        for row in frame.wave.rows:
-            one = KernelFrame(frame.wave, int(row), frame.activation, frame.step, frame.instruction)
-            value = eval(self.code, namespace(one, names, own))
+        for row in frame.batch.rows:
+            one = KernelFrame(
+                frame.batch, int(row), frame.activation, frame.step, frame.instruction
+            )
+            value = eval(self.code, namespace(one, names, user_variables))
             if isinstance(value, np.ndarray) and value.size != 1:
                 raise ArgumentValueError(
                     f"`{self.text}` is a tile of shape {value.shape}; say when it holds: "
@@ -95,38 +99,38 @@ class Condition:
 
 
 def _attributes(tree: ast.expr) -> set[str]:
-    """Names that stand behind a dot, and parameters of functions inside."""
-    behind = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    """Return names after a dot, names that are assigned, and parameters of functions inside."""
+    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     stored = {
         node.id
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
     }
-    return behind | stored | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return attributes | stored | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
-class _Together:
-    """Evaluates an expression over scalars for all programs of a wave at once."""
+class _BatchEvaluator:
+    """Evaluates an expression over scalars for all programs of a batch at once."""
 
-    def __init__(self, frame: KernelFrame, own: Mapping[str, Any]) -> None:
+    def __init__(self, frame: KernelFrame, user_variables: Mapping[str, Any]) -> None:
         self.frame = frame
-        self.own = own
+        self.user_variables = user_variables
 
     def value(self, node: ast.expr) -> Any:
         rule = _RULES.get(type(node))
         if rule is None:
-            raise OneByOneError
+            raise NotVectorizableError
         return rule(self, node)
 
     def name(self, node: ast.Name) -> Any:
         leaf = self.frame.variables.get(node.id)
         if not isinstance(leaf, Leaf):
-            raise OneByOneError
+            raise NotVectorizableError
         if leaf.variable.known is not None or leaf.variable.missing is not None:
             return self.frame.reader.value(leaf)
         ty = leaf.type
         if ty is None or ty.shape or ty.element.is_ptr():
-            raise OneByOneError
+            raise NotVectorizableError
         return self.frame.reader.among_all(leaf)
 
     def constant(self, node: ast.Constant) -> Any:
@@ -135,7 +139,7 @@ class _Together:
     def binary(self, node: ast.BinOp) -> Any:
         operate = _BINARY.get(type(node.op))
         if operate is None:
-            raise OneByOneError
+            raise NotVectorizableError
         return operate(self.value(node.left), self.value(node.right))
 
     def unary(self, node: ast.UnaryOp) -> Any:
@@ -150,33 +154,33 @@ class _Together:
         links = []
         for op, a, b in zip(node.ops, values, values[1:], strict=False):
             if type(op) not in _COMPARE:
-                raise OneByOneError
+                raise NotVectorizableError
             links.append(_COMPARE[type(op)](a, b))
         return np.logical_and.reduce(np.broadcast_arrays(*links))
 
     def call(self, node: ast.Call) -> Any:
-        """`program_id(axis)` or `num_programs(axis)`, with `tl.` or without."""
+        """Evaluate `program_id(axis)` or `num_programs(axis)`, with `tl.` or without."""
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else None
         name = function.id if isinstance(function, ast.Name) else name
-        launch = self.frame.wave.launch
+        launch = self.frame.batch.launch
         axes = [a.value for a in node.args if isinstance(a, ast.Constant)]
         if node.keywords or len(node.args) != 1 or axes not in ([0], [1], [2]):
-            raise OneByOneError
+            raise NotVectorizableError
         axis = int(str(axes[0]))
         if name == "program_id":
-            return launch.coordinate(self.frame.wave.rows, axis)
+            return launch.coordinate(self.frame.batch.rows, axis)
         if name == "num_programs":
             return launch.grid[axis]
-        raise OneByOneError
+        raise NotVectorizableError
 
 
-_RULES: dict[type[ast.expr], Callable[[_Together, Any], Any]] = {
-    ast.BinOp: _Together.binary,
-    ast.BoolOp: _Together.logical,
-    ast.Call: _Together.call,
-    ast.Compare: _Together.compare,
-    ast.Constant: _Together.constant,
-    ast.Name: _Together.name,
-    ast.UnaryOp: _Together.unary,
+_RULES: dict[type[ast.expr], Callable[[_BatchEvaluator, Any], Any]] = {
+    ast.BinOp: _BatchEvaluator.binary,
+    ast.BoolOp: _BatchEvaluator.logical,
+    ast.Call: _BatchEvaluator.call,
+    ast.Compare: _BatchEvaluator.compare,
+    ast.Constant: _BatchEvaluator.constant,
+    ast.Name: _BatchEvaluator.name,
+    ast.UnaryOp: _BatchEvaluator.unary,
 }

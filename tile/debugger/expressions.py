@@ -1,4 +1,4 @@
-"""Expressions over the variables of a frame, evaluated as NumPy."""
+"""Expressions over the variables of a frame, evaluated by NumPy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tile.debugger.values import Leaf, Undefined, whole
 from tile.errors import ArgumentValueError
 from tile.language.builtin import suggestion
 
-# What evaluating or showing a user's expression may raise: anything but what the debugger raises
-# itself to leave or to begin again. Ctrl-C ends the command, and no more.
+# Exceptions that evaluating or printing a user's expression may raise: all but those by which the
+# debugger ends or restarts. Ctrl-C ends the command only.
 FAILURES = (Exception, SystemExit, GeneratorExit)
 
 
@@ -23,56 +23,57 @@ class Grid:
     """`tl.program_id` and `tl.num_programs` of one program."""
 
     def __init__(self, frame: KernelFrame) -> None:
-        launch = frame.wave.launch
-        self._place = launch.coordinates(frame.row)
+        launch = frame.batch.launch
+        self._coordinates = launch.coordinates(frame.row)
         self._grid = launch.grid
 
     def program_id(self, axis: int) -> int:
-        """The program's place along an axis of the grid."""
-        return self._place[axis]
+        """Return the program's coordinate along an axis of the grid."""
+        return self._coordinates[axis]
 
     def num_programs(self, axis: int) -> int:
-        """How many programs the grid has along an axis."""
+        """Return the extent of the grid along an axis."""
         return self._grid[axis]
 
 
-def namespace(frame: KernelFrame, names: set[str], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of these names, as far as there are such. Raises `MissingError`."""
+def namespace(
+    frame: KernelFrame, names: set[str], user_variables: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the values of those of these names that have one. Raises `MissingError`."""
     grid = Grid(frame)
-    found: dict[str, Any] = {"np": np, "tl": grid, **own}
-    found |= {"program_id": grid.program_id, "num_programs": grid.num_programs}
+    values: dict[str, Any] = {"np": np, "tl": grid, **user_variables}
+    values |= {"program_id": grid.program_id, "num_programs": grid.num_programs}
     for name in names & frame.variables.keys():
-        found[name] = whole(frame.variables[name], frame.reader)
-    return found
+        values[name] = whole(frame.variables[name], frame.reader)
+    return values
 
 
 def names_of(code: types.CodeType) -> set[str]:
-    """The names that code may look up, those of functions inside it too."""
+    """Return the names that code may look up, including code of functions inside it."""
     inner = (names_of(c) for c in code.co_consts if isinstance(c, types.CodeType))
     return set(code.co_names).union(*inner)
 
 
-def evaluate(text: str, frame: Frame | None, own: Mapping[str, Any]) -> Any:
-    """The value of an expression where a frame stands; `own` are the user's names.
+def evaluate(text: str, frame: Frame | None, user_variables: Mapping[str, Any]) -> Any:
+    """Return the value of an expression in a frame; `user_variables` are those the user assigned.
 
     Raises one of `FAILURES`.
     """
     code = compile(text.strip(), "<debugger>", "eval")
     if isinstance(frame, HostFrame):
-        return eval(code, frame.frame.f_globals, {**frame.frame.f_locals, **own})
+        return eval(code, frame.frame.f_globals, {**frame.frame.f_locals, **user_variables})
     if not isinstance(frame, KernelFrame):
-        return eval(code, {"np": np, **own})
-    names = names_of(code)
-    known = namespace(frame, names, own)
+        return eval(code, {"np": np, **user_variables})
+    values = namespace(frame, names_of(code), user_variables)
     try:
-        return eval(code, known)
+        return eval(code, values)
     except NameError as error:
-        near = suggestion(error.name or "", frame.variables)
-        raise NameError(f"{error}{near}", name=error.name) from None
+        hint = suggestion(error.name or "", frame.variables)
+        raise NameError(f"{error}{hint}", name=error.name) from None
 
 
 def undefined(text: str, frame: Frame | None) -> Undefined | None:
-    """What is undefined of a variable, if the expression is one and nothing else."""
+    """Return the undefined elements of a variable; None if the expression is anything else."""
     if not isinstance(frame, KernelFrame):
         return None
     leaf = frame.variables.get(text.strip())
@@ -81,28 +82,28 @@ def undefined(text: str, frame: Frame | None) -> Undefined | None:
     return frame.reader.undefined(leaf.type, leaf.registers[0])
 
 
-def execute(text: str, frame: Frame | None, own: dict[str, Any]) -> None:
-    """Run a statement; what it assigns become the user's own names.
+def execute(text: str, frame: Frame | None, user_variables: dict[str, Any]) -> None:
+    """Run a statement; the names that it assigns become variables of the user.
 
-    Raises one of `FAILURES`; also where it assigns a variable of the kernel, which cannot change.
+    Raises one of `FAILURES`; also if it assigns a variable of the kernel, which cannot change.
     """
     tree = ast.parse(text)
     assigned = set(_assigned(tree))
-    known = assigned & frame.variables.keys() if isinstance(frame, KernelFrame) else set()
-    if known:
+    read_only = assigned & frame.variables.keys() if isinstance(frame, KernelFrame) else set()
+    if read_only:
         raise ArgumentValueError(
-            f"`{min(known)}` is a variable of the kernel, and the debugger only looks at those; "
+            f"`{min(read_only)}` is a variable of the kernel, which the debugger cannot change; "
             "take another name"
         )
     code = compile(tree, "<debugger>", "exec")
     if isinstance(frame, KernelFrame):
-        around = namespace(frame, names_of(code), own)
+        values = namespace(frame, names_of(code), user_variables)
     elif isinstance(frame, HostFrame):
-        around = {**frame.frame.f_globals, **frame.frame.f_locals, **own}
+        values = {**frame.frame.f_globals, **frame.frame.f_locals, **user_variables}
     else:
-        around = {"np": np, **own}
-    exec(code, around)
-    own.update({name: around[name] for name in assigned if name in around})
+        values = {"np": np, **user_variables}
+    exec(code, values)
+    user_variables.update({name: values[name] for name in assigned if name in values})
 
 
 def _assigned(tree: ast.Module) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""How far programs run before they stop again: pdb's `step`, `next`, `return`, `until`, `continue`.
+"""The goals of pdb's `step`, `next`, `return`, `until` and `continue`.
 
-The user follows one program; those of its wave come along, and all others run as they may.
+The user follows one program; the others of its batch run with it, and all others run in any order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tile.ir.ops.debug import StepKind
 
 
 class Until(enum.Enum):
-    """Where the program that is followed stops next."""
+    """Where the followed program stops next."""
 
     STEP = enum.auto()  # at its next line, wherever that is
     NEXT = enum.auto()  # at its next line in this function or a caller of it
@@ -32,7 +32,7 @@ class Until(enum.Enum):
 class Goal:
     """What the user asked for, and where the program was then.
 
-    `row` is the program's, in a launch; without one any program will do.
+    `row` is the program's index in the launch; without one any program will do.
     """
 
     until: Until
@@ -46,13 +46,13 @@ ANY_PROGRAM = Goal(Until.STEP)
 RUN = Goal(Until.NEVER)
 
 
-def reached(goal: Goal, wave: Wave, op: Operation) -> bool:
-    """Whether a program stops at a step for the goal's sake."""
+def reached(goal: Goal, batch: Wave, op: Operation) -> bool:
+    """Return True if a program stops at a step because of the goal."""
     rule = _RULES.get(goal.until)
-    if rule is None or (goal.row is not None and not among(wave, goal.row)):
+    if rule is None or (goal.row is not None and not among(batch, goal.row)):
         return False
-    kind, at = op["kind"], depth(wave)
-    if kind is StepKind.CALL and at == 1:  # a kernel's first line is as good a place
+    kind, at = op["kind"], depth(batch)
+    if kind is StepKind.CALL and at == 1:  # the kernel's first line follows, where it stops anyway
         return False
     if goal.row is None:
         return kind is StepKind.LINE
@@ -60,10 +60,10 @@ def reached(goal: Goal, wave: Wave, op: Operation) -> bool:
     return rule(goal, kind, at, op.loc.line)
 
 
-def among(wave: Wave, row: int) -> bool:
-    """Whether a program is in a wave."""
-    index = int(np.searchsorted(wave.rows, row))
-    return index < len(wave) and int(wave.rows[index]) == row
+def among(batch: Wave, row: int) -> bool:
+    """Return True if a program is in a batch."""
+    index = int(np.searchsorted(batch.rows, row))
+    return index < len(batch) and int(batch.rows[index]) == row
 
 
 def _step(goal: Goal, kind: StepKind, at: int, line: int) -> bool:

@@ -1,4 +1,4 @@
-"""The chain of calls: from the lines of Python that launch down to where a program stands."""
+"""The call stack: from the lines of Python that launch down to where a program stands."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Frame(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class HostFrame:
-    """A frame of Python's own, which launched the kernel, or failed."""
+    """A frame of the Python program, which launched the kernel, or failed."""
 
     frame: types.FrameType
     line: int
@@ -61,17 +61,17 @@ class HostFrame:
         return self.frame.f_code.co_firstlineno
 
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments of the function by name."""
-        found = inspect.getargvalues(self.frame)
-        names = [*found.args, *filter(None, (found.varargs, found.keywords))]
-        return {name: found.locals[name] for name in names if name in found.locals}
+        """Return the arguments of the function by name."""
+        info = inspect.getargvalues(self.frame)
+        names = [*info.args, *filter(None, (info.varargs, info.keywords))]
+        return {name: info.locals[name] for name in names if name in info.locals}
 
 
 @dataclass(frozen=True, eq=False)
 class KernelFrame:
-    """A call of a kernel's function: in a wave, looked at for one of its rows."""
+    """A call of a kernel's function in a batch, inspected for the program at one of its rows."""
 
-    wave: Wave
+    batch: Wave
     row: int
     activation: Activation
     step: StepInstruction
@@ -103,22 +103,22 @@ class KernelFrame:
 
     @property
     def kind(self) -> StepKind | None:
-        """What begins here; None inside a statement."""
+        """The kind of the step that begins here; None inside a statement."""
         return self.step.op["kind"] if self.instruction is self.step else None
 
     @property
     def reader(self) -> Reader:
-        """Reads variables for the program that is looked at."""
-        index = int(np.searchsorted(self.wave.rows, self.row))
-        return Reader(self.wave, self.activation, index)
+        """The reader of variables for the selected program."""
+        index = int(np.searchsorted(self.batch.rows, self.row))
+        return Reader(self.batch, self.activation, index)
 
     @cached_property
     def variables(self) -> dict[str, Tree]:
-        """What is known of each variable by name."""
+        """The variables by name."""
         return variables(self.step)
 
     def arguments(self) -> list[str]:
-        """The names of the function's parameters: its variables where it begins."""
+        """Return the names of the function's parameters: its variables where it begins."""
         for instruction in self.activation.function.body.instructions:
             if isinstance(instruction, StepInstruction):
                 return list(variables(instruction))
@@ -126,40 +126,40 @@ class KernelFrame:
 
 
 def variables(step: StepInstruction) -> dict[str, Tree]:
-    """What a step says of each variable by name."""
+    """Return the variables that a step describes, by name."""
     op = step.op
     pairs = list(zip(op.inputs, step.shown, strict=True))
     shared = shared_out(op["variables"], [value.type for value in op.inputs], pairs)
     return trees([Leaf(v, [x for x, _ in own], [r for _, r in own]) for v, own in shared])
 
 
-def depth(wave: Wave) -> int:
-    """How many functions have begun in a wave and not ended; 1 in the kernel itself."""
-    return 1 + sum(_is_call(frame) for frame in wave.frames)
+def depth(batch: Wave) -> int:
+    """Return the number of active calls in a batch; 1 in the kernel itself."""
+    return 1 + sum(_is_call(frame) for frame in batch.frames)
 
 
 def _is_call(frame: Block) -> bool:
     return frame.instruction is not None and frame.instruction.op.defn is control.call
 
 
-def kernel_frames(wave: Wave, row: int) -> list[KernelFrame]:
-    """The calls of a wave, the kernel first."""
+def kernel_frames(batch: Wave, row: int) -> list[KernelFrame]:
+    """Return the calls of a batch, the kernel first."""
     calls: list[list[Block]] = []
-    for frame in wave.frames:
+    for frame in batch.frames:
         if calls and calls[-1][0].activation is frame.activation:
             calls[-1].append(frame)
         else:
             calls.append([frame])
-    found = []
+    frames = []
     for blocks in calls:
-        step, instruction = _place(blocks)
+        step, instruction = _position(blocks)
         if step is not None:
-            found.append(KernelFrame(wave, row, blocks[0].activation, step, instruction or step))
-    return found
+            frames.append(KernelFrame(batch, row, blocks[0].activation, step, instruction or step))
+    return frames
 
 
-def _place(blocks: Sequence[Block]) -> tuple[StepInstruction | None, Instruction | None]:
-    """The last step before where a call stands, and the instruction where it does."""
+def _position(blocks: Sequence[Block]) -> tuple[StepInstruction | None, Instruction | None]:
+    """Return the last step before the position of a call, and the instruction at it."""
     top = blocks[-1]
     within = top.pc < len(top.block.instructions)
     instruction = top.block.instructions[top.pc] if within else None
@@ -171,34 +171,34 @@ def _place(blocks: Sequence[Block]) -> tuple[StepInstruction | None, Instruction
 
 
 def host_frames(innermost: types.FrameType | None) -> list[HostFrame]:
-    """The frames of Python that are no part of this package, outermost first."""
-    found = []
+    """Return the Python frames outside this package, outermost first."""
+    frames = []
     frame = innermost
     while frame is not None:
-        if not _is_own(frame):
-            found.append(HostFrame(frame, frame.f_lineno))
+        if not _is_internal(frame):
+            frames.append(HostFrame(frame, frame.f_lineno))
         elif frame.f_code.co_name == RUNS_PROGRAMS:
             break
         frame = frame.f_back
-    return found[::-1]
+    return frames[::-1]
 
 
 def failed_frames(error: BaseException) -> list[HostFrame]:
-    """The frames of Python through which an error came, but for this package's."""
-    found = []
+    """Return the Python frames outside this package that an error passed through."""
+    frames = []
     trace = error.__traceback__
     while trace is not None:
-        if not _is_own(trace.tb_frame):
-            found.append(HostFrame(trace.tb_frame, trace.tb_lineno))
+        if not _is_internal(trace.tb_frame):
+            frames.append(HostFrame(trace.tb_frame, trace.tb_lineno))
         trace = trace.tb_next
-    return found
+    return frames
 
 
-# The function of this package that runs a user's program; what is outside of it is nobody's matter.
+# The function of this package that runs a user's program; the frames outside of it are irrelevant.
 RUNS_PROGRAMS = "run_program"
 
 
-def _is_own(frame: types.FrameType) -> bool:
+def _is_internal(frame: types.FrameType) -> bool:
     file = frame.f_code.co_filename
     return file.startswith((PACKAGE, "<frozen ")) or file == os.path.join(
         os.path.dirname(os.__file__), "contextlib.py"
@@ -206,12 +206,12 @@ def _is_own(frame: types.FrameType) -> bool:
 
 
 def caller() -> list[HostFrame]:
-    """The frames of Python that led here."""
+    """Return the Python frames that led here."""
     return host_frames(sys._getframe(1))
 
 
 def source_lines(frame: Frame) -> tuple[list[str], int]:
-    """The lines of the function of a frame, and the number of the first; all of a module's."""
+    """Return the lines of a frame's function and the number of the first; all of a module's."""
     lines = linecache.getlines(frame.file)
     if isinstance(frame, HostFrame) and frame.function == "<module>":
         return lines, 1

@@ -1,13 +1,13 @@
-"""`help`: an overview, each command, and what is different from debugging one thread of Python."""
+"""`help`: an overview, each command, and the differences from debugging one Python thread."""
 
 from __future__ import annotations
 
 import inspect
 
-from tile.debugger.talk import Talk
+from tile.debugger.talk import CommandBase
 
 OVERVIEW = """\
-Commands are pdb's. `help COMMAND` says more; an empty line does the last command again.
+Commands are pdb's. `help COMMAND` says more; an empty line repeats the last command.
 
   run       s(tep)  n(ext)  r(eturn)  unt(il) [line]  c(ontinue)  before [count]
             restart [args]  q(uit)
@@ -18,31 +18,32 @@ Commands are pdb's. `help COMMAND` says more; an empty line does the last comman
   programs  program [i,j,k]  programs
 
 Topics: help values, help programs-together, help faults.
-Anything else is Python, computed with the variables of the program that is looked at.\
+Anything else is Python, evaluated with the variables of the selected program.\
 """
 
 TOPICS = {
     "values": """\
-Variables are those of the Python source, for the one program that is looked at. A tile is an array
-of NumPy, a scalar a number of NumPy, a constexpr what it is in Python.
+Variables are those of the Python source, for the selected program. A tile is a NumPy array, a
+scalar a NumPy number, a constexpr what it is in Python.
 
-  p x              type, shape and elements; `--` is an element that nobody defined
+  p x              type, shape and elements; `--` is an undefined element
   p x.max(), p x[x > 3], p (x != x).any(), p np.abs(x - y).argmax()
   p mask           a mask is a tile of bool
   p x_ptr + i      a pointer is an argument plus an index; `!` marks those outside of the array
-  p (x_ptr + i).load()    what is there in memory now
+  p (x_ptr + i).load()    what memory holds there now
   p x_ptr.array    the whole array that was passed
-  total = x.sum()  a name of your own, for later expressions\
+  total = x.sum()  a variable of your own, for later expressions\
 """,
     "programs-together": """\
-The interpreter runs many programs of the grid at once, in waves. "Stopped at line 12" means that
-all programs of a wave stand there; which these are is said when it changes. You look at one of
-them, and `n`, `s`, `r`, `unt` follow that one; those of its wave come along, all others run as they
-may.
+The interpreter runs many programs of the grid at once, in batches. "Stopped at line 12" means that
+all programs of a batch stand there; a line tells which ones whenever that changes. One of them is
+selected, and `n`, `s`, `r`, `unt` follow that one; the others of its batch run with it, and all
+other programs run in any order.
 
-Where programs disagree about an `if` or about another turn of a loop, the wave parts, and meets
-again behind it. `programs` says where all are; `program 3,0` looks at another one, at its place.
-A large grid is run in parts, one after the other: programs may have ended, or not have started.
+Where programs take different branches of an `if`, or leave a loop in different iterations, the
+batch splits, and joins again after it. `programs` lists where all are; `program 3,0` selects
+another one, where it stands. A large grid is run in parts, one after the other: some programs may
+have ended, and others not have started.
 
   b 12, program_id(0) == 3     stop one program
   b 12, (x < 0).any()          stop programs by their values
@@ -50,24 +51,24 @@ A large grid is run in parts, one after the other: programs may have ended, or n
   when total > 100             stop where it becomes true, at any line\
 """,
     "faults": """\
-The session runs with all checks of the interpreter (docs/debugging.md): accesses outside of arrays,
+The session runs with all checks of the interpreter (docs/debugging.md): out-of-bounds accesses,
 races, undefined values, index arithmetic that wraps, false promises, asserts, deadlocks. At a fault
-programs stand still at the faulty operation, and its error is printed: look at the masks, pointers
-and values. `before` goes back to where the line of the fault began, `before 5` five lines further
-back than that; from there you can step.
+programs stop at the faulty operation, and its error is printed: inspect the masks, pointers and
+values. `before` goes back to the beginning of the faulty line, `before 5` to that of the fifth last
+line; from there you can step.
 
 `c` from a fault lets the launch raise its error, as it does without a debugger.\
 """,
 }
 
 
-class Helping(Talk):
+class HelpCommands(CommandBase):
     """Help for commands and topics."""
 
     def do_help(self, arg: str) -> None:
         """`h(elp) [command | topic]`.
 
-        Print what a command does, or the list of them.
+        Print what a command does, or the list of commands.
         """
         if not arg:
             self.say(OVERVIEW)

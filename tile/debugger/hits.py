@@ -1,4 +1,4 @@
-"""Which breakpoints programs hit at a step."""
+"""The breakpoints that programs hit at a step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tile.ir.ops.debug import StepKind
 
 @dataclass(frozen=True, eq=False)
 class Hit:
-    """Programs that stop, the breakpoint, and what was wrong with its condition."""
+    """The programs that stop, the breakpoint, and a problem with its condition."""
 
     rows: Rows
     breakpoint: Breakpoint
@@ -29,78 +29,78 @@ class Hit:
 
 
 @dataclass(frozen=True, eq=False)
-class Arrival:
-    """A program that is about to reach the first line of a function that has a breakpoint."""
+class PendingStop:
+    """A program that is about to reach the first line of a function with a breakpoint."""
 
     hit: Hit
     depth: int
 
-    def is_at(self, wave: Wave) -> bool:
-        return depth(wave) == self.depth and bool(np.isin(self.hit.rows[0], wave.rows))
+    def is_at(self, batch: Wave) -> bool:
+        return depth(batch) == self.depth and bool(np.isin(self.hit.rows[0], batch.rows))
 
 
-class Hits:
-    """Asks the breakpoints of a session at each step.
+class BreakpointMatcher:
+    """Matches the steps of programs against the breakpoints of a session.
 
-    Programs for which `only` is not true hit none.
+    Programs for which `only` is false hit none.
     """
 
-    def __init__(self, breakpoints: Breakpoints, own: Mapping[str, Any]) -> None:
+    def __init__(self, breakpoints: Breakpoints, user_variables: Mapping[str, Any]) -> None:
         self.breakpoints = breakpoints
-        self.own = own
+        self.user_variables = user_variables
         self.only: Condition | None = None
-        self.arrivals: list[Arrival] = []
+        self.pending: list[PendingStop] = []
         self._version = -1
         self._candidates: dict[Operation, Sequence[Breakpoint]] = {}
 
     def forget(self) -> None:
-        """A launch begins or begins again: nobody is on the way anywhere."""
-        self.arrivals.clear()
+        """Reset at the start or restart of a launch."""
+        self.pending.clear()
         for one in self.breakpoints:
             one.held = None
 
-    def at(self, wave: Wave, op: Operation) -> Hit | None:
-        """The first breakpoint that programs of a wave hit at a step, if they do."""
-        found = self.arrived(wave)
+    def at(self, batch: Wave, op: Operation) -> Hit | None:
+        """Return the first breakpoint that programs of a batch hit at a step, if any."""
+        first = self.pending_hit(batch)
         candidates = self.candidates(op)
         if not candidates:
-            return found
-        frame = kernel_frames(wave, int(wave.rows[0]))[-1]
+            return first
+        frame = kernel_frames(batch, int(batch.rows[0]))[-1]
         for one in candidates:
             hit = self.hit(one, frame)
             if hit is not None and one.function is not None:
-                self.arrivals.append(Arrival(hit, depth(wave)))
+                self.pending.append(PendingStop(hit, depth(batch)))
             elif hit is not None:
-                found = found or hit
-        return found
+                first = first or hit
+        return first
 
-    def arrived(self, wave: Wave) -> Hit | None:
-        """The breakpoint of a function to whose first line a program of the wave has come."""
-        for arrival in self.arrivals:
-            if arrival.is_at(wave):
-                self.arrivals.remove(arrival)
-                return arrival.hit
+    def pending_hit(self, batch: Wave) -> Hit | None:
+        """Return the hit of a function whose first line a program of the batch has reached."""
+        for pending in self.pending:
+            if pending.is_at(batch):
+                self.pending.remove(pending)
+                return pending.hit
         return None
 
     def candidates(self, op: Operation) -> Sequence[Breakpoint]:
-        """The breakpoints that a step is a place of."""
+        """Return the enabled breakpoints at the location of a step."""
         if self._version != self.breakpoints.version:
             self._version = self.breakpoints.version
             self._candidates.clear()
-        found = self._candidates.get(op)
-        if found is None:
-            found = [one for one in self.breakpoints if one.enabled and _is_at(one, op)]
-            self._candidates[op] = found
-        return found
+        candidates = self._candidates.get(op)
+        if candidates is None:
+            candidates = [one for one in self.breakpoints if one.enabled and _is_at(one, op)]
+            self._candidates[op] = candidates
+        return candidates
 
     def hit(self, one: Breakpoint, frame: KernelFrame) -> Hit | None:
-        """Whether programs stop for a breakpoint where they are."""
-        rows = frame.wave.rows
+        """Return the hit of a breakpoint at a frame's position, if programs stop for it."""
+        rows = frame.batch.rows
         problem = ""
         holds = np.ones(len(rows), bool)
         for condition in filter(None, (self.only, one.condition)):
             try:
-                holds &= condition.holds(frame, self.own)
+                holds &= condition.holds(frame, self.user_variables)
             except MissingError as error:
                 if one.anywhere or condition is self.only:
                     holds[:] = False
@@ -108,7 +108,7 @@ class Hits:
             except FAILURES as error:
                 problem = f"{type(error).__name__}: {error}"
         if one.anywhere:
-            holds = _fresh(one, frame, holds)
+            holds = _became_true(one, frame, holds)
         if not holds.any():
             return None
         if one.ignore:
@@ -127,11 +127,11 @@ def _is_at(one: Breakpoint, op: Operation) -> bool:
     return one.anywhere or one.is_at(op.loc.file, op.loc.line)
 
 
-def _fresh(one: Breakpoint, frame: KernelFrame, holds: Array) -> Array:
-    """Where the condition has become true; the breakpoint keeps for which programs it is."""
+def _became_true(one: Breakpoint, frame: KernelFrame, holds: Array) -> Array:
+    """Return where the condition has become true, and record in the breakpoint where it is true."""
     if one.held is None:
-        one.held = np.zeros(frame.wave.launch.programs, bool)
-    rows = frame.wave.rows
-    fresh: Array = holds & ~one.held[rows]
+        one.held = np.zeros(frame.batch.launch.programs, bool)
+    rows = frame.batch.rows
+    became_true: Array = holds & ~one.held[rows]
     one.held[rows] = holds
-    return fresh
+    return became_true

@@ -1,4 +1,4 @@
-"""Commands that look at values."""
+"""Commands that print values."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from tile.brief import brief as brief_text
 from tile.debugger.expressions import FAILURES, evaluate, execute, undefined
 from tile.debugger.frames import HostFrame, KernelFrame
 from tile.debugger.show import brief, kind, show
-from tile.debugger.talk import Talk
+from tile.debugger.talk import CommandBase
 from tile.debugger.values import MissingError, whole
 from tile.ir.steps import RESULT
 
-# What pdb does beyond this debugger; who types it shall not wonder at a name that is not defined.
-OTHERS_OF_PDB = (
+# Commands that only pdb has; they get a message of their own, not that a name is undefined.
+PDB_ONLY = (
     "alias", "commands", "debug", "exceptions", "interact", "j", "jump", "retval", "rv", "source",
     "unalias",
 )  # fmt: skip
 
 
-class Looking(Talk):
+class DataCommands(CommandBase):
     """pdb's `p`, `pp`, `whatis`, `args`, `display`, `undisplay`; `vars`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # By function: expressions with what they were when they were last shown.
+        # By function: displayed expressions with the values that were shown last.
         self.displayed: dict[str, dict[str, str]] = {}
 
     # -- values
@@ -32,17 +32,17 @@ class Looking(Talk):
     def do_p(self, arg: str) -> None:
         """`p expression`.
 
-        Print the value of an expression in the program that is looked at. Tiles are arrays of NumPy
-        (`np`): undefined elements are `--`, and stay so in what is computed of them. Pointers are
-        an argument plus an index, `!` where that is outside of it; they have `.load()`, `.index`,
-        `.inside` and `.array`. `program_id(axis)` and `num_programs(axis)` are the grid's.
+        Print the value of an expression in the selected program. Tiles are NumPy arrays (`np`):
+        undefined elements are `--`, and stay so in what is computed from them. Pointers are an
+        argument plus an index, with `!` where that is out of bounds; they have `.load()`, `.index`,
+        `.inside` and `.array`. `program_id(axis)` and `num_programs(axis)` are those of the grid.
         """
         self.print_value(arg, everything=False)
 
     def do_pp(self, arg: str) -> None:
         """`pp expression`.
 
-        As `p`, with all elements of large tiles.
+        Print like `p`, with all elements of large tiles.
         """
         self.print_value(arg, everything=True)
 
@@ -55,21 +55,21 @@ class Looking(Talk):
             self.say_value(arg, value, everything=everything)
 
     def say_value(self, text: str, value: Any, *, everything: bool = False) -> None:
-        """Print a value; whatever its own methods raise is printed instead."""
+        """Print a value, or whatever its own methods raise."""
         try:
             if isinstance(self.frame, HostFrame):
-                shown = repr(value)
+                output = repr(value)
             else:
-                shown = show(value, undefined(text, self.frame), everything=everything)
+                output = show(value, undefined(text, self.frame), everything=everything)
         except FAILURES as error:
             self.problem(error)
         else:
-            self.say(shown)
+            self.say(output)
 
     def do_whatis(self, arg: str) -> None:
         """`whatis expression`.
 
-        Print of what kind the value of an expression is: type and shape.
+        Print the kind of an expression's value: type and shape.
         """
         if not arg:
             self.refuse("this takes an expression")
@@ -79,15 +79,15 @@ class Looking(Talk):
             self.say(str(type(value)) if isinstance(self.frame, HostFrame) else kind(value))
 
     def default(self, line: str) -> None:
-        """An expression to print, or a statement that gives the user's own names values."""
+        """Print the value of an expression, or run a statement that assigns user variables."""
         text = line.removeprefix("!").strip()
         try:
-            value = evaluate(text, self.frame, self.session.own)
+            value = evaluate(text, self.frame, self.session.user_variables)
         except SyntaxError:
             self.run_statement(text)
         except NameError as error:
-            if text in OTHERS_OF_PDB:
-                self.refuse(f"`{text}` is a command of pdb that there is none of here")
+            if text in PDB_ONLY:
+                self.refuse(f"`{text}` is a command of pdb that this debugger does not have")
             else:
                 self.problem(error)
         except FAILURES as error:
@@ -98,7 +98,7 @@ class Looking(Talk):
 
     def run_statement(self, text: str) -> None:
         try:
-            execute(text, self.frame, self.session.own)
+            execute(text, self.frame, self.session.user_variables)
         except SyntaxError:
             word = text.split()[0] if text.split() else text
             self.refuse(f"`{word}` is neither a command nor Python; `help` lists the commands")
@@ -128,7 +128,7 @@ class Looking(Talk):
         """
         frame = self.kernel_frame
         if frame is None:
-            self.refuse("no function of a kernel is looked at")
+            self.refuse("the selected frame is not of a kernel")
             return
         self.listed_values(frame, [name for name in frame.variables if name != RESULT])
 
@@ -142,8 +142,8 @@ class Looking(Talk):
 
     # -- values at every stop
 
-    def arrived(self) -> None:
-        """Print what is displayed in this function and has changed."""
+    def at_stop(self) -> None:
+        """Print the displayed expressions of this function whose values have changed."""
         frame = self.frame
         if frame is None:
             return
@@ -156,7 +156,7 @@ class Looking(Talk):
 
     def displayed_value(self, text: str) -> str:
         try:
-            value = evaluate(text, self.frame, self.session.own)
+            value = evaluate(text, self.frame, self.session.user_variables)
             return repr(value) if isinstance(self.frame, HostFrame) else show(value)
         except FAILURES as error:
             return f"({type(error).__name__}: {brief_text(error, show=str)})"
@@ -164,30 +164,30 @@ class Looking(Talk):
     def do_display(self, arg: str) -> None:
         """`display [expression]`.
 
-        Print an expression now, and at each stop in this function where it has changed. Without
-        one, list what is displayed here.
+        Print an expression now, and at each stop in this function if its value has changed. Without
+        an expression, list those displayed here.
         """
         frame = self.frame
         if frame is None:
             self.refuse("no function is running")
             return
-        mine = self.displayed.setdefault(frame.function, {})
+        displayed = self.displayed.setdefault(frame.function, {})
         if not arg:
-            for text, value in mine.items():
+            for text, value in displayed.items():
                 self.say(f"{text}: {value}")
             return
         good, _ = self.evaluated(arg)
         if good:
-            mine[arg] = self.displayed_value(arg)
-            self.say(f"display {arg}: {mine[arg]}")
+            displayed[arg] = self.displayed_value(arg)
+            self.say(f"display {arg}: {displayed[arg]}")
 
     def do_undisplay(self, arg: str) -> None:
         """`undisplay [expression]`.
 
-        Display an expression no longer, or nothing.
+        Stop displaying an expression, or all of this function.
         """
-        mine = self.displayed.get(self.frame.function, {}) if self.frame is not None else {}
+        displayed = self.displayed.get(self.frame.function, {}) if self.frame is not None else {}
         if not arg:
-            mine.clear()
-        elif mine.pop(arg, None) is None:
+            displayed.clear()
+        elif displayed.pop(arg, None) is None:
             self.refuse(f"`{arg}` is not displayed here")

@@ -1,54 +1,55 @@
-"""Commands that send programs on."""
+"""Commands that continue the programs."""
 
 from __future__ import annotations
 
 import shlex
 
 from tile.debugger.following import Until
-from tile.debugger.talk import QuitError, Talk
+from tile.debugger.talk import CommandBase, QuitError
 
 
 class RestartError(BaseException):
-    """The user wants the program from its beginning, with these arguments (None: the same)."""
+    """Raised to restart the program, with these arguments (None: the same)."""
 
     def __init__(self, arguments: list[str] | None) -> None:
         super().__init__()
         self.arguments = arguments
 
 
-class Moving(Talk):
+class RunCommands(CommandBase):
     """pdb's `step`, `next`, `return`, `until` and `continue`; `before`, `restart` and `quit`."""
 
-    def send(self, until: Until, line: int = 0) -> bool:
-        """Send the program that is looked at on; others go along. Ends the conversation."""
+    def resume(self, until: Until, line: int = 0) -> bool:
+        """Continue to a goal of the selected program; others run with it. Ends the command loop."""
         self.session.go(until, self.stop, None if self.stop is None else self.stop.row, line)
         return True
 
     def do_step(self, arg: str) -> bool:
         """`s(tep)`.
 
-        Run to the next line of the program that is looked at, into functions that it calls.
-        Programs of its wave come along. Before a kernel runs: to the first line of the next one.
+        Run to the next line of the selected program, into functions that it calls. The other
+        programs of its batch run with it. Before a kernel runs: run to the first line of the next
+        one.
         """
-        return self.send(Until.STEP)
+        return self.resume(Until.STEP)
 
     do_s = do_step
 
     def do_next(self, arg: str) -> bool:
         """`n(ext)`.
 
-        Run to the next line of the function, or to where it returns; over functions that it calls.
+        Run to the next line of the function, or to its return; step over functions that it calls.
         """
-        return self.send(Until.NEXT)
+        return self.resume(Until.NEXT)
 
     do_n = do_next
 
     def do_return(self, arg: str) -> bool:
         """`r(eturn)`.
 
-        Run to where the function returns.
+        Run to the return of the function.
         """
-        return self.send(Until.RETURN)
+        return self.resume(Until.RETURN)
 
     do_r = do_return
 
@@ -56,18 +57,18 @@ class Moving(Talk):
         """`unt(il) [line]`.
 
         Run to a line with a greater number than this one: out of a loop, for example. With a line,
-        to that one or a greater. Stops too where the function returns.
+        run to that line or a greater one. Stops at the return of the function too.
         """
         if not arg:
-            return self.send(Until.LATER)
+            return self.resume(Until.LATER)
         if not arg.isdecimal():
             self.refuse(f"`until` takes the number of a line, not `{arg}`")
             return None
         frame = self.frame
         if frame is not None and int(arg) <= frame.line:
-            self.refuse(f"line {arg} is not behind this one, {frame.line}")
+            self.refuse(f"line {arg} is not after this one, {frame.line}")
             return None
-        return self.send(Until.LATER, int(arg))
+        return self.resume(Until.LATER, int(arg))
 
     do_unt = do_until
 
@@ -76,17 +77,16 @@ class Moving(Talk):
 
         Run to a breakpoint, a `breakpoint()`, or a fault.
         """
-        return self.send(Until.NEVER)
+        return self.resume(Until.NEVER)
 
     do_c = do_cont = do_continue
 
     def do_before(self, arg: str) -> None:
         """`before [count]`.
 
-        Go back to where the program that is looked at began its last line, or the count-th last.
-        At a fault that is the line of the fault, before anything of it was done. The arrays of the
-        launch get back what they held, and the launch runs again up to there; what programs print
-        is not printed twice.
+        Go back to where the selected program began its last line, or the count-th last. At a fault
+        that is the faulty line, before any of its effects. The arrays of the launch are restored,
+        and the launch runs again up to there; prints of programs are not repeated.
         """
         if self.stop is None:
             self.refuse("no kernel is running")
@@ -115,14 +115,14 @@ class Moving(Talk):
     def do_quit(self, arg: str) -> None:
         """`q(uit), exit`.
 
-        Leave the debugger; the program is ended.
+        Leave the debugger, and end the program.
         """
         raise QuitError
 
     do_q = do_exit = do_quit
 
     def onecmd(self, line: str) -> bool:
-        """Do a command; the end of the input leaves the debugger."""
+        """Run a command; the end of the input leaves the debugger."""
         if line == "EOF":
             self.say("")
             raise QuitError

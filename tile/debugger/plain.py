@@ -1,4 +1,4 @@
-"""The debugger of a program that runs by itself, at its `breakpoint()`."""
+"""The debugger that a `breakpoint()` opens in a program that `tile debug` did not start."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from tile.debugger.talk import QuitError
 
 
 class PlainDebugger(Debugger):
-    """Leaves by an error, as Python's `breakpoint()` does: the program is not the debugger's."""
+    """Quits by raising `bdb.BdbQuit`, as Python's `breakpoint()` does.
+
+    The program is not the debugger's own.
+    """
 
     def stopped(self, stop: Stop) -> None:
-        """Talk with the user; raises `bdb.BdbQuit` when he leaves."""
+        """Talk with the user; raises `bdb.BdbQuit` when the user quits."""
         try:
             super().stopped(stop)
         except QuitError:
@@ -23,10 +26,10 @@ class PlainDebugger(Debugger):
 
 @cache
 def debugger() -> PlainDebugger:
-    """The one of this process, whose breakpoints last."""
+    """Return the debugger of this process, whose breakpoints persist between launches."""
     return PlainDebugger()
 
 
 def open_debugger() -> Session:
-    """Who follows a launch of a kernel that calls `breakpoint()`."""
+    """Return the session that follows a launch of a kernel that calls `breakpoint()`."""
     return debugger().session

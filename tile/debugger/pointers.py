@@ -1,4 +1,4 @@
-"""Addresses as a user knows them: an argument plus an index."""
+"""Addresses as users know them: an argument plus an index."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from tile.ir.types import Pointer, Scalar
 
 @dataclass(frozen=True, eq=False)
 class Pointers:
-    """The pointer, or the tile of pointers, that a variable of a program holds.
+    """A pointer, or a tile of pointers, in a variable of a program.
 
-    `p + i` and `p - i` move by elements, as in a kernel, and `p[k]` takes some of a tile.
+    `p + i` and `p - i` move by elements, as in a kernel, and `p[k]` selects from a tile.
 
-    - `index`: how many elements each lies behind the beginning of the array that it points into.
-    - `inside`: which point to an element of the array or view that was passed.
-    - `load()`: the elements, as they are in memory now; those that are outside are masked.
-    - `array`: the array itself. Of pointers into several arrays, that of the first.
+    - `index`: the offset of each pointer, in elements, from the start of the array that it points
+      into.
+    - `inside`: True for each pointer to an element of the array or view that was passed.
+    - `load()`: the elements that memory holds now; those out of bounds are masked.
+    - `array`: the array itself; for pointers into several arrays, the first of these.
     """
 
     memory: Memory
@@ -35,12 +36,12 @@ class Pointers:
 
     @property
     def buffers(self) -> list[Buffer | None]:
-        """The arrays in whose windows they lie, in order; None for addresses in none."""
-        every: list[Buffer | None] = [*self.memory.buffers, None]
-        return [buffer for buffer in every if self.within(buffer).any()]
+        """The arrays whose windows contain the addresses, in order; None stands for no window."""
+        candidates: list[Buffer | None] = [*self.memory.buffers, None]
+        return [buffer for buffer in candidates if self.within(buffer).any()]
 
     def within(self, buffer: Buffer | None) -> Array:
-        """Which lie in the window of an array, or for None in that of none."""
+        """Return True for each address in the window of an array, or, for None, in no window."""
         numbers = (self.addresses - LOWEST) >> WINDOW_BITS
         if buffer is None:
             return np.asarray((numbers < 0) | (numbers >= len(self.memory.buffers)))
@@ -62,8 +63,8 @@ class Pointers:
 
     @property
     def array(self) -> Array | None:
-        found = self.buffers[0]
-        return None if found is None else found.array.view(np.ndarray)
+        buffer = self.buffers[0]
+        return None if buffer is None else buffer.array.view(np.ndarray)
 
     def load(self) -> Array:
         inside = self.inside
@@ -102,7 +103,7 @@ class Pointers:
 
 @dataclass(frozen=True)
 class DescriptorValue:
-    """A descriptor that a variable holds: where its array begins, extents, strides in elements."""
+    """The value of a tensor descriptor: base pointer, shape, strides in elements."""
 
     base: Pointers
     shape: tuple[int, ...]

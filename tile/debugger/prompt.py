@@ -1,26 +1,28 @@
-"""The prompt: all commands in one class."""
+"""The debugger's prompt: the commands of all classes in one."""
 
 from __future__ import annotations
 
 import linecache
 
-from tile.debugger.choosing import Choosing
+from tile.debugger.choosing import ProgramCommands
 from tile.debugger.frames import failed_frames
-from tile.debugger.helping import Helping
-from tile.debugger.looking import Looking
-from tile.debugger.moving import Moving
-from tile.debugger.reading import Reading
-from tile.debugger.source import shown
-from tile.debugger.stopping import Stopping
+from tile.debugger.helping import HelpCommands
+from tile.debugger.looking import DataCommands
+from tile.debugger.moving import RunCommands
+from tile.debugger.reading import StackCommands
+from tile.debugger.source import display_path
+from tile.debugger.stopping import BreakpointCommands
 
 
-class Debugger(Moving, Stopping, Looking, Reading, Choosing, Helping):
+class Debugger(
+    RunCommands, BreakpointCommands, DataCommands, StackCommands, ProgramCommands, HelpCommands
+):
     """A debugger at a terminal, or with `stdin` and `stdout` at other files."""
 
     def precmd(self, line: str) -> str:
-        """Take the commands behind `;;` for later, as pdb does."""
-        first, mark, rest = line.partition(";;")
-        if mark:
+        """Queue the commands after `;;`, as pdb does."""
+        first, separator, rest = line.partition(";;")
+        if separator:
             self.cmdqueue.insert(0, rest.lstrip())
         return first.rstrip()
 
@@ -28,7 +30,8 @@ class Debugger(Moving, Stopping, Looking, Reading, Choosing, Helping):
         """Talk with the user before a program begins."""
         linecache.checkcache(main)
         if self.main is None:
-            self.say(f"{shown(main)} has not begun: `c` runs it to a breakpoint or a fault, `s` to")
+            name = display_path(main)
+            self.say(f"{name} has not begun: `c` runs it to a breakpoint or a fault, `s` to")
             self.say("the first line of a kernel; `help` helps")
         self.main = main
         self.forget()
@@ -39,13 +42,13 @@ class Debugger(Moving, Stopping, Looking, Reading, Choosing, Helping):
         self.forget()
         self.frames = failed_frames(error)
         self.index = max(0, len(self.frames) - 1)
-        self.where_now()
+        self.print_stop()
         self.listen()
 
     def forget(self) -> None:
-        """Nothing runs any more."""
+        """Reset to the state in which no program runs."""
         self.stop = None
         self.frames = ()
         self.index = 0
         self.listed = None
-        self.told = None
+        self.described = None

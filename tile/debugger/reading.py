@@ -1,4 +1,4 @@
-"""Commands that look at the chain of calls and at the source."""
+"""Commands that print the call stack and the source."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import linecache
 
 from tile.debugger.frames import source_lines
 from tile.debugger.source import same_file
-from tile.debugger.talk import Talk
+from tile.debugger.talk import CommandBase
 
 AROUND = 11  # lines that `l` prints
 
 
-class Reading(Talk):
+class StackCommands(CommandBase):
     """pdb's `where`, `up`, `down`, `list` and `longlist`."""
 
     def do_where(self, arg: str) -> None:
         """`w(here), bt`.
 
-        Print the calls that led here, the innermost last: the lines of Python that launched the
-        kernel, the kernel, its functions. `>` is the one that is looked at.
+        Print the call stack, the innermost call last: the lines of Python that launched the kernel,
+        the kernel, its functions. `>` marks the selected frame.
         """
         if not self.frames:
             self.refuse("no function is running")
@@ -30,40 +30,40 @@ class Reading(Talk):
     def do_up(self, arg: str) -> None:
         """`u(p) [count]`.
 
-        Look at the caller, or the count-th; from the kernel on, at Python's frames.
+        Select the caller, or the count-th; above the kernel are the Python frames.
         """
-        self.climb(arg, -1, "Oldest frame")
+        self.move(arg, -1, "Oldest frame")
 
     do_u = do_up
 
     def do_down(self, arg: str) -> None:
         """`d(own) [count]`.
 
-        Look at the function that is called, or the count-th.
+        Select the called function, or the count-th.
         """
-        self.climb(arg, 1, "Newest frame")
+        self.move(arg, 1, "Newest frame")
 
     do_d = do_down
 
-    def climb(self, arg: str, way: int, end: str) -> None:
+    def move(self, arg: str, direction: int, end: str) -> None:
         if arg and not arg.isdecimal():
-            self.refuse(f"`{arg}` is no number of calls")
+            self.refuse(f"`{arg}` is not a number of calls")
             return
-        limit = 0 if way < 0 else len(self.frames) - 1
+        limit = 0 if direction < 0 else len(self.frames) - 1
         if not self.frames or self.index == limit:
             self.refuse(end)
             return
-        wanted = self.index + way * int(arg or 1)
-        self.index = max(0, min(wanted, len(self.frames) - 1))
+        target = self.index + direction * int(arg or 1)
+        self.index = max(0, min(target, len(self.frames) - 1))
         self.listed = None
-        self.where_now()
+        self.print_stop()
 
     def do_list(self, arg: str) -> None:
         """`l(ist) [first[, last] | .]`.
 
-        Print 11 lines around this one, or go on from the last listing; `.` starts again here. With
-        one number, the lines around that; with two, from one to the other, or so many if the
-        second is less.
+        Print 11 lines around this one, or continue the last listing; `.` starts again here. With
+        one number, print the lines around that; with two, those from one to the other, or so many
+        if the second number is the smaller one.
         """
         frame = self.frame
         file = self.main if frame is None else frame.file
@@ -87,7 +87,7 @@ class Reading(Talk):
     do_l = do_list
 
     def span(self, numbers: list[int], *, again: bool) -> tuple[int, int]:
-        """The first and the last line of a listing."""
+        """Return the first and the last line of a listing."""
         if len(numbers) == 2:
             first, last = numbers
             return max(1, first), last if last >= first else first + last
@@ -111,7 +111,7 @@ class Reading(Talk):
     do_ll = do_longlist
 
     def print_lines(self, file: str, lines: list[str], first: int) -> None:
-        """Lines with their numbers, `B` at breakpoints and `->` where the program stands."""
+        """Print lines with their numbers, `B` at breakpoints and `->` where the program stands."""
         here = self.frame
         stops = [one for one in self.session.breakpoints if one.line is not None]
         for number, line in enumerate(lines, first):

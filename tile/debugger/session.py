@@ -1,4 +1,4 @@
-"""A session: follows runs, and lets somebody talk with the user where programs stop."""
+"""A session: follows runs, and hands over to the command loop where programs stop."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tile.config import config
 from tile.debugger.breakpoints import Breakpoint, Breakpoints
 from tile.debugger.following import ANY_PROGRAM, RUN, Goal, Until, among, reached
 from tile.debugger.frames import HostFrame, KernelFrame, caller, depth, kernel_frames
-from tile.debugger.hits import Hits
+from tile.debugger.hits import BreakpointMatcher
 from tile.errors import ExecutionError, TileError
 from tile.ir.ops.debug import StepKind
 
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """Where programs stand still: the wave, and the row of the program that is looked at.
+    """A stop: the batch that stands still, and the row of the selected program.
 
-    `reasons` are lines to print first. At a fault `error` is what will be raised.
+    `reasons` are lines to print first. At a fault, `error` is what will be raised.
     """
 
     launch: SteppedLaunch
-    wave: Wave
+    batch: Wave
     row: int
     host: list[HostFrame]
     reasons: tuple[str, ...] = ()
@@ -39,12 +39,12 @@ class Stop:
     @property
     def frames(self) -> list[KernelFrame]:
         """The calls of the program, the kernel first."""
-        return kernel_frames(self.wave, self.row)
+        return kernel_frames(self.batch, self.row)
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A place in the past of a launch: how many steps of programs led there, and whose it is."""
+    """A position in the past of a launch: the steps of programs before it, and the program."""
 
     events: int
     row: int
@@ -53,69 +53,71 @@ class Replay:
 class Session:
     """Follows runs; see `Watcher`.
 
-    `talk` is called where programs stop, and calls `go` or raises. `faults` says whether programs
-    stop at faults.
+    Where programs stop, `on_stop` is called, which calls `go` or raises. With `faults`, programs
+    stop at faults too.
     """
 
-    def __init__(self, talk: Callable[[Stop], None], *, faults: bool) -> None:
-        self.talk = talk
+    def __init__(self, on_stop: Callable[[Stop], None], *, faults: bool) -> None:
+        self.on_stop = on_stop
         self.faults = faults
         self.breakpoints = Breakpoints()
-        self.own: dict[str, Any] = {}
-        self.hits = Hits(self.breakpoints, self.own)
+        self.user_variables: dict[str, Any] = {}
+        self.matcher = BreakpointMatcher(self.breakpoints, self.user_variables)
         self.goal: Goal = RUN
-        self.chosen: tuple[int, int, int] | None = None  # whom the user wants to look at
+        self.selected: tuple[int, int, int] | None = None  # the program that the user selected
         self.interrupted = False
         self.replay: Replay | None = None
         self.history: list[Rows] = []
-        self.stopped = 0  # the length of the history when programs stopped last
+        self.stopped = 0  # length of the history at the last stop
 
-    # -- what runs tell
+    # -- events of runs
 
     @property
     def muted(self) -> bool:
-        """Whether programs print nothing: they do again what they did before."""
+        """True if programs print nothing, because they repeat what they did before."""
         return self.replay is not None
 
     def begin(self, launch: SteppedLaunch) -> None:
-        """A launch begins, for the first time or again."""
+        """Handle the start of a launch, the first one or a restart."""
         self.history.clear()
-        self.hits.forget()
+        self.matcher.forget()
         self.stopped = 0
-        if self.goal.launch is not None:  # the launch with whom the user followed ended by an error
+        if self.goal.launch is not None:  # the launch of the followed program ended by an error
             self.goal = ANY_PROGRAM
 
     def end(self, launch: SteppedLaunch) -> None:
-        """All programs have ended; whom the user follows is none of them any more."""
+        """Handle the end of all programs; a followed program among them has ended."""
         self.replay = None
         if self.goal.launch is launch and self.goal.until is not Until.NEVER:
             self.goal = ANY_PROGRAM
 
-    def step(self, wave: Wave) -> None:
-        """The programs of a wave stand at a step."""
-        self.history.append(wave.rows)
+    def step(self, batch: Wave) -> None:
+        """Handle a step: the programs of a batch stand at it."""
+        self.history.append(batch.rows)
         if self.replay is not None:
             if len(self.history) == self.replay.events:
-                again = self.replay.row
+                selected = self.replay.row
                 self.replay = None
-                self.pause(wave, again)
+                self.pause(batch, selected)
             return
-        instruction = wave.instruction()
+        instruction = batch.instruction()
         assert instruction is not None
-        hit = self.hits.at(wave, instruction.op)
+        hit = self.matcher.at(batch, instruction.op)
         if hit is not None:
             self.pause(
-                wave, self.preferred(wave, hit.rows), *self.said(hit.breakpoint, hit.problem)
+                batch,
+                self.preferred(batch, hit.rows),
+                *self.hit_messages(hit.breakpoint, hit.problem),
             )
         elif self.interrupted:
             self.interrupted = False
-            self.pause(wave, self.preferred(wave, wave.rows), "Program interrupted.")
-        elif self.goal is not RUN and reached(self.goal, wave, instruction.op):
+            self.pause(batch, self.preferred(batch, batch.rows), "Program interrupted.")
+        elif self.goal is not RUN and reached(self.goal, batch, instruction.op):
             row = self.goal.row
-            self.pause(wave, self.preferred(wave, wave.rows) if row is None else row)
+            self.pause(batch, self.preferred(batch, batch.rows) if row is None else row)
 
-    def stop(self, wave: Wave) -> None:
-        """The programs of a wave stand at a `breakpoint()`."""
+    def stop(self, batch: Wave) -> None:
+        """Handle a `breakpoint()`: the programs of a batch stand at it."""
         if self.replay is not None or self.stopped == len(self.history):
             return
         if config.python_breakpoint == "0":
@@ -123,26 +125,26 @@ class Session:
         if sys.breakpointhook is not sys.__breakpointhook__:
             sys.breakpointhook()
             return
-        self.pause(wave, self.preferred(wave, wave.rows))
+        self.pause(batch, self.preferred(batch, batch.rows))
 
-    def fault(self, wave: Wave, error: TileError) -> None:
-        """A wave is at fault; the error is raised afterwards."""
+    def fault(self, batch: Wave, error: TileError) -> None:
+        """Handle a fault of a batch; the error is raised afterwards."""
         self.replay = None
         if self.faults:
             self.goal = RUN
-            launch = _launch(wave)
-            self.talk(Stop(launch, wave, _culprit(wave, error), caller(), (), error))
+            launch = _launch(batch)
+            self.on_stop(Stop(launch, batch, _faulty_program(batch, error), caller(), (), error))
 
-    # -- stopping and going on
+    # -- stopping and continuing
 
-    def pause(self, wave: Wave, row: int, *reasons: str) -> None:
-        """Let programs stand still until the user sends them on."""
+    def pause(self, batch: Wave, row: int, *reasons: str) -> None:
+        """Stop until the user continues the programs."""
         self.goal = RUN
         self.stopped = len(self.history)
-        self.talk(Stop(_launch(wave), wave, row, caller(), reasons))
+        self.on_stop(Stop(_launch(batch), batch, row, caller(), reasons))
 
     def go(self, until: Until, stop: Stop | None, row: int | None = None, line: int = 0) -> None:
-        """Set how far the program at `row` runs, from where the session stands."""
+        """Set the goal of the program at `row`, from where the session stands."""
         if until is Until.NEVER:
             self.goal = RUN
             return
@@ -150,48 +152,47 @@ class Session:
             self.goal = ANY_PROGRAM
             return
         frame = stop.frames[-1]
-        at = depth(stop.wave)
+        at = depth(stop.batch)
         if frame.kind is StepKind.RETURN:
-            if at == 1 and among(stop.wave, row):  # it has ended with its kernel
+            if at == 1 and among(stop.batch, row):  # it ends with its kernel
                 self.goal = ANY_PROGRAM
                 return
             at -= until is not Until.STEP
         self.goal = Goal(until, stop.launch, row, at, line or frame.line + 1)
 
     def back(self, stop: Stop, row: int, lines: int) -> str:
-        """Go back to where a program began its `lines`-th last line, by running again.
+        """Go back to where a program began its `lines`-th last line, by running the launch again.
 
-        Returns why that cannot be; or raises `RerunError`.
+        Returns why that is impossible; or raises `RerunError`.
         """
         if stop.launch.report is not None:
             return "a run that collects its faults is not run again"
-        seen = len(self.history)
-        here = stop.error is not None or self.stopped != seen
-        own = [i for i in range(seen if here else seen - 1) if _has(self.history[i], row)]
-        if len(own) < lines:
-            return (
-                "the program has begun no line before"
-                if not own
-                else (f"the program has begun only {len(own)} lines before")
-            )
-        self.replay = Replay(own[-lines] + 1, row)
+        events = len(self.history)
+        inside_line = stop.error is not None or self.stopped != events
+        last = events if inside_line else events - 1
+        begun = [i for i in range(last) if _has(self.history[i], row)]
+        if not begun:
+            return "the program has begun no line before"
+        if len(begun) < lines:
+            return f"the program has begun only {len(begun)} lines before"
+        self.replay = Replay(begun[-lines] + 1, row)
         raise RerunError
 
-    def preferred(self, wave: Wave, rows: Rows) -> int:
-        """The program to look at: the one that the user chose, or follows, or the first."""
-        chosen = self.row(wave.launch.grid, self.chosen)
-        choices = [row for row in (chosen, self.goal.row) if row is not None and _has(rows, row)]
+    def preferred(self, batch: Wave, rows: Rows) -> int:
+        """Return the program to select: the user's choice, or the followed one, or the first."""
+        selected = self.row(batch.launch.grid, self.selected)
+        choices = [row for row in (selected, self.goal.row) if row is not None and _has(rows, row)]
         return choices[0] if choices else int(rows[0])
 
     @staticmethod
-    def row(grid: tuple[int, int, int], place: tuple[int, int, int] | None) -> int | None:
-        """The number of a program in a grid; None if it is none of the grid's."""
-        if place is None or any(not 0 <= i < n for i, n in zip(place, grid, strict=True)):
+    def row(grid: tuple[int, int, int], program: tuple[int, int, int] | None) -> int | None:
+        """Return the index of a program in a grid; None if the grid does not contain it."""
+        if program is None or any(not 0 <= i < n for i, n in zip(program, grid, strict=True)):
             return None
-        return place[0] + grid[0] * (place[1] + grid[1] * place[2])
+        return program[0] + grid[0] * (program[1] + grid[1] * program[2])
 
-    def said(self, one: Breakpoint, problem: str) -> list[str]:
-        """What to say of a breakpoint that was hit; one that is temporary is gone then."""
+    def hit_messages(self, one: Breakpoint, problem: str) -> list[str]:
+        """Return the lines to print for a breakpoint that was hit; a temporary one is deleted."""
         lines = [f"*** the condition of breakpoint {one.number}: {problem}"] if problem else []
         if one.temporary:
             self.breakpoints.remove(one)
@@ -204,28 +205,28 @@ def _has(rows: Rows, row: int) -> bool:
     return index < len(rows) and int(rows[index]) == row
 
 
-def _launch(wave: Wave) -> SteppedLaunch:
-    launch = wave.launch
+def _launch(batch: Wave) -> SteppedLaunch:
+    launch = batch.launch
     assert isinstance(launch, SteppedLaunch)
     return launch
 
 
-# How notes of errors that are no faults of a check name the first program: `Launch.program`.
-_NAMED = re.compile(r"program \((\d+), (\d+), (\d+)\) of grid")
+# How notes of errors that no check reported name the first program: `Launch.program`.
+_PROGRAM = re.compile(r"program \((\d+), (\d+), (\d+)\) of grid")
 
 
-def _culprit(wave: Wave, error: TileError) -> int:
-    """The program that an error is of."""
+def _faulty_program(batch: Wave, error: TileError) -> int:
+    """Return the program that an error belongs to."""
     fault = error.fault if isinstance(error, ExecutionError) else None
     if fault is not None:
-        found = Session.row(wave.launch.grid, fault.program)
-        if found is not None and among(wave, found):
-            return found
-    named = _NAMED.search("\n".join(error.notes))
-    row = None if named is None else Session.row(wave.launch.grid, _place(named))
-    return row if row is not None and among(wave, row) else int(wave.rows[0])
+        row = Session.row(batch.launch.grid, fault.program)
+        if row is not None and among(batch, row):
+            return row
+    match = _PROGRAM.search("\n".join(error.notes))
+    row = None if match is None else Session.row(batch.launch.grid, _coordinates(match))
+    return row if row is not None and among(batch, row) else int(batch.rows[0])
 
 
-def _place(named: re.Match[str]) -> tuple[int, int, int]:
-    x, y, z = map(int, named.groups())
+def _coordinates(match: re.Match[str]) -> tuple[int, int, int]:
+    x, y, z = map(int, match.groups())
     return x, y, z

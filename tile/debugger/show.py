@@ -11,25 +11,25 @@ import numpy as np
 
 from tile.backends.interp.values import Array
 from tile.debugger.pointers import DescriptorValue, Pointers
-from tile.debugger.source import shown
-from tile.debugger.values import Known, Undefined
+from tile.debugger.source import display_path
+from tile.debugger.values import CompileTimeValue, Undefined
 
 MASKED = "--"
 OUTSIDE = "!"
-ELSEWHERE = "."  # a pointer into another array than the one of this line
-ELIDED = 1000  # elements from which on `p` leaves out the middle, as NumPy does
+ELSEWHERE = "."  # a pointer into an array other than that of its line
+ELIDED = 1000  # `p` elides the middle of tiles with more elements, as NumPy does
 
 
 def show(value: Any, undefined: Undefined | None = None, *, everything: bool = False) -> str:
-    """A value in full lines: of a tile its type and shape, then the elements.
+    """Return a value as text in full: type and shape of a tile, then its elements.
 
-    Undefined elements are shown as `--`, pointers outside their arrays with `!`.
+    Undefined elements are shown as `--`, out-of-bounds pointers with `!`.
     """
     limit = sys.maxsize if everything else ELIDED
     if isinstance(value, Pointers):
         return "\n".join(_pointers(value, limit))
     if isinstance(value, DescriptorValue):
-        base = next(_spelled(value.base, limit))
+        base = next(_arithmetic(value.base, limit))
         return f"descriptor of {base}: shape {value.shape}, strides {value.strides}"
     if isinstance(value, np.ndarray) and value.ndim:
         lines = [f"{value.dtype}, shape {value.shape}", _elements(value, limit)]
@@ -45,9 +45,9 @@ def show(value: Any, undefined: Undefined | None = None, *, everything: bool = F
 
 
 def brief(value: Any) -> str:
-    """A value in one line, for lists of arguments."""
+    """Return a value as one line, for lists of arguments."""
     if isinstance(value, Pointers) and not value.shape:
-        return next(_spelled(value, ELIDED))
+        return next(_arithmetic(value, ELIDED))
     if isinstance(value, Pointers):
         return f"<pointers to {value.pointee}, shape {value.shape}>"
     if isinstance(value, np.ndarray) and value.ndim:
@@ -56,20 +56,20 @@ def brief(value: Any) -> str:
 
 
 def kind(value: Any) -> str:
-    """What a value is, in words."""
+    """Return a description of a value's kind."""
     if isinstance(value, Pointers):
         return _shaped("pointer", value.shape, f"to {value.pointee}")
     if isinstance(value, np.ndarray | np.generic) and not isinstance(value, str | bytes):
         return _shaped("scalar", value.shape, f"of {value.dtype}")
     if isinstance(value, DescriptorValue):
         return f"descriptor of {value.base.pointee}, shape {value.shape}"
-    what = value if isinstance(value, Known) else type(value).__name__
-    return f"known while the kernel is compiled: {what}"
+    text = value if isinstance(value, CompileTimeValue) else type(value).__name__
+    return f"known while the kernel is compiled: {text}"
 
 
-def _shaped(what: str, shape: tuple[int, ...], of: str) -> str:
-    plural = {"pointer": "tile of pointers", "scalar": "tile"}[what]
-    return f"{plural if shape else what} {of}" + (f", shape {shape}" if shape else "")
+def _shaped(scalar: str, shape: tuple[int, ...], element: str) -> str:
+    tile = {"pointer": "tile of pointers", "scalar": "tile"}[scalar]
+    return f"{tile} {element}, shape {shape}" if shape else f"{scalar} {element}"
 
 
 def _tuple(value: tuple[Any, ...]) -> str:
@@ -85,7 +85,7 @@ def _elements(value: Array, limit: int) -> str:
     masked = np.ma.getmaskarray(value)
     if not masked.any():
         return np.array2string(np.ma.getdata(value), threshold=limit)
-    # NumPy aligns numbers among themselves; where some are none, their texts are.
+    # NumPy aligns numbers, but not with the text of masked elements; align the texts instead.
     data = np.ma.getdata(value)
     texts = [np.array2string(element) for element in data[~masked]]
     width = max([len(MASKED), *map(len, texts)])
@@ -93,24 +93,24 @@ def _elements(value: Array, limit: int) -> str:
 
 
 def _texts(data: Array, text: Callable[[Any], str], width: int, limit: int) -> str:
-    """Elements as texts of one width, by their indices."""
+    """Return elements as texts of one width, given by index."""
     numbers = np.arange(data.size).reshape(data.shape)
-    spell: Any = {"all": lambda n: text(np.unravel_index(int(n), data.shape)).rjust(width)}
-    return np.array2string(numbers, threshold=limit, formatter=spell)
+    formatter: Any = {"all": lambda n: text(np.unravel_index(int(n), data.shape)).rjust(width)}
+    return np.array2string(numbers, threshold=limit, formatter=formatter)
 
 
 def _reason(undefined: Undefined) -> str:
     count, size = int(undefined.where.sum()), undefined.where.size
     some = f" ({count} of {size} elements)" if size > 1 else ""
     loc = undefined.loc
-    place = f", at {shown(loc.file)}:{loc.line}" if loc is not None else ""
-    return f"{MASKED} is undefined{some}: {undefined.text}{place}"
+    location = f", at {display_path(loc.file)}:{loc.line}" if loc is not None else ""
+    return f"{MASKED} is undefined{some}: {undefined.text}{location}"
 
 
 def _pointers(value: Pointers, limit: int) -> Iterator[str]:
     if value.shape:
         yield f"pointers to {value.pointee}, shape {value.shape}"
-    yield from _spelled(value, limit)
+    yield from _arithmetic(value, limit)
     inside = value.inside
     if inside.all():
         return
@@ -122,8 +122,8 @@ def _pointers(value: Pointers, limit: int) -> Iterator[str]:
             yield f"{OUTSIDE} is outside `{buffer.name}`, {array.dtype}, shape {array.shape}"
 
 
-def _spelled(value: Pointers, limit: int) -> Iterator[str]:
-    """`x_ptr + [0 1 2]`, for each array that the pointers point into."""
+def _arithmetic(value: Pointers, limit: int) -> Iterator[str]:
+    """Yield `x_ptr + [0 1 2]` for each array that the pointers point into."""
     index, inside = value.index, value.inside
     for buffer in value.buffers:
         name = "(no array)" if buffer is None else buffer.name
@@ -132,8 +132,8 @@ def _spelled(value: Pointers, limit: int) -> Iterator[str]:
         if not value.shape:
             yield f"{name} + {int(numbers)}{'' if inside else OUTSIDE}"
             continue
-        mark = np.where(inside, "" if inside.all() else " ", OUTSIDE)
-        texts = np.where(here, np.char.add(numbers.astype(str), mark), ELSEWHERE)
+        suffix = np.where(inside, "" if inside.all() else " ", OUTSIDE)
+        texts = np.where(here, np.char.add(numbers.astype(str), suffix), ELSEWHERE)
         width = max(len(str(text)) for text in texts.flat)
         yield f"{name} + {_texts(texts, partial(_text, texts), width, limit)}"
 

@@ -1,4 +1,4 @@
-"""Files as the debugger knows them, and which of their lines programs can stop at."""
+"""Source files, and the lines at which programs can stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def canonical(file: str) -> str:
-    """One spelling for a file."""
+    """Return the canonical path of a file."""
     return file if file.startswith("<") else os.path.realpath(file)
 
 
@@ -21,12 +21,12 @@ def _canonical(file: str) -> str:
 
 
 def same_file(a: str, b: str) -> bool:
-    """Whether two names are of one file."""
+    """Return True if two names are of one file."""
     return a == b or _canonical(a) == _canonical(b)
 
 
-def shown(file: str) -> str:
-    """A file as messages name it: from the current folder, if it lies below that."""
+def display_path(file: str) -> str:
+    """Return a file as messages name it: relative to the current folder, if it is below that."""
     if file.startswith("<"):
         return file
     try:
@@ -36,7 +36,7 @@ def shown(file: str) -> str:
 
 
 def find(name: str, near: str | None) -> str | None:
-    """The file that a user means: by path, beside the file `near`, or a module's of that name."""
+    """Return the file that a user means: by path, next to the file `near`, or by module name."""
     names = [name] if name.endswith(".py") else [name, f"{name}.py"]
     folders = [Path.cwd(), *([Path(near).parent] if near else []), *map(Path, sys.path)]
     for candidate in names:
@@ -50,17 +50,17 @@ def find(name: str, near: str | None) -> str | None:
 
 
 def statements(file: str) -> dict[int, str]:
-    """The lines where statements of functions begin, and the functions' names."""
-    found: dict[int, str] = {}
+    """Return the lines where statements of functions begin, with the names of the functions."""
+    lines: dict[int, str] = {}
     for function in functions(file):
         for node in ast.walk(function):
-            if isinstance(node, ast.stmt) and node is not function and not _is_text(node):
-                found.setdefault(node.lineno, function.name)
-    return found
+            if isinstance(node, ast.stmt) and node is not function and not _is_docstring(node):
+                lines.setdefault(node.lineno, function.name)
+    return lines
 
 
 def functions(file: str) -> list[ast.FunctionDef]:
-    """The functions of a file, as far as it can be read."""
+    """Return the functions of a file; none if it cannot be parsed."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
@@ -68,23 +68,23 @@ def functions(file: str) -> list[ast.FunctionDef]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 
 
-def _is_text(node: ast.stmt) -> bool:
+def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def refusal(file: str, line: int) -> str | None:
-    """Why no program can stop at a line, and where one could instead; None where it can."""
+def why_no_stop(file: str, line: int) -> str | None:
+    """Return why no program can stop at a line, and where one could; None if it can stop there."""
     lines = linecache.getlines(file)
     if not 1 <= line <= len(lines):
-        return f"{shown(file)} has {len(lines)} lines, and no line {line}"
-    known = statements(file)
-    if line in known:
+        return f"{display_path(file)} has {len(lines)} lines, and no line {line}"
+    stops = statements(file)
+    if line in stops:
         return None
     text = lines[line - 1].strip()
-    what = "no statement of a function begins there"
+    reason = "no statement of a function begins there"
     if not text or text.startswith("#"):
-        what = "it is blank, or a comment"
-    after = min((number for number in known if number > line), default=None)
-    before = max((number for number in known if number < line), default=None)
+        reason = "it is blank, or a comment"
+    after = min((number for number in stops if number > line), default=None)
+    before = max((number for number in stops if number < line), default=None)
     near = [f"line {n} has `{lines[n - 1].strip()}`" for n in (before, after) if n is not None]
-    return f"no program stops at line {line}: {what}" + (f" ({'; '.join(near)})" if near else "")
+    return f"no program stops at line {line}: {reason}" + (f" ({'; '.join(near)})" if near else "")

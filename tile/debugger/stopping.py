@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from tile.debugger.breakpoints import Breakpoint, NoBreakpointError
 from tile.debugger.conditions import Condition
-from tile.debugger.source import find, functions, refusal, shown
-from tile.debugger.talk import Talk
+from tile.debugger.source import display_path, find, functions, why_no_stop
+from tile.debugger.talk import CommandBase
 
 
-class WrongPlaceError(Exception):
-    """A place for a breakpoint that is none."""
+class InvalidLocationError(Exception):
+    """Raised for text that names no location for a breakpoint."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A line of a file, or a function. `note` says what the user may want to know of it."""
+class Location:
+    """A line of a file, or a function. `note` is a remark for the user."""
 
     file: str | None = None
     line: int | None = None
@@ -25,51 +25,53 @@ class Place:
     note: str = ""
 
 
-class Stopping(Talk):
+class BreakpointCommands(CommandBase):
     """pdb's commands for breakpoints; `when` and `only`."""
 
-    def place(self, text: str) -> Place:
-        """What a user calls a place. Raises `WrongPlaceError`."""
+    def location(self, text: str) -> Location:
+        """Return the location that a text names. Raises `InvalidLocationError`."""
         file, colon, rest = text.rpartition(":")
         if not colon and not text.isdecimal():
-            return self.function(text)
+            return self.function_location(text)
         if not rest.isdecimal():
-            raise WrongPlaceError(f"`{rest}` is not the number of a line")
+            raise InvalidLocationError(f"`{rest}` is not the number of a line")
         if not colon:
             at = self.frame.file if self.frame is not None else self.main
         else:
             at = find(file.strip(), self.main)
         if at is None:
-            raise WrongPlaceError(f"there is no file `{file}`" if colon else "no file is known yet")
+            raise InvalidLocationError(
+                f"there is no file `{file}`" if colon else "no file is known yet"
+            )
         line = int(rest)
-        named = {node.lineno: node.name for node in functions(at)}
-        if line in named:
-            return Place(function=named[line])
-        problem = refusal(at, line)
+        by_line = {node.lineno: node.name for node in functions(at)}
+        if line in by_line:
+            return Location(function=by_line[line])
+        problem = why_no_stop(at, line)
         if problem is not None:
-            raise WrongPlaceError(problem)
-        return Place(at, line)
+            raise InvalidLocationError(problem)
+        return Location(at, line)
 
-    def function(self, name: str) -> Place:
-        """A function by its name."""
+    def function_location(self, name: str) -> Location:
+        """Return the location of a function by its name."""
         last = name.rpartition(".")[2]
         if not last.isidentifier():
-            raise WrongPlaceError(f"`{name}` is neither a line, nor file:line, nor a function")
+            raise InvalidLocationError(f"`{name}` is neither a line, nor file:line, nor a function")
         files = {frame.file for frame in self.frames} | ({self.main} if self.main else set())
-        known = any(node.name == last for file in files for node in functions(file))
-        note = "" if known else f"no function `{last}` is seen yet; it stops where one is called"
-        return Place(function=last, note=note)
+        exists = any(node.name == last for file in files for node in functions(file))
+        note = "" if exists else f"no function `{last}` is seen yet; it stops where one is called"
+        return Location(function=last, note=note)
 
     def add(self, arg: str, *, temporary: bool) -> None:
-        """Set a breakpoint as `b` and `tbreak` are told to."""
+        """Set a breakpoint from the arguments of `b` or `tbreak`."""
         place, comma, text = arg.partition(",")
         try:
             condition = Condition(text) if comma else None
-            at = self.place(place.strip())
-        except WrongPlaceError as error:
+            at = self.location(place.strip())
+        except InvalidLocationError as error:
             self.refuse(str(error))
         except SyntaxError as error:
-            self.refuse(f"`{text.strip()}` is no condition: {error.msg}")
+            self.refuse(f"`{text.strip()}` is not a condition: {error.msg}")
         else:
             one = self.session.breakpoints.add(
                 file=at.file,
@@ -85,13 +87,13 @@ class Stopping(Talk):
     def do_break(self, arg: str) -> None:
         """`b(reak) [line | file:line | function [, condition]]`.
 
-        Programs stop when they come to a line, or to the first line of a function: those for which
-        the condition is true. It is an expression as of `p`: `b 12, i > 3`, `b 12, program_id(0) ==
-        2`, `b 12, (x < 0).any()`. Without a place, list all breakpoints.
+        Stop programs that reach a line, or the first line of a function, and for which the
+        condition is true. It is an expression as for `p`: `b 12, i > 3`, `b 12, program_id(0) ==
+        2`, `b 12, (x < 0).any()`. Without a location, list all breakpoints.
         """
         if arg:
             self.add(arg, temporary=False)
-        elif self.session.breakpoints.known:
+        elif self.session.breakpoints.by_number:
             self.say(str(self.session.breakpoints))
 
     do_b = do_break
@@ -99,7 +101,7 @@ class Stopping(Talk):
     def do_tbreak(self, arg: str) -> None:
         """`tbreak line | file:line | function [, condition]`.
 
-        As `b`, for a breakpoint that is gone once programs stopped there.
+        Set a breakpoint like `b`, which is deleted once programs stopped there.
         """
         if arg:
             self.add(arg, temporary=True)
@@ -109,9 +111,9 @@ class Stopping(Talk):
     def do_when(self, arg: str) -> None:
         """`when condition`.
 
-        Programs stop, at any line, when the condition has become true: `when total > 100`, `when
-        (x != x).any()`. Where a name in it has no value it is false. It is a breakpoint: `b` lists
-        it, and `cl`, `disable`, `ignore` and `condition` take its number.
+        Stop programs, at any line, when the condition has become true: `when total > 100`, `when (x
+        != x).any()`. If a name in it has no value, it is false. It is a breakpoint: `b` lists it,
+        and `cl`, `disable`, `ignore` and `condition` take its number.
         """
         condition = self.condition(arg, "when")
         if condition is not None:
@@ -121,12 +123,12 @@ class Stopping(Talk):
     def do_only(self, arg: str) -> None:
         """`only [i[,j[,k]] | condition | off]`.
 
-        From now on breakpoints stop only this program, or programs for which the condition is true;
-        `off`: all. Without an argument, say which.
+        From now on, let breakpoints stop only this program, or programs for which the condition is
+        true; `off`: all. Without an argument, print which ones.
         """
-        hits = self.session.hits
+        matcher = self.session.matcher
         if arg == "off":
-            hits.only = None
+            matcher.only = None
         elif arg:
             numbers = [word.strip() for word in arg.strip("() ").split(",")]
             if len(numbers) <= 3 and all(word.isdecimal() for word in numbers):
@@ -134,35 +136,35 @@ class Stopping(Talk):
             condition = self.condition(arg, "only")
             if condition is None:
                 return
-            hits.only = condition
+            matcher.only = condition
         self.say(
             "All programs stop at breakpoints"
-            if hits.only is None
-            else f"Only programs with {hits.only} stop at breakpoints"
+            if matcher.only is None
+            else f"Only programs with {matcher.only} stop at breakpoints"
         )
 
     def condition(self, text: str, command: str) -> Condition | None:
-        """A condition; None, with the reason printed, for what is none."""
+        """Parse a condition; None, with the reason printed, if the text is none."""
         if not text:
             self.refuse(f"`{command}` takes a condition")
             return None
         try:
             return Condition(text)
         except SyntaxError as error:
-            self.refuse(f"`{text}` is no condition: {error.msg}")
+            self.refuse(f"`{text}` is not a condition: {error.msg}")
             return None
 
-    # -- breakpoints that there are
+    # -- existing breakpoints
 
-    def chosen(self, arg: str) -> Sequence[Breakpoint]:
-        """The breakpoints of these numbers; what is none is said."""
-        found = []
+    def numbered(self, arg: str) -> Sequence[Breakpoint]:
+        """Return the breakpoints of these numbers, and print an error for each unused number."""
+        breakpoints = []
         for word in arg.split():
             try:
-                found.append(self.session.breakpoints.get(word))
+                breakpoints.append(self.session.breakpoints.get(word))
             except NoBreakpointError as error:
                 self.refuse(str(error))
-        return found
+        return breakpoints
 
     def do_clear(self, arg: str) -> None:
         """`cl(ear) [numbers... | file:line]`.
@@ -171,29 +173,29 @@ class Stopping(Talk):
         """
         breakpoints = self.session.breakpoints
         if not arg:
-            if self.asked("Clear all breaks? "):
+            if self.confirm("Clear all breaks? "):
                 self.delete(list(breakpoints))
             return
         if ":" not in arg:
-            self.delete(self.chosen(arg))
+            self.delete(self.numbered(arg))
             return
         file, _, line = arg.rpartition(":")
         path = find(file.strip(), self.main)
-        known = path is not None and line.isdecimal()
-        here = [one for one in breakpoints if known and one.is_at(str(path), int(line))]
+        valid = path is not None and line.isdecimal()
+        here = [one for one in breakpoints if valid and one.is_at(str(path), int(line))]
         if not here:
-            self.refuse(f"there is no breakpoint at {shown(path) if path else file}:{line}")
+            self.refuse(f"there is no breakpoint at {display_path(path) if path else file}:{line}")
         self.delete(here)
 
     do_cl = do_clear
 
-    def delete(self, those: Sequence[Breakpoint]) -> None:
-        for one in those:
+    def delete(self, breakpoints: Sequence[Breakpoint]) -> None:
+        for one in breakpoints:
             self.session.breakpoints.remove(one)
             self.say(f"Deleted breakpoint {one.number} at {one.place}")
 
-    def asked(self, question: str) -> bool:
-        """Whether the user says yes; no is what the end of the input says."""
+    def confirm(self, question: str) -> bool:
+        """Return True if the user answers yes; the end of the input answers no."""
         if self.use_rawinput:
             try:
                 answer = input(question)
@@ -208,21 +210,21 @@ class Stopping(Talk):
     def do_enable(self, arg: str) -> None:
         """`enable numbers...`.
 
-        Let breakpoints that were disabled stop programs again.
+        Enable breakpoints that were disabled.
         """
         self.switch(arg, True)
 
     def do_disable(self, arg: str) -> None:
         """`disable numbers...`.
 
-        Let breakpoints stop nobody until they are enabled.
+        Disable breakpoints until they are enabled again.
         """
         self.switch(arg, False)
 
     def switch(self, arg: str, on: bool) -> None:
         if not arg:
             self.refuse("this takes the numbers of breakpoints; `b` lists them")
-        for one in self.chosen(arg):
+        for one in self.numbered(arg):
             one.enabled = on
             self.session.breakpoints.version += 1
             self.say(f"{'Enabled' if on else 'Disabled'} breakpoint {one.number} at {one.place}")
@@ -230,14 +232,14 @@ class Stopping(Talk):
     def do_ignore(self, arg: str) -> None:
         """`ignore number [count]`.
 
-        Let a breakpoint stop nobody for the next count times (none: 0 times).
+        Pass a breakpoint count times without a stop (default: 0 times).
         """
         number, *rest = arg.split() or [""]
         count = rest[0] if rest else "0"
         if not number or len(rest) > 1 or not count.isdecimal():
             self.refuse("`ignore` takes the number of a breakpoint, and how often to pass it")
             return
-        for one in self.chosen(number):
+        for one in self.numbered(number):
             one.ignore = int(count)
             times = f"next {count} crossings of" if one.ignore else "no crossing of"
             self.say(f"Will ignore {times} breakpoint {one.number}.")
@@ -245,16 +247,18 @@ class Stopping(Talk):
     def do_condition(self, arg: str) -> None:
         """`condition number [condition]`.
 
-        Give a breakpoint a condition in place of the one it has; or none.
+        Replace the condition of a breakpoint, or remove it.
         """
         number, _, text = arg.partition(" ")
         if not number:
             self.refuse("`condition` takes the number of a breakpoint, and a condition")
             return
-        for one in self.chosen(number):
+        for one in self.numbered(number):
             if not text.strip():
                 if one.anywhere:
-                    self.refuse(f"breakpoint {one.number} has no place, so it needs its condition")
+                    self.refuse(
+                        f"breakpoint {one.number} has no location, so it needs its condition"
+                    )
                     return
                 one.condition = None
                 self.say(f"Breakpoint {one.number} is now unconditional.")

@@ -1,4 +1,4 @@
-"""What all commands share: where programs stand, what is looked at, and how to answer."""
+"""The base of all commands: where programs stand, the selected frame, and how to answer."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any, TextIO
 from tile.brief import brief as brief_text
 from tile.debugger.expressions import FAILURES, evaluate
 from tile.debugger.frames import Frame, HostFrame, KernelFrame
-from tile.debugger.places import named
+from tile.debugger.places import describe_programs
 from tile.debugger.session import Session, Stop
 from tile.debugger.show import brief
-from tile.debugger.source import shown
+from tile.debugger.source import display_path
 from tile.debugger.values import MissingError, whole
 from tile.ir.ops.debug import StepKind
 from tile.ir.steps import RESULT
 
 
 class QuitError(BaseException):
-    """The user leaves the debugger. No `except Exception` of the program is to take it."""
+    """Raised to leave the debugger. No `except Exception` of the program can catch it."""
 
 
-class Talk(cmd.Cmd):
-    """A conversation at one place after the other; commands are in the classes derived from it.
+class CommandBase(cmd.Cmd):
+    """A command loop at each stop; the commands are in the classes derived from it.
 
-    With `stdin` and `stdout` lines are read and written there, else at the terminal.
+    With `stdin` and `stdout`, lines are read and written there, else at the terminal.
     """
 
     prompt = "(tile) "
@@ -40,7 +40,7 @@ class Talk(cmd.Cmd):
         self.frames: Sequence[Frame] = ()
         self.index = 0
         self.listed: int | None = None  # the last line that `l` printed
-        self.told: object = None  # the program and its company that were described last
+        self.described: object = None  # what `describe_program` described last
         self.main: str | None = None  # the file that `tile debug` runs
         self.error: BaseException | None = None
         self.talking = False
@@ -52,11 +52,11 @@ class Talk(cmd.Cmd):
         self.stdout.write(f"{text}\n")
 
     def refuse(self, text: str) -> None:
-        """Print what was wrong."""
+        """Print an error message."""
         self.say(f"*** {text}")
 
     def problem(self, error: BaseException) -> None:
-        """Print what was wrong with an expression."""
+        """Print the error of an expression."""
         if isinstance(error, MissingError):
             self.refuse(str(error))
         elif isinstance(error, SyntaxError):
@@ -69,16 +69,16 @@ class Talk(cmd.Cmd):
 
     @property
     def frame(self) -> Frame | None:
-        """The call that is looked at."""
+        """The selected call."""
         return self.frames[self.index] if self.frames else None
 
     @property
     def kernel_frame(self) -> KernelFrame | None:
-        """The same, if it is of a kernel."""
+        """The selected call, if it is of a kernel."""
         return self.frame if isinstance(self.frame, KernelFrame) else None
 
     def stopped(self, stop: Stop) -> None:
-        """Talk with the user about programs that stand still."""
+        """Print a stop, and read commands."""
         self.error = stop.error
         for reason in stop.reasons:
             self.say(reason)
@@ -86,23 +86,23 @@ class Talk(cmd.Cmd):
             self.say(f"{type(stop.error).__name__}: {stop.error}")
             self.say("Post mortem: the program stands at its fault. `before` goes back to before")
             self.say("it; `c` goes on, and the launch raises the error.")
-        self.look_at(stop)
-        self.where_now()
-        self.arrived()
+        self.select(stop)
+        self.print_stop()
+        self.at_stop()
         self.listen()
 
-    def look_at(self, stop: Stop) -> None:
-        """Look at the innermost call of a program."""
+    def select(self, stop: Stop) -> None:
+        """Select the innermost call of a program."""
         self.stop = stop
         self.frames = [*stop.host, *stop.frames]
         self.index = len(self.frames) - 1
         self.listed = None
 
-    def arrived(self) -> None:
-        """Do what is to be done at each new place."""
+    def at_stop(self) -> None:
+        """Print what is to be printed at each stop."""
 
     def listen(self) -> None:
-        """Read and do commands until one sends programs on."""
+        """Read and run commands until one continues the programs."""
         self.talking = True
         try:
             while True:
@@ -115,13 +115,13 @@ class Talk(cmd.Cmd):
         finally:
             self.talking = False
 
-    def where_now(self) -> None:
-        """Print the place that is looked at, and of a new program who it is."""
-        self.place_now()
-        self.company()
+    def print_stop(self) -> None:
+        """Print the position of the selected frame, and the selected program if that changed."""
+        self.print_place()
+        self.describe_program()
 
-    def place_now(self) -> None:
-        """Print the place that is looked at."""
+    def print_place(self) -> None:
+        """Print the position of the selected frame."""
         frame = self.frame
         if frame is None:
             return
@@ -129,31 +129,33 @@ class Talk(cmd.Cmd):
             self.say(f"--{frame.kind.value.capitalize()}--")
         self.say(self.spelled(frame, "> "))
 
-    def company(self) -> None:
-        """Print who is looked at, and who is there too, unless that was said last."""
+    def describe_program(self) -> None:
+        """Print the selected program and the others at its position, unless printed last."""
         frame = self.kernel_frame
         if frame is None:
             return
-        launch, rows = frame.wave.launch, frame.wave.rows
+        launch, rows = frame.batch.launch, frame.batch.rows
         key = id(launch), frame.row, rows.tobytes()
-        if key == self.told:
+        if key == self.described:
             return
-        self.told = key
-        who = f"program {launch.coordinates(frame.row)} of grid {launch.grid}"
-        others = f"here are {named(launch, rows)}" if len(rows) > 1 else "it is here alone"
-        self.say(f"[{who}; {others}]" if launch.programs > 1 else f"[{who}]")
+        self.described = key
+        program = f"program {launch.coordinates(frame.row)} of grid {launch.grid}"
+        others = (
+            f"here are {describe_programs(launch, rows)}" if len(rows) > 1 else "it is here alone"
+        )
+        self.say(f"[{program}; {others}]" if launch.programs > 1 else f"[{program}]")
 
     def spelled(self, frame: Frame, head: str) -> str:
-        """A call in two lines, as pdb prints it."""
+        """Return a call in two lines, as pdb prints it."""
         text = linecache.getline(frame.file, frame.line).strip()
         result = ""
         if isinstance(frame, KernelFrame) and frame.kind is StepKind.RETURN:
             result = f"->{self.result(frame)}"
-        first = f"{head}{shown(frame.file)}({frame.line}){frame.function}(){result}"
+        first = f"{head}{display_path(frame.file)}({frame.line}){frame.function}(){result}"
         return f"{first}\n-> {text}"
 
     def result(self, frame: KernelFrame) -> str:
-        """What a function that is at its end returns."""
+        """Return the value that a function returns at its end, as text."""
         try:
             return brief(whole(frame.variables[RESULT], frame.reader))
         except MissingError as error:
@@ -162,22 +164,22 @@ class Talk(cmd.Cmd):
     # -- expressions
 
     def evaluated(self, text: str) -> tuple[bool, Any]:
-        """Whether an expression could be evaluated where the user looks, and its value."""
+        """Return (True, value) of an expression in the selected frame, or print why it has none."""
         try:
-            return True, evaluate(text, self.frame, self.session.own)
+            return True, evaluate(text, self.frame, self.session.user_variables)
         except FAILURES as error:
             self.problem(error)
             return False, None
 
     def names(self) -> list[str]:
-        """The names of variables, for completion."""
+        """Return the names of variables, for completion."""
         frame = self.frame
         if isinstance(frame, KernelFrame):
-            return [*frame.variables, *self.session.own]
+            return [*frame.variables, *self.session.user_variables]
         if isinstance(frame, HostFrame):
-            return [*frame.frame.f_locals, *self.session.own]
-        return list(self.session.own)
+            return [*frame.frame.f_locals, *self.session.user_variables]
+        return list(self.session.user_variables)
 
     def completedefault(self, text: str, *_: Any) -> list[str]:
-        """Names of variables that begin with a text."""
+        """Return the names of variables that begin with a text."""
         return [name for name in self.names() if name.startswith(text)]

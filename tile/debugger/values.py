@@ -1,4 +1,4 @@
-"""Variables of programs as NumPy."""
+"""Variables of programs as NumPy values."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tile.ir.types import Pointer, Type
 
 
 class MissingError(Exception):
-    """A name of the function has no value where the program is; the message says why."""
+    """Raised for a name of the function without a value at this position; the message says why."""
 
 
 @dataclass(frozen=True)
-class Known:
-    """A thing that is known while the kernel is compiled and is no number or text."""
+class CompileTimeValue:
+    """A compile-time value that is neither a number nor a text."""
 
     text: str
 
@@ -36,7 +36,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Undefined:
-    """Elements of a value that nobody defined, and what they come of."""
+    """The undefined elements of a value, and their origin."""
 
     where: Array
     text: str
@@ -45,7 +45,7 @@ class Undefined:
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """A variable, or an item of a tuple, with the values that are its own and their registers."""
+    """A variable, or an item of a tuple, with its values and their registers."""
 
     variable: Variable
     values: Sequence[Value]
@@ -53,15 +53,15 @@ class Leaf:
 
     @property
     def type(self) -> Type | None:
-        """The type of its only value; None for a descriptor, and for what is known."""
+        """The type of its only value; None for a descriptor, and for a compile-time value."""
         return self.values[0].type if len(self.values) == 1 else None
 
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Reads the registers of a call, for one program, the `index`-th of its wave, or for all."""
+    """Reads the registers of a call, for the `index`-th program of its batch, or for all."""
 
-    wave: Wave
+    batch: Wave
     activation: Activation
     index: int
 
@@ -71,11 +71,11 @@ class Reader:
         return value
 
     def among_all(self, leaf: Leaf) -> Array:
-        """A scalar in all programs of the wave; of extent 1 if it is the same in all."""
+        """Return a scalar for all programs of the batch; of extent 1 if it is equal in all."""
         return full(bare(self.held(leaf.registers[0])), ())
 
     def value(self, leaf: Leaf) -> Any:
-        """What a leaf is in the program: NumPy's, a pointer, a descriptor, or what is known.
+        """Return the value of a leaf: NumPy's, a pointer, a descriptor, or a compile-time value.
 
         Raises `MissingError`.
         """
@@ -83,24 +83,24 @@ class Reader:
         if variable.missing is not None:
             raise MissingError(f"`{variable.name}` has no value here: {variable.missing}")
         if variable.known is not None:
-            return _known(variable.known)
+            return _compile_time_value(variable.known)
         if len(leaf.values) > 1:
             return self.descriptor(leaf)
         return self.one(leaf.values[0].type, leaf.registers[0])
 
     def one(self, ty: Type, register: int) -> Any:
-        """A scalar or a tile; elements that nobody defined are masked."""
+        """Return a scalar or a tile; undefined elements are masked."""
         array = self.own(full(bare(self.held(register)), ty.shape))
         element = ty.element
         if isinstance(element, Pointer):
-            return Pointers(self.wave.launch.memory, array, element.pointee)
+            return Pointers(self.batch.launch.memory, array, element.pointee)
         undefined = self.undefined(ty, register)
         if undefined is not None:
             return np.ma.masked_array(array, undefined.where)
         return array if ty.shape else array[()]
 
     def undefined(self, ty: Type, register: int) -> Undefined | None:
-        """The elements of a value that nobody defined, if there are any."""
+        """Return the undefined elements of a value; None if there are none."""
         flag = flag_of(self.held(register), Mark.UNDEFINED)
         if flag is None:
             return None
@@ -109,7 +109,7 @@ class Reader:
         return Undefined(where, flag.cause.text, flag.cause.loc) if where.any() else None
 
     def own(self, array: Array) -> Array:
-        """The program's part of an array over the programs of the wave, copied."""
+        """Return a copy of the program's part of an array over the programs of the batch."""
         return np.array(array[self.index if array.shape[0] > 1 else 0])
 
     def descriptor(self, leaf: Leaf) -> DescriptorValue:
@@ -120,30 +120,30 @@ class Reader:
         return DescriptorValue(base, tuple(sizes[:rank]), (*sizes[rank:], 1))
 
 
-def _known(text: str) -> Any:
+def _compile_time_value(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return Known(text)
+        return CompileTimeValue(text)
 
 
-Tree = Leaf | dict[str, Any]  # of more such, by the names of a tuple's items
+Tree = Leaf | dict[str, Any]  # of such trees, by the names of a tuple's items
 
 
 def trees(leaves: Sequence[Leaf]) -> dict[str, Tree]:
-    """The variables by name, the items of tuples under the tuple's."""
-    found: dict[str, Tree] = {}
+    """Return the variables by name, items of tuples under the name of the tuple."""
+    variables: dict[str, Tree] = {}
     for leaf in leaves:
         *outer, last = leaf.variable.name.split(".")
-        at: dict[str, Any] = found
+        items: dict[str, Any] = variables
         for part in outer:
-            at = at.setdefault(part, {})
-        at[last] = leaf
-    return found
+            items = items.setdefault(part, {})
+        items[last] = leaf
+    return variables
 
 
 def whole(tree: Tree, reader: Reader) -> Any:
-    """The value of a variable in a program, tuples put together. Raises `MissingError`."""
+    """Return the value of a variable, with tuples assembled. Raises `MissingError`."""
     if isinstance(tree, Leaf):
         return reader.value(tree)
     items = [whole(item, reader) for item in tree.values()]

@@ -1,4 +1,4 @@
-"""What the launcher must know of a kernel besides its code."""
+"""Launch metadata: what a launch of a kernel needs besides its code."""
 
 from __future__ import annotations
 

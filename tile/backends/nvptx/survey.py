@@ -1,4 +1,4 @@
-"""What this machine has for NVIDIA GPUs: packages, libdevice, ptxas, the driver, devices."""
+"""A report of packages, libdevice, ptxas, the driver and devices on this machine."""
 
 from __future__ import annotations
 

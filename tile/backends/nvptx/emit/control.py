@@ -133,7 +133,7 @@ class _Test:
         self.builder = builder
         self.ty = llvm_type(ty)
         self.sign = "s" if is_signed(ty) else "u"
-        self.up = ""  # i1: the step is positive, where that is not known
+        self.up = ""  # i1: the step is positive, for a step that is not constant
         constant = is_literal(step)
         downward = constant and int(step) < 0
         self.kinds: tuple[str, ...] = ("gt",) if downward else ("lt",)

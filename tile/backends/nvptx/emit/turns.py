@@ -2,7 +2,7 @@
 
 The iteration modulo a number of stages that is no power of two would be a multiplication in every
 iteration, and HGMMA competes with those for register-file ports (see `PointerInduction`). So a loop
-with wgmma carries a counter beside the iteration.
+with wgmma carries a counter in addition to the iteration.
 """
 
 from __future__ import annotations
