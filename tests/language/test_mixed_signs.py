@@ -125,9 +125,14 @@ def test_at_the_common_type(op: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "backend", ["interp", "interp:thread", pytest.param("opencl", marks=needs.pyopencl)]
+    ("op", "backend"),
+    [
+        (">>", "interp"),
+        (">>", "interp:thread"),
+        pytest.param(">>", "opencl", marks=needs.pyopencl),
+        (">>=", "interp"),  # which backends never see: it is an operator and an assignment
+    ],
 )
-@pytest.mark.parametrize("op", [">>", ">>="])
 def test_the_left_operand_says_how_it_is_shifted(op: str, backend: str) -> None:
     name, _, level = backend.partition(":")
     with config.scope(backend=name, **({"interp_level": level} if level else {})):
