@@ -54,51 +54,55 @@ def copies(outputs: Outputs) -> dict[str, np.ndarray]:
     return {label: array.copy() for label, array in outputs.items()}
 
 
-def differences(here: Outputs, there: Outputs, tolerance: float | None = None) -> list[Difference]:
+def differences(
+    baseline: Outputs, varied: Outputs, tolerance: float | None = None
+) -> list[Difference]:
     """Return the differences of arrays that are not equal bit by bit (all NaNs are equal).
 
     tolerance: of rounding, relative to the largest number of an array; None: the dtype's own.
     """
     compared = (
-        _difference(label, array, there[label], tolerance)
-        for label, array in here.items()
-        if label in there
+        _difference(label, array, varied[label], tolerance)
+        for label, array in baseline.items()
+        if label in varied
     )
     return [difference for difference in compared if difference is not None]
 
 
 def _difference(
-    label: str, here: np.ndarray, there: np.ndarray, tolerance: float | None
+    label: str, baseline: np.ndarray, varied: np.ndarray, tolerance: float | None
 ) -> Difference | None:
-    if here.shape != there.shape or here.dtype != there.dtype:
+    if baseline.shape != varied.shape or baseline.dtype != varied.dtype:
         return None  # another array: not the same launch
-    unequal = (here != there) & ~((here != here) & (there != there))
+    unequal = (baseline != varied) & ~((baseline != baseline) & (varied != varied))
     count = int(np.count_nonzero(unequal))
     if not count:
         return None
-    apart = unequal & ~_within_rounding(here, there, tolerance)
+    apart = unequal & ~_within_rounding(baseline, varied, tolerance)
     first = np.argwhere(apart if apart.any() else unequal)[0]
     index = tuple(int(i) for i in first)
     return Difference(
         label,
         index,
-        str(here[index]),
-        str(there[index]),
+        str(baseline[index]),
+        str(varied[index]),
         count,
         int(np.count_nonzero(apart)),
-        here.size,
+        baseline.size,
     )
 
 
-def _within_rounding(here: np.ndarray, there: np.ndarray, tolerance: float | None) -> np.ndarray:
+def _within_rounding(
+    baseline: np.ndarray, varied: np.ndarray, tolerance: float | None
+) -> np.ndarray:
     """Return the mask of elements that differ by no more than rounding; all False for integers."""
-    if not numerics.scalar_of(here.dtype).is_floating():
-        return np.zeros(here.shape, np.bool_)
+    if not numerics.scalar_of(baseline.dtype).is_floating():
+        return np.zeros(baseline.shape, np.bool_)
     if tolerance is None:
-        one, two = here.dtype.type(1), here.dtype.type(2)
+        one, two = baseline.dtype.type(1), baseline.dtype.type(2)
         epsilon = float(np.nextafter(one, two)) - 1
-        tolerance = epsilon * (_WIDE_EPSILONS if here.itemsize >= 4 else _NARROW_EPSILONS)
-    a, b = here.astype(np.float64), there.astype(np.float64)
+        tolerance = epsilon * (_WIDE_EPSILONS if baseline.itemsize >= 4 else _NARROW_EPSILONS)
+    a, b = baseline.astype(np.float64), varied.astype(np.float64)
     finite = np.isfinite(a) & np.isfinite(b)
     largest = np.abs(a[finite]).max(initial=0.0)
     with np.errstate(invalid="ignore"):

@@ -177,10 +177,10 @@ def outline(area: VisibleRows, words: Sequence[str]) -> str:
     for row in range(rows + 1):
         for column in range(columns + 1):
             x, y = LEFT + column * edge, TOP + row * edge
-            here = inside(row, column)
-            if here != inside(row - 1, column):
+            is_inside = inside(row, column)
+            if is_inside != inside(row - 1, column):
                 lines.append(f"M{x} {y}h{edge}")
-            if here != inside(row, column - 1):
+            if is_inside != inside(row, column - 1):
                 lines.append(f"M{x} {y}v{edge}")
     return "".join(lines)
 
@@ -263,7 +263,7 @@ def heatmap_drawing(
     keys: element ids of cells that are drawn alone; other adjacent cells of one count are merged.
     """
     hot = list(_hot(key, subject, area, heatmap["counts"], ink, keys))
-    table = [(box.title, box.count) for box in hot]
+    table = [(rect.title, rect.count) for rect in hot]
     where = ", ".join(name for name, _ in table[:3])
     rest = f" and {len(table) - 3} more" if len(table) > 3 else ""
     return Drawing(

@@ -71,14 +71,14 @@ def keys_of(key: str, group: Json, fault: Json) -> Iterator[str]:
         if heatmap["grid"] == fault["grid"]:
             point = _flat(fault["program"][::-1], heatmap["grid"][::-1])
             yield f"{key}-grid-{number}-{_cell(heatmap, point)}"
-    place = fault["place"]
+    address = fault["place"]
     for number, heatmap in enumerate(group["arrays"]):
         view = heatmap["view"]
-        if place is not None and (view["argument"], view["shape"]) == (
-            place["argument"],
-            place["shape"],
+        if address is not None and (view["argument"], view["shape"]) == (
+            address["argument"],
+            address["shape"],
         ):
-            yield f"{key}-array-{number}-{_cell(heatmap, place['element'] - view['low'])}"
+            yield f"{key}-array-{number}-{_cell(heatmap, address['element'] - view['low'])}"
 
 
 def _flat(index: Sequence[int], shape: Sequence[int]) -> int:

@@ -38,7 +38,7 @@ class FaultRow:
     number: int
     program: str
     element: str
-    place: str
+    address: str
     count: int
     keys: str
 
@@ -47,8 +47,8 @@ class FaultRow:
 class Side:
     """One of the two accesses of a race."""
 
-    who: str
-    what: str
+    program: str
+    access: str
     where: str
     listing: Listing | None
 
@@ -118,10 +118,10 @@ def faults_page(report: Json, summary: CheckSummary | None = None) -> str:
 
 
 def _title(report: Json, coverage: Coverage) -> str:
-    faults, places = report["faults"], len(report["groups"])
+    faults, lines = report["faults"], len(report["groups"])
     if not faults:
         return coverage.verdict().capitalize()
-    return f"{_count(faults, 'fault')} at {_count(places, 'place')}"
+    return f"{_count(faults, 'fault')} at {_count(lines, 'place')}"
 
 
 def _count(count: int, noun: str) -> str:
@@ -158,8 +158,8 @@ def _section(key: str, group: Json) -> Section:
         group["check"],
         first["kernel"],
         first["message"],
-        _place(loc),
-        [] if loc is None else [_place(call) for call in _callers(loc)],
+        _location(loc),
+        [] if loc is None else [_location(call) for call in _callers(loc)],
         group["executions"],
         group["elements"] if first["place"] or first["element"] else 0,
         first["notes"],
@@ -171,7 +171,7 @@ def _section(key: str, group: Json) -> Section:
     )
 
 
-def _place(loc: Json | None) -> str:
+def _location(loc: Json | None) -> str:
     if loc is None:
         return "an unknown location"
     inside = f", in {loc['function']}" if loc["function"] else ""
@@ -185,26 +185,26 @@ def _callers(loc: Json) -> Iterator[Json]:
 
 
 def _entry(key: str, number: int, group: Json, fault: Json) -> FaultRow:
-    place = fault["place"]
+    address = fault["place"]
     return FaultRow(
         number,
         _programs(fault),
         f"[{', '.join(map(str, fault['element']))}]" if fault["element"] else "",
-        "" if place is None else _address(place, group["arrays"]),
+        "" if address is None else _address(address, group["arrays"]),
         fault["count"],
         " ".join(fault_drawings.keys_of(key, group, fault)),
     )
 
 
-def _address(place: Json, arrays: Sequence[Json] = ()) -> str:
+def _address(address: Json, arrays: Sequence[Json] = ()) -> str:
     """Return the element of an address; with row and column if outside of an array with rows."""
-    if place["index"] is None:
+    if address["index"] is None:
         views = (heatmap["view"] for heatmap in arrays)
-        own = [view for view in views if view["argument"] == place["argument"]]
-        number = place["element"]
+        own = [view for view in views if view["argument"] == address["argument"]]
+        number = address["element"]
         where = array_drawing.element(own[0], number) if own else f"element {number:,}"
-        return f"{place['argument']} at {where}"
-    return f"{place['argument']}[{', '.join(map(str, place['index']))}]"
+        return f"{address['argument']} at {where}"
+    return f"{address['argument']}[{', '.join(map(str, address['index']))}]"
 
 
 def _indices(program: Sequence[int]) -> str:
@@ -219,16 +219,16 @@ def _programs(fault: Json) -> str:
 
 def _sides(fault: Json) -> Iterator[Side]:
     """Yield both accesses of a race, the earlier one first."""
-    other, place = fault["other"], fault["place"]
+    other, address = fault["other"], fault["place"]
     if other is None:
         return
-    spelt = "" if place is None else f"`{_address(place)}`"
+    text = "" if address is None else f"`{_address(address)}`"
     own = fault["message"].split("` ", 1)[-1].split(" ", 1)[0]
     for program, verb, loc in (
         (other["program"], other["verb"], other["loc"]),
         (fault["program"], own, fault["loc"]),
     ):
-        yield Side(f"program {_indices(program)}", f"{verb} {spelt}", _place(loc), _line(loc))
+        yield Side(f"program {_indices(program)}", f"{verb} {text}", _location(loc), _line(loc))
 
 
 def _line(loc: Json | None) -> Listing | None:

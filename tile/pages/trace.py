@@ -43,7 +43,7 @@ class Figure:
 class Row:
     """A memory operation in the table of a kernel."""
 
-    place: str
+    location: str
     verb: str
     kind: str
     arrays: str

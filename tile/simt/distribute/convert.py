@@ -109,8 +109,8 @@ def _sent(ctx: Context, x: Value, plan: Shuffle, source: int) -> Value:
 def _assembled(ctx: Context, parts: Sequence[tuple[Value, Registers]]) -> Value:
     """Return the registers that were filled, in order."""
     filled = [register for _, registers in parts for register in registers]
-    place = {register: at for at, register in enumerate(filled)}
-    order = tuple([place[register] for register in range(len(filled))])
+    position = {register: at for at, register in enumerate(filled)}
+    order = tuple([position[register] for register in range(len(filled))])
     return ctx.pick(*[got for got, _ in parts], registers=order)
 
 
