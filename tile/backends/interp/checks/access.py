@@ -137,7 +137,7 @@ def check_operands(batch: Wave, site: Site, address: Any, mask: Any) -> tuple[Ru
     return address.value, lanes
 
 
-def mask_out(
+def report_active_poison(
     batch: Wave, poison: PoisonMask | None, mask: Array | None, report: Callable[[Array], Fault]
 ) -> None:
     """Report poisoned elements that are active under `mask` (None: all)."""

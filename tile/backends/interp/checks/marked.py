@@ -42,35 +42,35 @@ class Cause:
 class PoisonMask:
     """The elements with one kind of poison, as a bool array that broadcasts to the value's shape.
 
-    After a masked load these are the elements `outside` the mask. The inverse of that mask is
+    After a masked load these are the elements where its `load_mask` is false. That inverse is
     computed lazily: most often the value is stored under the same mask object, which proves without
     any work that the poison is not stored.
     """
 
-    __slots__ = ("_where", "cause", "outside")
+    __slots__ = ("_where", "cause", "load_mask")
 
-    def __init__(self, where: Array | None, cause: Cause, outside: Array | None = None) -> None:
+    def __init__(self, where: Array | None, cause: Cause, load_mask: Array | None = None) -> None:
         self._where = where
         self.cause = cause
-        self.outside = outside
+        self.load_mask = load_mask
 
     @property
     def where(self) -> Array:
         """The poisoned elements, a bool array."""
         if self._where is None:
-            assert self.outside is not None
-            self._where = ~self.outside
+            assert self.load_mask is not None
+            self._where = ~self.load_mask
         return self._where
 
     def union(self, other: PoisonMask) -> PoisonMask:
         """Return the elements that are in either mask, with the cause of this one."""
-        if self is other or (self.outside is not None and self.outside is other.outside):
+        if self is other or (self.load_mask is not None and self.load_mask is other.load_mask):
             return self
         return PoisonMask(self.where | other.where, self.cause)
 
     def excluded_by(self, mask: Array | None) -> bool:
         """Return True if it is known at no cost that no poisoned element is active under `mask`."""
-        return mask is not None and mask is self.outside
+        return mask is not None and mask is self.load_mask
 
 
 PoisonMasks = Mapping[Mark, PoisonMask]

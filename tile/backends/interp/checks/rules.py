@@ -17,7 +17,7 @@ from tile.backends.interp.checks.access import (
     Site,
     check_operands,
     launch_of,
-    mask_out,
+    report_active_poison,
     resolve_access,
     undefined_fault,
     valid_part,
@@ -218,7 +218,7 @@ def _refuse_unwritten(
     if elements is not None:
         poison = PoisonMask(_first_at_each(array_of(resolved.address), elements), unwritten_cause)
         report = partial(undefined_fault, batch, site.op, poison, "updates memory")
-        mask_out(batch, poison, resolved.mask, report)
+        report_active_poison(batch, poison, resolved.mask, report)
     note_written(launch, site, resolved)
 
 
@@ -251,7 +251,7 @@ def device_assert(op: Operation, plain: Run, checks: Checks) -> Run:
                 continue
             guard = None if mask is None or value is mask else array_of(mask)
             report = partial(undefined_fault, batch, op, poison, "asserts a condition")
-            mask_out(batch, poison, guard, report)
+            report_active_poison(batch, poison, guard, report)
         plain(batch, bare(condition), None if mask is None else bare(mask))
 
     return run
