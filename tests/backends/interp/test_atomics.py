@@ -1,4 +1,4 @@
-"""Atomic operations of many programs at once do what one after the other does."""
+"""Atomic operations of many programs at once have the same result as in sequence."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cells(element: Scalar) -> Any:
 
 
 def one_by_one(flat: Any, index: Any, values: Any, kind: RMWKind) -> Any:
-    """What was there before each one."""
+    """Return the old value before each update."""
     old = np.zeros(len(index), flat.dtype)
     for lane, cell in enumerate(index):
         old[lane] = flat[cell]

@@ -1,4 +1,4 @@
-"""Accesses are held to the view that was passed, and a fault says who did what, where."""
+"""Accesses are checked against the view that was passed; a fault says who accessed what, where."""
 
 from __future__ import annotations
 

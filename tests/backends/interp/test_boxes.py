@@ -1,4 +1,4 @@
-"""What the interpreter finds wrong with descriptors, and where; and programs that differ in them."""
+"""Errors of descriptors and their locations; programs with different descriptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions and scans with functions of the user's, run as they were written and optimised."""
+"""Reductions and scans with user-defined functions, run from raw and from optimized IR."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def execute(module: Module, grid: int, arguments: list[Any]) -> None:
 
 
 def run(kernel: Any, grid: int, *arrays: Any, **constants: Any) -> list[Any]:
-    """The arrays after a run; raw IR and optimised IR leave the same bits in them."""
+    """Return the arrays after a run; raw IR and optimized IR must give the same bits."""
     names = [p.name for p in kernel.parameters if not p.is_constexpr]
     types = {n: Pointer(scalar_of(a.dtype)) for n, a in zip(names, arrays, strict=True)}
     module = compile_function(kernel, types, constants)
@@ -255,7 +255,7 @@ def through(a, b):
 
 
 def sequentially(function: Callable[[int, int], int], x: Any) -> Any:
-    """What neighbours give, then neighbours of those, as the interpreter promises it."""
+    """Combine adjacent elements, then adjacent results, in the order that the interpreter has."""
     rows = x.astype(object)
     while rows.shape[-1] > 1:
         rows = np.frompyfunc(function, 2, 1)(rows[..., 0::2], rows[..., 1::2])

@@ -1,4 +1,4 @@
-"""Kernels that sort, select, count, gather, pair up and turn around, over many programs at once."""
+"""Kernels that sort, select, count, gather, join and flip, over many programs at once."""
 
 from __future__ import annotations
 

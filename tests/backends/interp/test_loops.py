@@ -1,4 +1,4 @@
-"""Loops and branches in which programs part, and what a large grid costs."""
+"""Loops and branches in which programs diverge, and the cost of a large grid."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EDGES = {
 
 @pytest.mark.parametrize("element", EDGES)
 @pytest.mark.parametrize("together", [True, False])
-def test_counts_stop_at_the_end_of_their_type(element: str, together: bool) -> None:
+def test_index_stops_at_the_end_of_its_type(element: str, together: bool) -> None:
     dtype = np.dtype({"i": "int", "u": "uint"}[element[0]] + element[1:])
     text = COUNT.replace("TYPE", element).replace("SIZE", str(dtype.itemsize))
     bounds = EDGES[element]

@@ -1,4 +1,4 @@
-"""Loops that nothing can end are reported, whatever they carry besides; those that end, end."""
+"""Spin loops that run forever are reported, whatever else they carry; those that end, end."""
 
 from __future__ import annotations
 
@@ -244,15 +244,13 @@ FOREVER = (
 @pytest.mark.filterwarnings("ignore:a GPU")
 @pytest.mark.parametrize("kernel", FOREVER, ids=lambda kernel: kernel.__name__)
 @pytest.mark.parametrize("programs", [1, 3])
-def test_a_loop_that_nothing_can_end_is_a_deadlock_at_its_line(
-    kernel: Any, programs: int, level: str
-) -> None:
+def test_spin_loop_is_a_deadlock_at_its_line(kernel: Any, programs: int, level: str) -> None:
     with pytest.raises(DeadlockError) as caught:
         kernel[(programs,)](zeros(2), 3, zeros())
     assert "# fault" in str(caught.value)
 
 
-def test_what_a_loop_prints_is_no_progress(capsys: Any, level: str) -> None:
+def test_printing_is_no_progress(capsys: Any, level: str) -> None:
     with pytest.raises(DeadlockError, match="1 of 1 programs"):
         prints_while_waiting[(1,)](zeros())
     assert len(capsys.readouterr().out.splitlines()) < 200
@@ -298,7 +296,7 @@ def bounded_in_memory(lock, o):
 
 
 @tile.jit
-def lets_itself_go(lock, o):
+def steals_the_lock(lock, o):
     """The lock is taken from whoever holds it after a while."""
     t = 0
     while tl.atomic_cas(lock, 0, 1) != 0:
@@ -332,7 +330,7 @@ ENDING = (
     bounded,
     bounded_by_break,
     bounded_in_memory,
-    lets_itself_go,
+    steals_the_lock,
     stores_what_it_waits_for,
     stores_rarely_what_it_waits_for,
 )
@@ -414,7 +412,7 @@ def pair(lock, stat, BUG: tl.constexpr):
 
 
 @pytest.mark.parametrize("chunk", [1, 1 << 21])
-def test_two_that_wait_do_not_keep_each_other_awake(chunk: int, level: str) -> None:
+def test_two_waiting_programs_are_a_deadlock(chunk: int, level: str) -> None:
     with config.scope(chunk_bytes=chunk):
         pair[(2,)](zeros(2), zeros(), BUG=False)
         with pytest.raises(DeadlockError, match="2 of 2 programs"):

@@ -1,4 +1,4 @@
-"""Affine accesses, by whatever short cut, do what element-by-element accesses do."""
+"""Affine accesses equal element-by-element accesses, whichever fast path they take."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def expanded(affine: Affine, mask: np.ndarray | None) -> tuple[np.ndarray, np.nd
 
 
 def addressed(memory: Memory, array: np.ndarray, affine: Affine) -> Affine:
-    """The access in bytes, at the place where an array lies in memory."""
+    """Return the access in bytes, at the address of an array in memory."""
     origin = memory.add("x", array)
     steps = tuple(s * 4 for s in affine.steps)
     return Affine(origin + affine.base * 4, steps, affine.shape, affine.dtype)

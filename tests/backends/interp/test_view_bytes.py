@@ -1,4 +1,4 @@
-"""Bounds of strided views by their strides: equal to a table of their bytes, at no such cost."""
+"""Bounds of strided views, computed from strides, equal a table of their bytes at less cost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def view(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> np.nda
 
 
 def table(array: np.ndarray) -> np.ndarray:
-    """Of each byte from the lowest to the highest, whether it is of an element."""
+    """Return, for each byte from the lowest to the highest, True if it belongs to an element."""
     low, high = footprint(array)
     held = np.zeros(high - low, np.bool_)
     for index in itertools.product(*map(range, array.shape)):

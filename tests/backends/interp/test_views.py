@@ -1,4 +1,4 @@
-"""Arrays of every kind of strides: what belongs to them can be touched, and nothing else.
+"""Arrays with strides of every kind: their elements can be accessed, and nothing else.
 
 Compared with the straightforward evaluator, which looks every address up in a table of elements.
 """
@@ -72,7 +72,7 @@ def views(draw: st.DrawFn) -> np.ndarray:
 def run_both(
     view: np.ndarray, start: int, step: int, count: int
 ) -> tuple[str | None, str | None, Any, Any]:
-    """What each says of the access, and the memory around the view that each leaves."""
+    """Run an access on both; return the outcome, and the memory around the view, of each."""
     results = []
     for run in (evaluate, interpret):
         base = view if view.base is None else view.base

@@ -1,4 +1,4 @@
-"""Happens-before by edges says what vector clocks say."""
+"""Happens-before by edges agrees with vector clocks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tile.backends.interp.checks.order import HappensBefore
 
-PROGRAMS, PLACES = 5, 3
+PROGRAMS, ADDRESSES = 5, 3
 
 EVENTS = st.lists(
     st.tuples(
         st.integers(0, PROGRAMS - 1),
-        st.integers(0, PLACES - 1),
+        st.integers(0, ADDRESSES - 1),
         st.sampled_from([(True, False), (False, True), (True, True), (False, False)]),
     ),
     max_size=40,
@@ -22,40 +22,40 @@ EVENTS = st.lists(
 
 
 class Clocks:
-    """The same, by vector clocks: a clock for each program and for each place."""
+    """A reference with vector clocks: one for each program and for each address."""
 
     def __init__(self) -> None:
         self.program = np.full((PROGRAMS, PROGRAMS), -1)
-        self.place = np.full((PLACES, PROGRAMS), -1)
+        self.address = np.full((ADDRESSES, PROGRAMS), -1)
 
-    def step(self, now: int, program: int, place: int, acquires: bool, releases: bool) -> None:
+    def step(self, now: int, program: int, address: int, acquires: bool, releases: bool) -> None:
         if acquires:
-            self.program[program] = np.maximum(self.program[program], self.place[place])
+            self.program[program] = np.maximum(self.program[program], self.address[address])
         if releases:
             mine = self.program[program].copy()
             mine[program] = now
-            self.place[place] = np.maximum(self.place[place], mine)
+            self.address[address] = np.maximum(self.address[address], mine)
 
 
 @given(EVENTS)
-def test_edges_say_what_clocks_say(events) -> None:
+def test_agrees_with_vector_clocks(events) -> None:
     order, clocks = HappensBefore(PROGRAMS), Clocks()
     times = []
-    for program, place, (acquires, releases) in events:
+    for program, address, (acquires, releases) in events:
         times.append(order.now)
-        order.synchronize(np.array([program]), np.array([place]), acquires, np.array([releases]))
-        clocks.step(order.now, program, place, acquires, releases)
+        order.synchronize(np.array([program]), np.array([address]), acquires, np.array([releases]))
+        clocks.step(order.now, program, address, acquires, releases)
     times.append(order.now)
     writers, readers, when = np.array(
         [(w, r, t) for w in range(PROGRAMS) for r in range(PROGRAMS) if w != r for t in times]
     ).T
-    found = order.happens_before(writers, when, readers)
-    np.testing.assert_array_equal(found, when < clocks.program[readers, writers])
+    ordered = order.happens_before(writers, when, readers)
+    np.testing.assert_array_equal(ordered, when < clocks.program[readers, writers])
 
 
 @pytest.mark.parametrize("programs", [1 << 14])
 def test_a_counter_of_many_programs_is_cheap(programs: int) -> None:
-    """The last of many knows all of them, and nobody had to remember who knew what."""
+    """The last of many programs is ordered after all of them, without quadratic data."""
     order = HappensBefore(programs)
     everybody = np.arange(programs)
     order.synchronize(everybody, np.zeros_like(everybody), True, np.ones(programs, bool))
@@ -64,7 +64,7 @@ def test_a_counter_of_many_programs_is_cheap(programs: int) -> None:
     assert not order.happens_before(last, np.zeros(programs - 1, int), everybody[:-1]).any()
 
 
-def test_a_long_chain_is_followed_as_far_as_asked() -> None:
+def test_long_chain_of_edges() -> None:
     programs = 2000
     order = HappensBefore(programs)
     for program in range(programs):

@@ -1,4 +1,4 @@
-"""What an operation does not mark as undefined does not depend on what is undefined."""
+"""Elements of results without poison do not depend on undefined elements of operands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tile.ir.ops import descriptor
 from tile.ir.ops.arith import NUMBERS
 from tile.ir.types import I1, Type
 
-MOST = 24  # cases of an operation
+MAX_CASES = 24  # cases of an operation
 
 
 def operation(case: Case) -> Operation:
@@ -37,7 +37,7 @@ def operation(case: Case) -> Operation:
 
 
 def run(op: Operation, operands: list[Any]) -> list[Any]:
-    """The results, of which each is marked or not."""
+    """Return the results, poisoned or not."""
     instruction = CheckedTranslator(RULES, frozenset({Check.UNDEF})).run(op)
     with numerics.quiet():
         results = instruction(None, *operands)
@@ -52,8 +52,8 @@ def shaped(case: Case, seed: str) -> list[Any]:
     ]
 
 
-def truths(rng: np.random.Generator, ty: Type) -> Any:
-    """Which elements are undefined; now and then the same along an axis."""
+def random_mask(rng: np.random.Generator, ty: Type) -> Any:
+    """Return a random mask of undefined elements, sometimes constant along an axis."""
     where = rng.random((PROGRAMS, *ty.shape)) < rng.choice([0.05, 0.3])
     if rng.random() < 0.3:
         axis = int(rng.integers(0, where.ndim))
@@ -62,40 +62,40 @@ def truths(rng: np.random.Generator, ty: Type) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_not_marked_does_not_depend_on_what_is_undefined(name: str) -> None:
+def test_results_without_poison_do_not_depend_on_undefined_elements(name: str) -> None:
     cases = CASES[name]
-    for case in cases[:: max(1, len(cases) // MOST)]:
+    for case in cases[:: max(1, len(cases) // MAX_CASES)]:
         rng = np.random.default_rng(zlib.crc32(str(case).encode()))
         op = operation(case)
         first, second = shaped(case, f"{case} one"), shaped(case, f"{case} two")
-        flagged, changed = [], []
+        poisoned, changed = [], []
         for x, y, ty in zip(first, second, case.operands, strict=True):
             if x is None or ty is None:
-                flagged.append(None)
+                poisoned.append(None)
                 changed.append(None)
                 continue
-            where = truths(rng, ty)
-            flag = PoisonMask(where, Cause(None, "planted"))
-            flagged.append(Poisoned(x, {Mark.UNDEFINED: flag}) if rng.random() < 0.7 else x)
-            changed.append(np.where(where, y, x) if type(flagged[-1]) is Poisoned else x)
-        found, other = run(op, flagged), run(op, changed)
-        for result, again, ty in zip(found, other, (v.type for v in op.results), strict=True):
-            flag = flag_of(result, Mark.UNDEFINED)
-            known = np.ones((1,), bool) if flag is None else ~flag.where
+            where = random_mask(rng, ty)
+            poison = PoisonMask(where, Cause(None, "planted"))
+            poisoned.append(Poisoned(x, {Mark.UNDEFINED: poison}) if rng.random() < 0.7 else x)
+            changed.append(np.where(where, y, x) if type(poisoned[-1]) is Poisoned else x)
+        results, other = run(op, poisoned), run(op, changed)
+        for result, again, ty in zip(results, other, (v.type for v in op.results), strict=True):
+            poison = flag_of(result, Mark.UNDEFINED)
+            defined = np.ones((1,), bool) if poison is None else ~poison.where
             pairs = (full(bare(r), ty.shape) for r in (result, again))
             spread = [np.broadcast_to(x, (PROGRAMS, *ty.shape)) for x in pairs]
-            chosen = np.broadcast_to(known, spread[0].shape)
+            chosen = np.broadcast_to(defined, spread[0].shape)
             assert_close(spread[0][chosen], spread[1][chosen], 0, str(case))
 
 
-def test_a_value_without_marks_stays_an_array() -> None:
+def test_value_without_poison_stays_an_array() -> None:
     case = next(c for c in CASES["add"] if c.operands[0] is not None and c.operands[0].shape)
     (result,) = run(operation(case), shaped(case, "plain"))
     assert isinstance(result, np.ndarray)
     assert isinstance(array_of(result), np.ndarray)
 
 
-# Operations that checked runs have not, since accesses of descriptors are taken apart before.
+# Operations that runs with checks do not have, since descriptor accesses are expanded before.
 EXPANDED = {
     descriptor.make_descriptor,
     descriptor.descriptor_extent,
@@ -109,7 +109,7 @@ def pure_operations() -> list[OpDef]:
     return [defn for defn in mine if defn.meaning is not None and defn not in EXPANDED]
 
 
-def test_every_operation_says_where_marks_go() -> None:
+def test_every_operation_propagates_poison() -> None:
     for defn in pure_operations():
         assert defn.isolated or rule_of(defn), defn.name
 
@@ -122,7 +122,7 @@ def test_an_operation_without_a_rule_is_refused() -> None:
 
 
 def wrapped_first(case: Case) -> list[Any]:
-    """Operands that are all small numbers, each with its first element marked as wrapped."""
+    """Return operands of ones, each with its first element poisoned as WRAPPED."""
     operands: list[Any] = []
     for x, ty in zip(shaped(case, f"{case} wrapped"), case.operands, strict=True):
         if x is None or ty is None:
@@ -136,22 +136,22 @@ def wrapped_first(case: Case) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_wrapped_numbers_go_through_all_but_bits(name: str) -> None:
+def test_wrapped_propagates_except_through_bit_operations(name: str) -> None:
     cases = [c for c in CASES[name] if any(ty is not None for ty in c.operands)]
-    for case in cases[:: max(1, len(cases) // MOST)]:
+    for case in cases[:: max(1, len(cases) // MAX_CASES)]:
         op = operation(case)
-        if op.defn.isolated:  # as far as the operations of its region hand it on; see below
+        if op.defn.isolated:  # depends on the operations of its region; see below
             continue
         results = run(op, wrapped_first(case))
         bits = op.defn in BITWISE or getattr(op.attributes.get("kind"), "bitwise", False)
-        starts_afresh = bits and op.results[0].type.element != I1
-        assert propagates_wrapping(op) is not starts_afresh
+        stops = bits and op.results[0].type.element != I1
+        assert propagates_wrapping(op) is not stops
         carried = any(flag_of(result, Mark.WRAPPED) for result in results)
-        assert carried is not starts_afresh, str(case)
+        assert carried is not stops, str(case)
 
 
 @pytest.mark.parametrize("name", ["reduce_by", "scan_by"])
-def test_regions_hand_on_what_their_operations_do(name: str) -> None:
+def test_regions_propagate_like_their_operations(name: str) -> None:
     carried = 0
     for case in CASES[name]:
         if not all(isinstance(ty, Type) and ty.element in NUMBERS for ty in case.operands):

@@ -1,4 +1,4 @@
-"""Records of who touched what: their size, what they cover, and what they say."""
+"""Shadow memory: the size of its records, what they cover, and the faults reported."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def add(x_ptr, y_ptr, o_ptr, n, B: tl.constexpr):
 @pytest.fixture
 def shadows(monkeypatch) -> list[ShadowMemory]:
     """The records of all launches of a test."""
-    made: list[ShadowMemory] = []
+    launched: list[ShadowMemory] = []
 
     class Remembered(ShadowMemory):
         def __init__(self, *args) -> None:
             super().__init__(*args)
-            made.append(self)
+            launched.append(self)
 
     monkeypatch.setattr(launches, "ShadowMemory", Remembered)
-    return made
+    return launched
 
 
 def size(shadow: ShadowMemory) -> int:
@@ -50,7 +50,7 @@ def size(shadow: ShadowMemory) -> int:
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float64])
-def test_records_take_no_more_than_they_may(shadows, dtype) -> None:
+def test_size_of_records(shadows, dtype) -> None:
     x = np.zeros(4096, dtype)
     with tile.sanitize(collect=True) as report:
         in_place[(64,)](x, x.size, B=64)
@@ -59,7 +59,7 @@ def test_records_take_no_more_than_they_may(shadows, dtype) -> None:
     assert 0 < size(shadow) <= LIMIT * x.size
 
 
-def test_what_is_only_read_has_none_and_what_is_only_written_has_one(shadows) -> None:
+def test_records_are_allocated_on_first_use(shadows) -> None:
     x, y, out = (np.zeros(4096, np.float32) for _ in range(3))
     with tile.sanitize():
         add[(64,)](x, y, out, x.size, B=64)
@@ -106,7 +106,7 @@ def rows_of_pointers(table_ptr, B: tl.constexpr):
     tl.store(row + tl.arange(0, B), tl.program_id(0))
 
 
-def test_memory_behind_pointers_is_watched() -> None:
+def test_memory_behind_pointers_is_tracked() -> None:
     rows = [np.zeros(8, np.int32) for _ in range(4)]
     with tile.sanitize():
         rows_of_pointers[(4,)](tile.pointers(rows), B=8)
@@ -115,7 +115,7 @@ def test_memory_behind_pointers_is_watched() -> None:
             rows_of_pointers[(4,)](tile.pointers(rows), B=8)
 
 
-def test_both_sides_of_a_race_are_told() -> None:
+def test_both_sides_of_a_race_are_reported() -> None:
     x = np.zeros(64, np.int32)
     with tile.sanitize(), pytest.raises(DataRaceError) as caught:
         in_place[(4,)](x, 64, B=16)
@@ -135,7 +135,7 @@ def scale(x_ptr, n, B: tl.constexpr):
     tl.store(x_ptr + i, tl.load(x_ptr + i, mask=i < n, other=0.0) * 2, mask=i < n)
 
 
-def test_arguments_are_held_to_the_alignment_they_were_compiled_for() -> None:
+def test_divisibility_of_arguments_is_checked() -> None:
     x = np.zeros(64, np.float32)
     kernel = scale.warmup(x, 64, B=16)
     with tile.sanitize():
@@ -151,7 +151,7 @@ def far_row(x_ptr, o_ptr, row, stride):
     tl.store(o_ptr, tl.load(x_ptr + row * stride))
 
 
-def test_an_overflow_names_the_operation_and_what_mends_it() -> None:
+def test_overflow_names_the_operation_and_the_fix() -> None:
     x, out = np.zeros(8, np.float32), np.zeros(1, np.float32)
     with tile.sanitize(), pytest.raises(IntegerOverflowError) as caught:
         far_row[(1,)](x, out, 70000, 70001)
@@ -170,7 +170,7 @@ def hashed(x_ptr, o_ptr, B: tl.constexpr):
     tl.store(o_ptr + i, tl.load(x_ptr + ((h >> 4) & (B - 1))))
 
 
-def test_bits_that_were_mixed_are_no_overflow() -> None:
+def test_hashes_are_not_overflows() -> None:
     with tile.sanitize():
         hashed[(1,)](np.zeros(64, np.float32), np.zeros(64, np.float32), B=64)
 
@@ -192,7 +192,7 @@ def many_readers(x_ptr, flag_ptr, o_ptr, n, skipped, B: tl.constexpr):
 
 @pytest.mark.parametrize("chunk", [1, 1 << 20])
 @pytest.mark.parametrize("skipped", range(-1, 7))
-def test_no_reader_of_many_is_forgotten(skipped: int, chunk: int) -> None:
+def test_all_of_many_readers_are_recorded(skipped: int, chunk: int) -> None:
     n, block = 7, 4
     x, flags = np.zeros(block, np.int32), np.zeros(n, np.int32)
     with config.scope(chunk_bytes=chunk), tile.sanitize(collect=True) as report:
@@ -201,7 +201,7 @@ def test_no_reader_of_many_is_forgotten(skipped: int, chunk: int) -> None:
     assert sides == (set() if skipped < 0 else {((n, 0, 0), (skipped, 0, 0))})
 
 
-def test_readers_beyond_what_is_kept_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warns_of_readers_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "MAX_EXTRA_READERS", 8)
     n, block = 7, 4
     x, flags = np.zeros(block, np.int32), np.zeros(n, np.int32)

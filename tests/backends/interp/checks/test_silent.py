@@ -1,4 +1,4 @@
-"""Sound kernels that once were taken for faulty, or ended the run."""
+"""Correct kernels that once caused false reports, or ended the run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def constant_pairs(x_ptr, out_ptr, N: tl.constexpr):
     tl.store(out_ptr + tl.arange(0, N), x)
 
 
-def test_numbers_that_are_none_are_alike() -> None:
+def test_nans_are_equal() -> None:
     x = np.array([np.nan, np.nan, 1.5, 1.5], np.float32)
     out = np.zeros_like(x)
     with tile.sanitize("all"):
@@ -41,7 +41,7 @@ def test_numbers_that_are_none_are_alike() -> None:
     np.testing.assert_array_equal(out, x)
 
 
-def test_a_broken_promise_of_floats_names_them() -> None:
+def test_false_promise_about_floats_names_them() -> None:
     x = np.array([1.0, 2.5, 1.5, 1.5], np.float32)
     with tile.sanitize(collect=True) as report:
         constant_pairs[(1,)](x, np.zeros_like(x), N=4)
@@ -108,7 +108,7 @@ def masked_by_both(x_ptr, o_ptr, row, stride, N: tl.constexpr):
     tl.store(o_ptr + i, tl.load(x_ptr + i), mask=(i < N) & ((far < 0) | (i >= 0)))
 
 
-def test_a_wrapped_truth_that_decides_nothing() -> None:
+def test_wrapped_condition_that_decides_nothing() -> None:
     with tile.sanitize("all"):
         masked_by_both[(1,)](np.zeros(8, np.int8), np.zeros(8, np.int8), 1 << 16, 1 << 16, N=8)
 
@@ -132,7 +132,7 @@ def scan_masked(x_ptr, o_ptr, n, N: tl.constexpr):
     tl.store(o_ptr + i, y, mask=i < n)
 
 
-def test_what_a_function_of_a_scan_leaves_out() -> None:
+def test_scan_function_that_ignores_an_operand() -> None:
     x, out = np.array([9, 3, 0, 20], np.int32), np.zeros(8, np.int32)
     with tile.sanitize("all"):
         scan_masked[(1,)](x, out, 4, N=8)

@@ -1,4 +1,4 @@
-"""THREAD kernels in text: a frame of what most of them begin with, and how they are run."""
+"""THREAD kernels as text: a common frame, and functions that run them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tile.simt.target import TARGETS
 WARPS = 2
 THREADS = 32 * WARPS
 
-# Every thread has one element of the tile in %x, at place %i of a buffer and %p of the argument.
+# Every thread has one element of the tile in %x, at index %i of a buffer and at %p in memory.
 _FRAME = """
 #line = #linear{register = [], lane = [[1],[2],[4],[8],[16]], warp = [[32]] -> dim0 = 64}
 #flat = #linear{offset = [[1],[2],[4],[8],[16],[32]] -> dim0 = 64}
@@ -60,7 +60,7 @@ def framed(body: str) -> str:
 
 
 def result(body: str, **options: Any) -> Any:
-    """What a framed kernel writes to %out if %in has 0 to 63."""
+    """Return what a framed kernel writes to %out if %in has 0 to 63."""
     out = np.full(64, -1, np.float32)
     run(framed(body), np.arange(64, dtype=np.float32), out, **options)
     return out

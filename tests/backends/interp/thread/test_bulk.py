@@ -1,4 +1,4 @@
-"""Copies of boxes: what arrives, and every way to look at it too early, or in vain."""
+"""TMA loads and stores: their results, and every way to access data too early or wait forever."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tile.errors import (
 )
 from tile.simt.layouts.factors import factor_layout
 
-BOX = factor_layout((16, 16), 16, 1, 16)
-assert BOX is not None
+BLOCK = factor_layout((16, 16), 16, 1, 16)
+assert BLOCK is not None
 
-# An array of 20 by 24 numbers, of which every thread stores two of the box in shared memory.
+# An array of 20 by 24 numbers; every thread stores two elements of the block in shared memory.
 ROWS, COLUMNS, PITCH = 20, 24, 32
 FRAME = f"""
-#b = {BOX}
+#b = {BLOCK}
 #ring = #linear{{offset = [] -> dim0 = 1}}
 #line = #linear{{register = [[1]], lane = [[2],[4],[8],[16],[32]], warp = [[64],[128]] -> dim0 = 256}}
 #two = #linear{{register = [], lane = [[2],[4],[8],[16],[32]], warp = [[64],[128]] -> dim0 = 256}}
@@ -72,13 +72,13 @@ def array() -> np.ndarray:
 def result(
     body: str, row: int = 0, column: int = 0, n: int = 3, target: str = "group"
 ) -> np.ndarray:
-    """What a kernel stores, in the order of the buffer."""
+    """Return what a kernel stores, in the order of the buffer."""
     out = np.zeros(256, np.float16)
     numbers = map(np.int32, (n, row, column))
-    given = np.lib.stride_tricks.as_strided(array(), (ROWS * PITCH,), (2,))
-    run(FRAME.replace("BODY", body), np.array(given), out, *numbers, target=target, warps=4)
-    assert BOX is not None
-    return out[BOX.invert().table()["offset"].reshape(16, 16)]
+    buffer = np.lib.stride_tricks.as_strided(array(), (ROWS * PITCH,), (2,))
+    run(FRAME.replace("BODY", body), np.array(buffer), out, *numbers, target=target, warps=4)
+    assert BLOCK is not None
+    return out[BLOCK.invert().table()["offset"].reshape(16, 16)]
 
 
 def fails(error: type[TileError], body: str, text: str, **options: int | str) -> None:
@@ -87,7 +87,7 @@ def fails(error: type[TileError], body: str, text: str, **options: int | str) ->
     assert type(caught.value) is error
 
 
-def box(row: int, column: int) -> np.ndarray:
+def block(row: int, column: int) -> np.ndarray:
     padded = np.zeros((ROWS + 64, COLUMNS + 64), np.float16)
     padded[32 : 32 + ROWS, 32 : 32 + COLUMNS] = array()[:, :COLUMNS]
     return padded[32 + row :, 32 + column :][:16, :16]
@@ -95,18 +95,18 @@ def box(row: int, column: int) -> np.ndarray:
 
 @pytest.mark.parametrize("row", [0, 3, 4, 12, 19, 20, -1, -16])
 @pytest.mark.parametrize("column", [0, 8, 9, 23, 24, -5, -17])
-def test_a_box_is_what_the_array_has_and_zeros_outside(row: int, column: int) -> None:
-    found = result(SENT + WAIT + LOAD + OUT + BARRIER + FREE, row, column)
-    np.testing.assert_array_equal(found, box(row, column))
+def test_block_is_zero_out_of_bounds(row: int, column: int) -> None:
+    loaded = result(SENT + WAIT + LOAD + OUT + BARRIER + FREE, row, column)
+    np.testing.assert_array_equal(loaded, block(row, column))
 
 
-def test_indices_far_outside() -> None:
+def test_indices_far_out_of_bounds() -> None:
     for row, column in ((2**31 - 1, 0), (0, 2**31 - 8), (-(2**31), 0)):
         assert not result(SENT + WAIT + LOAD + OUT, row, column).any()
 
 
-def test_a_ring_goes_round() -> None:
-    """Turns alternate between two barriers; the last box is what is left."""
+def test_mbarriers_alternate_between_stages() -> None:
+    """Iterations alternate between two mbarriers; the last block remains."""
     body = """
     %z = for %i = %zero to %n step %one iter(%u = %zero) : i32 {
       barrier_expect %b, %u, %yes {size = 512}
@@ -118,12 +118,12 @@ def test_a_ring_goes_round() -> None:
     }
     """
     for n in (1, 2, 5, 6):
-        found = result(MADE + body + LOAD + OUT + BARRIER + FREE, n=n)
-        np.testing.assert_array_equal(found, box(n - 1, 0))
+        loaded = result(MADE + body + LOAD + OUT + BARRIER + FREE, n=n)
+        np.testing.assert_array_equal(loaded, block(n - 1, 0))
 
 
-def test_what_is_not_active_is_not_expected() -> None:
-    """Nor does anybody wait for it; the next turn comes to the same barrier."""
+def test_inactive_load_is_not_expected() -> None:
+    """Nor is it waited for; the next iteration uses the same mbarrier."""
     body = (
         MADE
         + EXPECT.replace("%yes", "%no")
@@ -134,43 +134,43 @@ def test_what_is_not_active_is_not_expected() -> None:
         + LOAD
         + OUT
     )
-    np.testing.assert_array_equal(result(body), box(0, 0))
+    np.testing.assert_array_equal(result(body), block(0, 0))
 
 
-def test_barriers_are_made_again() -> None:
+def test_mbarriers_are_initialized_again() -> None:
     body = SENT + WAIT + BARRIER + FREE + INIT + FENCE + BARRIER
     body += EXPECT + COPY.replace("%row,", "%one,") + WAIT + LOAD + OUT
-    np.testing.assert_array_equal(result(body), box(1, 0))
+    np.testing.assert_array_equal(result(body), block(1, 0))
 
 
-def test_a_box_that_is_not_waited_for() -> None:
+def test_access_before_the_wait() -> None:
     fails(CopyInFlightError, SENT + LOAD + OUT, "that an asynchronous copy still writes")
     store = "shared_store %m, %o, %x {vector = 2}\n"
     fails(CopyInFlightError, SENT + store, "that an asynchronous copy still writes")
     fails(CopyInFlightError, SENT + COPY, "that an asynchronous copy still writes")
 
 
-def test_a_wait_for_the_wrong_turn() -> None:
-    """Of the other phase, which is over before it begins; of the other barrier, in vain."""
+def test_wait_for_the_wrong_phase() -> None:
+    """A wait for the other phase returns at once; one on the other mbarrier never completes."""
     earlier = "barrier_wait %b, %zero {shift = 2}\n"
     fails(CopyInFlightError, SENT + earlier + LOAD, "that an asynchronous copy still writes")
     other = "barrier_wait %b, %one\n"
     fails(ArrivalError, SENT + other, "whose phase never completes")
 
 
-def test_waits_in_vain() -> None:
-    vain = "whose phase never completes"
-    fails(ArrivalError, MADE + WAIT, vain)
-    fails(ArrivalError, MADE + EXPECT + WAIT, vain)
-    fails(ArrivalError, MADE + COPY + WAIT, vain)
-    fails(ArrivalError, MADE + EXPECT.replace("512", "1024") + COPY + WAIT, vain)
+def test_waits_that_never_complete() -> None:
+    never_completes = "whose phase never completes"
+    fails(ArrivalError, MADE + WAIT, never_completes)
+    fails(ArrivalError, MADE + EXPECT + WAIT, never_completes)
+    fails(ArrivalError, MADE + COPY + WAIT, never_completes)
+    fails(ArrivalError, MADE + EXPECT.replace("512", "1024") + COPY + WAIT, never_completes)
 
 
-def test_a_barrier_that_expects_twice() -> None:
+def test_expecting_twice_in_a_phase() -> None:
     fails(ArrivalError, SENT + EXPECT, "whose current phase has not been waited for")
 
 
-def test_barriers_that_are_not_made() -> None:
+def test_uninitialized_mbarriers() -> None:
     missing = "that barrier_init has not initialized"
     for use in (EXPECT, COPY, WAIT, FREE):
         fails(ArrivalError, ALLOC + BARS + FENCE + BARRIER + use, missing)
@@ -178,14 +178,14 @@ def test_barriers_that_are_not_made() -> None:
     fails(ArrivalError, MADE + INIT, "with no barrier_free before")
 
 
-def test_barriers_that_not_all_know() -> None:
+def test_mbarriers_without_fence_or_barrier() -> None:
     made = ALLOC + BARS + INIT
     fails(RaceError, made + BARRIER + EXPECT, "no group_fence since its initialization")
     fails(RaceError, made + FENCE + EXPECT + COPY + WAIT, "with no `barrier` in between")
     fails(RaceError, SENT + WAIT + FREE, "on which other threads may still wait")
 
 
-def test_a_box_that_overtakes_threads() -> None:
+def test_tma_load_over_unfenced_stores() -> None:
     store = "shared_store %m, %o, %x {vector = 2}\n"
     ready = ALLOC + BARS + INIT
     fails(
@@ -201,10 +201,10 @@ def test_a_box_that_overtakes_threads() -> None:
     read = ready + store + FENCE + BARRIER + LOAD + EXPECT + COPY
     fails(RaceError, read, "writes shared memory that another thread read")
     right = ready + store + FENCE + BARRIER + EXPECT + COPY + WAIT + LOAD + OUT
-    np.testing.assert_array_equal(result(right), box(0, 0))
+    np.testing.assert_array_equal(result(right), block(0, 0))
 
 
-def test_arrays_of_which_no_boxes_are_copied() -> None:
+def test_misaligned_arrays() -> None:
     wrong = COPY.replace("%pitch", "%odd")
     fails(VectorAccessError, MADE + EXPECT + wrong, "both must be multiples of 16")
     beyond = "%far = const {value = 4096} : i32\n"
@@ -212,14 +212,14 @@ def test_arrays_of_which_no_boxes_are_copied() -> None:
     fails(OutOfBoundsError, beyond + MADE + EXPECT + copy, "reads `in`")
 
 
-def test_all_threads_come_to_a_wait() -> None:
+def test_all_threads_must_wait() -> None:
     some = (
         "%c = cmp %t, %one {predicate = lt} : i1\nif %c {\n" + WAIT + "yield\n} else {\nyield\n}\n"
     )
     fails(DivergenceError, SENT + some, "with only some threads of a program")
 
 
-def test_machines_and_buffers_that_copy_no_boxes() -> None:
+def test_targets_and_buffers_without_tma() -> None:
     fails(UnsupportedError, MADE, "target matrix has no TMA", target="matrix")
     moved = SENT.replace("{at = 0}", "{at = 2048}").replace("{at = 512}", "{at = 0}")
     assert result(moved + WAIT + LOAD + OUT).any()
@@ -238,7 +238,7 @@ SEND = "bulk_store %m, %out, %rows, %columns, %pitch, %row, %column\n"
 
 
 def stored(body: str, row: int = 0, column: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """The array after a kernel, and the box that was in the buffer."""
+    """Return the array after a kernel, and the block that was in the buffer."""
     frame = FRAME.replace(
         "%o = linear", "%in2 = fill %in {count = 2} : frag<2xptr<f16>>\n  %o = linear", 1
     ).replace(
@@ -246,25 +246,25 @@ def stored(body: str, row: int = 0, column: int = 0) -> tuple[np.ndarray, np.nda
         "%p = addptr %in2, %line {stride = 2} : frag<2xptr<f16>>\n  %zero = const",
         1,
     )
-    given = np.random.default_rng(1).standard_normal(256).astype(np.float16)
+    buffer = np.random.default_rng(1).standard_normal(256).astype(np.float16)
     out = array().reshape(-1)
     numbers = map(np.int32, (3, row, column))
-    run(frame.replace("BODY", body), given, out, *numbers, target="group", warps=4)
-    assert BOX is not None
-    return out.reshape(ROWS, PITCH), given[BOX.invert().table()["offset"].reshape(16, 16)]
+    run(frame.replace("BODY", body), buffer, out, *numbers, target="group", warps=4)
+    assert BLOCK is not None
+    return out.reshape(ROWS, PITCH), buffer[BLOCK.invert().table()["offset"].reshape(16, 16)]
 
 
 @pytest.mark.parametrize(("row", "column"), [(0, 0), (4, 8), (12, 9), (-3, 20), (19, -15), (40, 0)])
-def test_what_is_inside_of_the_array_is_written(row: int, column: int) -> None:
-    found, values = stored(ALLOC + TAKE + FENCE + BARRIER + SEND, row, column)
+def test_tma_store_writes_in_bounds_elements(row: int, column: int) -> None:
+    loaded, values = stored(ALLOC + TAKE + FENCE + BARRIER + SEND, row, column)
     wanted = array()
     for i, j in np.ndindex(16, 16):
         if 0 <= row + i < ROWS and 0 <= column + j < COLUMNS:
             wanted[row + i, column + j] = values[i, j]
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(loaded, wanted)
 
 
-def test_stores_of_what_is_not_there_yet() -> None:
+def test_tma_store_of_unfenced_or_undefined_data() -> None:
     for body, text in (
         (TAKE + BARRIER + SEND, "reads with a TMA store what a thread wrote, with no group_fence"),
         (TAKE + FENCE + SEND, "reads shared memory that another thread wrote"),

@@ -1,4 +1,4 @@
-"""Counts of patterns whose cost is known, and registers that are live."""
+"""Counters of access patterns with known costs, and live registers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_sectors_of_what_begins_in_the_middle_of_one() -> None:
     assert strided(1, shift=8) == GlobalCounts(1, 4, 4)
 
 
-def test_lanes_that_are_masked_ask_for_nothing() -> None:
+def test_masked_lanes_request_nothing() -> None:
     assert strided(1, n=8) == GlobalCounts(1, 1, 1)
     assert strided(64, n=3) == GlobalCounts(1, 3, 1)
     assert strided(1, n=0) == GlobalCounts(0, 0, 0)
@@ -118,7 +118,7 @@ def test_bank_conflicts(step: int, ways: int) -> None:
     assert counts.conflicts == ways - 1
 
 
-def test_lanes_that_are_masked_meet_nobody() -> None:
+def test_masked_lanes_have_no_conflicts() -> None:
     assert stored(32, n=5) == SharedCounts(1, 5, 1)
     assert stored(32, n=0) == SharedCounts(0, 0, 0)
 

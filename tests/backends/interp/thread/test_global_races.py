@@ -1,4 +1,4 @@
-"""Races for global memory among the threads of a program, which are looked for on request."""
+"""Races on global memory among the threads of a program, which are detected on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.backends.interp.thread.kernels import framed, result, run
 from tile.errors import RaceError
 
-# Each thread stores its own element of %out, and then touches that of the next one.
+# Each thread stores its own element of %out, and then accesses that of the next thread.
 NEXT = """
   %one = const {value = 1} : frag<1xi32>
   %j = xor %i, %one : frag<1xi32>
@@ -43,7 +43,7 @@ def test_another_thread_without_a_barrier(first: str, second: str, what: str) ->
     result(NEXT + first + "barrier\n" + second)
 
 
-def test_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_detected_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TILE_INTERP_RACES")
     result(NEXT + OWN + LOAD_NEXT)
 
@@ -57,7 +57,7 @@ def test_all_may_read_one_element() -> None:
     result(body)
 
 
-def test_other_programs_are_no_concern_of_barriers() -> None:
+def test_other_programs_are_not_checked() -> None:
     """Both programs store all elements, and no thread touches those of another."""
     run(framed(OWN), np.zeros(64, np.float32), np.zeros(64, np.float32), grid=2)
 

@@ -1,4 +1,4 @@
-"""Kernels of the language on the machine of threads: how it is chosen, and what it gives."""
+"""Kernels of the language on the SIMT simulator: how it is selected, and its results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rows() -> np.ndarray:
 
 
 @pytest.mark.parametrize("target", ["plain", "generic", "async", "matrix", "group", "wide"])
-def test_a_kernel_on_every_machine(target: str) -> None:
+def test_kernel_on_every_target(target: str) -> None:
     x = rows()
     o = np.zeros_like(x)
     with tile.backend(f"interp:{target}"):
@@ -53,14 +53,14 @@ def test_a_kernel_on_every_machine(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["interp", "interp:generic"])
-def test_what_compiling_made_is_not_made_again(target: str) -> None:
+def test_code_is_not_translated_again(target: str) -> None:
     signature = {"x_ptr": "*fp32", "o_ptr": "*fp32", "n": "i32"}
     artifact = tile.compile(softmax, signature, {"BLOCK": 128}, target=target).artifact
     backend = registry.get("interp")
     assert backend.load(artifact).code is backend.load(artifact).code is artifact.code
 
 
-def test_settings_choose_the_level_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_choose_the_level_and_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
     x = rows()
     o = np.zeros_like(x)
     found = [softmax[(5,)](x, o, 100, BLOCK=128)]
@@ -84,7 +84,7 @@ def test_settings_choose_the_level_and_the_machine(monkeypatch: pytest.MonkeyPat
     assert target_text([]) == "interp"
 
 
-def test_levels_and_machines_that_do_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_levels_and_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.zeros(8, np.float32)
     monkeypatch.setenv("TILE_INTERP_LEVEL", "threads")
     with pytest.raises(ArgumentValueError, match="it is one of tile, thread"):

@@ -1,4 +1,4 @@
-"""What each operation of a thread gives."""
+"""The result of each THREAD operation."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ OUT = "store %q, %y\n"
 
 
 def ints(body: str, **options: Any) -> Any:
-    """What a framed kernel puts into %n, a frag<1xi32>."""
+    """Return what a framed kernel puts into %n, a frag<1xi32>."""
     return result(f"{body}\n%y = cast %n {{to = f32}} : frag<1xf32>\n{OUT}", **options)
 
 
-# -- places
+# -- thread and program indices
 
 
 def test_thread_id() -> None:
@@ -61,7 +61,7 @@ def test_a_layout_without_registers_gives_a_scalar() -> None:
     assert np.array_equal(ints(body), t % 32 * 2 + t // 32)
 
 
-def test_a_layout_for_other_machines_is_refused() -> None:
+def test_layout_for_another_target_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"expected a layout for 64 lanes"):
         result("", target="wide", warps=1)
     with pytest.raises(UnsupportedError, match=r"expected a layout for 4 warps"):
@@ -102,8 +102,8 @@ def test_pick_and_element() -> None:
         assert np.array_equal(ints(FOUR + body), np.arange(64) + 100 * hundreds)
 
 
-def test_registers_that_are_the_same_are_kept_once() -> None:
-    """A constant has one register in the machine whatever its type says."""
+def test_equal_registers_are_stored_once() -> None:
+    """A constant is stored as one register, whatever its type."""
     body = """
   %c = const {value = 9} : frag<4xi32>
   %e = element %c {register = 3} : i32
@@ -148,7 +148,7 @@ def test_shuffle() -> None:
 
 
 @pytest.mark.parametrize("number", [32, -1])
-def test_a_lane_that_is_not_there(number: int) -> None:
+def test_lane_out_of_range(number: int) -> None:
     body = f"%c = const {{value = {number}}} : i32\n%y = shuffle %x, %c : frag<1xf32>\n"
     with pytest.raises(ExecutionError, match=rf"shuffle reads lane {number} of a warp of 32"):
         result(body)
@@ -156,13 +156,13 @@ def test_a_lane_that_is_not_there(number: int) -> None:
         result("%y = shuffle_xor %x {mask = 32} : frag<1xf32>\n")
 
 
-def test_no_shuffles_where_there_are_none() -> None:
+def test_target_without_shuffles() -> None:
     with pytest.raises(UnsupportedError, match="target plain has no shuffles") as caught:
         result("%y = shuffle_xor %x {mask = 1} : frag<1xf32>\n", target="plain")
     assert caught.value.loc is not None
 
 
-# -- what not all threads come to
+# -- divergence
 
 HALF = """
   %c = const {value = LIMIT} : i32
@@ -177,11 +177,11 @@ HALF = """
 
 
 def some(limit: int, body: str) -> str:
-    """A body that the first threads alone come to."""
+    """Return a body that only the first threads execute."""
     return HALF.replace("LIMIT", str(limit)).replace("BODY", body)
 
 
-def test_threads_may_go_different_ways() -> None:
+def test_threads_may_diverge() -> None:
     body = some(10, "%y = neg %x : frag<1xf32>\nstore %q, %y")
     assert np.array_equal(result(body), np.where(np.arange(64) < 10, -np.arange(64), -1))
 
@@ -205,7 +205,7 @@ def test_a_shuffle_takes_all_lanes() -> None:
         result(some(10, body))
 
 
-def test_programs_may_part() -> None:
+def test_programs_may_diverge() -> None:
     body = """
   %pid = program_id {axis = 0} : i32
   %c = const {value = 1} : i32
@@ -223,7 +223,7 @@ def test_programs_may_part() -> None:
     assert np.array_equal(result(body, grid=3), np.arange(64) ^ 3)
 
 
-# -- products
+# -- dots
 
 
 def test_thread_dot() -> None:
@@ -283,7 +283,7 @@ def _tile(name: str, ty: str, layout: Any) -> str:
 def test_matrix_multiply(
     shape: tuple[int, int, int, int], ty: str, acc: str, repeats: tuple[int, int, int]
 ) -> None:
-    """The registers of a tile's layout are in the order in which the operation takes them."""
+    """The registers of a tile's layout are in the order of the operation's operands."""
     m, n, k = (size * count for size, count in zip(shape, repeats, strict=False))
     rng = np.random.default_rng(0)
     # Two warps, side by side along m.
@@ -314,7 +314,7 @@ kernel @k(%a: ptr<{ty}>, %b: ptr<{ty}>, %c: ptr<{acc}>, %o: ptr<{acc}>) {{
     assert np.array_equal(out, a.astype(c.dtype) @ b.astype(c.dtype) + c)
 
 
-def test_matrix_instructions_that_are_not_there() -> None:
+def test_unsupported_mma() -> None:
     text = """
 kernel @k() {
   %a = const {value = 1.0} : frag<8xf16>
@@ -383,7 +383,7 @@ def test_vectors() -> None:
         (0, 1, 130, "with masks that differ", "register 0, in program .* thread 32 "),
     ],
 )
-def test_vectors_that_are_none(shift: int, step: int, n: int, what: str, where: str) -> None:
+def test_invalid_vectors(shift: int, step: int, n: int, what: str, where: str) -> None:
     with pytest.raises(VectorAccessError, match=what) as caught:
         vectors(shift, step, n)
     caught.match(where)
@@ -401,7 +401,7 @@ def test_out_of_bounds_names_the_register_and_thread() -> None:
     assert "register 0, in program (0, 0, 0) of grid (1, 1, 1), thread 2 (warp 0, lane 2)" in text
 
 
-def test_vectors_wider_than_the_machine_are_refused() -> None:
+def test_vectors_wider_than_the_target_are_refused() -> None:
     text = """
 kernel @k(%in: ptr<f32>) {
   %p = fill %in {count = 8} : frag<8xptr<f32>>
@@ -429,7 +429,7 @@ kernel @k(%sum: ptr<i32>) {
 # -- prints and assertions
 
 
-def test_print_puts_tiles_together(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_assembles_tiles(capsys: pytest.CaptureFixture[str]) -> None:
     body = """
   %m = const {value = true} : frag<1xi1>
   thread_print %i, %t {prefix = "i", layouts = (#linear{register = [], lane = [[0,1],[0,2],[0,4],[1,0],[2,0]], warp = [[4,0]] -> dim0 = 8, dim1 = 8})}
@@ -490,7 +490,7 @@ kernel @k(%out: ptr<i32>) {
 
 
 def test_a_lock_that_one_thread_takes_for_its_program() -> None:
-    """Programs wait for each other, and their threads hear of it through shared memory."""
+    """Programs wait for each other, and their threads synchronize through shared memory."""
     text = """
 #one = #linear{offset = [] -> dim0 = 1}
 kernel @k(%lock: ptr<i32>, %sum: ptr<i32>) {
@@ -546,10 +546,10 @@ func @twice(%x: frag<1xf32>) -> (frag<1xf32>) {
     assert np.array_equal(out, np.arange(64) * 2)
 
 
-# -- what does not fit
+# -- resource limits
 
 
-def test_buffers_without_a_place() -> None:
+def test_buffers_without_an_offset() -> None:
     body = "%m = alloc : shared<64xf32, #flat>\n"
     with pytest.raises(
         UnsupportedError, match="has no offset yet; the pass plan-shared assigns it"
@@ -557,21 +557,21 @@ def test_buffers_without_a_place() -> None:
         result(body)
 
 
-def test_more_shared_memory_than_there_is() -> None:
+def test_too_much_shared_memory() -> None:
     body = "%m = alloc {at = 49152} : shared<64xf32, #flat>\n"
     message = "target plain has at most 49152 bytes of shared memory; this one takes 49408"
     with pytest.raises(OutOfResourcesError, match=message):
         result(body, target="plain")
 
 
-def test_more_threads_than_there_are() -> None:
+def test_too_many_threads() -> None:
     module = thread_module("kernel @k() {\n  return\n}")
     with pytest.raises(OutOfResourcesError, match="at most 1024 threads; this one takes 2048"):
         run_threads(module, TARGETS["wide"], 32, (1, 1, 1), [])
     run_threads(module, MATRIX, 32, (1, 1, 1), [])
 
 
-# -- matrices in shared memory
+# -- ldmatrix and stmatrix
 
 # Each thread stores a row of 16 bytes of %in, and gives the place of the row number %r XOR 37.
 MATRICES = """
@@ -599,7 +599,7 @@ kernel @k(%in: ptr<TYPE>, %out: ptr<TYPE>) {
 
 
 def in_line(first: int, bits: int) -> str:
-    """The images of bits of an index in a line."""
+    """Return basis vectors that map `bits` index bits, from `first` on, to themselves."""
     return f"[{','.join(f'[{1 << bit}]' for bit in range(first, first + bits))}]"
 
 
@@ -611,7 +611,7 @@ def matrices(
     text: str = MATRICES,
     **options: Any,
 ) -> Any:
-    """What each of 64 threads gets of rows of `array`, of shape (64, elements)."""
+    """Return what each of 64 threads loads from rows of `array`, of shape (64, elements)."""
     size = array.dtype.itemsize
     row, got = 16 // size, matrices * 4 // size
     a, b = row.bit_length() - 1, got.bit_length() - 1
@@ -654,7 +654,7 @@ STORED = """
     ("dtype", "transposed"),
     [(np.int8, False), (np.float16, False), (np.float16, True), (np.float32, False)],
 )
-def test_matrices_stored(dtype: Any, transposed: bool, count: int) -> None:
+def test_stmatrix(dtype: Any, transposed: bool, count: int) -> None:
     row = 16 // np.dtype(dtype).itemsize
     array = (np.arange(64 * row).reshape(64, row) % 100).astype(dtype)
     text = MATRICES[: MATRICES.index("  %j =")] + STORED.replace("AFTER", "barrier")
@@ -667,8 +667,8 @@ def test_matrices_stored(dtype: Any, transposed: bool, count: int) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_matrices_that_are_not_waited_for() -> None:
-    """Not even by those who say where the rows are: others have parts of them."""
+def test_ldmatrix_without_a_barrier() -> None:
+    """Nor may the lanes that pass row addresses read them: other lanes have parts of the rows."""
     array = np.zeros((64, 8), np.float16)
     text = MATRICES[: MATRICES.index("  %j =")] + STORED.replace("AFTER", "")
     text = text.replace("{value = 1}", "{value = 1.0}").replace("XOR}", "0}")
@@ -676,11 +676,11 @@ def test_matrices_that_are_not_waited_for() -> None:
         matrices(array, 4, text=text)
 
 
-def test_a_machine_without_stores_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_without_stmatrix(monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.zeros((64, 8), np.float16)
     text = MATRICES[: MATRICES.index("  %j =")] + STORED.replace("AFTER", "barrier")
-    machine = dataclasses.replace(MATRIX, name="loads", matrix_stores=False)
-    monkeypatch.setitem(TARGETS, "loads", machine)
+    target = dataclasses.replace(MATRIX, name="loads", matrix_stores=False)
+    monkeypatch.setitem(TARGETS, "loads", target)
     with pytest.raises(UnsupportedError, match="target loads has no stmatrix"):
         matrices(array, 4, text=text.replace("{value = 1}", "{value = 1.0}"), target="loads")
 
@@ -690,12 +690,12 @@ def test_a_machine_without_stores_of_matrices(monkeypatch: pytest.MonkeyPatch) -
     ("dtype", "transposed"),
     [(np.int8, False), (np.float16, False), (np.float16, True), (np.float32, False)],
 )
-def test_matrices(dtype: Any, transposed: bool, count: int) -> None:
+def test_ldmatrix(dtype: Any, transposed: bool, count: int) -> None:
     row = 16 // np.dtype(dtype).itemsize
     array = np.arange(64 * row).reshape(64, row).astype(dtype)
     counters = Counters()
     found = matrices(array, count, transposed, counters=counters)
-    # By the row that is asked for: the threads of the other warp have it.
+    # By the row that is read: threads of the other warp stored it.
     asked = array[np.arange(64) ^ 37].reshape(2, 4, 8, row)
     for thread, matrix in np.ndindex(64, count):
         held = asked[thread // 32, matrix]
@@ -709,17 +709,17 @@ def test_matrices(dtype: Any, transposed: bool, count: int) -> None:
     assert counts == SharedCounts(2, 2 * count, 2 * count)
 
 
-def test_what_a_warp_reads_together_needs_a_barrier() -> None:
+def test_ldmatrix_of_another_warps_data_needs_a_barrier() -> None:
     with pytest.raises(RaceError, match="reads shared memory that another thread wrote"):
         matrices(np.zeros((64, 8), np.float16), 4, barrier="")
 
 
-def test_a_machine_without_loads_of_matrices() -> None:
+def test_target_without_ldmatrix() -> None:
     with pytest.raises(UnsupportedError, match="target async has no ldmatrix"):
         matrices(np.zeros((64, 8), np.float16), 4, target="async")
 
 
-# -- all lanes at once
+# -- warp reductions
 
 
 @pytest.mark.parametrize(
@@ -744,7 +744,7 @@ def test_lane_reduce(kind: str, combine: np.ufunc) -> None:
     assert np.array_equal(ints(body, target="matrix"), np.repeat(wanted, 32))
 
 
-def test_a_machine_that_does_not_combine_lanes() -> None:
+def test_target_without_warp_reductions() -> None:
     body = """
   %one = fill %t {count = 1} : frag<1xi32>
   %n = lane_reduce %one {kind = sum} : frag<1xi32>

@@ -1,6 +1,6 @@
-"""Take any barrier or wait out of a compiled kernel, and the machine says what is wrong.
+"""Remove any barrier or wait from a compiled kernel, and the simulator reports a fault.
 
-So the faults that it looks for are those that matter, and the compiler puts in no barrier too many.
+This shows that the simulator detects the faults that matter, and that no barrier is redundant.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def lowered(kernel: Any, target: str, *arguments: Any, **constants: Any) -> Modu
 
 
 def check(module: Module, target: str, arguments: list[Any]) -> int:
-    """Run a kernel without each barrier or wait in turn; how many there are."""
+    """Run a kernel without each barrier or wait, one at a time; return how many there are."""
     run_threads(module, TARGETS[target], 4, (1, 1, 1), arguments)
     count = sum(op.name in KINDS for op in module.walk())
     for number in range(count):
@@ -76,7 +76,7 @@ def test_sorting_and_summing(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["generic", "async", "matrix"])
-def test_matrix_products(target: str) -> None:
+def test_matmul(target: str) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.random((128, 128)).astype(np.float16) for _ in range(2))
     arguments = [a, b, np.zeros((128, 128), np.float32)]
@@ -91,8 +91,8 @@ def test_global_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check(module, "generic", [x]) == 1
 
 
-def test_who_copies_a_tile_smaller_than_the_program() -> None:
-    """Threads hold copies of such a tile, and one of each copies it: all of them is reported."""
+def test_threads_that_copy_a_tile_smaller_than_the_program() -> None:
+    """Several threads hold each element, and one of them copies it; if all do, it is reported."""
     n, block = 32, 16
     a, b = (
         np.random.default_rng(seed).integers(0, 9, (n, n)).astype(np.float32) for seed in (0, 1)

@@ -1,4 +1,4 @@
-"""Products of groups of warps: what they compute, and every way to use one too early."""
+"""wgmma: its results, and every way to use one too early."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RIGHT = factor_layout((16, 16), 16, 1, 16)
 LEFT = factor_layout((64, 16), 16, 1, 16)
 assert RIGHT is not None and LEFT is not None
 
-# The left factor is all ones; the right one is what the argument has, in the order of the buffer.
+# The a operand is all ones; the b operand is the argument, in the order of the buffer.
 FRAME = f"""
 #b = {RIGHT}
 #a = {LEFT}
@@ -60,20 +60,20 @@ READY = ALLOC + STORE + FENCE + BARRIER
 
 
 def result(body: str, target: str = "group", warps: int = 4, n: int = 3) -> np.ndarray:
-    """What a kernel stores."""
+    """Return what a kernel stores."""
     out = np.zeros((64, 16), np.float32)
-    run(FRAME.replace("BODY", body), _factor(), out, np.int32(n), target=target, warps=warps)
+    run(FRAME.replace("BODY", body), _operand(), out, np.int32(n), target=target, warps=warps)
     return out
 
 
-def _factor() -> np.ndarray:
+def _operand() -> np.ndarray:
     return np.random.default_rng(0).integers(-8, 8, 256).astype(np.float16)
 
 
-def product() -> np.ndarray:
-    """What one product gives."""
+def wgmma_result() -> np.ndarray:
+    """Return the result of one wgmma."""
     assert RIGHT is not None
-    right = _factor()[RIGHT.invert().table()["offset"].reshape(16, 16)]
+    right = _operand()[RIGHT.invert().table()["offset"].reshape(16, 16)]
     return np.broadcast_to(right.astype(np.float32).sum(axis=0), (64, 16))
 
 
@@ -83,17 +83,17 @@ def fails(error: type[TileError], body: str, text: str, **options: object) -> No
     assert caught.value.loc is not None
 
 
-def test_a_product_of_what_threads_stored() -> None:
-    np.testing.assert_array_equal(result(READY + DOT + WAIT + OUT), product())
+def test_operand_that_threads_stored() -> None:
+    np.testing.assert_array_equal(result(READY + DOT + WAIT + OUT), wgmma_result())
 
 
-def test_a_product_adds_to_one_under_way() -> None:
+def test_accumulate_into_a_wgmma_in_flight() -> None:
     second = f"%t = group_dot %a, %m, %r {HOW}"
     body = READY + DOT + second + WAIT.replace("%r", "%t") + OUT
-    np.testing.assert_array_equal(result(body), 2 * product())
+    np.testing.assert_array_equal(result(body), 2 * wgmma_result())
 
 
-def test_a_left_factor_in_shared_memory() -> None:
+def test_a_operand_in_shared_memory() -> None:
     body = (
         READY.replace(FENCE + BARRIER, "")
         + "%l = alloc {at = 1024} : shared<64x16xf16, #a>\n"
@@ -106,7 +106,7 @@ def test_a_left_factor_in_shared_memory() -> None:
         + WAIT
         + OUT
     )
-    np.testing.assert_array_equal(result(body), product())
+    np.testing.assert_array_equal(result(body), wgmma_result())
 
 
 def test_no_fence_after_the_store() -> None:
@@ -120,32 +120,34 @@ def test_no_barrier_after_the_store() -> None:
     fails(RaceError, body, "reads shared memory that another thread wrote")
 
 
-def test_a_factor_that_nobody_stored() -> None:
+def test_operand_never_stored() -> None:
     fails(UndefinedReadError, ALLOC + DOT + WAIT + OUT, "that was never written")
 
 
-def test_a_store_over_what_a_product_reads() -> None:
+def test_store_over_an_operand_in_flight() -> None:
     body = READY + DOT + BARRIER + STORE + WAIT + OUT
     fails(ProductInFlightError, body, "writes shared memory that a wgmma in flight still reads")
 
 
-def test_a_store_after_the_wait_needs_a_barrier() -> None:
+def test_store_after_the_wait_needs_a_barrier() -> None:
     fails(RaceError, READY + DOT + WAIT + STORE + OUT, "that another thread read")
-    np.testing.assert_array_equal(result(READY + DOT + WAIT + BARRIER + STORE + OUT), product())
+    np.testing.assert_array_equal(
+        result(READY + DOT + WAIT + BARRIER + STORE + OUT), wgmma_result()
+    )
 
 
-def test_a_wait_that_leaves_the_product() -> None:
+def test_wait_that_leaves_the_wgmma_in_flight() -> None:
     left = WAIT.replace("pending = 0", "pending = 1")
     fails(ProductInFlightError, READY + DOT + left + OUT, "`store` uses a wgmma accumulator")
     body = READY + DOT + left + BARRIER + STORE + OUT.replace("%s", "%z")
     fails(ProductInFlightError, body, "writes shared memory that a wgmma in flight still reads")
 
 
-def test_a_wait_for_all_but_the_last_product() -> None:
+def test_wait_for_all_but_the_last_wgmma() -> None:
     second = f"%t = group_dot %a, %m, %z {HOW}"
     left = WAIT.replace("pending = 0", "pending = 1")
-    np.testing.assert_array_equal(result(READY + DOT + second + left + OUT), product())
-    # It is the first product that is done, not the second.
+    np.testing.assert_array_equal(result(READY + DOT + second + left + OUT), wgmma_result())
+    # The first wgmma has completed, not the second.
     body = READY + DOT + second + left.replace("%r", "%t") + OUT
     fails(ProductInFlightError, body, "uses a wgmma accumulator")
 
@@ -154,7 +156,7 @@ def test_no_wait() -> None:
     fails(ProductInFlightError, READY + DOT + OUT.replace("%s", "%r"), "`store` uses")
 
 
-def test_a_factor_that_is_being_computed() -> None:
+def test_operand_from_an_accumulator_in_flight() -> None:
     body = READY + DOT + "%c = cast %r {to = f16} : frag<8xf16>\n" + WAIT + OUT
     fails(ProductInFlightError, body, "`cast` uses")
 
@@ -168,22 +170,22 @@ LOOP = """
 """
 
 
-def test_products_go_on_around_a_loop() -> None:
+def test_wgmma_in_flight_across_iterations() -> None:
     body = READY + LOOP + WAIT.replace("%r", "%v") + OUT
-    np.testing.assert_array_equal(result(body, n=5), 5 * product())
-    np.testing.assert_array_equal(result(body, n=0), 0 * product())
+    np.testing.assert_array_equal(result(body, n=5), 5 * wgmma_result())
+    np.testing.assert_array_equal(result(body, n=0), 0 * wgmma_result())
 
 
-def test_no_wait_behind_a_loop() -> None:
+def test_no_wait_after_a_loop() -> None:
     fails(ProductInFlightError, READY + LOOP + OUT.replace("%s", "%v"), "`store` uses")
 
 
-def test_a_use_inside_of_a_loop() -> None:
+def test_use_inside_a_loop() -> None:
     used = "%h = mul %acc, %acc : frag<8xf32>\n    %r = group_dot"
     fails(ProductInFlightError, READY + LOOP.replace("%r = group_dot", used), "`mul` uses")
 
 
-def test_a_use_behind_a_branch() -> None:
+def test_use_after_a_branch() -> None:
     body = (
         READY
         + "%c = cmp %n, %one {predicate = lt} : i1\n%s = if %c : frag<8xf32> {\n"
@@ -193,7 +195,7 @@ def test_a_use_behind_a_branch() -> None:
     fails(ProductInFlightError, body + OUT, "`store` uses")
 
 
-def test_some_threads_of_a_group() -> None:
+def test_some_threads_of_a_warpgroup() -> None:
     body = (
         READY
         + "%t = thread_id : i32\n%c = cmp %t, %one {predicate = lt} : i1\nif %c {\n"
@@ -222,12 +224,12 @@ def test_some_threads_of_a_group() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_the_machine_does_not_have(body: str, text: str, options: dict[str, object]) -> None:
+def test_unsupported_wgmma(body: str, text: str, options: dict[str, object]) -> None:
     fails(UnsupportedError, body, text, **options)
 
 
 def other(element: str, along: int, into: str | None = None) -> str:
-    """A product of ones with a factor of 8 or 32 bits that threads store with rows along an axis."""
+    """Return a kernel that multiplies ones by an operand of 8 or 32 bits, contiguous along an axis."""
     bits = 32 if element == "f32" else 8
     k = 256 // bits
     layout = factor_layout((k, 16), bits, along, k if along == 0 else 16)
@@ -265,36 +267,36 @@ kernel @k(%in: ptr<{element}>, %out: ptr<{acc}>) {{
 
 
 @pytest.mark.parametrize("element", ["i8", "u8", "f8e4m3", "f8e5m2", "f32"])
-def test_products_of_other_elements(element: str) -> None:
+def test_other_element_types(element: str) -> None:
     dtype = numerics.numpy_dtype(SCALARS[element])
     rows = 8 if element == "f32" else 32
     layout = factor_layout((rows, 16), 8 * dtype.itemsize, 0, rows)
     assert layout is not None
     numbers = np.random.default_rng(1).integers(0, 15, rows * 16)
     if element == "f32":
-        numbers = numbers + 0.75 + 2.0**-9  # what is behind 10 bits of mantissa is left out
-    given = numbers.astype(dtype)
+        numbers = numbers + 0.75 + 2.0**-9  # bits beyond 10 of the mantissa are ignored
+    operand = numbers.astype(dtype)
     acc = np.int32 if element in ("i8", "u8") else np.float32
     out = np.zeros((64, 16), acc)
-    run(other(element, 0), given, out, target="group", warps=4)
-    whole = given[layout.invert().table()["offset"].reshape(rows, 16)]
+    run(other(element, 0), operand, out, target="group", warps=4)
+    whole = operand[layout.invert().table()["offset"].reshape(rows, 16)]
     if element == "f32":
         whole = numerics.cut(whole, 10)
     np.testing.assert_array_equal(out, np.broadcast_to(whole.astype(acc).sum(axis=0), (64, 16)))
 
 
-def test_sums_of_8_bit_floats_have_few_digits() -> None:
-    """Of 448 and 1/64, what is behind 13 bits is gone; of 31 times 1/64 some stays."""
-    given = np.full(512, 2.0**-6, numerics.numpy_dtype(F8E4M3))
+def test_accumulators_of_8_bit_floats_have_few_bits() -> None:
+    """Adding 1/64 to 448 loses the bits beyond 13; adding 31 times 1/64 keeps some."""
+    operand = np.full(512, 2.0**-6, numerics.numpy_dtype(F8E4M3))
     layout = factor_layout((32, 16), 8, 0, 32)
     assert layout is not None
-    given[layout.invert().table()["offset"].reshape(32, 16)[5]] = 448
+    operand[layout.invert().table()["offset"].reshape(32, 16)[5]] = 448
     out = np.zeros((64, 16), np.float32)
-    run(other("f8e4m3", 0), given, out, target="group", warps=4)
+    run(other("f8e4m3", 0), operand, out, target="group", warps=4)
     assert set(out.ravel()) == {448 + 31 / 64 - 31 / 64 % (1 / 32)}
 
 
-def test_factors_of_other_elements_are_read_along_k_alone() -> None:
+def test_other_element_types_must_be_k_major() -> None:
     with pytest.raises(UnsupportedError, match="group_dot accepts no shared<8x16xf32"):
         run(
             other("f32", 1),
@@ -305,7 +307,7 @@ def test_factors_of_other_elements_are_read_along_k_alone() -> None:
         )
 
 
-def test_sums_that_the_machine_does_not_have() -> None:
+def test_unsupported_accumulator_types() -> None:
     out = np.zeros((64, 16), np.float16)
     dtype = numerics.numpy_dtype(F8E4M3)
     with pytest.raises(UnsupportedError, match=r"no wgmma .* of f8e4m3 into f16"):

@@ -1,4 +1,4 @@
-"""Wrong uses of shared memory are found, with both who did it; right ones are not."""
+"""Wrong uses of shared memory are reported with both threads; correct ones are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tile.errors import (
 
 ALLOC = "%m = alloc {at = 0} : shared<64xf32, #flat>\n"
 STORE = "shared_store %m, %i, %x\n"
-# Each thread reads what the next one has.
+# Each thread reads the element of the next one.
 NEXT = """
   %one = const {value = 1} : frag<1xi32>
   %j = xor %i, %one : frag<1xi32>
@@ -32,7 +32,7 @@ NEIGHBOURS = np.arange(64) ^ 1
 
 
 def fails(error: type[TileError], body: str, *texts: str) -> TileError:
-    """Run a kernel that must fail so; the message, with line numbers of the body, has `texts`."""
+    """Run a kernel that must fail; the message, with line numbers of the body, has `texts`."""
     with pytest.raises(error) as caught:
         result(body)
     text = re.sub(r"<tile>:(\d+)", lambda m: f"line {int(m[1]) - _BEFORE}", str(caught.value))
@@ -44,7 +44,7 @@ def fails(error: type[TileError], body: str, *texts: str) -> TileError:
 _BEFORE = framed("BODY").split("BODY")[0].count("\n")
 
 
-# -- what is right
+# -- correct uses
 
 
 def test_a_barrier_after_the_store() -> None:
@@ -62,7 +62,7 @@ def test_a_barrier_before_the_next_store() -> None:
     assert np.array_equal(result(body), NEIGHBOURS)
 
 
-def test_many_may_read_one_place() -> None:
+def test_many_threads_may_read_one_address() -> None:
     body = (
         ALLOC + STORE + "barrier\n"
         "%zero = const {value = 5} : frag<1xi32>\n"
@@ -184,10 +184,10 @@ def test_a_race_over_the_back_edge_of_a_loop() -> None:
     fails(RaceError, body, "writes shared memory that another thread read")
 
 
-# -- undefined, outside, misaligned
+# -- undefined, out of bounds, misaligned
 
 
-def test_what_nobody_wrote_is_undefined() -> None:
+def test_reading_unwritten_memory() -> None:
     fails(
         UndefinedReadError,
         ALLOC + "barrier\n" + LOAD_OWN,
@@ -196,7 +196,7 @@ def test_what_nobody_wrote_is_undefined() -> None:
     )
 
 
-def test_what_an_earlier_buffer_held_is_undefined() -> None:
+def test_new_buffer_is_undefined() -> None:
     body = (
         ALLOC + STORE + "barrier\n%n = alloc {at = 0} : shared<64xf32, #flat>\n"
         "%y = shared_load %n, %i : frag<1xf32>\n"
@@ -205,7 +205,7 @@ def test_what_an_earlier_buffer_held_is_undefined() -> None:
 
 
 @pytest.mark.parametrize(("number", "shown"), [(64, "64"), (-1, "-1")])
-def test_outside_the_buffer(number: int, shown: str) -> None:
+def test_out_of_bounds_of_the_buffer(number: int, shown: str) -> None:
     body = (
         f"%m = alloc {{at = 256}} : shared<64xf32, #flat>\n"
         f"%o = const {{value = {number}}} : frag<1xi32>\nshared_store %m, %o, %x\n"
@@ -219,8 +219,8 @@ def test_outside_the_buffer(number: int, shown: str) -> None:
     fails(OutOfBoundsError, body)
 
 
-def test_outside_the_stage() -> None:
-    """The next stage is there, but is not this one."""
+def test_out_of_bounds_of_the_stage() -> None:
+    """The next stage exists, but is another buffer."""
     body = (
         "%m = alloc {at = 0} : shared<64xf32, #flat, stages = 2>\n"
         "%turn = const {value = 0} : i32\n%s = slot %m, %turn : shared<64xf32, #flat>\n"
@@ -308,7 +308,7 @@ RING = """
 """
 
 
-def test_the_last_groups_stay_on_their_way() -> None:
+def test_the_last_groups_stay_in_flight() -> None:
     first = "%z = shared_load %a, %i : frag<1xf32>\nstore %q, %z\n"
     second = "%z = shared_load %b, %i : frag<1xf32>\nstore %q, %z\n"
     assert np.array_equal(result(RING + "copy_wait {pending = 1}\n" + first), np.arange(64))
@@ -331,7 +331,7 @@ ALL_COPY = (
 )
 
 
-def test_threads_that_copy_to_one_place_at_once() -> None:
+def test_threads_that_copy_to_one_address_at_once() -> None:
     body = ALLOC + ALL_COPY + "shared_copy %m, %o, %pf\n"
     fails(
         RaceError,

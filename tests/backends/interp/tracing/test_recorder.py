@@ -1,4 +1,4 @@
-"""What a trace counts, against the same counted one element at a time in Python."""
+"""The counts of a trace equal those of a reference that counts element by element in Python."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def boxes(x_ptr, o_ptr, m, n, M: tl.constexpr, N: tl.constexpr):
     o.store([tl.program_id(0) * M, 0], x.load([tl.program_id(0) * M, 0]))
 
 
-def test_boxes_are_masked_accesses() -> None:
+def test_descriptor_accesses_are_masked_accesses() -> None:
     x, out = np.ones((10, 12), np.float32), np.zeros((10, 12), np.float32)
     with tile.trace() as trace:
         boxes[(3,)](x, out, 10, 12, M=4, N=16)
@@ -182,7 +182,7 @@ def far(x_ptr, o_ptr, B: tl.constexpr):
 
 
 def test_with_checks() -> None:
-    """What checks left out is not counted as touched; without a report it ends the launch."""
+    """Elements that checks dropped are not counted; without a report a fault ends the launch."""
     x, out = np.ones(30, np.float32), np.zeros(32, np.float32)
     with tile.sanitize(collect=True) as report, tile.trace() as trace:
         far[(4,)](x, out, B=8)
