@@ -237,7 +237,7 @@ def check_errors(source: str, path: Path, command: str) -> None:
         ]
         try:
             with redirect_stdout(io.StringIO()):
-                opt.transform(chunk, str(path), opt.requested(options.passes), options)
+                opt.transform(chunk, str(path), opt.parse_passes(options.passes), options)
         except TileError as error:
             line = 0 if error.loc is None else error.loc.line
             if (line, True) not in [(number, text in error.message) for number, text in marks]:

@@ -181,8 +181,8 @@ def test_the_program_fails_in_python(tmp_path: Path) -> None:
         '  File "kernel.py", line 22, in fails',
         "    return 1 // n",
         "ZeroDivisionError: integer division or modulo by zero",
-        "Uncaught exception: the program has ended. Look at what Python's frames hold;",
-        "`c` or `restart` begins again.",
+        "Uncaught exception: the program has ended. You can inspect Python's frames;",
+        "`c` or `restart` runs the program again.",
         "> kernel.py(22)fails()",
         "-> return 1 // n",
     ]

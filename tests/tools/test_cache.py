@@ -21,7 +21,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Store:
 
 def test_an_empty_one(capsys) -> None:
     for action, words in (
-        ("list", "what"),
+        ("list", "entry"),
         ("size", "0 entries, 0 B of 1.0 GiB"),
         ("clear", "0 e"),
     ):

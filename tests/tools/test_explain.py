@@ -40,7 +40,7 @@ def test_costs_of_a_transpose(capsys: pytest.CaptureFixture[str]) -> None:
     assert "transpose on the generic machine: 4 warps of 32, 3 stages" in printed
     assert "4,096 bytes of shared memory and 1 barriers in a program" in printed
     assert "global memory: 256 sectors, efficiency 100.0%" in printed
-    assert "0 of them for bank conflicts" in printed
+    assert "0 of them due to bank conflicts" in printed
     load = rows(printed)["x = tl.load("]
     assert load[2:] == ["128", "100%"]
 
@@ -105,7 +105,7 @@ def test_layouts_are_listed_shown_and_drawn(
         ([*TRANSPOSE[:3], "N=many"], "N is a number, true, false, none, an array"),
         ([TRANSPOSE[0], "x_ptr=fp31[4]"], "x_ptr has elements of i1, i8"),
         ([*TRANSPOSE, "--grid", "many"], "the grid many has no value"),
-        ([*TRANSPOSE, "--show", "q"], "no layout is of a value 'q'"),
+        ([*TRANSPOSE, "--show", "q"], "no value 'q' has a layout"),
     ],
 )
 def test_wrong_arguments(

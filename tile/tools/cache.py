@@ -1,4 +1,4 @@
-"""`tile cache`: what is kept on disk between processes."""
+"""`tile cache`: list, measure or clear the compilation cache on disk."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tile.tools.command import Command
 from tile.tools.table import table
 
 DESCRIPTION = """\
-Kernels that were compiled are kept on disk, and other processes find them there.
+Compiled kernels are cached on disk, where other processes find them.
 
-  tile cache list     what is there, the one that was used last in front
-  tile cache size     the folder, and how much is in it
-  tile cache clear    remove all of it (results of autotuning stay)
+  tile cache list     the entries, the most recently used one first
+  tile cache size     the folder, the number of entries and their size
+  tile cache clear    remove all entries (results of autotuning stay)
 
-TILE_CACHE_DIR names another folder, TILE_CACHE_LIMIT how much is kept (1G; what was not used for
-longest goes first), and TILE_CACHE=0 keeps and looks up nothing. What is in it runs as you: a
-folder that other users own or can write is not used.
+TILE_CACHE_DIR sets the folder, TILE_CACHE_LIMIT the size limit (1G; the least recently used entries
+are removed first), and TILE_CACHE=0 disables the cache. Cached code runs with your permissions:
+a folder that other users own or can write is not used.
 """
 
 _UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
@@ -37,24 +37,22 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _list(place: store.Store) -> str:
+def _list(cache: store.Store) -> str:
     rows = [
-        [one.title or "(damaged)", _bytes(one.size), _ago(time.time() - one.used)]
-        for one in place.kept()
+        [entry.title or "(damaged)", _bytes(entry.size), _ago(time.time() - entry.used)]
+        for entry in cache.kept()
     ]
-    return table(["what", "size", "last used"], rows)
+    return table(["entry", "size", "last used"], rows)
 
 
-def _size(place: store.Store) -> str:
-    kept = place.kept()
-    return (
-        f"{place.folder}: {len(kept)} entries, {_bytes(sum(one.size for one in kept))} of "
-        f"{_bytes(place.limit)}"
-    )
+def _size(cache: store.Store) -> str:
+    entries = cache.kept()
+    size = sum(entry.size for entry in entries)
+    return f"{cache.folder}: {len(entries)} entries, {_bytes(size)} of {_bytes(cache.limit)}"
 
 
-def _clear(place: store.Store) -> str:
-    return f"{place.folder}: {place.clear()} entries removed"
+def _clear(cache: store.Store) -> str:
+    return f"{cache.folder}: {cache.clear()} entries removed"
 
 
 _ACTIONS: dict[str, Callable[[store.Store], str]] = {
@@ -78,4 +76,4 @@ def _ago(seconds: float) -> str:
     return "just now"
 
 
-COMMAND = Command("cache", "what is kept on disk", DESCRIPTION, _configure, _run)
+COMMAND = Command("cache", "list or clear the compilation cache", DESCRIPTION, _configure, _run)

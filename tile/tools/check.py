@@ -1,4 +1,4 @@
-"""`tile check`: a program under all checks, and its launches in ways that must not matter."""
+"""`tile check`: run a program under all checks, and repeat its launches in equivalent ways."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from tile.tools.table import table
 if TYPE_CHECKING:
     from tile.pages.faults import check_page
     from tile.pages.page import written
-else:  # pages need a library that nothing else does
+else:  # pages need a library that nothing else needs
     check_page = late("tile.pages.faults", "check_page")
     written = late("tile.pages.page", "written")
 
 DESCRIPTION = """\
-Run a program on the interpreter under all checks, and make its launches in other ways too, each on
-the same contents of the arrays. Say what is wrong at which line, and where results depend on what
-they should not.
+Run a program on the interpreter under all checks, and repeat its launches in other ways, each on
+the same contents of the arrays. Report faults with their lines, and results that depend on what
+they should not depend on.
 
-  tile check program.py                       a program; what follows its name is for the program
+  tile check program.py                       a program; arguments after its name are passed to it
   tile check -m pytest tests/test_mine.py     a module, as with python -m
   tile check --grid "cdiv(n, BLOCK)" --vary BLOCK=64,128 \\
       kernel.py:add x=fp32[1000] y=fp32[1000] out=fp32[1000]:0 n=1000 BLOCK=256
                                               one kernel, on arrays of random numbers
 
 The other ways are
-  orders           programs of the grid start in reverse and in --seeds random orders, more of them
-                   at once or fewer
-  configurations   every one of kernels with @tile.autotune
+  orders           programs of the grid start in reverse and in --seeds random orders, with more or
+                   fewer of them at once
+  configurations   every configuration of kernels with @tile.autotune
   constants        --vary BLOCK=64,128: in launches with such a constexpr, if the grid is a function
                    of it: kernel[lambda meta: (tile.cdiv(n, meta["BLOCK"]),)]
 
-Options stand before the program, as those of Python do.
+Options come before the program, as those of Python do.
 
-Integers must be the same, and floats too, but for what sums in another order round differently. The
-way that changed a result is named by environment variables that bring it back. The exit status is 0
-where all is well, 1 where something is wrong or a launch was not checked (one from another thread),
-and the program's own where that is neither.
+Integers must be equal, and floats too, up to the rounding of sums in another order. The report
+names the environment variables that reproduce a different result. The exit status is 1 if there is
+a fault, a difference or a launch that was not checked (one from another thread), and otherwise that
+of the program.
 """
 
 
@@ -61,20 +61,24 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=3,
         metavar="N",
-        help="of a kernel with the same constants, how many are made in other ways (3)",
+        help="launches of a kernel with the same constants that are repeated in other ways (3)",
     )
     add(
         "--tolerance",
         type=float,
         metavar="R",
-        help="what counts as rounding, relative to an array's largest number (by dtype)",
+        help="difference that counts as rounding, relative to an array's largest number (by dtype)",
     )
     add("--grid", default="1", help="of one kernel: as in 8, 4,2 or cdiv(n, BLOCK)")
-    add("--html", metavar="FILE", help="write a page there: all of it, with the faults drawn")
-    add("--json", metavar="FILE", help="write all that was found there too")
+    add("--html", metavar="FILE", help="write the report as a page with drawings of the faults")
+    add("--json", metavar="FILE", help="write the report as JSON")
     add("-m", dest="module", action="store_true", help="the program is a module")
     add("program", help="program.py, or kernel.py:function")
-    add("arguments", nargs=argparse.REMAINDER, help="the program's, or the kernel's as NAME=VALUE")
+    add(
+        "arguments",
+        nargs=argparse.REMAINDER,
+        help="arguments of the program, or of the kernel as NAME=VALUE",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -85,10 +89,10 @@ def _run(options: argparse.Namespace) -> int:
         with rehearsal.watching():
             status = run()
         ended = True
-    finally:  # of a program that fails is told what it launched
+    finally:  # report the launches of a program that fails, too
         if ended or rehearsal.findings.report.coverage.counts:
             rehearsal.findings.ended = ended
-            _tell(rehearsal.findings, options)
+            _report(rehearsal.findings, options)
     _refuse_unknown(rehearsal.plan, rehearsal.findings)
     return rehearsal.findings.status or status
 
@@ -111,7 +115,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _all_varied(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """The values by name; those of a name that is given twice add up."""
+    """Return the values by name; the values of repeated options are concatenated."""
     varied: dict[str, list[Any]] = {}
     for name, values in map(_varied, texts):
         varied.setdefault(name, []).extend(values)
@@ -119,16 +123,16 @@ def _all_varied(texts: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _refuse_unknown(plan: Plan, findings: Findings) -> None:
-    """Raise `ArgumentValueError` for constants that were to be varied, and are none.
+    """Raise `ArgumentValueError` if `--vary` names a constant that no launched kernel has.
 
-    Only where a kernel was launched whose constants could be.
+    Programs that launched no kernel that could be varied are exempt.
     """
     unknown = [name for name in plan.varied if name not in findings.constexprs]
     if unknown and findings.tallies and plan.launches:
-        known = ", ".join(findings.constexprs) or "no tl.constexpr"
+        constants = ", ".join(findings.constexprs) or "no tl.constexpr"
         raise ArgumentValueError(
             f"--vary {unknown[0]}: no kernel that was launched has such a tl.constexpr; they have "
-            f"{known}"
+            f"{constants}"
         )
 
 
@@ -140,7 +144,7 @@ def _varied(text: str) -> tuple[str, list[Any]]:
 
 
 def _program(options: argparse.Namespace) -> Callable[[], int]:
-    """What runs the program, or launches the one kernel."""
+    """Return the function that runs the program, or launches the single kernel."""
     file, _, name = options.program.rpartition(":")
     if options.module or not (file.endswith(".py") and name.isidentifier()):
         return lambda: run_program(options.program, options.arguments, module=options.module)
@@ -154,8 +158,8 @@ def _program(options: argparse.Namespace) -> Callable[[], int]:
     return launch
 
 
-def _tell(findings: Findings, options: argparse.Namespace) -> None:
-    """Print what was found, and write it to files."""
+def _report(findings: Findings, options: argparse.Namespace) -> None:
+    """Print the findings, and write them to the requested files."""
     print("\n\n".join(_paragraphs(findings)))
     if options.html:
         written(options.html, check_page(json.loads(json.dumps(findings.as_dict()))), "the page")
@@ -181,7 +185,7 @@ def _paragraphs(findings: Findings) -> Iterator[str]:
         yield from findings.report.paragraphs()
     for way, group in findings.elsewhere:
         yield f"only with {way}\n{group}"
-    for dependence in sorted(findings.dependences, key=lambda one: one.harmless):
+    for dependence in sorted(findings.dependences, key=lambda dependence: dependence.harmless):
         yield str(dependence)
     for (kernel, constants), tally in findings.tallies.items():
         if tally.not_varied:

@@ -1,4 +1,4 @@
-"""The command `tile`: one subcommand a file of this folder."""
+"""The command `tile`: each subcommand is a file in this folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tile.tools import (
     reference,
     trace,
 )
-from tile.tools.streams import guarded
+from tile.tools.streams import run_with_checked_output
 
 COMMANDS = (
     cache.COMMAND,
@@ -50,12 +50,12 @@ Tools around the tile compiler. Kernels themselves are written and launched in P
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    """Return the parser of the whole command line."""
     top = argparse.ArgumentParser(
         prog="tile",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="`tile COMMAND --help` says more about a command.",
+        epilog="`tile COMMAND --help` describes a command.",
     )
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
@@ -71,8 +71,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; the exit status is 1 where something was wrong with what it was given."""
-    return guarded(lambda: _run(arguments))
+    """Run a command line and return its exit status, which is 1 for a `TileError`."""
+    return run_with_checked_output(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -1,4 +1,4 @@
-"""What a subcommand of `tile` is."""
+"""The description of a subcommand of `tile`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand: its name, one line on it, more for its own help, its options and what it does.
+    """A subcommand: its name, one-line summary, description for `--help`, options and action.
 
-    `run` takes the parsed options and returns the exit status. A `TileError` that it raises is
-    printed.
+    `configure` adds the options to a parser. `run` takes the parsed options and returns the exit
+    status; a `TileError` that it raises is printed.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""`tile compile`: a kernel ahead of time, for programs without Python."""
+"""`tile compile`: compile a kernel ahead of time, for programs without Python."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tile.tools.command import Command
 from tile.tools.kernel_arguments import load_kernel, parse_arguments
 
 DESCRIPTION = """\
-Compile a kernel ahead of time, with no GPU: write the text of every stage, and what a program
-without Python needs to launch it.
+Compile a kernel ahead of time, without a GPU: write the text of every stage, and the files that a
+program without Python needs to launch it.
 
   tile compile add.py:add --signature "*fp32:16, *fp32:16, *fp32:16, i32" \\
       --constants BLOCK=1024 --target sm_90a -o out/
@@ -30,39 +30,42 @@ without Python needs to launch it.
       --constants BLOCK=4096 --options num_warps=8 -o out/
   tile compile add.py:add ... --target opencl:intel -o out/
 
-The signature has the types of the parameters that are no constants, in order, or each with its
-name: fp32, i32 and so on, with * in front for a pointer, and :16 behind for an address or number
-that is divisible by 16, which makes faster code.
+The signature lists the types of the parameters that are no constants, in order, or each with its
+name: fp32, i32 and so on, with the prefix * for a pointer, and the suffix :16 for an address or
+number that is divisible by 16, which makes faster code.
 
-For NVIDIA's architectures (sm_75, sm_90a, ...), out/ gets
-  NAME.tile, NAME.thread, NAME.ll, NAME.ptx   what the compiler made, stage by stage
-  NAME.cubin, NAME.ptxas                      where ptxas is (pip install nvidia-cuda-nvcc): the
-                                              machine's code; registers, spills and memory
+For NVIDIA's architectures (sm_75, sm_90a, ...), the files in out/ are
+  NAME.tile, NAME.thread, NAME.ll, NAME.ptx   the text of every stage
+  NAME.cubin, NAME.ptxas                      if ptxas is found (pip install nvidia-cuda-nvcc):
+                                              machine code; registers, spills and memory
   NAME.h                                      for C and C++: functions that load and launch the
-                                              kernel by the driver's API; its first lines say how
+                                              kernel by the driver API; its first lines explain them
   NAME.json                                   the launch: symbol, threads, shared memory, arguments
 For OpenCL (opencl:generic, :amd, :intel, :arm, :apple)
   NAME.cl, NAME.json                          the program, and how it is built and launched
 """
 
-_BETWEEN = re.compile(r",(?![^\[<(]*[\]>)])")  # commas, but for those inside a type
+_SEPARATOR = re.compile(r",(?![^\[<(]*[\]>)])")  # commas that are not inside a type
 
-# Endings of the files of stages; others are the stage's name.
+# File name extensions of stages that differ from the stage's name.
 _ENDINGS = {"llvm": "ll", "opencl": "cl"}
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("kernel", help="file.py:function")
-    add("-s", "--signature", default="", metavar="TYPES", help="types of the parameters, by commas")
-    add("-c", "--constants", nargs="*", default=[], metavar="NAME=VALUE", help="of the others")
+    add("-s", "--signature", default="", metavar="TYPES", help="comma-separated parameter types")
+    add(
+        "-c", "--constants", nargs="*", default=[], metavar="NAME=VALUE",
+        help="values of the other parameters",
+    )  # fmt: skip
     add(
         "-p", "--options", nargs="*", default=[], metavar="NAME=VALUE", help="num_warps=8 and so on"
     )
     add(
         "-t", "--target", default="sm_90a", help="sm_90a, nvptx:sm_80, opencl:amd (default: sm_90a)"
     )
-    add("-o", "--output", default=".", metavar="FOLDER", help="where files are written")
+    add("-o", "--output", default=".", metavar="FOLDER", help="the folder of the files")
     add("-n", "--name", default="", help="of files and C functions (default: the kernel's)")
 
 
@@ -78,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     name = options.name or kernel.name
     if not name.isidentifier():
-        raise ArgumentValueError(f"--name is a name as in C, not {name!r}")
+        raise ArgumentValueError(f"--name must be a C identifier, not {name!r}")
     folder = Path(options.output)
     paths = []
     try:
@@ -94,17 +97,17 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def target_named(text: str) -> Target:
-    """A target; an architecture alone is one of NVIDIA's.
+    """Return a target; an architecture alone, as in `sm_90a`, is one of NVIDIA's.
 
-    Raises `ArgumentValueError` for one without an architecture, which is known at a launch only.
+    Raises `ArgumentValueError` for a backend alone: only a launch determines its architecture.
     """
     backend, colon, _ = text.partition(":")
     target = Target.parse(text if colon or backend in registry.names() else f"nvptx:{text}")
     registry.require(target.backend)
     if not target.arch:
         raise ArgumentValueError(
-            f"--target {text} leaves open what for; name an architecture, as in sm_90a, "
-            "nvptx:sm_80 or opencl:generic"
+            f"--target {text} has no architecture; name one, as in sm_90a, nvptx:sm_80 or "
+            "opencl:generic"
         )
     return target
 
@@ -112,34 +115,34 @@ def target_named(text: str) -> Target:
 def signature(
     text: str, parameters: Sequence[Parameter], constants: Sequence[str]
 ) -> dict[str, str]:
-    """Types by parameter. Those without names are of the parameters that no constant is given for.
+    """Return the types by parameter; types without names belong to the non-constants in order.
 
-    Raises `ArgumentTypeError` for more or fewer of them than there are such parameters.
+    Raises `ArgumentTypeError` for more types than parameters, or if only some types have names.
     """
-    words = [word.strip() for word in _BETWEEN.split(text) if word.strip()]
-    given = {word.partition("=")[0] for word in constants}
-    if any("=" in word for word in words):
-        return dict(_named(word) for word in words)
-    open_ones = [p.name for p in parameters if not p.is_constexpr and p.name not in given]
-    if len(words) > len(open_ones):
+    types = [ty.strip() for ty in _SEPARATOR.split(text) if ty.strip()]
+    constant_names = {constant.partition("=")[0] for constant in constants}
+    if any("=" in ty for ty in types):
+        return dict(_named_type(ty) for ty in types)
+    names = [p.name for p in parameters if not p.is_constexpr and p.name not in constant_names]
+    if len(types) > len(names):
         raise ArgumentTypeError(
-            f"the signature has {len(words)} types, and the kernel {len(open_ones)} parameters "
-            f"that are no constants: {', '.join(open_ones)}"
+            f"the signature has {len(types)} types, and the kernel {len(names)} parameters "
+            f"that are no constants: {', '.join(names)}"
         )
-    return dict(zip(open_ones, words, strict=False))
+    return dict(zip(names, types, strict=False))
 
 
-def _named(word: str) -> tuple[str, str]:
-    name, equals, ty = (part.strip() for part in word.partition("="))
+def _named_type(text: str) -> tuple[str, str]:
+    name, equals, ty = (part.strip() for part in text.partition("="))
     if not equals:
-        raise ArgumentTypeError(f"a signature has names for all types or for none, not {word!r}")
+        raise ArgumentTypeError(f"a signature has names for all types or for none, not {text!r}")
     return name, ty
 
 
 def exported(kernel: CompiledKernel, name: str) -> Mapping[str, str | bytes]:
-    """The files of a compiled kernel, by their endings."""
+    """Return the contents of a compiled kernel's files, by their extensions."""
     files = {_ENDINGS.get(stage, stage): text for stage, text in kernel.artifact.stages.items()}
-    parameters = [one for n, leaf in kernel.leaves.items() for one in _parameters(n, leaf)]
+    parameters = [p for n, leaf in kernel.leaves.items() for p in _parameters(n, leaf)]
     backend = registry.get(kernel.target.backend)
     if isinstance(backend, Exportable):
         files |= backend.export(kernel.artifact, name, parameters)
@@ -155,12 +158,12 @@ def exported(kernel: CompiledKernel, name: str) -> Mapping[str, str | bytes]:
 
 
 def _parameters(name: str, leaf: Leaf) -> Iterator[ExportedParameter]:
-    """The launch's arguments for a parameter: one, none for a constant, several for a tuple."""
+    """Yield a parameter's launch arguments: one; none for a constant; several for a tuple."""
     if isinstance(leaf, ParameterType):
         yield ExportedParameter(name, leaf.type, leaf.divisible, str(leaf))
     elif isinstance(leaf, tuple):
-        for index, part in enumerate(leaf):
-            yield from _parameters(f"{name}_{index}", part)
+        for index, element in enumerate(leaf):
+            yield from _parameters(f"{name}_{index}", element)
 
 
 COMMAND = Command("compile", "compile a kernel ahead of time", DESCRIPTION, _configure, _run)

@@ -1,4 +1,4 @@
-"""`tile debug`: a program's kernels under a debugger with pdb's commands."""
+"""`tile debug`: run kernels under a debugger with pdb's commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tile.tools.command import Command
 from tile.tools.debugged import Program, debug
 
 DESCRIPTION = """\
-Run a program with its kernels on the interpreter, and stop them where you like. Commands are pdb's:
+Run a program with its kernels on the interpreter under a debugger. Commands are those of pdb:
 
   tile debug softmax.py 4096
   (tile) b softmax.py:14, program_id(0) == 3
@@ -21,11 +21,11 @@ Run a program with its kernels on the interpreter, and stop them where you like.
   -> x = x - tl.max(x, 0)
   (tile) p x
 
-Lines are those of kernels and of the functions that they call. `help` lists the commands, `help
-values` says how variables are shown, `help programs-together` how many programs stop as one. All
-checks are on: at a fault the programs stand still where it is, and `before` goes back to before it.
-`breakpoint()` in a kernel stops there too, also without this command: under TILE_BACKEND=interp, at
-a terminal.
+Breakpoints are at lines of kernels and of the functions that they call. `help` lists the commands,
+`help values` explains how variables are printed, `help programs-together` how many programs stop
+together. All checks are on: programs stop at a fault, and `before` goes back to the state before
+it. `breakpoint()` in a kernel also stops there, and without this command, too: with
+TILE_BACKEND=interp, at a terminal.
 """
 
 
@@ -33,12 +33,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "-c", "--command", action="append", default=[], metavar="COMMAND", dest="commands",
-        help="do this first, as if it were typed; may be given again",
+        help="run a command first, as if it were typed; may be repeated",
     )  # fmt: skip
     add("-m", "--module", action="store_true", help="the program is the name of a module")
     add("--sanitize", metavar="CHECKS", help="all (the default), none, or some of the checks")
-    add("program", help="a file of Python")
-    add("arguments", nargs=argparse.REMAINDER, help="the program's own")
+    add("program", help="a Python file")
+    add("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -57,4 +57,4 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("debug", "stop kernels at lines, and look", DESCRIPTION, _configure, _run)
+COMMAND = Command("debug", "run kernels under a debugger", DESCRIPTION, _configure, _run)

@@ -1,4 +1,4 @@
-"""A program under the debugger, from its beginning, as often as the user likes."""
+"""Run a program under the debugger, and restart it as often as the user asks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tile.tools.program import run_program
 
 @dataclass(frozen=True)
 class Program:
-    """A file of Python, or a module by its name, with its arguments."""
+    """A Python file, or a module by its name, with its arguments."""
 
     name: str
     arguments: Sequence[str]
     is_module: bool = False
 
     def main(self) -> str:
-        """The path of the file. Raises `OSError` for one that cannot be read."""
+        """Return the path of the file. Raises `OSError` if it cannot be read."""
         if not self.is_module:
             path = Path(self.name).resolve()
             with path.open("rb"):
@@ -46,9 +46,9 @@ class Program:
 
 
 class Outcome:
-    """A context that takes how a program ended: with a status, or by an error.
+    """A context manager that records how a program ended: with a status or by an exception.
 
-    What the debugger itself raises goes through.
+    Exceptions of the debugger itself propagate.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,9 @@ class Outcome:
 
 
 def debug(program: Program, debugger: Debugger, checks: Checks, commands: Sequence[str]) -> None:
-    """Run a program under the debugger until the user leaves; `commands` come before his own.
+    """Run a program under the debugger until the user quits.
+
+    commands: run before the user's first command.
 
     Raises `OSError` for a program that cannot be read.
     """
@@ -78,18 +80,19 @@ def debug(program: Program, debugger: Debugger, checks: Checks, commands: Sequen
     debugger.cmdqueue.extend(commands)
     while True:
         try:
-            once(program, main, debugger, checks)
+            run_once(program, main, debugger, checks)
         except QuitError:
             return
-        except RestartError as again:
-            if again.arguments is not None:
-                program = Program(program.name, again.arguments, program.is_module)
-            given = " ".join(program.arguments)
-            debugger.say(f"Restarting {program.name}{f' with arguments: {given}' * bool(given)}")
+        except RestartError as restart:
+            if restart.arguments is not None:
+                program = Program(program.name, restart.arguments, program.is_module)
+            arguments = " ".join(program.arguments)
+            suffix = f" with arguments: {arguments}" if arguments else ""
+            debugger.say(f"Restarting {program.name}{suffix}")
 
 
-def once(program: Program, main: str, debugger: Debugger, checks: Checks) -> None:
-    """Run a program once, and talk about how it ended."""
+def run_once(program: Program, main: str, debugger: Debugger, checks: Checks) -> None:
+    """Run a program once, and report how it ended."""
     session = debugger.session
     session.goal, session.replay = RUN, None
     debugger.before(main)
@@ -101,14 +104,14 @@ def once(program: Program, main: str, debugger: Debugger, checks: Checks) -> Non
         watched(session),
         outcome,
     ):
-        # By its path, since programs may change the folder that they are in.
+        # Use the absolute path, since the program may change the working directory.
         name = program.name if program.is_module else main
         outcome.status = run_program(name, program.arguments, module=program.is_module)
-    ended(outcome, debugger)
+    report_end(outcome, debugger)
 
 
-def ended(outcome: Outcome, debugger: Debugger) -> None:
-    """Say how a program ended, and talk about an error that nobody has seen yet."""
+def report_end(outcome: Outcome, debugger: Debugger) -> None:
+    """Report how a program ended; open the prompt for an error that was not reported yet."""
     error = outcome.error
     if error is None:
         exited = f"exited via sys.exit(). Exit status: {outcome.status}. It"
@@ -121,13 +124,13 @@ def ended(outcome: Outcome, debugger: Debugger) -> None:
         debugger.say(f"The program ended with the {name} above, and will be restarted")
         return
     debugger.say(report(error))
-    debugger.say("Uncaught exception: the program has ended. Look at what Python's frames hold;")
-    debugger.say("`c` or `restart` begins again.")
+    debugger.say("Uncaught exception: the program has ended. You can inspect Python's frames;")
+    debugger.say("`c` or `restart` runs the program again.")
     debugger.failed(error)
 
 
 def report(error: BaseException) -> str:
-    """An error with the frames of the user's program that it came through."""
+    """Return the traceback of an error, limited to frames of the user's program."""
     frames: list[HostFrame] = failed_frames(error)
     lines = ["Traceback (most recent call last):"] if frames else []
     for frame in frames:
@@ -142,7 +145,7 @@ def report(error: BaseException) -> str:
 
 @contextmanager
 def interruptible(debugger: Debugger) -> Iterator[None]:
-    """Let Ctrl-C stop programs at their next line; a second one, before that, is Python's own."""
+    """Let Ctrl-C stop programs at their next line; a second one before that interrupts Python."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -152,8 +155,8 @@ def interruptible(debugger: Debugger) -> Iterator[None]:
             signal.default_int_handler(number, frame)
         debugger.session.interrupted = True
 
-    before: Any = signal.signal(signal.SIGINT, interrupt)
+    previous: Any = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)

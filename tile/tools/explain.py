@@ -1,4 +1,4 @@
-"""`tile explain`: what a kernel costs on a SIMT machine, line by line, and who holds what."""
+"""`tile explain`: report the cost of a kernel on a SIMT machine by source line, and its layouts."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ from tile.tools.kernel_arguments import load_kernel, parse_arguments, parse_grid
 from tile.tools.table import table
 
 DESCRIPTION = f"""\
-Lower a kernel for a machine, run it on the thread machine, and say for each source line what it
-costs. Arrays are made of random numbers.
+Lower a kernel for a machine, run it on the SIMT simulator, and report the cost of each source line.
+Arrays are filled with random numbers.
 
   tile explain softmax.py:softmax_kernel x=fp32[8,1000] out=fp32[8,1000] n=1000 BLOCK=1024 --grid 8
   tile explain ... --target matrix --num-warps 8 --num-stages 4
   tile explain ... --draw layouts/       a picture of each layout: which thread holds which element
-  tile explain ... --show q              the layout of the value `q` here, as text
-  tile explain ... --ir                  the IR of threads as well
+  tile explain ... --show q              print the layout of the value `q`
+  tile explain ... --ir                  print the IR, laid out and of threads
 
 Arguments are name=value: a number, true, false, none, an array such as fp32[64,64] or i32[8]:0
-(filled with 0), or a descriptor such as fp16[300,200]/64,32: an array in boxes of 64x32, outside of
-which are zeros, or with /64,32,nan NaNs. The machines are {", ".join(TARGETS)}.
+(filled with 0), or a descriptor such as fp16[300,200]/64,32: an array with blocks of 64x32 and
+zeros out of bounds, or NaNs with /64,32,nan. The machines are {", ".join(TARGETS)}.
 
   executed    warps that executed an operation of the line
-  registers   of 32 bits that are live in a thread there, at most
-  sectors     of 32 bytes of global memory that warps touched; efficiency is the share that the
-              bytes asked for would have needed
-  wavefronts  of shared memory; conflicts are those that bank conflicts cost
+  registers   the most 32-bit registers that are live in a thread at the line
+  sectors     32-byte sectors of global memory that warps accessed; efficiency is the least number
+              of sectors that could hold the requested bytes, divided by this number
+  wavefronts  wavefronts of shared memory; conflicts are the additional ones due to bank conflicts
 """
 
 
 @dataclass
 class Explanation:
-    """A kernel lowered for a machine, and what a run of it cost."""
+    """A kernel lowered for a machine, and the counters of a run of it."""
 
-    laid_out: Module  # after layouts were chosen
+    laid_out: Module  # after layout assignment
     threads: Module
     target: SimtTarget
     options: Options
@@ -67,19 +67,19 @@ class Explanation:
 
     @property
     def barriers(self) -> int:
-        """How many barriers there are in the kernel's text."""
+        """Return the number of barrier operations in the kernel."""
         return sum(op.defn is memory.barrier for op in self.threads.walk())
 
 
 def explain(
     kernel: Any, arguments: dict[str, Any], grid: Grid, target: SimtTarget, options: Options
 ) -> Explanation:
-    """Lower a kernel for arguments by name, and run it, counting.
+    """Lower a kernel for arguments by name, run it and count its operations and accesses.
 
-    Raises what compiling and running raise: `CompilationError`, `OutOfResourcesError` or an
+    Raises the errors of compilation and execution: `CompilationError`, `OutOfResourcesError` or
     `ExecutionError`.
     """
-    while not isinstance(kernel, JITFunction):  # tuned ones are wrapped
+    while not isinstance(kernel, JITFunction):  # the autotuner wraps its kernel
         if not hasattr(kernel, "kernel"):
             raise ArgumentTypeError(f"tile explain takes a @tile.jit function, not {kernel!r}")
         kernel = kernel.kernel
@@ -89,27 +89,27 @@ def explain(
     laid_out = compiled.artifact.module.clone()
     passes = lowering(target, **options.lowering)
     names = [item.defn.name for item in passes]
-    chosen = names.index("remove-conversions") + 1
+    assigned = names.index("remove-conversions") + 1  # layouts are final after this pass
     description = f"tile explain, {target}, {options}\n\n{print_module(laid_out)}"
     with compilation(laid_out.kernel.name, lambda: description):
-        level = PassManager(passes[:chosen]).run(laid_out, Level.TILE)
+        level = PassManager(passes[:assigned]).run(laid_out, Level.TILE)
         threads = laid_out.clone()
-        PassManager(passes[chosen:]).run(threads, level)
+        PassManager(passes[assigned:]).run(threads, level)
     result = Explanation(laid_out, threads, target, options)
-    given = {n: value for n, value in arguments.items() if n not in compiled.constants}
-    values = compiled.launch_arguments(**given)
+    non_constants = {n: value for n, value in arguments.items() if n not in compiled.constants}
+    values = compiled.launch_arguments(**non_constants)
     run_threads(threads, target, options.num_warps, grid, values, result.counters)
     return result
 
 
-def cost_table(found: Explanation) -> str:
-    """What each source line costs."""
+def cost_table(explanation: Explanation) -> str:
+    """Return a table of the cost of each source line."""
     live: dict[tuple[str, int], int] = {}
-    for function in found.threads:
+    for function in explanation.threads:
         for op, count in registers(function).items():
             line = line_of(op.loc)
             live[line] = max(live.get(line, 0), count)
-    counts = found.counters.by_line()
+    counts = explanation.counters.by_line()
     header = (
         "line",
         "source",
@@ -143,20 +143,21 @@ def _row(line: tuple[str, int], counts: LineCounts, live: int) -> list[str]:
     ]
 
 
-def summary(found: Explanation) -> str:
-    """The kernel as a whole, in a few lines."""
-    options, counters = found.options, found.counters
+def summary(explanation: Explanation) -> str:
+    """Return a few lines about the kernel as a whole."""
+    options, counters = explanation.options, explanation.counters
+    target, threads = explanation.target, explanation.threads
     of_global, of_shared = counters.global_total(), counters.shared_total()
-    live = max((n for f in found.threads for n in registers(f).values()), default=0)
+    live = max((n for function in threads for n in registers(function).values()), default=0)
     return "\n".join(
         [
-            f"{found.threads.kernel.name} on the {found.target} machine: {options.num_warps} warps "
-            f"of {found.target.warp_size}, {options.num_stages} stages",
-            f"{counters.shared_bytes:,} bytes of shared memory and {found.barriers} barriers in a "
-            f"program; at most {live} registers live in a thread",
+            f"{threads.kernel.name} on the {target} machine: {options.num_warps} warps "
+            f"of {target.warp_size}, {options.num_stages} stages",
+            f"{counters.shared_bytes:,} bytes of shared memory and {explanation.barriers} barriers "
+            f"in a program; at most {live} registers live in a thread",
             f"global memory: {of_global.sectors:,} sectors, efficiency {of_global.efficiency:.1%}",
             f"shared memory: {of_shared.wavefronts:,} wavefronts, {of_shared.conflicts:,} of them "
-            "for bank conflicts",
+            "due to bank conflicts",
         ]
     )
 
@@ -165,8 +166,8 @@ def summary(found: Explanation) -> str:
 
 
 @dataclass(frozen=True)
-class Held:
-    """A layout, with the first value of the program that has it."""
+class LayoutUse:
+    """A layout and the first value of the program that has it."""
 
     layout: LinearLayout
     name: str
@@ -175,9 +176,9 @@ class Held:
     bits: int
 
 
-def held_layouts(modules: Sequence[Module]) -> list[Held]:
-    """Each layout of tiles and buffers once, in the program's order."""
-    found: dict[LinearLayout, Held] = {}
+def distinct_layouts(modules: Sequence[Module]) -> list[LayoutUse]:
+    """Return each layout of tiles and buffers once, in the program's order."""
+    uses: dict[LinearLayout, LayoutUse] = {}
     for module in modules:
         for op in module.walk():
             for value in op.results:
@@ -185,44 +186,44 @@ def held_layouts(modules: Sequence[Module]) -> list[Held]:
                 if isinstance(ty, Tile | Shared) and isinstance(ty.layout, LinearLayout):
                     _, line = line_of(op.loc)
                     extents = "x".join(map(str, ty.shape))
-                    held = Held(ty.layout, value.name, line, f"{extents} {ty.of}", ty.of.bits)
-                    known = found.get(ty.layout)
-                    if known is None or (not known.name and value.name):
-                        found[ty.layout] = held
-    return list(found.values())
+                    use = LayoutUse(ty.layout, value.name, line, f"{extents} {ty.of}", ty.of.bits)
+                    first = uses.get(ty.layout)
+                    if first is None or (not first.name and value.name):
+                        uses[ty.layout] = use
+    return list(uses.values())
 
 
-def layout_table(layouts: Sequence[Held]) -> str:
-    """The layouts by number."""
+def layout_table(layouts: Sequence[LayoutUse]) -> str:
+    """Return a table of the layouts with their numbers."""
     rows = [
-        [str(number), held.name, str(held.line or ""), held.type, str(held.layout)]
-        for number, held in enumerate(layouts)
+        [str(number), use.name, str(use.line or ""), use.type, str(use.layout)]
+        for number, use in enumerate(layouts)
     ]
     return table(("number", "value", "line", "tile", "layout"), rows, left=(1, 3, 4))
 
 
-def draw_layouts(layouts: Sequence[Held], folder: Path) -> list[str]:
-    """Write a picture of each layout to a folder; what to say of them."""
+def draw_layouts(layouts: Sequence[LayoutUse], folder: Path) -> list[str]:
+    """Write a picture of each layout to a folder; return a message about each."""
     folder.mkdir(parents=True, exist_ok=True)
-    said = []
-    for number, held in enumerate(layouts):
-        path = folder / f"{number:02}-{held.name or 'value'}.svg"
+    messages = []
+    for number, use in enumerate(layouts):
+        path = folder / f"{number:02}-{use.name or 'value'}.svg"
         try:
-            picture = svg(held.layout, max(8, held.bits))
+            picture = svg(use.layout, max(8, use.bits))
         except LayoutError as error:
-            said.append(f"{path.name}: not drawn: {error.message}")
+            messages.append(f"{path.name}: not drawn: {error.message}")
             continue
         path.write_text(picture, encoding="utf-8")
-        said.append(f"{path.name}: {held.type}, line {held.line}")
-    return said
+        messages.append(f"{path.name}: {use.type}, line {use.line}")
+    return messages
 
 
-def _shown(layouts: Sequence[Held], wanted: str) -> str:
-    for number, held in enumerate(layouts):
-        if wanted in (held.name, str(number)):
-            return draw(held.layout)
-    names = ", ".join(sorted({held.name for held in layouts if held.name}))
-    raise ArgumentValueError(f"no layout is of a value {wanted!r}; there are {names}")
+def _drawing(layouts: Sequence[LayoutUse], name: str) -> str:
+    for number, use in enumerate(layouts):
+        if name in (use.name, str(number)):
+            return draw(use.layout)
+    names = ", ".join(sorted({use.name for use in layouts if use.name}))
+    raise ArgumentValueError(f"no value {name!r} has a layout; there are {names}")
 
 
 # -- the command
@@ -236,8 +237,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--target", default="generic", choices=list(TARGETS), help="the machine")
     add("--num-warps", type=int, default=Options.num_warps, help="warps of a program")
     add("--num-stages", type=int, default=Options.num_stages, help="stages of pipelined loops")
-    add("--thread-tile", type=int, default=Options.thread_tile, help="edge of a thread's squares")
-    add("--warp-rows", type=int, default=0, help="warps that share the rows of a product; 0: any")
+    add("--thread-tile", type=int, default=Options.thread_tile, help="edge of a thread's sub-tile")
+    add("--warp-rows", type=int, default=0, help="warps along the rows of a dot; 0: automatic")
     add("--layouts", action="store_true", help="list the layouts")
     add("--draw", metavar="FOLDER", help="draw the layouts as SVG")
     add("--show", metavar="VALUE", help="draw the layout of a value, or of a number, as text")
@@ -246,26 +247,25 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     names = ("num_warps", "num_stages", "thread_tile", "warp_rows")
-    chosen = Options.of({name: getattr(options, name) for name in names})
+    compile_options = Options.of({name: getattr(options, name) for name in names})
     kernel = load_kernel(options.kernel)
     arguments = parse_arguments(options.arguments)
     grid = parse_grid(options.grid)
     if callable(grid):
         grid = grid(arguments)
-    found = explain(
-        kernel, arguments, normalise_grid(grid), SimtTarget.parse(options.target), chosen
-    )
-    layouts = held_layouts([found.laid_out, found.threads])
+    target = SimtTarget.parse(options.target)
+    explanation = explain(kernel, arguments, normalise_grid(grid), target, compile_options)
+    layouts = distinct_layouts([explanation.laid_out, explanation.threads])
     if options.ir:
-        print(print_module(found.laid_out), print_module(found.threads), sep="\n")
-    print(summary(found), cost_table(found), sep="\n\n")
+        print(print_module(explanation.laid_out), print_module(explanation.threads), sep="\n")
+    print(summary(explanation), cost_table(explanation), sep="\n\n")
     if options.layouts:
         print(f"\n{layout_table(layouts)}")
     if options.show:
-        print(f"\n{_shown(layouts, options.show)}")
+        print(f"\n{_drawing(layouts, options.show)}")
     if options.draw:
         print("", *draw_layouts(layouts, Path(options.draw)), sep="\n")
     return 0
 
 
-COMMAND = Command("explain", "what a kernel costs, line by line", DESCRIPTION, _configure, _run)
+COMMAND = Command("explain", "report a kernel's cost by source line", DESCRIPTION, _configure, _run)

@@ -1,4 +1,4 @@
-"""`tile info`: the backends, what each needs and has on this machine, and what would bring it."""
+"""`tile info`: report each backend's requirements, devices and missing parts on this machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tile.errors import BackendError
 from tile.tools.command import Command
 
 DESCRIPTION = """\
-List the backends of this version, what each of them needs, the devices that it finds with what they
-can do, and for what is missing the command that brings it.
+List the backends of this version, the packages that each needs, its devices with their
+capabilities, and how to install missing parts.
 
   tile info               all backends
-  tile info opencl        one of them
+  tile info opencl        one backend
 """
 
 
@@ -29,10 +29,10 @@ def _run(options: argparse.Namespace) -> int:
     for name in options.backends:
         registry.require(name)
     print(f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
-    set_here = {v.name: getattr(config, key) for key, v in config.variables().items()}
-    for variable in config.variables().values():
-        if set_here[variable.name] != variable.default:
-            print(f"{variable.name}={set_here[variable.name]}")
+    for key, variable in config.variables().items():
+        value = getattr(config, key)
+        if value != variable.default:
+            print(f"{variable.name}={value}")
     for name in options.backends or registry.names():
         print()
         print("\n".join(report(name)))
@@ -40,16 +40,16 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def report(name: str) -> Iterator[str]:
-    """The lines on one backend."""
+    """Yield the lines on one backend."""
     yield name
     try:
         backend = registry.get(name)
     except BackendError as error:
         yield f"  missing: {error.message}"
         return
-    found = backend.survey() if isinstance(backend, Surveyable) else ()
-    for finding in found:
-        yield from _lines(finding)
+    if isinstance(backend, Surveyable):
+        for finding in backend.survey():
+            yield from _lines(finding)
 
 
 def _lines(finding: Finding) -> Iterator[str]:

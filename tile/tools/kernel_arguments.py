@@ -1,13 +1,13 @@
-"""Kernels and their arguments as command lines spell them.
+"""Parse kernels, their arguments and grids from a command line.
 
     kernel.py:add                    the kernel `add` of a file
     x=fp32[1823,781]                 an array of random numbers (integers: 0 to 99)
     y=i32[64]:0                      an array filled with a number
-    d=fp16[300,200]/64,32            a descriptor of such an array, in boxes of 64 x 32
-    d=fp16[300,200]:1/64,32,nan      the same, of ones, with NaN outside
+    d=fp16[300,200]/64,32            a descriptor of an array, with blocks of 64 x 32
+    d=fp16[300,200]:1/64,32,nan      a descriptor of an array of ones, padded with NaN
     n=781   scale=0.5   CAUSAL=true  a number or a constant
 
-Arrays of one command line are drawn one after the other from one generator.
+The arrays of a command line are drawn in order from one random generator.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tile.runtime.sizes import cdiv
 
 _ARRAY = re.compile(
     r"(?P<type>\w+)\[(?P<shape>[\d,\s]+)\](?::(?P<fill>[^\s/]+))?"
-    r"(?:/(?P<box>\d+(?:,\d+)*)(?:,(?P<padding>[a-z]+))?)?"
+    r"(?:/(?P<block>\d+(?:,\d+)*)(?:,(?P<padding>[a-z]+))?)?"
 )
-_WORDS = {"true": True, "false": False, "none": None}
+_KEYWORDS = {"true": True, "false": False, "none": None}
 
 
 def load_kernel(text: str) -> Any:
-    """The object that `file.py:name` names.
+    """Return the object that `file.py:name` names.
 
     Raises `ArgumentValueError` if there is no such file or name, or if the file ends the process.
     """
@@ -56,8 +56,8 @@ def load_kernel(text: str) -> Any:
         spec.loader.exec_module(module)
     except SystemExit as ending:
         raise ArgumentValueError(
-            f"{file} ends the process when it is imported; what is for running it as a program"
-            " belongs under `if __name__ == '__main__':`"
+            f"{file} ends the process when it is imported; code that runs it as a program belongs"
+            " under `if __name__ == '__main__':`"
         ) from ending
     if not hasattr(module, name):
         raise ArgumentValueError(f"{file} has no {name}")
@@ -65,7 +65,7 @@ def load_kernel(text: str) -> Any:
 
 
 def parse_arguments(texts: Sequence[str], seed: int = 0) -> dict[str, Any]:
-    """Arguments by name. Raises `ArgumentValueError` for what cannot be read."""
+    """Return the arguments by name. Raises `ArgumentValueError` for text that cannot be parsed."""
     random = np.random.default_rng(seed)
     arguments = {}
     for text in texts:
@@ -82,15 +82,15 @@ def _value(name: str, text: str, random: np.random.Generator) -> Any:
         return parse_constant(name, text)
     shape = tuple(int(extent) for extent in match["shape"].split(",") if extent.strip())
     array = _array(name, match["type"], shape, match["fill"], random)
-    if match["box"] is None:
+    if match["block"] is None:
         return array
-    box = [int(extent) for extent in match["box"].split(",")]
+    block = [int(extent) for extent in match["block"].split(",")]
     padding = match["padding"] or Padding.ZERO.value
-    return TensorDescriptor.from_tensor(_with_aligned_rows(array), box, padding)
+    return TensorDescriptor.from_tensor(_with_aligned_rows(array), block, padding)
 
 
 def _with_aligned_rows(array: Any) -> Any:
-    """The numbers in memory that begins, as each row does, where descriptors want it."""
+    """Return a copy of an array whose base address and rows have the alignment of descriptors."""
     step = ALIGNMENT // array.itemsize
     *outer, columns = array.shape
     pitch = -(-columns // step) * step
@@ -102,12 +102,12 @@ def _with_aligned_rows(array: Any) -> Any:
 
 
 def parse_constant(name: str, text: str) -> Any:
-    """A number, true, false or none. Raises `ArgumentValueError` for anything else."""
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    for read in (int, float):
+    """Return a number, True, False or None. Raises `ArgumentValueError` for other text."""
+    if text.lower() in _KEYWORDS:
+        return _KEYWORDS[text.lower()]
+    for parse in (int, float):
         try:
-            return read(text)
+            return parse(text)
         except ValueError:
             continue
     raise ArgumentValueError(
@@ -117,9 +117,10 @@ def parse_constant(name: str, text: str) -> Any:
 
 
 def parse_grid(text: str) -> Any:
-    """A grid: numbers as in 8 or 4,2, or a function of the arguments by name, as in cdiv(n, BLOCK).
+    """Return a grid: extents, as in 8 or 4,2, or a function of the arguments, as in cdiv(n, BLOCK).
 
-    Raises `ArgumentValueError` for what is no expression, and the function where it has no value.
+    Raises `ArgumentValueError` for text that is no expression; so does the function if evaluating
+    the expression fails.
     """
     try:
         return tuple(int(extent) for extent in text.split(","))

@@ -1,4 +1,4 @@
-"""`tile opt`: read IR text, verify it, run passes over it, print it."""
+"""`tile opt`: read IR text, verify it, run passes over it and print the result."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from tile.tools.command import Command
 from tile.transforms import pipeline
 
 SEPARATOR = "// -----"
-PRINTING = "print-"  # how the names of passes begin that print what they find
-# Pipelines that may be asked for by name, as if they were passes.
+PRINTING = "print-"  # the prefix of the names of passes that print an analysis
+# Pipelines that can be named like passes.
 PIPELINES = {"TILE": lambda: list(pipeline.TILE), "THREADS": lowering}
 
 DESCRIPTION = """\
-Read IR text, verify it, run passes over it and print the result. Every IR that is printed anywhere
-is such text: what TILE_DUMP writes, and the file that reproduces a failed pass.
+Read IR text, verify it, run passes over it and print the result. All printed IR is such text: the
+files of TILE_DUMP, and the file that reproduces a failed pass.
 
   tile opt kernel.tile                            only verify and print
   tile opt kernel.tile -p canonicalize,cse        run two passes
   tile opt kernel.tile -p 'unroll{limit=8},dce'   a pass with an option
-  tile opt kernel.tile -p TILE                    what every backend starts with
-  tile opt kernel.tile -p THREADS                 from tiles to threads, for a generic machine
-  tile opt kernel.tile -p print-axis-info         see what an analysis finds
+  tile opt kernel.tile -p TILE                    the tile-level pipeline of every backend
+  tile opt kernel.tile -p THREADS                 lower tiles to threads, for a generic machine
+  tile opt kernel.tile -p print-axis-info         print the result of an analysis
   tile opt --list                                 all passes
 """
 
 
 def transform(text: str, file: str, passes: list[Pass], options: argparse.Namespace) -> str:
-    """The text of a module after some passes; nothing, if the last of them has printed it.
+    """Return the text of a module after some passes; "" if the last one is a printing pass.
 
-    `file` is named in locations.
+    file: the name of the file in locations.
     """
     module = parse_module(text, file)
     level = Level(options.level)
@@ -57,7 +57,10 @@ def transform(text: str, file: str, passes: list[Pass], options: argparse.Namesp
 
 
 def chunks(text: str) -> Iterator[str]:
-    """The parts of a text between separators, led by empty lines that keep their line numbers."""
+    """Yield the chunks of a text between separators, padded with empty lines at the front.
+
+    The padding preserves the line numbers of the whole text.
+    """
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(keepends=True)):
         if line.rstrip() == SEPARATOR:
@@ -68,8 +71,8 @@ def chunks(text: str) -> Iterator[str]:
     yield "".join(lines)
 
 
-def requested(text: str) -> list[Pass]:
-    """The passes of a pipeline's text, in which a pipeline may be named, too."""
+def parse_passes(text: str) -> list[Pass]:
+    """Return the passes of a pipeline's text, or those of a named pipeline."""
     named = PIPELINES.get(text)
     return parse_pipeline(text) if named is None else named()
 
@@ -82,7 +85,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--level", default="tile", choices=[level.value for level in Level], help="of the input")
     add("--verify-each", action="store_true", help="verify after every pass, not only at the ends")
     add("--locations", action="store_true", help="print the location of every operation")
-    add("--split", action="store_true", help=f"take the parts between `{SEPARATOR}` lines apart")
+    add("--split", action="store_true", help=f"process the text between `{SEPARATOR}` lines apart")
     add("--list", action="store_true", help="list the passes and their options")
 
 
@@ -91,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
         print(listing())
         return 0
     refuse_unknown(config.print_after)
-    passes = requested(options.passes)
+    passes = parse_passes(options.passes)
     text, file = _read(options.file)
     printed, failed = [], False
     for chunk in chunks(text) if options.split else [text]:
@@ -105,7 +108,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _read(file: str) -> tuple[str, str]:
-    """The text, and the name of the file for messages."""
+    """Return the text, and the name of the file for messages."""
     if file == "-":
         return sys.stdin.read(), "<stdin>"
     try:
@@ -125,13 +128,13 @@ def _write(text: str, file: str | None) -> None:
 
 
 def listing() -> str:
-    """All passes, with options and the first sentence of what each does."""
+    """Return a table of all passes with their options and summaries."""
     lines = []
     for defn in sorted(PASSES, key=lambda defn: defn.name):
         options = [f"{name}={spec.default}" for name, spec in defn.options.items()]
-        shown = f"{{{','.join(options)}}}".lower() if options else ""
+        suffix = f"{{{','.join(options)}}}".lower() if options else ""
         summary = defn.doc.partition("\n")[0]
-        lines.append(f"{defn.name + shown:26} {summary}")
+        lines.append(f"{defn.name + suffix:26} {summary}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Running a user's program from a command of `tile`, as Python would."""
+"""Run a user's program from a command of `tile`, as Python would."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tile.errors import ArgumentValueError
 
 @contextmanager
 def _started_with(arguments: Sequence[str], folder: str) -> Iterator[None]:
-    """`sys.argv` and the first place for imports, inside the `with` block."""
+    """Set `sys.argv` and the first entry of `sys.path` inside the `with` block."""
     argv, path = sys.argv[:], sys.path[:]
     sys.argv[:] = arguments
     sys.path.insert(0, folder)
@@ -24,9 +24,9 @@ def _started_with(arguments: Sequence[str], folder: str) -> Iterator[None]:
 
 
 def run_program(name: str, arguments: Sequence[str], *, module: bool = False) -> int:
-    """Run a file, or a module by its name, as the main program; its exit status.
+    """Run a file, or a module by its name, as the main program; return its exit status.
 
-    What it raises is raised. Raises `ArgumentValueError` if there is no such file.
+    Raises what the program raises, and `ArgumentValueError` if there is no such file.
     """
     try:
         if module:
@@ -44,7 +44,7 @@ def run_program(name: str, arguments: Sequence[str], *, module: bool = False) ->
 
 
 def _status(code: object) -> int:
-    """What Python makes of the argument of `sys.exit`."""
+    """Return the exit status of an argument of `sys.exit`; print it if it is a message."""
     if code is None:
         return 0
     if isinstance(code, int):

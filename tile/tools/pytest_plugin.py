@@ -1,6 +1,6 @@
 """The pytest plugin under its earlier name, for configurations with `-p tile.tools.pytest_plugin`.
 
-The plugin is `pytest_tile`, beside this package.
+The plugin itself is the top-level module `pytest_tile`.
 """
 
 from pytest_tile import (

@@ -1,4 +1,4 @@
-"""Summary of `pytest --tile-sanitize`: what was checked, as lines at the end of the run."""
+"""Summarize `pytest --tile-sanitize`: the coverage of the checks, at the end of the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY = "tile_coverage"
 
 
 class CheckSummary:
-    """A plugin that counts launches; processes of pytest-xdist send theirs to the first one."""
+    """A plugin that counts launches; pytest-xdist's workers send their counts to the controller."""
 
     def __init__(self) -> None:
         self.report = Report()
@@ -22,7 +22,7 @@ class CheckSummary:
         self._counting.__enter__()
 
     def stop(self) -> None:
-        """Count no more launches."""
+        """Stop counting launches."""
         self._counting.__exit__(None, None, None)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -33,13 +33,13 @@ class CheckSummary:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take the counts of a worker process."""
+        """Add the counts of a worker process."""
         counts = Coverage.of(getattr(node, "workeroutput", {}).get(KEY, ()))
-        for launched, times in counts.counts.items():
-            self.report.coverage.add(launched, times)
+        for launch, times in counts.counts.items():
+            self.report.coverage.add(launch, times)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print what was checked."""
+        """Print the coverage of the checks."""
         coverage = self.report.coverage
         if not coverage.checked:
             terminalreporter.write_line("tile: nothing was checked")

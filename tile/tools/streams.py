@@ -1,8 +1,8 @@
-"""Standard streams that are closed, full, or read by nobody, as every command treats them.
+"""Handle standard streams that are closed, full or a broken pipe, in the same way in every command.
 
-A reader that ends early (`tile info | head -1`) is no error: the command ends with 141, as one that
-SIGPIPE ended, and says nothing. Output that cannot be written otherwise, to a full disk or a closed
-stream, is one: a line on the standard error, and status 1.
+A reader that ends early (`tile info | head -1`) is no error: the command exits with 141, as if
+SIGPIPE had killed it, and prints nothing. Any other failure to write the output, to a full disk or
+to a closed stream, is an error: one line on the standard error, and status 1.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, TextIO, TypeVar
 
 T = TypeVar("T")
 
-BROKEN_PIPE = 128 + 13  # SIGPIPE, by its number where a system has none
+BROKEN_PIPE = 128 + 13  # 13 is SIGPIPE, which `signal` lacks on some systems
 INTERRUPTED = 128 + int(signal.SIGINT)
 FAILED = 1
 
 
-class Watched(io.TextIOBase):
-    """A text stream that remembers the first error of its writes.
+class CheckedStream(io.TextIOBase):
+    """A text stream that records the first error of its writes.
 
-    Of one that was closed when the process began, where Python has None, nothing else is possible:
-    what is written is dropped, as `print` does it, and the error is remembered.
+    A stream that was closed when the process began is None in Python. Writes to it are dropped, as
+    `print` drops them, but the error is recorded.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -43,10 +43,10 @@ class Watched(io.TextIOBase):
             if text and self.error is None:
                 self.error = OSError(errno.EBADF, os.strerror(errno.EBADF))
             return len(text)
-        return self._watched(lambda: self.stream.write(text))
+        return self._record_error(lambda: self.stream.write(text))
 
     def flush(self) -> None:
-        self._watched(self.stream.flush)
+        self._record_error(self.stream.flush)
 
     def fileno(self) -> int:
         return self.stream.fileno()
@@ -54,49 +54,49 @@ class Watched(io.TextIOBase):
     def isatty(self) -> bool:
         return self.stream.isatty()
 
-    def _watched(self, work: Callable[[], T]) -> T:
+    def _record_error(self, action: Callable[[], T]) -> T:
         try:
-            return work()
+            return action()
         except OSError as error:
             self.error = self.error or error
             raise
 
     def discard(self) -> None:
-        """Write to nowhere from here on, so that Python does not fail to flush it at its end."""
+        """Redirect the stream to the null device, so that Python can flush it at exit."""
         with suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stream.fileno())
-            os.close(nowhere)
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self.stream.fileno())
+            os.close(null)
 
 
-def guarded(run: Callable[[], int]) -> int:
-    """Run a command, and write out what it printed; its exit status, or that of a failed output.
+def run_with_checked_output(run: Callable[[], int]) -> int:
+    """Run a command and flush its output; return its exit status, or that of a failed output.
 
-    `SystemExit` goes through, as that of `--help`, once all is written.
+    A `SystemExit`, as that of `--help`, propagates after the flush.
     """
-    with _watched_streams() as output:
+    with _checked_streams() as output:
         try:
             try:
                 return run()
             finally:
                 output.flush()
-                _raise(output.error)  # of a write that somebody passed over, as argparse does
+                _raise(output.error)  # an error that the writer ignored, as argparse does
         except KeyboardInterrupt:
-            _tell("interrupted")
+            _print_error("interrupted")
             return INTERRUPTED
         except OSError as error:
             if error is not output.error:
-                raise  # of something else
+                raise  # not an error of the output
             output.discard()
             if isinstance(error, BrokenPipeError):
                 return BROKEN_PIPE
-            _tell(f"error: cannot write to the standard output: {error.strerror or error}")
+            _print_error(f"error: cannot write to the standard output: {error.strerror or error}")
             return FAILED
 
 
 def output_failed() -> bool:
-    """Return True if something could not be written to the standard output of a command."""
-    return isinstance(sys.stdout, Watched) and sys.stdout.error is not None
+    """Return True if a write to the standard output of a command has failed."""
+    return isinstance(sys.stdout, CheckedStream) and sys.stdout.error is not None
 
 
 def _raise(error: OSError | None) -> None:
@@ -104,18 +104,18 @@ def _raise(error: OSError | None) -> None:
         raise error
 
 
-def _tell(text: str) -> None:
-    """Print to the standard error, if that can be written."""
+def _print_error(text: str) -> None:
+    """Print to the standard error; ignore a failure to do so."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
-def _watched_streams() -> Iterator[Watched]:
-    """Streams that are there and are watched, inside the `with` block; the one for the output."""
-    before = sys.stdin, sys.stdout, sys.stderr
-    output, errors = Watched(before[1]), Watched(before[2])
-    sys.stdin, sys.stdout, sys.stderr = before[0] or io.StringIO(), output, errors
+def _checked_streams() -> Iterator[CheckedStream]:
+    """Replace the standard streams by checked ones inside the `with` block; yield the output."""
+    streams = sys.stdin, sys.stdout, sys.stderr
+    output, errors = CheckedStream(streams[1]), CheckedStream(streams[2])
+    sys.stdin, sys.stdout, sys.stderr = streams[0] or io.StringIO(), output, errors
     try:
         yield output
     finally:
@@ -123,4 +123,4 @@ def _watched_streams() -> Iterator[Watched]:
             errors.flush()
         if errors.error is not None:
             errors.discard()
-        sys.stdin, sys.stdout, sys.stderr = before
+        sys.stdin, sys.stdout, sys.stderr = streams

@@ -1,4 +1,4 @@
-"""`tile trace`: what the launches of a program do with memory."""
+"""`tile trace`: record the memory accesses of a program's launches."""
 
 from __future__ import annotations
 
@@ -23,38 +23,37 @@ from tile.tools.program import run_program
 from tile.tools.streams import output_failed
 
 DESCRIPTION = """\
-Run a program on the interpreter, without a GPU, and record what its launches read and write.
+Run a program on the interpreter, without a GPU, and record its launches' memory accesses.
 
   tile trace program.py                        a table: bytes, sectors, masked lanes by source line
-  tile trace program.py -o trace.html          a page: the same, and each array drawn with the heat
-                                               of accesses, and how programs share its lines
-  tile trace program.py --perfetto trace.json  what programs did one after the other; open it at
+  tile trace program.py -o trace.html          a page: the table, a heatmap of the accesses to each
+                                               array, and how programs share its cache lines
+  tile trace program.py --perfetto trace.json  a timeline of the programs; open it at
                                                ui.perfetto.dev or chrome://tracing
   tile trace program.py -o trace.html -- --size 300
-                                               what follows -- is for the program
+                                               arguments after -- are passed to the program
   tile trace -o trace.html -m package.module   a module, as with python -m
 
-  bytes       asked for by active lanes
-  sectors     of 32 bytes that an execution of the line in one program touches, each counted once;
-              what was asked for of them is their efficiency. Lines are four of them
-  masked off  lanes that a mask left out
+  bytes       requested by active lanes
+  sectors     32-byte sectors that an execution of the line in one program accesses, each counted
+              once; efficiency is the share of their bytes that was requested. A cache line has four
+  masked off  lanes whose mask is false
   executions  of the line, in all programs
 
-Counts are those of tiles, not of warps (`tile explain` has those), and do not depend on a machine.
-Allocations are taken to begin at a multiple of 256 bytes. A program that fails shows its own
-traceback, and what was recorded until then is written all the same; the exit status is its own, or
-1 where a page could not be written.
+Counts are of tiles, not of warps (`tile explain` counts warps), and do not depend on a machine.
+Allocations are assumed to begin at a multiple of 256 bytes. If the program fails, its traceback is
+printed and the trace until then is still written. The exit status is that of the program, or 1 if a
+page could not be written.
 """
 
-# Seconds between two lines of progress.
-EVERY = 2.0
+EVERY = 2.0  # seconds between two lines of progress
 
 
 def _outputs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-o", "--output", metavar="FILE", help="write a page of HTML there")
-    add("--perfetto", metavar="FILE", help="write a timeline for Perfetto there")
-    add("--json", metavar="FILE", help="write the counts there")
+    add("-o", "--output", metavar="FILE", help="write an HTML page")
+    add("--perfetto", metavar="FILE", help="write a timeline for Perfetto")
+    add("--json", metavar="FILE", help="write the counts as JSON")
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -62,30 +61,30 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-m", dest="module", action="store_true", help="the program is a module")
     add("program", help="program.py")
-    add("arguments", nargs=argparse.REMAINDER, help="options of these, then the program's own")
+    add("arguments", nargs=argparse.REMAINDER, help="output options, then the program's arguments")
 
 
-def _own(options: argparse.Namespace) -> list[str]:
-    """Take outputs that stand behind the program's name; the program's arguments are left."""
-    rest: list[str] = options.arguments
+def _program_arguments(options: argparse.Namespace) -> list[str]:
+    """Parse output options that follow the program's name; return the program's arguments."""
+    arguments: list[str] = options.arguments
     parser = argparse.ArgumentParser(prog="tile trace", add_help=False, allow_abbrev=False)
     _outputs(parser)
-    known = set(parser._option_string_actions)
-    taken = 0
-    while taken < len(rest) and rest[taken].partition("=")[0] in known:
-        taken += 1 if "=" in rest[taken] else 2
-    parser.parse_args(rest[:taken], options)
-    return rest[taken + 1 :] if rest[taken : taken + 1] == ["--"] else rest[taken:]
+    names = set(parser._option_string_actions)
+    count = 0
+    while count < len(arguments) and arguments[count].partition("=")[0] in names:
+        count += 1 if "=" in arguments[count] else 2
+    parser.parse_args(arguments[:count], options)
+    return arguments[count + 1 :] if arguments[count : count + 1] == ["--"] else arguments[count:]
 
 
 @dataclass
-class Guarded:
-    """Runs the program inside its `with` block, and shows an error as Python would."""
+class PrintedErrors:
+    """A context manager that prints an exception of the program as Python would."""
 
     program: str
     status: int = 0
 
-    def __enter__(self) -> Guarded:
+    def __enter__(self) -> PrintedErrors:
         return self
 
     def __exit__(
@@ -97,14 +96,14 @@ class Guarded:
         if error is None or not isinstance(error, Exception | KeyboardInterrupt):
             return False
         if isinstance(error, OSError) and output_failed():
-            return False  # nobody reads what the program prints
-        traceback.print_exception(kind, error, _of_program(frames, self.program))
+            return False  # the reader of the program's output has gone
+        traceback.print_exception(kind, error, _program_frames(frames, self.program))
         self.status = 130 if isinstance(error, KeyboardInterrupt) else 1
         return True
 
 
-def _of_program(frames: TracebackType | None, program: str) -> TracebackType | None:
-    """The frames from the program's own on."""
+def _program_frames(frames: TracebackType | None, program: str) -> TracebackType | None:
+    """Return the frames from the program's first frame on."""
     own = frames
     while own is not None and own.tb_frame.f_code.co_filename != program:
         own = own.tb_next
@@ -112,18 +111,18 @@ def _of_program(frames: TracebackType | None, program: str) -> TracebackType | N
 
 
 def _run(options: argparse.Namespace) -> int:
-    arguments = _own(options)
+    arguments = _program_arguments(options)
     writes = list(_writes(options))
     for path, _ in writes:
         _refuse_unwritable(Path(path))
     if not options.module and not Path(options.program).is_file():
         raise ArgumentValueError(f"there is no program {options.program}")
-    guarded = Guarded(options.program)
-    with tracing() as trace, _progress(trace, sys.stderr), guarded:
-        guarded.status = run_program(options.program, arguments, module=options.module)
+    run = PrintedErrors(options.program)
+    with tracing() as trace, _progress(trace, sys.stderr), run:
+        run.status = run_program(options.program, arguments, module=options.module)
     print(trace)
-    whole = [_write(trace, path, write) for path, write in writes]
-    return guarded.status or int(not all(whole))
+    written = [_write(trace, path, write) for path, write in writes]
+    return run.status or int(not all(written))
 
 
 Write = Callable[[Trace, str], Path]
@@ -140,7 +139,7 @@ def _writes(options: argparse.Namespace) -> Iterator[tuple[str, Write]]:
 
 
 def _refuse_unwritable(path: Path) -> None:
-    """Say so before a long run."""
+    """Raise `ArgumentValueError` for a path that cannot be written, before a long run."""
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         why = "it is a folder" if path.is_dir() else f"{folder} is no folder to write to"
@@ -148,9 +147,9 @@ def _refuse_unwritable(path: Path) -> None:
 
 
 def _write(trace: Trace, path: str, write: Write) -> bool:
-    """Write, to a new file in the folder for such if the path cannot be written after all.
+    """Write a trace; if the path cannot be written after all, write a temporary file instead.
 
-    Return False if it had to go there.
+    Return False in the latter case.
     """
     try:
         print(f"wrote {write(trace, path)}")
@@ -164,25 +163,25 @@ def _write(trace: Trace, path: str, write: Write) -> bool:
 
 @contextmanager
 def _progress(trace: Trace, stream: TextIO) -> Iterator[None]:
-    """Tell somebody who looks on, every two seconds, how far it is."""
+    """Print the progress every `EVERY` seconds if the stream is a terminal."""
     if not stream.isatty():
         yield
         return
     done = threading.Event()
 
-    def tell() -> None:
+    def report() -> None:
         while not done.wait(EVERY):
             name = trace.kernels[-1].kernel if trace else "no kernel yet"
             text = f"launch {trace.launches:,} ({name}), {trace.timeline.now:,} instructions"
             print(f"tile trace: {text}", file=stream, flush=True)
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         done.set()
-        teller.join()
+        thread.join()
 
 
-COMMAND = Command("trace", "what a program reads and writes", DESCRIPTION, _configure, _run)
+COMMAND = Command("trace", "record a program's memory accesses", DESCRIPTION, _configure, _run)
