@@ -1,4 +1,4 @@
-"""Compiling functions of a test file, and looking at what came of it."""
+"""Helpers that compile functions of a test file and inspect the result."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def source_line(error: CompilationError) -> str:
 
 
 def stored(fn: Callable[..., Any], *args: int, **constants: Any) -> list[Any]:
-    """What a kernel of an `out` pointer and integers stores, in order."""
+    """Return what a kernel of an `out` pointer and integers stores, in order."""
     module = module_of(fn, INTS, *(I32 for _ in args), **constants)
     return [value for _, value in ScalarMachine(module).run(0, *args)]

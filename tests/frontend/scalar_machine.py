@@ -1,4 +1,4 @@
-"""A plain evaluator of scalar IR, to hold control flow to: one program, Python integers, stores logged.
+"""A reference evaluator of scalar IR for control flow: one program, Python integers, logged stores.
 
 It knows poison, and what may be done with it: as the frontend made it no operation looks at it, and after
 passes, which may compute both sides of a branch, nothing that is seen depends on it.

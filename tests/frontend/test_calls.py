@@ -1,4 +1,4 @@
-"""Device functions: specialisation, arguments, results."""
+"""Device functions: specialization, arguments, results."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_call_is_a_function_of_the_module():
     assert "call %a {callee = @scaled__i32_c3_c0} : i32" in text
 
 
-def test_one_specialisation_serves_equal_types_and_constants():
+def test_one_specialization_serves_equal_types_and_constants():
     def kernel(out, a, b, N: tl.constexpr):
         tl.store(out, scaled(a))
         tl.store(out, scaled(b))

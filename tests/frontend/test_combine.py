@@ -1,4 +1,4 @@
-"""Jitted functions given to functions of the language: what comes of them, and what is refused."""
+"""Jitted functions as arguments of builtins: their results and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches, loops and exits: the shape of the IR, and what names stand for afterwards."""
+"""Branches, loops and exits: the structure of the IR, and the values of names afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptors as values of a kernel: chosen, carried, passed to functions and given back."""
+"""Descriptors as values of a kernel: selected, loop-carried, passed to functions and returned."""
 
 from __future__ import annotations
 

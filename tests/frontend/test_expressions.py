@@ -1,4 +1,4 @@
-"""Expressions: what each means, and what it becomes in the IR."""
+"""Expressions: their results and their IR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fingerprint changes when, and only when, what a kernel depends on does."""
+"""A fingerprint changes if and only if a dependence of the kernel changes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def of_the_language(out, a):
 
 
 def test_it_is_the_same_whether_names_of_the_language_were_used_before_or_not(monkeypatch):
-    """What a process finds on disk, one that has compiled other kernels since has kept."""
+    """A process finds on disk what another process stored that had used other names."""
     used = fingerprint(of_the_language), snapshot(of_the_language)
     for name in ("store", "load", "math", "float32"):
         assert getattr(tl, name) is not None

@@ -1,4 +1,4 @@
-"""What is not a tile program is refused: with its reason, under its place, and what to write instead."""
+"""Errors of invalid programs: the reason, the location, and what to write instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control flow means what it means in Python: random programs, run by Python and from their IR."""
+"""Control flow has the semantics of Python: random programs, run by Python and from their IR."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def defined(text: str, namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def python_log(text: str, args: tuple[int, ...], flag: bool) -> Log:
-    """What the program stores when Python runs it."""
+    """Return what the program stores when Python runs it."""
     log: Log = []
     language = SimpleNamespace(
         range=range,

@@ -1,4 +1,4 @@
-"""Marks for the debugger: where they are, what they say, and that they change nothing else."""
+"""Debug steps: their locations, their variables, and that they change nothing else."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def made(function: Any, steps: Steps, **constants: Any) -> Module:
     return module
 
 
-def marks(module: Module) -> list[tuple[str, int, str]]:
+def step_ops(module: Module) -> list[tuple[str, int, str]]:
     first = kernel.__code__.co_firstlineno
     return [
         (op.loc.function, op.loc.line - first, op["kind"].value)
@@ -73,10 +73,10 @@ def marks(module: Module) -> list[tuple[str, int, str]]:
 def test_every_statement_is_marked_once_and_loops_where_they_come_back() -> None:
     module = made(kernel, Steps.ALWAYS, B=4)
     lines = [
-        line for function, line, kind in marks(module) if function == "kernel" and kind == "line"
+        line for function, line, kind in step_ops(module) if function == "kernel" and kind == "line"
     ]
     assert lines == [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]
-    kinds = [kind for function, _, kind in marks(module) if function == "added"]
+    kinds = [kind for function, _, kind in step_ops(module) if function == "added"]
     assert kinds == ["call", "line", "return"]
 
 
@@ -93,7 +93,7 @@ def test_marks_say_what_names_stand_for() -> None:
     assert print_module(parse_module(text)) == text
 
 
-def test_functions_that_combine_elements_have_no_marks() -> None:
+def test_functions_that_combine_elements_have_no_debug_steps() -> None:
     functions = [f for f in made(kernel, Steps.ALWAYS, B=4) if f.name.startswith("added")]
     marked = [any(op.defn is step for op in f.walk()) for f in functions]
     assert sorted(marked) == [False, True]
@@ -113,10 +113,10 @@ def test_without_marks_the_kernel_is_what_it_was(function: Any) -> None:
 
 
 def test_breakpoints_bring_marks_with_them_where_a_debugger_can_open() -> None:
-    assert marks(made(kernel, Steps.AT_BREAKPOINTS, B=4)) == []
-    assert marks(made(stops, Steps.NEVER)) == []
+    assert step_ops(made(kernel, Steps.AT_BREAKPOINTS, B=4)) == []
+    assert step_ops(made(stops, Steps.NEVER)) == []
     module = made(stops, Steps.AT_BREAKPOINTS)
-    assert len(marks(module)) == 4
+    assert len(step_ops(module)) == 4
     assert [op.defn for op in module.walk()].count(breakpoint_) == 1
 
 
@@ -128,7 +128,7 @@ def changes_type(x_ptr, n):
 
 
 def test_names_that_nobody_reads_may_change_their_type_under_a_debugger_too() -> None:
-    """What such a name stands for in a turn's first lines is of one type in one turn alone."""
+    """The type of such a name in an iteration's first lines differs between iterations."""
     made(changes_type, Steps.NEVER)
     module = made(changes_type, Steps.ALWAYS)
     said = [v for op in module.walk() if op.defn is step for v in op["variables"] if v[0] == "x"]

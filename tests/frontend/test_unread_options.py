@@ -1,4 +1,4 @@
-"""Options of loops that have no effect are said once, at the loop."""
+"""Options of loops that have no effect cause one warning, at the loop."""
 
 from __future__ import annotations
 

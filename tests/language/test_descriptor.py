@@ -1,4 +1,4 @@
-"""Descriptors in a kernel: the operations that they become, and every refusal."""
+"""Descriptors in a kernel: the operations that they become, and all errors."""
 
 from __future__ import annotations
 

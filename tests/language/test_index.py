@@ -1,4 +1,4 @@
-"""Functions that move elements about: sort, topk, gather, histogram, join, split, flip and cat."""
+"""Functions that rearrange elements: sort, topk, gather, histogram, join, split, flip and cat."""
 
 from __future__ import annotations
 

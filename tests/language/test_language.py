@@ -1,4 +1,4 @@
-"""Hints, assertions, prints, loops, and the machinery by which a kernel finds all of them."""
+"""Hints, assertions, prints, loops, and the lookup of builtins by kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of real numbers, selection, and functions written in the language."""
+"""Math functions, selection, and library functions."""
 
 from __future__ import annotations
 

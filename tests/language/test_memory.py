@@ -1,4 +1,4 @@
-"""Loads, stores and atomics: the operations that they become, and every refusal."""
+"""Loads, stores and atomics: the operations that they become, and all errors."""
 
 from __future__ import annotations
 

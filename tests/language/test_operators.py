@@ -1,4 +1,4 @@
-"""Operators: what they compute of compile-time and runtime values, and what they refuse."""
+"""Operators: results on compile-time and runtime values, and errors."""
 
 from __future__ import annotations
 

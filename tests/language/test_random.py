@@ -1,4 +1,4 @@
-"""Philox against known answers and a reference in Python's integers, and what is made of it."""
+"""Philox against known answers and a reference in Python's integers, and the functions built on it."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_fewer_rounds() -> None:
 
 
 def floats(bits: Any) -> Any:
-    """What the language makes of 32 random bits, in NumPy."""
+    """Return the uniform floats of 32 random bits, computed in NumPy."""
     signed = bits.view(np.int32)
     return np.where(signed < 0, ~signed, signed).astype(np.float32) * np.float32(4.6566127342e-10)
 

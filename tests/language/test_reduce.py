@@ -1,4 +1,4 @@
-"""Reductions, scans and the matrix product: types, results and refusals."""
+"""Reductions, scans and tl.dot: types, results and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types that parameters of kernels are annotated with, and those that NumPy's scalars have."""
+"""Annotated types of kernel parameters, and the types of NumPy scalars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuning a fake kernel, plain Python on NumPy arrays, so that what a tuner does can be counted."""
+"""Tuning of a fake kernel, plain Python on NumPy arrays, which counts the tuner's calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launch refuses: by class and text, and with every array as it was."""
+"""Errors of launches: their class and text, and that no array changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of a real CUDA device, run on copies by the interpreter. Skipped where there is none."""
+"""Arrays of a real CUDA device, run on copies by the interpreter. Skipped if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptors made on the host: launches with them, signatures, and what is refused."""
+"""Host-side descriptors: launches with them, signatures, and errors."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_strided_arrays() -> None:
 
 
 def test_views_of_one_array_share_memory() -> None:
-    """What a program writes through one, it reads through the other, as it would on the device."""
+    """A program reads through one view what it wrote through the other, as on the device."""
     memory = np.arange(64, dtype=np.float32)
     expected = memory.copy()
     expected[1:33] = expected[0:32]

@@ -1,4 +1,4 @@
-"""Diagnostics that a launch does not support: refused, warned of, and told by reports."""
+"""Diagnostics that a launch does not support: errors, warnings, and entries of reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tile.empty`: arrays that know which of their elements were written."""
+"""`tile.empty`: arrays that track which elements were written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def copy(x_ptr, o_ptr, step, N: tl.constexpr):
 
 
 def reads(x, step=1, n=8) -> bool:
-    """Whether a kernel may read the first elements of a view."""
+    """Return True if a kernel may read the first elements of a view."""
     try:
         with tile.sanitize("undef"):
             copy[(1,)](x, np.zeros(n, np.float32), step, N=n)
@@ -140,7 +140,7 @@ def test_what_was_written_follows_copies(copied) -> None:
     assert reads(y, step) and not reads(y[1:], step), "as in the original"
     x[8:] = 8
     if not np.shares_memory(x, y):
-        assert not reads(y[1:], step), "an account of its own"
+        assert not reads(y[1:], step), "a mask of its own"
         y[8:] = 9
     assert reads(y[8:], step)
 

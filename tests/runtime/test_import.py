@@ -17,7 +17,7 @@ HEAVY = ["llvmlite", "cuda", "pyopencl", "torch", "matplotlib"]
 
 
 def fresh(code: str, folder: Path) -> object:
-    """What `code` prints as JSON in a new interpreter that keeps compiled modules in `folder`."""
+    """Return what `code` prints as JSON in a new interpreter that keeps compiled modules in `folder`."""
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-c", code]
@@ -27,7 +27,7 @@ def fresh(code: str, folder: Path) -> object:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory) -> dict[str, Any]:
-    """What is loaded before and after `import tile`, and the least time of four that it takes.
+    """Return the modules loaded before and after `import tile`, and its least time of four.
 
     It is the CPU time of the importing thread, which other processes do not change.
     """

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: found by other processes, made again when anything differs."""
+"""The disk cache of kernels: other processes load entries, and any difference recompiles."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def double(x_ptr, B: tl.constexpr):
 
 
 def children(folder: Path, count: int, start: float = 0.0) -> list[Any]:
-    """What new processes say that compile one kernel, all at the same time."""
+    """Return the output of new processes that compile one kernel concurrently."""
     (folder / "child_kernels.py").write_text(KERNEL)
     environment = {
         **os.environ, "TILE_CACHE": "1", "TILE_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT)

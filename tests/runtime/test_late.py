@@ -1,4 +1,4 @@
-"""What is imported when it is first used."""
+"""Lazy imports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_function() -> None:
 
 
 def test_names_of_the_language_are_where_type_checkers_read_that_they_are() -> None:
-    """What is written for Python by name agrees with the imports that are written for others."""
+    """The tables of lazy names agree with the imports for type checkers."""
     tree = ast.parse(Path(language.__file__).read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]

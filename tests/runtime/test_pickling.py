@@ -138,7 +138,7 @@ def test_every_function_of_the_language() -> None:
 
 
 def test_every_public_object() -> None:
-    """What has a name in `tile` is the same object again; modules are not for pickle."""
+    """A public object of `tile` unpickles to itself; modules cannot be pickled."""
     for name in tile.__all__:
         value = getattr(tile, name)
         if not isinstance(value, ModuleType):
@@ -177,7 +177,7 @@ def test_wrappers_without_a_name_go_as_what_they_are_made_of() -> None:
 
 
 def described(value: Any) -> Any:
-    """What must be the same again."""
+    """Return what must be equal after unpickling."""
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype, type(value)
     if isinstance(value, tile.TensorDescriptor):

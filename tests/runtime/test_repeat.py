@@ -1,4 +1,4 @@
-"""Launches that repeat an earlier one, on a backend that notes what it is asked to do."""
+"""The fast path of launches, on a backend that records its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing checks: by environment, `with`, and launch; reports that collect faults."""
+"""Selection of checks: by environment, `with`, and launch; reports that collect faults."""
 
 from __future__ import annotations
 

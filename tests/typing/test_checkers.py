@@ -28,7 +28,7 @@ PLACE = re.compile(r"([^\s:]+\.pyi?):(\d+)(?::\d+)?(?: -|:) error")
 
 
 def run(name: str, *command: str | Path) -> tuple[str, Lines]:
-    """What a checker wrote, and the lines with errors by file name."""
+    """Return what a checker wrote, and the lines with errors by file name."""
     here = str(Path(sys.executable).parent)
     program = shutil.which(name, path=os.pathsep.join([here, os.environ.get("PATH", "")]))
     if program is None:

@@ -161,7 +161,7 @@ class Ends:
     def check_unread(self, c: Carried, end: Operation, offset: int) -> None:
         """Raise `CompilationError` if a name that changes its type is read before it is assigned.
 
-        The `debug_step` operations that read it are told that it has no value instead.
+        The `debug_step` operations that read it record that it has no value.
         """
         for block, values in self.names.arguments.items():
             for k in range(c.span.start, c.span.stop):

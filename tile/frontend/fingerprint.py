@@ -167,18 +167,18 @@ class _Walk:
             exists, value = self.watch(function, chain[0])
             if not exists:
                 continue
-            name, spelt = chain[0], ""
+            name, text = chain[0], ""
             for attribute in chain[1:]:
                 if not isinstance(value, types.ModuleType):
                     break
                 if is_given_on(value, attribute):
-                    name, spelt = f"{name}.{attribute}", f"{attribute} of {value.__name__}"
+                    name, text = f"{name}.{attribute}", f"{attribute} of {value.__name__}"
                     break
                 if not hasattr(value, attribute):
                     break
                 owner, value, name = value, getattr(value, attribute), f"{name}.{attribute}"
                 self.watched.append((vars(owner), attribute, vars(owner).get(attribute, _MISSING)))
-            yield f"{name} = {spelt or self.spell(value)}"
+            yield f"{name} = {text or self.spell(value)}"
 
     def watch(self, function: DeviceFunction, name: str) -> tuple[bool, object]:
         exists, value = function.outside(name)
