@@ -99,7 +99,7 @@ def test_a_region_calls_the_function():
     assert text.count("call %a0") == 2
 
 
-def test_each_type_has_its_specialisation_and_defaults_count():
+def test_each_type_has_its_specialization_and_defaults_count():
     def kernel(out, n):
         ramp = tl.arange(0, 8)
         tl.store(out, tl.reduce(ramp, 0, scaled))
@@ -234,9 +234,9 @@ def test_only_jitted_functions_combine():
         tl.store(out, tl.reduce(tl.arange(0, 8), 0, math.fsum))
 
     assert "`plain` is a plain Python function; decorate it" in refusal(undecorated, INTS).message
-    wanted = "the combine_fn of tl.reduce is a @tile.jit function, not "
-    assert refusal(number, INTS).message == f"{wanted}3"
-    assert refusal(of_python, INTS).message.startswith(f"{wanted}<built-in function fsum>")
+    expected = "the combine_fn of tl.reduce is a @tile.jit function, not "
+    assert refusal(number, INTS).message == f"{expected}3"
+    assert refusal(of_python, INTS).message.startswith(f"{expected}<built-in function fsum>")
 
 
 def test_a_function_of_the_language_that_touches_memory_is_refused():

@@ -218,7 +218,7 @@ def test_a_step_known_only_at_run_time(start, stop, step):
     assert stored(leaving, start, stop, step) == cut
 
 
-def test_what_a_loop_wishes_is_kept():
+def test_loop_options_are_attributes():
     def kernel(out, n):
         for i in tl.range(0, n, num_stages=3, loop_unroll_factor=2, flatten=True):
             tl.store(out, i)
@@ -256,7 +256,7 @@ def test_numbers_that_do_not_fit_widen_the_count():
     assert loop.regions[0].args[0].type == I64
 
 
-def test_bounds_are_evaluated_once_and_the_index_is_fresh_each_turn():
+def test_bounds_are_evaluated_once_and_the_index_is_new_in_each_iteration():
     def kernel(out, n):
         for i in range(n):
             tl.store(out, i)
@@ -391,7 +391,7 @@ def test_an_impure_condition_is_not_evaluated_after_a_break():
     assert re.search(r"= if %\w+ : i1 \{ .*yield %\w+ \} else \{ .*load", text)
 
 
-def test_a_condition_object_may_wish():
+def test_a_condition_object_takes_an_option():
     def kernel(out, n):
         while tl.condition(n > 0, disable_licm=True):
             n -= 1
@@ -449,8 +449,8 @@ def test_exits_of_an_unrolled_loop():
                 continue
             if k == 3:
                 break
-            found = k
-            tl.store(out, found)
+            actual = k
+            tl.store(out, actual)
         tl.store(out, 100 + k)
 
     assert stored(kernel, 1) == [0, 2, 103]
@@ -481,7 +481,7 @@ def test_assert_now_and_later():
     assert '{message = "a is above 4"}' in text_of(kernel, INTS, I32, N=4)
 
 
-def test_none_may_become_a_value_that_each_turn_makes_anew():
+def test_none_may_become_a_value_that_each_iteration_assigns():
     def kernel(out, n):
         mask = None
         for i in range(n):

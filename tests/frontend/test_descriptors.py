@@ -40,14 +40,14 @@ def test_functions_take_descriptors_and_give_them_back(backend: str) -> None:
         tl.store(y, d.shape[0] + d.strides[0].to(tl.int32) + d.strides[1].to(tl.int32))
 
     x, sizes = array(11, 16), np.zeros(1, np.int32)
-    wanted = x.copy()
+    expected = x.copy()
     box = np.zeros((4, 16), np.float32)
     box[:, 1:] = x[3:7, :15]
     sums = sum(np.pad(x, ((0, 5), (0, 0)))[r : r + 4] for r in (0, 4, 8))
-    wanted[:4] = box + sums
+    expected[:4] = box + sums
     with tile.backend(backend):
         kernel[1,](x, sizes, 11, N=16)
-    np.testing.assert_array_equal(x, wanted)
+    np.testing.assert_array_equal(x, expected)
     assert sizes[0] == 11 + 16 + 1
 
 

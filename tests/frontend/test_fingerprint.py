@@ -146,7 +146,7 @@ def test_it_needs_the_source():
         fingerprint(DeviceFunction(namespace["nowhere"]))
 
 
-def test_values_are_spelt_apart():
+def test_values_have_distinct_texts():
     values = [
         1,
         1.0,

@@ -70,7 +70,7 @@ def step_ops(module: Module) -> list[tuple[str, int, str]]:
     ]
 
 
-def test_every_statement_is_marked_once_and_loops_where_they_come_back() -> None:
+def test_every_statement_has_one_debug_step_and_loops_one_at_the_back_edge() -> None:
     module = made(kernel, Steps.ALWAYS, B=4)
     lines = [
         line for function, line, kind in step_ops(module) if function == "kernel" and kind == "line"
@@ -80,7 +80,7 @@ def test_every_statement_is_marked_once_and_loops_where_they_come_back() -> None
     assert kinds == ["call", "line", "return"]
 
 
-def test_marks_say_what_names_stand_for() -> None:
+def test_debug_steps_record_the_values_of_names() -> None:
     module = made(kernel, Steps.ALWAYS, B=4)
     last = [op for op in module.kernel.walk() if op.defn is step][-1]
     assert last["kind"] is StepKind.RETURN
@@ -93,7 +93,7 @@ def test_marks_say_what_names_stand_for() -> None:
     assert print_module(parse_module(text)) == text
 
 
-def test_functions_that_combine_elements_have_no_debug_steps() -> None:
+def test_combine_functions_have_no_debug_steps() -> None:
     functions = [f for f in made(kernel, Steps.ALWAYS, B=4) if f.name.startswith("added")]
     marked = [any(op.defn is step for op in f.walk()) for f in functions]
     assert sorted(marked) == [False, True]
@@ -101,7 +101,7 @@ def test_functions_that_combine_elements_have_no_debug_steps() -> None:
 
 @pytest.mark.filterwarnings("ignore:.* is ignored")
 @pytest.mark.parametrize("function", [kernel, stops])
-def test_without_marks_the_kernel_is_what_it_was(function: Any) -> None:
+def test_without_debug_steps_the_kernel_is_unchanged(function: Any) -> None:
     """After the passes that all backends begin with there is no difference."""
     constants = {"B": 4} if function is kernel else {}
     texts = []
@@ -112,7 +112,7 @@ def test_without_marks_the_kernel_is_what_it_was(function: Any) -> None:
     assert texts[0] == texts[1] == texts[2]
 
 
-def test_breakpoints_bring_marks_with_them_where_a_debugger_can_open() -> None:
+def test_breakpoints_add_debug_steps_where_a_debugger_can_open() -> None:
     assert step_ops(made(kernel, Steps.AT_BREAKPOINTS, B=4)) == []
     assert step_ops(made(stops, Steps.NEVER)) == []
     module = made(stops, Steps.AT_BREAKPOINTS)

@@ -38,8 +38,8 @@ class Sketch:
         """End with one value or a tuple of them, and give what they are for these arguments."""
         several = isinstance(results, tuple)
         self.end(*(results if several else (results,)))
-        found: list[Array] = evaluate(self.function, *arguments)
-        return found if several else found[0]
+        actual: list[Array] = evaluate(self.function, *arguments)
+        return actual if several else actual[0]
 
     def text(self) -> list[str]:
         """The operations so far, as IR text."""

@@ -54,12 +54,12 @@ def test_axes_are_those_of_numpy(
     total = tl.reduce.emit(sketch.build, a, axis, plus, keep_dims=keep_dims)
     along = 0 if axis is None else axis
     running = tl.associative_scan.emit(sketch.build, a, along, plus, reverse)
-    found, scanned = sketch.run((total, running), x)
+    actual, scanned = sketch.run((total, running), x)
     every = tuple(range(x.ndim)) if axis is None else axis
-    np.testing.assert_array_equal(found, x.sum(axis=every, keepdims=keep_dims))
+    np.testing.assert_array_equal(actual, x.sum(axis=every, keepdims=keep_dims))
     read = np.flip(x, along) if reverse else x
-    wanted = read.cumsum(along)
-    np.testing.assert_array_equal(scanned, np.flip(wanted, along) if reverse else wanted)
+    expected = read.cumsum(along)
+    np.testing.assert_array_equal(scanned, np.flip(expected, along) if reverse else expected)
 
 
 @pytest.mark.parametrize("ty", [*INTEGERS, *FLOATS], ids=str)
@@ -71,8 +71,8 @@ def test_every_type_is_combined_in_itself(ty: Scalar) -> None:
     total = tl.reduce.emit(sketch.build, a, 1, plus)
     running = tl.associative_scan.emit(sketch.build, a, 1, plus)
     assert total.dtype is running.dtype is ty
-    found, scanned = sketch.run((total, running), x)
-    np.testing.assert_array_equal(found.astype(float), [10, 26])
+    actual, scanned = sketch.run((total, running), x)
+    np.testing.assert_array_equal(actual.astype(float), [10, 26])
     np.testing.assert_array_equal(scanned.astype(float), np.arange(1, 9).reshape(2, 4).cumsum(1))
 
 
@@ -88,9 +88,9 @@ def test_bfloat16_is_rounded_after_each_step() -> None:
 def test_functions_of_the_language_combine(function: Builtin[..., Any]) -> None:
     x = np.float32([[3, -1, 4, 2], [5, 9, -2, 6]])
     sketch = Sketch("tile<2x4xf32>")
-    found = sketch.run(tl.reduce.emit(sketch.build, *sketch.args, 1, function), x)
+    actual = sketch.run(tl.reduce.emit(sketch.build, *sketch.args, 1, function), x)
     reductions = {"minimum": np.min, "maximum": np.max, "add": np.sum, "mul": np.prod}
-    np.testing.assert_array_equal(found, reductions[function.name](x, axis=1))
+    np.testing.assert_array_equal(actual, reductions[function.name](x, axis=1))
 
 
 @pytest.mark.parametrize("axis", [0, 1, None])
@@ -139,8 +139,8 @@ def test_methods() -> None:
     (a,) = sketch.args
     total = tensor_attribute(sketch.build, a, "reduce").emit(sketch.build, 0, plus)
     running = tensor_attribute(sketch.build, a, "associative_scan").emit(sketch.build, 0, plus)
-    found, scanned = sketch.run((total, running), np.ones(8, np.int32))
-    assert found == 8
+    actual, scanned = sketch.run((total, running), np.ones(8, np.int32))
+    assert actual == 8
     np.testing.assert_array_equal(scanned, np.arange(1, 9))
 
 

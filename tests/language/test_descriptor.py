@@ -48,11 +48,11 @@ def test_an_extent_that_32_bits_do_not_hold_is_as_great_as_they_do() -> None:
             assert f"value = {number}" in " ".join(sketch.text()[-2:])
         else:
             assert "select" in sketch.text()[-2]
-        (found,) = attribute(sketch, desc, "shape")
-        assert found.type is tl.int32
+        (actual,) = attribute(sketch, desc, "shape")
+        assert actual.type is tl.int32
 
 
-def test_boxes_are_read_and_written() -> None:
+def test_blocks_are_read_and_written() -> None:
     sketch = Sketch("desc<8x16xf32>", "i32", "i64", "f16")
     desc, i, wide, x = sketch.args
     assert str(call(sketch, desc, "load", [i, 3]).type) == "tile<8x16xf32>"
@@ -74,9 +74,9 @@ def test_boxes_are_read_and_written() -> None:
 def test_rows_are_gathered_and_scattered() -> None:
     sketch = Sketch("desc<1x16xf32>", "tile<4xi16>", "i32")
     desc, rows, column = sketch.args
-    found = call(sketch, desc, "gather", rows, column)
-    assert found.shape == (4, 16)
-    call(sketch, desc, "scatter", found, rows, column)
+    actual = call(sketch, desc, "gather", rows, column)
+    assert actual.shape == (4, 16)
+    call(sketch, desc, "scatter", actual, rows, column)
     assert sketch.text()[-1] == "descriptor_scatter %a, %v_1, %v_2, %c"
 
 

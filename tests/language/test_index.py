@@ -41,12 +41,12 @@ def test_sort_and_topk_along_any_axis(
     (a,) = sketch.args
     ordered = tl.sort.emit(sketch.build, a, axis, descending)
     best = tl.topk.emit(sketch.build, a, k, axis)
-    found, top = sketch.run((ordered, best), x)
+    actual, top = sketch.run((ordered, best), x)
     up = np.sort(x.astype(np.float64), along)
     down = np.flip(up, along)
-    np.testing.assert_array_equal(found.astype(np.float64), down if descending else up)
+    np.testing.assert_array_equal(actual.astype(np.float64), down if descending else up)
     np.testing.assert_array_equal(top.astype(np.float64), np.take(down, range(k), along))
-    assert found.dtype == top.dtype == x.dtype
+    assert actual.dtype == top.dtype == x.dtype
 
 
 def test_sort_puts_nan_above_everything() -> None:
@@ -64,10 +64,10 @@ def test_gather_takes_any_integers_as_index(ty: Scalar) -> None:
     x = np.arange(32, dtype=np.float32).reshape(4, 8)
     index = np.array([[3, 0], [7, 7], [1, 2], [5, 4]])
     sketch = Sketch("tile<4x8xf32>", tile((4, 2), ty.name))
-    found = sketch.run(
+    actual = sketch.run(
         tl.gather.emit(sketch.build, *sketch.args, 1), x, index.astype(numerics.numpy_dtype(ty))
     )
-    np.testing.assert_array_equal(found, np.take_along_axis(x, index, 1))
+    np.testing.assert_array_equal(actual, np.take_along_axis(x, index, 1))
 
 
 @pytest.mark.parametrize("ty", [*ALL, "ptr<f32>"], ids=str)
@@ -97,17 +97,17 @@ def test_moves_take_every_type(ty: Any) -> None:
         (right, x[:, 1]),
         (row, x[2:3]),
     ]
-    for found, expected in wanted:
-        assert found.dtype == kind
-        np.testing.assert_array_equal(found.astype(float), expected.astype(float))
+    for actual, expected in wanted:
+        assert actual.dtype == kind
+        np.testing.assert_array_equal(actual.astype(float), expected.astype(float))
 
 
 @pytest.mark.parametrize("name", ["sort", "flip"])
 def test_the_axis_that_is_not_named_is_the_last(name: str) -> None:
     x = numbers((4, 8), tl.int32)
     sketch = Sketch("tile<4x8xi32>")
-    found = sketch.run(tensor_attribute(sketch.build, sketch.args[0], name).emit(sketch.build), x)
-    np.testing.assert_array_equal(found, np.sort(x, 1) if name == "sort" else x[:, ::-1])
+    actual = sketch.run(tensor_attribute(sketch.build, sketch.args[0], name).emit(sketch.build), x)
+    np.testing.assert_array_equal(actual, np.sort(x, 1) if name == "sort" else x[:, ::-1])
 
 
 def test_scalars_are_joined_and_split_too() -> None:
@@ -117,8 +117,8 @@ def test_scalars_are_joined_and_split_too() -> None:
     again = tl.interleave.emit(sketch.build, a, b)
     first, second = tl.split.emit(sketch.build, both)
     assert first.type is second.type is tl.int32
-    found = sketch.run((both, again, first, second), np.int32(3), np.int32(4))
-    assert [f.tolist() for f in found] == [[3, 4], [3, 4], 3, 4]
+    actual = sketch.run((both, again, first, second), np.int32(3), np.int32(4))
+    assert [f.tolist() for f in actual] == [[3, 4], [3, 4], 3, 4]
 
 
 def test_join_broadcasts_and_takes_numbers() -> None:
@@ -129,9 +129,9 @@ def test_join_broadcasts_and_takes_numbers() -> None:
     assert str(pairs.type) == "tile<4x2x2xf16>"
     assert str(ones.type) == "tile<2x2xf16>"
     x, y = np.float16([[1], [2], [3], [4]]), np.float16([5, 6])
-    found, with_one = sketch.run((pairs, ones), x, y)
-    np.testing.assert_array_equal(found[..., 0], np.broadcast_to(x, (4, 2)))
-    np.testing.assert_array_equal(found[..., 1], np.broadcast_to(y, (4, 2)))
+    actual, with_one = sketch.run((pairs, ones), x, y)
+    np.testing.assert_array_equal(actual[..., 0], np.broadcast_to(x, (4, 2)))
+    np.testing.assert_array_equal(actual[..., 1], np.broadcast_to(y, (4, 2)))
     np.testing.assert_array_equal(with_one, [[1, 5], [1, 6]])
 
 
@@ -140,8 +140,8 @@ def test_join_broadcasts_and_takes_numbers() -> None:
 def test_cat_is_numpys_concatenation(dim: int, can_reorder: bool) -> None:
     x = np.arange(16, dtype=np.int32).reshape(2, 4, 2)
     sketch = Sketch("tile<2x4x2xi32>", "tile<2x4x2xi32>")
-    found = sketch.run(tl.cat.emit(sketch.build, *sketch.args, can_reorder, dim), x, x + 100)
-    np.testing.assert_array_equal(found, np.concatenate([x, x + 100], dim))
+    actual = sketch.run(tl.cat.emit(sketch.build, *sketch.args, can_reorder, dim), x, x + 100)
+    np.testing.assert_array_equal(actual, np.concatenate([x, x + 100], dim))
 
 
 @pytest.mark.parametrize("element", ["i1", "i8", "u8", "i32", "u64"])

@@ -58,10 +58,10 @@ def test_magnitudes() -> None:
     assert tl.abs.emit(build, b) is b
     assert tl.abs.emit(build, -3) == 3
     results = (tl.abs.emit(build, i), tl.abs.emit(build, f))
-    found = sketch.run(
+    actual = sketch.run(
         results, np.int8([-128, -1, 0, 5]), np.uint8(3), np.float16(-0.0), np.bool_(True)
     )
-    assert [x.tolist() for x in found] == [[-128, 1, 0, 5], 0.0]
+    assert [x.tolist() for x in actual] == [[-128, 1, 0, 5], 0.0]
     other = Sketch("f8e4m3")
     with pytest.raises(CompilationError, match=r"`tl.abs` is not defined on tl.float8e4nv"):
         tl.abs.emit(other.build, *other.args)
@@ -94,11 +94,11 @@ def test_umulhi_is_of_unsigned_numbers(name: str, data: Any) -> None:
     a, b = (data.draw(st.integers(ty.min_value, ty.max_value)) for _ in range(2))
     sketch = Sketch(name, name)
     dtype = numerics.numpy_dtype(ty)
-    found = sketch.run(
+    actual = sketch.run(
         tl.umulhi.emit(sketch.build, *sketch.args), np.array(a, dtype), np.array(b, dtype)
     )
     mask = (1 << ty.bits) - 1
-    assert int(found) & mask == ((a & mask) * (b & mask)) >> ty.bits
+    assert int(actual) & mask == ((a & mask) * (b & mask)) >> ty.bits
 
 
 def test_umulhi_wants_wide_integers() -> None:
@@ -126,16 +126,16 @@ def test_where() -> None:
 def test_where_chooses() -> None:
     sketch = Sketch("tile<4xi1>", "tile<4xf32>")
     c, x = sketch.args
-    found = sketch.run(
+    actual = sketch.run(
         tl.where.emit(sketch.build, c, x, float("-inf")),
         np.array([1, 0, 0, 1], bool),
         np.float32([1, 2, np.nan, 4]),
     )
-    assert found.tolist() == [1, -np.inf, -np.inf, 4]
+    assert actual.tolist() == [1, -np.inf, -np.inf, 4]
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "wanted"),
+    ("left", "right", "expected"),
     [
         ("f16", "f16", "f16"),
         ("f16", 0.0, "f32"),
@@ -149,13 +149,13 @@ def test_where_chooses() -> None:
         (1, 1 << 40, "i64"),
     ],
 )
-def test_the_types_of_extrema(left: Any, right: Any, wanted: str) -> None:
+def test_the_types_of_extrema(left: Any, right: Any, expected: str) -> None:
     types = [x for x in (left, right) if isinstance(x, str)]
     sketch = Sketch(*types)
     given_types = iter(sketch.args)
     operands = [next(given_types) if isinstance(x, str) else x for x in (left, right)]
     for function in (tl.minimum, tl.maximum):
-        assert str(function.emit(sketch.build, *operands).type) == wanted
+        assert str(function.emit(sketch.build, *operands).type) == expected
     sketch.end()
 
 
@@ -174,8 +174,8 @@ def test_extrema_and_nans() -> None:
     )
     x, y = np.float32([1, nan, 3, -4]), np.float32([2, 2, nan, -5])
     u, v = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
-    found = sketch.run(results, x, y, u, v)
-    wanted = [
+    actual = sketch.run(results, x, y, u, v)
+    expected = [
         [1, 2, 3, -5],
         [2, nan, nan, -4],
         [False, False, False, True],
@@ -183,14 +183,14 @@ def test_extrema_and_nans() -> None:
         [1, 0, 2, 0],
         [1, nan, 2, 0],
     ]
-    for have, want in zip(found, wanted, strict=True):
+    for have, want in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(have, want)
 
 
 def test_clamp_takes_integers_too() -> None:
     sketch = Sketch("tile<4xi32>")
-    found = sketch.run(tl.clamp.emit(sketch.build, *sketch.args, -1, 2), np.int32([-5, 0, 1, 9]))
-    assert found.tolist() == [-1, 0, 1, 2]
+    actual = sketch.run(tl.clamp.emit(sketch.build, *sketch.args, -1, 2), np.int32([-5, 0, 1, 9]))
+    assert actual.tolist() == [-1, 0, 1, 2]
 
 
 def test_what_selection_refuses() -> None:
@@ -221,14 +221,19 @@ def test_sigmoid_and_softmax() -> None:
         tl.softmax.emit(build, a, 1),
         tl.softmax.emit(build, a, dim=-1, keep_dims=True, ieee_rounding=True),
     )
-    found = sketch.run(results, x)
+    actual = sketch.run(results, x)
 
     def softmax(y: Any, axis: int) -> Any:
         powers = np.exp(y.astype(np.float64) - y.max(axis, keepdims=True))
         return powers / powers.sum(axis, keepdims=True)
 
-    wanted = (1 / (1 + np.exp(-x.astype(np.float64))), softmax(x, 0), softmax(x, 1), softmax(x, 1))
-    for have, want in zip(found, wanted, strict=True):
+    expected = (
+        1 / (1 + np.exp(-x.astype(np.float64))),
+        softmax(x, 0),
+        softmax(x, 1),
+        softmax(x, 1),
+    )
+    for have, want in zip(actual, expected, strict=True):
         assert have.dtype == np.float32
         np.testing.assert_allclose(have, want, rtol=1e-6, atol=1e-30)
 
@@ -243,16 +248,16 @@ def test_operators_as_functions() -> None:
         tl.sub.emit(build, 0, x),
         tl.mul.emit(build, x, x),
     )
-    found = sketch.run(results, np.uint8([0, 1, 16, 255]))
-    assert [y.tolist() for y in found] == [[1, 2, 17, 0], [0, 255, 240, 1], [0, 1, 0, 1]]
+    actual = sketch.run(results, np.uint8([0, 1, 16, 255]))
+    assert [y.tolist() for y in actual] == [[1, 2, 17, 0], [0, 255, 240, 1], [0, 1, 0, 1]]
 
 
 def test_cdiv() -> None:
     sketch = Sketch("tile<4xi32>")
     assert tl.cdiv.emit(sketch.build, 10, 4) == 3
     assert sketch.text() == []
-    found = sketch.run(tl.cdiv.emit(sketch.build, *sketch.args, 4), np.int32([0, 1, 4, 9]))
-    assert found.tolist() == [0, 1, 1, 3]
+    actual = sketch.run(tl.cdiv.emit(sketch.build, *sketch.args, 4), np.int32([0, 1, 4, 9]))
+    assert actual.tolist() == [0, 1, 1, 3]
 
 
 @pytest.mark.parametrize(("rows", "columns", "group"), [(4, 4, 2), (5, 3, 2), (3, 4, 4), (7, 2, 3)])
@@ -268,5 +273,5 @@ def test_swizzle2d_goes_down_the_columns_of_each_group(rows: int, columns: int, 
     from tests.evaluate import evaluate
 
     for linear, place in enumerate(places):
-        found = evaluate(sketch.function, np.int32(linear // columns), np.int32(linear % columns))
-        assert tuple(map(int, found)) == place
+        actual = evaluate(sketch.function, np.int32(linear // columns), np.int32(linear % columns))
+        assert tuple(map(int, actual)) == place

@@ -120,8 +120,10 @@ def test_at_the_common_type(op: str) -> None:
             if op == "<<":
                 y = (y % min(8, 8 * ty.itemsize)).astype(b)
             with np.errstate(all="ignore"):
-                wanted = OPERATORS[op](x.astype(ty), y.astype(ty))
-            np.testing.assert_array_equal(launch(x, y, op, wanted.dtype), wanted, f"{a} {op} {b}")
+                expected = OPERATORS[op](x.astype(ty), y.astype(ty))
+            np.testing.assert_array_equal(
+                launch(x, y, op, expected.dtype), expected, f"{a} {op} {b}"
+            )
 
 
 @pytest.mark.parametrize(
@@ -141,11 +143,11 @@ def test_the_left_operand_says_how_it_is_shifted(op: str, backend: str) -> None:
                 ty = common(a, b)
                 x = numbers(a, 0)
                 y = (numbers(b, 1) % (8 * a.itemsize)).astype(b)
-                wanted = (
+                expected = (
                     x.astype(np.int64 if a.kind == "i" else np.uint64)
                     >> y.astype(np.int64 if a.kind == "i" else np.uint64)
                 ).astype(ty)
-                np.testing.assert_array_equal(launch(x, y, op, ty), wanted, f"{a} {op} {b}")
+                np.testing.assert_array_equal(launch(x, y, op, ty), expected, f"{a} {op} {b}")
 
 
 @pytest.mark.parametrize("op", DIVIDING)
@@ -158,8 +160,8 @@ def test_divisions_of_different_signs_are_refused(op: str) -> None:
                     launch(x, y, op, common(a, b))
                 continue
             result = np.dtype(np.float32) if op == "/" else common(a, b)
-            wanted = {"/": np.float32(100) / np.float32(7), "//": 14, "%": 2}[op]
-            np.testing.assert_allclose(launch(x, y, op, result), wanted, rtol=1e-6)
+            expected = {"/": np.float32(100) / np.float32(7), "//": 14, "%": 2}[op]
+            np.testing.assert_allclose(launch(x, y, op, result), expected, rtol=1e-6)
 
 
 @tile.jit

@@ -66,8 +66,8 @@ def test_integer_operators_wrap_and_divide_towards_zero(op: str, name: str, data
     dtype = numerics.numpy_dtype(ty)
     x, y = np.array(a, dtype), np.array(b, dtype)
     right = b[0] if weak else sketch.args[1]
-    found = sketch.run(apply(sketch, op, sketch.args[0], right), x, y)
-    for i, value in enumerate(found.tolist()):
+    actual = sketch.run(apply(sketch, op, sketch.args[0], right), x, y)
+    for i, value in enumerate(actual.tolist()):
         exact = INTEGER_MEANINGS[op](a[i], b[0] if weak else b[i])
         wrapped = int(np.array(exact & ((1 << 64) - 1), np.uint64).astype(dtype))
         assert value == (exact if op in COMPARISONS else wrapped), (op, a[i], b[i])
@@ -91,25 +91,25 @@ def test_float_operators_broadcast_as_numpy_does(
         return f"tile<{'x'.join(map(str, shape))}xf32>" if shape else "f32"
 
     sketch = Sketch(ty(left), ty(right))
-    found = sketch.run(apply(sketch, op, *sketch.args), a, b)
-    wanted = np.asarray(operators.PYTHON[op](a, b))
-    assert found.shape == wanted.shape
-    np.testing.assert_array_equal(found, wanted)
+    actual = sketch.run(apply(sketch, op, *sketch.args), a, b)
+    expected = np.asarray(operators.PYTHON[op](a, b))
+    assert actual.shape == expected.shape
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_an_integer_quotient_is_a_float() -> None:
     sketch = Sketch("tile<4xi32>")
     result = operators.binary(sketch.build, "/", sketch.args[0], 2)
     assert str(result.type) == "tile<4xf32>"
-    found = sketch.run(result, np.array([1, -3, 7, 0], np.int32))
-    np.testing.assert_array_equal(found, np.float32([0.5, -1.5, 3.5, 0]))
+    actual = sketch.run(result, np.array([1, -3, 7, 0], np.int32))
+    np.testing.assert_array_equal(actual, np.float32([0.5, -1.5, 3.5, 0]))
 
 
 def test_a_float_remainder_has_the_sign_of_the_dividend() -> None:
     sketch = Sketch("tile<2xf32>", "tile<2xf32>")
     result = operators.binary(sketch.build, "%", *sketch.args)
-    found = sketch.run(result, np.float32([-5.5, 5.5]), np.float32([2, -2]))
-    np.testing.assert_array_equal(found, np.float32([-1.5, 1.5]))
+    actual = sketch.run(result, np.float32([-5.5, 5.5]), np.float32([2, -2]))
+    np.testing.assert_array_equal(actual, np.float32([-1.5, 1.5]))
 
 
 def test_shifts_follow_the_signedness() -> None:
@@ -135,10 +135,10 @@ def test_unary_operators() -> None:
         operators.unary(sketch.build, "not", f),
     )
     assert operators.unary(sketch.build, "+", f) is f
-    found = sketch.run(
+    actual = sketch.run(
         results, np.int8([-128, 5]), np.array([True, False]), np.float32([0.0, -1.5])
     )
-    assert [x.tolist() for x in found] == [
+    assert [x.tolist() for x in actual] == [
         [-128, -5],
         [127, -6],
         [False, False],
@@ -148,7 +148,7 @@ def test_unary_operators() -> None:
         [-0.0, 1.5],
         [True, False],
     ]
-    assert np.signbit(found[6][0]), "minus zero"
+    assert np.signbit(actual[6][0]), "minus zero"
 
 
 def test_logical_operators_make_truth_values() -> None:
@@ -157,13 +157,13 @@ def test_logical_operators_make_truth_values() -> None:
     both = operators.logical(sketch.build, "and", i, f)
     either = operators.logical(sketch.build, "or", i, f)
     scalar = operators.logical(sketch.build, "and", c, i)
-    found = sketch.run(
+    actual = sketch.run(
         (both, either, scalar),
         np.int32([0, 0, 2, 2]),
         np.float32([0, 0.5, 0, np.nan]),
         np.bool_(True),
     )
-    assert [x.tolist() for x in found] == [
+    assert [x.tolist() for x in actual] == [
         [False, False, False, True],
         [False, True, True, True],
         [False, False, True, True],
@@ -173,21 +173,21 @@ def test_logical_operators_make_truth_values() -> None:
 def test_a_compile_time_operand_decides_a_logical_operator() -> None:
     sketch = Sketch("i1")
     (c,) = sketch.args
-    for op, number, wanted in [
+    for op, number, expected in [
         ("and", False, False),
         ("and", 3, c),
         ("or", 3, 3),
         ("or", None, c),
         ("or", 0, c),
     ]:
-        assert operators.logical(sketch.build, op, number, c) is wanted
-        assert operators.logical(sketch.build, op, c, number) is wanted
+        assert operators.logical(sketch.build, op, number, c) is expected
+        assert operators.logical(sketch.build, op, c, number) is expected
     assert operators.logical(sketch.build, "and", 0, 2) == 0
     assert sketch.text() == []
 
 
 @pytest.mark.parametrize(
-    ("op", "a", "b", "wanted"),
+    ("op", "a", "b", "expected"),
     [
         ("//", -7, 2, -4),
         ("%", -7, 2, 1),
@@ -198,10 +198,10 @@ def test_a_compile_time_operand_decides_a_logical_operator() -> None:
         ("<<", 1, 40, 1 << 40),
     ],
 )
-def test_two_compile_time_values_follow_python(op: str, a: Any, b: Any, wanted: Any) -> None:
+def test_two_compile_time_values_follow_python(op: str, a: Any, b: Any, expected: Any) -> None:
     result = operators.binary(Sketch().build, op, a, b)
-    assert result == wanted
-    assert type(result) is type(wanted)
+    assert result == expected
+    assert type(result) is type(expected)
     assert operators.compare(Sketch().build, "==", a, b) is (a == b)
 
 
@@ -311,8 +311,8 @@ def test_every_offset_is_extended_by_its_own_sign(name: str, op: str) -> None:
     if name == "i64":
         offset = 12345
     dtype = numerics.numpy_dtype(ty)
-    found = sketch.run(result, np.int64(1 << 40), np.array(offset, dtype))
-    assert int(found) == (1 << 40) + 4 * (offset if op == "+" else -offset)
+    actual = sketch.run(result, np.int64(1 << 40), np.array(offset, dtype))
+    assert int(actual) == (1 << 40) + 4 * (offset if op == "+" else -offset)
 
 
 def test_pointers_compare_by_address() -> None:
@@ -349,8 +349,8 @@ def test_pointers_compare_by_address() -> None:
 def test_subscripts_add_axes_as_in_numpy(index: Any) -> None:
     x = np.arange(8, dtype=np.int32).reshape(2, 4)
     sketch = Sketch("tile<2x4xi32>")
-    found = sketch.run(operators.subscript(sketch.build, sketch.args[0], index), x)
-    np.testing.assert_array_equal(found, x[index])
+    actual = sketch.run(operators.subscript(sketch.build, sketch.args[0], index), x)
+    np.testing.assert_array_equal(actual, x[index])
 
 
 def test_a_scalar_takes_new_axes_too() -> None:

@@ -63,10 +63,10 @@ def met(left: str, right: str, *, dividing: bool = False) -> str:
 
 def divided(left: str, right: str) -> str:
     """The type of a quotient: narrow floats widen, and mixed signedness is refused."""
-    wanted = TABLE[left, right]
+    expected = TABLE[left, right]
     if {left, right} <= INTEGERS and (left in SIGNED) != (right in SIGNED):
         return "mixed signedness"
-    return "f32" if wanted in {"f16", "bf16"} else wanted
+    return "f32" if expected in {"f16", "bf16"} else expected
 
 
 def test_where_two_runtime_values_meet() -> None:
@@ -105,13 +105,13 @@ def test_what_an_operator_gives_for_every_pair_of_types(op: str) -> None:
     apply = operators.compare if op in {"<", "=="} else operators.binary
     for left, right in PAIRS:
         sketch = Sketch(f"tile<4x{left}>", f"tile<4x{right}>")
-        wanted = result_of(op, left, right)
+        expected = result_of(op, left, right)
         try:
             result = apply(sketch.build, op, *sketch.args)
         except TileError:
-            assert wanted == "x", f"{left} {op} {right} is refused"
+            assert expected == "x", f"{left} {op} {right} is refused"
         else:
-            assert result.dtype.name == wanted, f"{left} {op} {right}"
+            assert result.dtype.name == expected, f"{left} {op} {right}"
             assert result.shape == (4,)
             sketch.end(result)
 
@@ -127,7 +127,7 @@ def test_a_number_of_no_higher_kind_takes_the_type_of_the_other_operand() -> Non
 
 
 @pytest.mark.parametrize(
-    ("number", "wanted"),
+    ("number", "expected"),
     [
         (2.5, "f32"),
         (float("inf"), "f32"),
@@ -139,13 +139,13 @@ def test_a_number_of_no_higher_kind_takes_the_type_of_the_other_operand() -> Non
         (-(2.0**-126), "f32"),
     ],
 )
-def test_a_fraction_makes_integers_floats(number: float, wanted: str) -> None:
+def test_a_fraction_makes_integers_floats(number: float, expected: str) -> None:
     types = {name: promote.weak_type(number, SCALARS[name]).name for name in INTEGERS}
-    assert types == dict.fromkeys(INTEGERS, wanted)
+    assert types == dict.fromkeys(INTEGERS, expected)
 
 
 @pytest.mark.parametrize(
-    ("number", "wanted"),
+    ("number", "expected"),
     [
         (0, "i32"),
         (-1, "i32"),
@@ -159,10 +159,10 @@ def test_a_fraction_makes_integers_floats(number: float, wanted: str) -> None:
         ((1 << 64) - 1, "u64"),
     ],
 )
-def test_an_integer_alone_has_the_first_type_that_holds_it(number: int, wanted: str) -> None:
-    assert promote.number_type(number).name == wanted
-    assert promote.weak_type(number, SCALARS["i1"]).name == wanted
-    assert promote.to_tensor(Sketch().build, number).dtype.name == wanted
+def test_an_integer_alone_has_the_first_type_that_holds_it(number: int, expected: str) -> None:
+    assert promote.number_type(number).name == expected
+    assert promote.weak_type(number, SCALARS["i1"]).name == expected
+    assert promote.to_tensor(Sketch().build, number).dtype.name == expected
 
 
 @pytest.mark.parametrize("number", [1 << 64, -(1 << 63) - 1])
@@ -187,11 +187,11 @@ def test_a_number_that_does_not_fit_is_refused(name: str, number: int, op: str) 
     apply = operators.compare if op == "<" else operators.binary
     ty: Scalar = SCALARS[name]
     spelled = f"tl.{'u' * (not ty.signed)}int{ty.bits}"
-    wanted = f"{number} does not fit {spelled}, the type of the other operand"
+    expected = f"{number} does not fit {spelled}, the type of the other operand"
     for a, b in ((sketch.args[0], number), (number, sketch.args[0])):
         with pytest.raises(CompilationError) as caught:
             apply(sketch.build, op, a, b)
-        assert caught.value.message.startswith(f"{wanted} of `{op}`")
+        assert caught.value.message.startswith(f"{expected} of `{op}`")
         assert f"holds {ty.min_value} to {ty.max_value}" in caught.value.message
 
 
@@ -271,7 +271,7 @@ def test_shapes_that_do_not_fit_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "to", "wanted"),
+    ("number", "to", "expected"),
     [
         (3, "i8", "const {value = 3} : tile<2xi8>"),
         (3.7, "i32", "const {value = 3} : tile<2xi32>"),
@@ -282,7 +282,7 @@ def test_shapes_that_do_not_fit_are_named() -> None:
         (1e10, "i32", "cast %v {to = i32} : tile<2xi32>"),
     ],
 )
-def test_constants_convert_as_values_do(number: float, to: str, wanted: str) -> None:
+def test_constants_convert_as_values_do(number: float, to: str, expected: str) -> None:
     sketch = Sketch(f"tile<2x{to}>")
     promote.constant(sketch.build, number, sketch.args[0].type)
-    assert sketch.text()[-1].endswith(wanted)
+    assert sketch.text()[-1].endswith(expected)

@@ -53,14 +53,14 @@ def words(arrays: Any) -> list[int]:
 @pytest.mark.parametrize("line", KNOWN.strip().split("\n"))
 def test_known_answers(line: str) -> None:
     bits, rounds, *numbers = line.split()
-    counter, key, wanted = (
+    counter, key, expected = (
         [int(n, 16) for n in part] for part in (numbers[:4], numbers[4:6], numbers[6:])
     )
-    assert reference(int(bits), counter, key, int(rounds)) == wanted
+    assert reference(int(bits), counter, key, int(rounds)) == expected
     sketch = Sketch(*[f"u{bits}"] * 6)
     results = tl.philox_impl.emit(sketch.build, *sketch.args, n_rounds=int(rounds))
     dtype = {"32": np.uint32, "64": np.uint64}[bits]
-    assert words(sketch.run(results, *map(dtype, counter + key))) == wanted
+    assert words(sketch.run(results, *map(dtype, counter + key))) == expected
 
 
 @settings(max_examples=40, deadline=None)
@@ -71,10 +71,10 @@ def test_a_seed_of_64_bits_is_the_key(seed: int, offsets: list[int]) -> None:
     sketch = Sketch("u64", "tile<4xu32>")
     results = tl.randint4x.emit(sketch.build, *sketch.args)
     assert [str(r.type) for r in results] == ["tile<4xu32>"] * 4
-    found = sketch.run(results, np.uint64(seed), np.uint32(offsets))
+    actual = sketch.run(results, np.uint64(seed), np.uint32(offsets))
     for i, offset in enumerate(offsets):
-        wanted = reference(32, [offset, 0, 0, 0], [seed & 0xFFFFFFFF, seed >> 32])
-        assert [int(x[i]) for x in found] == wanted
+        expected = reference(32, [offset, 0, 0, 0], [seed & 0xFFFFFFFF, seed >> 32])
+        assert [int(x[i]) for x in actual] == expected
 
 
 @pytest.mark.parametrize(
@@ -97,17 +97,17 @@ def test_counters_of_64_bits_take_the_seed_as_one_word() -> None:
     sketch = Sketch("i64", "i64")
     seed, c0 = sketch.args
     results = tl.philox.emit(sketch.build, seed, c0, 1, 2, 3)
-    found = sketch.run(results, np.int64(-5), np.int64(1 << 50))
-    assert words(found) == reference(64, [1 << 50, 1, 2, 3], [(1 << 64) - 5, 0])
+    actual = sketch.run(results, np.int64(-5), np.int64(1 << 50))
+    assert words(actual) == reference(64, [1 << 50, 1, 2, 3], [(1 << 64) - 5, 0])
 
 
 def test_fewer_rounds() -> None:
     sketch = Sketch("tile<2xi32>")
     results = tl.randint4x.emit(sketch.build, 1, *sketch.args, n_rounds=1)
     assert [r.shape for r in results] == [(2,)] * 4
-    found = sketch.run(results, np.int32([3, 4]))
+    actual = sketch.run(results, np.int32([3, 4]))
     for i, offset in enumerate((3, 4)):
-        assert [int(x[i]) for x in found] == reference(32, [offset, 0, 0, 0], [1, 0], 1)
+        assert [int(x[i]) for x in actual] == reference(32, [offset, 0, 0, 0], [1, 0], 1)
 
 
 def floats(bits: Any) -> Any:
@@ -128,14 +128,14 @@ def test_uniform_and_normal_numbers_are_made_of_the_four_words() -> None:
         tl.randn.emit(build, *sketch.args),
         *tl.randn4x.emit(build, *sketch.args),
     )
-    found = sketch.run(results, np.int32(42), offsets)
+    actual = sketch.run(results, np.int32(42), offsets)
     integers, one, uniform, uniforms, normal, normals = (
-        found[:4],
-        found[4],
-        found[5],
-        found[6:10],
-        found[10],
-        found[11:],
+        actual[:4],
+        actual[4],
+        actual[5],
+        actual[6:10],
+        actual[10],
+        actual[11:],
     )
     np.testing.assert_array_equal(one, integers[0])
     for have, bits in zip(uniforms, integers, strict=True):
@@ -170,11 +170,11 @@ def test_the_extremes_of_uniform_floats(name: str, bits: int) -> None:
     sketch = Sketch(f"tile<4x{name}>")
     result = tl.uint_to_uniform_float.emit(sketch.build, *sketch.args)
     words = np.array([0, (1 << bits) - 1, (1 << bits - 1) - 1, 1 << bits - 1], f"u{bits // 8}")
-    found = sketch.run(result, words.view(f"{'iu'[name[0] == 'u']}{bits // 8}"))
-    assert found.dtype == np.float32
-    assert found[:2].tolist() == [0, 0]
-    assert np.all(found[2:] < 1)
-    assert np.all(found[2:] > 0.999999)
+    actual = sketch.run(result, words.view(f"{'iu'[name[0] == 'u']}{bits // 8}"))
+    assert actual.dtype == np.float32
+    assert actual[:2].tolist() == [0, 0]
+    assert np.all(actual[2:] < 1)
+    assert np.all(actual[2:] > 0.999999)
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,9 @@ def test_reductions_along_any_axis(
     )
     x = x.astype(np.int32).reshape(shape)
     sketch = Sketch(f"tile<{'x'.join(map(str, shape))}xi32>")
-    found = sketch.run(ours.emit(sketch.build, *sketch.args, axis, keep_dims=keep_dims), x)
+    actual = sketch.run(ours.emit(sketch.build, *sketch.args, axis, keep_dims=keep_dims), x)
     every = tuple(range(x.ndim)) if axis is None else axis
-    np.testing.assert_array_equal(found, theirs(x, axis=every, keepdims=keep_dims))
+    np.testing.assert_array_equal(actual, theirs(x, axis=every, keepdims=keep_dims))
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -99,8 +99,8 @@ def test_arguments_of_extrema(axis: int) -> None:
 def test_the_index_in_all_axes_counts_in_row_major_order() -> None:
     sketch = Sketch("tile<2x4xf32>")
     value, index = tl.max.emit(sketch.build, *sketch.args, return_indices=True)
-    found = sketch.run((value, index), np.float32([[0, 1, 2, 3], [7, 9, 9, 1]]))
-    assert [x.tolist() for x in found] == [9, 5]
+    actual = sketch.run((value, index), np.float32([[0, 1, 2, 3], [7, 9, 9, 1]]))
+    assert [x.tolist() for x in actual] == [9, 5]
 
 
 def test_ties_may_be_left_open() -> None:
@@ -131,8 +131,8 @@ def test_bytes_are_summed_without_overflow() -> None:
     sketch = Sketch("tile<64xu8>", "tile<4xi1>")
     build = sketch.build
     results = tuple(tl.sum.emit(build, x) for x in sketch.args)
-    found = sketch.run(results, np.full(64, 255, np.uint8), np.array([True, True, False, True]))
-    assert [int(x) for x in found] == [64 * 255, 3]
+    actual = sketch.run(results, np.full(64, 255, np.uint8), np.array([True, True, False, True]))
+    assert [int(x) for x in actual] == [64 * 255, 3]
 
 
 @pytest.mark.parametrize(
@@ -198,19 +198,19 @@ DOTS = [
 ]
 
 
-@pytest.mark.parametrize(("element", "options", "wanted"), DOTS)
+@pytest.mark.parametrize(("element", "options", "expected"), DOTS)
 @pytest.mark.parametrize("batch", ["", "2x"])
-def test_the_matrix_product(element: str, options: dict[str, Any], wanted: str, batch: str) -> None:
+def test_dot(element: str, options: dict[str, Any], expected: str, batch: str) -> None:
     sketch = Sketch(f"tile<{batch}4x8x{element}>", f"tile<{batch}8x2x{element}>")
     result = tl.dot.emit(sketch.build, *sketch.args, **options)
-    assert str(result.type) == f"tile<{batch}4x2x{wanted}>"
+    assert str(result.type) == f"tile<{batch}4x2x{expected}>"
     rng = np.random.default_rng(0)
     shape = (2,) * bool(batch)
     dtype = numerics.numpy_dtype(SCALARS[element])
     a = rng.integers(0, 4, (*shape, 4, 8)).astype(dtype)
     b = rng.integers(0, 4, (*shape, 8, 2)).astype(dtype)
-    found = sketch.run(result, a, b)
-    np.testing.assert_array_equal(found.astype(float), a.astype(float) @ b.astype(float))
+    actual = sketch.run(result, a, b)
+    np.testing.assert_array_equal(actual.astype(float), a.astype(float) @ b.astype(float))
 
 
 def test_the_accumulator_decides_the_type() -> None:
@@ -231,7 +231,7 @@ def test_the_accumulator_decides_the_type() -> None:
         ({"input_precision": "bf16x6"}, " {input_precision = bf16x6}"),
     ],
 )
-def test_the_precision_of_a_product(options: dict[str, Any], precision: str) -> None:
+def test_the_precision_of_dot(options: dict[str, Any], precision: str) -> None:
     sketch = Sketch("tile<4x8xf32>", "tile<8x2xf32>", "tile<4x2xf32>")
     tl.dot.emit(sketch.build, *sketch.args, **options)
     assert sketch.text() == [f"%v = dot %a, %b, %c{precision} : tile<4x2xf32>"]
@@ -281,9 +281,7 @@ def test_the_precision_of_a_product(options: dict[str, Any], precision: str) -> 
         (("tile<4x8xf16>", "tile<8x2xf16>"), {"acc": 0}, "the acc of tl.dot is a tile, not 0"),
     ],
 )
-def test_what_the_product_refuses(
-    types: tuple[str, ...], options: dict[str, Any], message: str
-) -> None:
+def test_what_dot_refuses(types: tuple[str, ...], options: dict[str, Any], message: str) -> None:
     sketch = Sketch(*types)
     with pytest.raises(TileError) as caught:
         tl.dot.emit(sketch.build, *sketch.args, **options)

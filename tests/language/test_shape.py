@@ -19,7 +19,7 @@ X = np.arange(32, dtype=np.int32).reshape(2, 4, 4)
 
 
 @pytest.mark.parametrize(
-    ("function", "args", "wanted"),
+    ("function", "args", "expected"),
     [
         (tl.trans, (), X.swapaxes(1, 2)),
         (tl.trans, (2, 0, 1), X.transpose(2, 0, 1)),
@@ -37,10 +37,10 @@ X = np.arange(32, dtype=np.int32).reshape(2, 4, 4)
         (tl.unsqueeze, (1,), X[:, None]),
     ],
 )
-def test_shapes_change_as_in_numpy(function: Any, args: tuple[Any, ...], wanted: Any) -> None:
+def test_shapes_change_as_in_numpy(function: Any, args: tuple[Any, ...], expected: Any) -> None:
     sketch = Sketch("tile<2x4x4xi32>")
-    found = sketch.run(function.emit(sketch.build, *sketch.args, *args), X)
-    np.testing.assert_array_equal(found, wanted)
+    actual = sketch.run(function.emit(sketch.build, *sketch.args, *args), X)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,8 +54,8 @@ def test_new_axes_come_where_numpy_puts_them(shape: list[int], data: Any) -> Non
     signed = tuple(a - rank if data.draw(st.booleans()) else a for a in axes)
     x = np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape)
     sketch = Sketch(f"tile<{'x'.join(map(str, shape))}xi32>" if shape else "i32")
-    found = sketch.run(tl.expand_dims.emit(sketch.build, *sketch.args, signed), x)
-    np.testing.assert_array_equal(found, np.expand_dims(x, signed))
+    actual = sketch.run(tl.expand_dims.emit(sketch.build, *sketch.args, signed), x)
+    np.testing.assert_array_equal(actual, np.expand_dims(x, signed))
 
 
 def test_squeeze_takes_an_axis_away() -> None:
@@ -162,8 +162,8 @@ def test_creation() -> None:
         "f32",
     ]
     zeros = np.zeros((4, 2), numerics.numpy_dtype(SCALARS["bf16"]))
-    found = sketch.run(results, np.float32(0.1), zeros)
-    assert [x.tolist() for x in found[:6]] == [
+    actual = sketch.run(results, np.float32(0.1), zeros)
+    assert [x.tolist() for x in actual[:6]] == [
         [2, 3, 4, 5],
         [[3, 3], [3, 3]],
         [float(np.float16(0.1))] * 4,
@@ -213,14 +213,14 @@ def test_what_creation_refuses(function: Any, args: tuple[Any, ...], message: st
 def test_a_shape_must_be_known_at_compile_time() -> None:
     sketch = Sketch("i32", "tile<4xf32>")
     n, x = sketch.args
-    wanted = (
+    expected = (
         "an extent in the shape of tl.zeros must be known when the kernel is compiled, and "
         "this is a value "
         "of type i32 that is known only when it runs; make it a parameter annotated tl.constexpr"
     )
     with pytest.raises(CompilationError) as caught:
         tl.zeros.emit(sketch.build, (4, n), tl.float32)
-    assert caught.value.message == wanted
+    assert caught.value.message == expected
     with pytest.raises(CompilationError, match=r"the end of tl.arange must be known"):
         tl.arange.emit(sketch.build, 0, n)
     with pytest.raises(

@@ -76,7 +76,7 @@ def test_annotations_are_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("const *fp32", tl.pointer_type(tl.float32)),
         ("*kfp16", tl.pointer_type(tl.float16)),
@@ -95,13 +95,13 @@ def test_annotations_are_types() -> None:
         (tl.float8e5, tl.float8e5),
     ],
 )
-def test_spellings(text: Any, wanted: Any) -> None:
+def test_spellings(text: Any, expected: Any) -> None:
     def kernel(x):
         pass
 
     kernel.__annotations__["x"] = text
     function = tile.jit(kernel)
-    assert annotated_type(function, function.parameters[0]) == wanted
+    assert annotated_type(function, function.parameters[0]) == expected
 
 
 @pytest.mark.parametrize(

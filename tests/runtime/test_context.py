@@ -73,9 +73,9 @@ def test_the_environment_decides(monkeypatch) -> None:
 
 
 def test_the_environment_is_read_each_time(monkeypatch) -> None:
-    for text, wanted in (("5", 5), ("6", 6), ("5", 5)):
+    for text, expected in (("5", 5), ("6", 6), ("5", 5)):
         monkeypatch.setenv("TILE_INTERP_CHUNK", text)
-        assert config.chunk_bytes == wanted
+        assert config.chunk_bytes == expected
     monkeypatch.setenv("TILE_INTERP_CHUNK", "many")
     for _ in range(2):
         with pytest.raises(ArgumentValueError, match="TILE_INTERP_CHUNK='many' cannot be read"):

@@ -66,7 +66,7 @@ def test_a_folder_has_all_passes_of_a_kernel_in_order(tmp_path: Path) -> None:
     assert told[1].startswith("Options(num_warps=4,") and "test_dump.py:" in told[2]
 
 
-def test_each_specialisation_has_a_folder(tmp_path: Path) -> None:
+def test_each_specialization_has_a_folder(tmp_path: Path) -> None:
     with config.scope(dump=str(tmp_path)):
         for _ in range(2):
             for B in (8, 16):

@@ -240,7 +240,7 @@ def test_clusters_change_nothing_here() -> None:
         fresh()[4,](x, y, out, 100, BLOCK=32, num_ctas=3)
 
 
-def test_what_is_not_to_be_specialised() -> None:
+def test_do_not_specialize() -> None:
     def launch(**options):
         kernel = tile.jit(**options)(add.fn)
         x, y, out = three()

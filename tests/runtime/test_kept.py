@@ -228,13 +228,13 @@ def children(folder: Path, count: int, start: float = 0.0) -> list[Any]:
         **os.environ, "TILE_CACHE": "1", "TILE_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT)
     }  # fmt: skip
     command = [sys.executable, "-c", CHILD, str(folder), str(start)]
-    found = []
+    actual = []
     with all_running(command, count, env=environment, stdout=-1, stderr=-1) as running:
         for process in running:
             out, errors = process.communicate(timeout=120)
             assert process.returncode == 0, errors
-            found.append(json.loads(out))
-    return found
+            actual.append(json.loads(out))
+    return actual
 
 
 # All that a process imports of these packages if it finds its kernels on disk.
@@ -258,9 +258,9 @@ def test_processes_at_once_and_afterwards(folder: Path) -> None:
     assert {ptx} == texts
     assert "llvmlite" not in modules
     ours = {name for name in modules if name.startswith("tile.")}
-    for package, wanted in WARM.items():
+    for package, expected in WARM.items():
         inside = {name[len(package) + 1 :] for name in ours if name.startswith(f"{package}.")}
-        assert inside <= wanted, "a kernel that is found needs no compiler"
+        assert inside <= expected, "a kernel that is found needs no compiler"
 
 
 # -- what can be told exactly
@@ -301,14 +301,14 @@ def test_constants_that_differ_have_other_digests() -> None:
 
 def test_digests_do_not_depend_on_when_garbage_is_collected() -> None:
     threshold = gc.get_threshold()
-    wanted = [digest(Pair), digest(Colour)]
+    expected = [digest(Pair), digest(Colour)]
     gc.set_threshold(1)
     try:
         digests = [[digest(Pair), digest(Colour)] for _ in range(50)]
     finally:
         gc.set_threshold(*threshold)
-    assert None not in wanted
-    assert digests == [wanted] * 50
+    assert None not in expected
+    assert digests == [expected] * 50
 
 
 def test_objects_of_which_nothing_is_known_have_none(made: list[str]) -> None:
@@ -337,10 +337,10 @@ def test_functions_that_run_at_compile_time(monkeypatch) -> None:
         return count
 
     monkeypatch.setitem(globals(), "settings", settings)
-    found = [digest(make(1, (1,))), digest(make(2, (1,))), digest(make(1, (2,)))]
+    actual = [digest(make(1, (1,))), digest(make(2, (1,))), digest(make(1, (2,)))]
     settings.steps = 5
-    found.append(digest(make(1, (1,))))
-    assert None not in found and len(set(found)) == 4
+    actual.append(digest(make(1, (1,))))
+    assert None not in actual and len(set(actual)) == 4
     settings.steps = Opaque()
     assert digest(make(1, (1,))) is None
 
@@ -356,12 +356,12 @@ def test_functions_that_run_at_compile_time(monkeypatch) -> None:
     ],
 )
 def test_sets_have_one_text_in_all_processes(code: str) -> None:
-    found = set()
+    actual = set()
     for seed in "1234":
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         command = [sys.executable, "-c", code]
-        found.add(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True).stdout)
-    assert len(found) == 1 and len(found.pop()) > 60
+        actual.add(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True).stdout)
+    assert len(actual) == 1 and len(actual.pop()) > 60
 
 
 def test_the_store_is_where_the_settings_say(folder: Path) -> None:
@@ -371,7 +371,7 @@ def test_the_store_is_where_the_settings_say(folder: Path) -> None:
     assert [one.title for one in there.kept()] == ["scale for nvptx:sm_80"]
 
 
-def test_settings_are_spelt_alike_by_all_processes() -> None:
+def test_settings_have_one_text_in_all_processes() -> None:
     """Sets are not: their order follows the hashes of texts, which differ between processes."""
     code = "from tile.config import config; print(config.deciding)"
     spelt = set()

@@ -70,7 +70,7 @@ def test_a_name_of_the_language_is_never_a_module_by_accident() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_whether_a_name_is_given_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_names_are_lazy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_given_on(language, "load") and is_given_on(language, "math")
     assert not is_given_on(language, "constexpr") and not is_given_on(language, "absent")
     assert not is_given_on(sys, "path")

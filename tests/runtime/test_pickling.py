@@ -189,15 +189,15 @@ def described(value: Any) -> Any:
 
 
 def report() -> Any:
-    with tile.sanitize("all", collect=True) as found:
+    with tile.sanitize("all", collect=True) as actual:
         unmasked[(1,)](np.zeros(4, np.float32), B=8)
-    return found
+    return actual
 
 
 def trace() -> Any:
-    with tile.trace() as found:
+    with tile.trace() as actual:
         unmasked[(1,)](np.zeros(8, np.float32), B=8)
-    return found
+    return actual
 
 
 DATA = {

@@ -329,7 +329,7 @@ def test_functions_taken_before_repeat_as_well_and_nothing_old(noting: Noting, m
         old = new
 
 
-def test_calls_of_several_kinds_by_turns(noting: Noting) -> None:
+def test_alternating_calls_of_several_shapes(noting: Noting) -> None:
     kernel = fresh()
     x, y, out = three()
     launches = [

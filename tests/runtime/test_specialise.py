@@ -183,8 +183,8 @@ def test_nan_is_one_constant() -> None:
     ],
 )
 def test_constants_come_out_of_their_wrappers(value, expected) -> None:
-    found = constant(value, "x")
-    assert alike(found, expected)
+    actual = constant(value, "x")
+    assert alike(actual, expected)
 
 
 def test_a_dtype_and_a_numpy_class_are_constants() -> None:

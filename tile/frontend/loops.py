@@ -110,7 +110,7 @@ def _counted_while(low: Lowering, ends: Ends, bounds: Bounds, loc: Loc) -> None:
 
 
 def in_range(build: Builder, index: Value, bounds: Bounds) -> Value:
-    """Return the i1 value that a counted loop executes `index`, depending on its step's sign."""
+    """Return an i1 value, true if `index` is in the range of a counted loop of either direction."""
     step = constant_of(bounds.step)
     if step is not None:
         predicate = Predicate.LT if step > 0 else Predicate.GT
