@@ -239,8 +239,8 @@ def _summary(use: KernelUse) -> Iterator[str]:
         arrays = ", ".join(sorted(use.names[site])) or "nothing"
         yield (
             f"  line {0 if loc is None else loc.line}: {site.verb} {arrays}: "
-            f"{counts.bytes:,} bytes, {counts.sectors:,} sectors ({counts.efficiency:.0%} asked "
-            f"for), {share(counts.masked, counts.elements)} masked off\n    {source}"
+            f"{counts.bytes:,} bytes, {counts.sectors:,} sectors ({counts.efficiency:.0%} used), "
+            f"{share(counts.masked, counts.elements)} masked off\n    {source}"
         )
 
 

@@ -33,13 +33,13 @@ _FLAGS = {
 
 def _flag(text: str) -> bool:
     if text.lower() not in _FLAGS:
-        raise ValueError("it is one of 1, true, yes and on, or of 0, false, no and off")
+        raise ValueError("expected 1, true, yes or on, or 0, false, no or off")
     return _FLAGS[text.lower()]
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError("it is a number from 1 on")
+        raise ValueError("expected a positive integer")
     return int(text)
 
 
@@ -50,7 +50,7 @@ def _names(text: str) -> tuple[str, ...]:
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in words:
-            raise ValueError(f"it is one of {', '.join(words)}")
+            raise ValueError(f"expected one of {', '.join(words)}")
         return text
 
     return parse
@@ -60,7 +60,7 @@ def _order(text: str) -> str | int | None:
     if text in ("", "reverse"):
         return text or None
     if not text.isdecimal():
-        raise ValueError("it is reverse, or the seed of a random order as a number")
+        raise ValueError("expected reverse, or an integer seed for a random order")
     return int(text)
 
 
@@ -72,7 +72,7 @@ def _bytes(text: str) -> int:
     digits = number.rstrip("kmgt")
     unit = number[len(digits) :]
     if unit not in _UNITS or not digits.strip().isdecimal():
-        raise ValueError("it is a number of bytes, or as in 500M or 2G")
+        raise ValueError("expected a number of bytes, such as 4096, 500M or 2G")
     return int(digits) << _UNITS[unit]
 
 
@@ -81,7 +81,7 @@ class Origin(Enum):
 
     SCOPE = "a `with` block"
     ENVIRONMENT = "the environment"
-    DEFAULT = "nobody set it"
+    DEFAULT = "the default"
 
 
 class Effect(Enum):

@@ -113,11 +113,11 @@ def refused(body: str, *words: str) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("y = d + 1", "is a descriptor and no value to compute with"),
-        ("y = d.load([n]) + d", "is a descriptor and no value to compute with"),
-        ("y = tl.load(d)", "is a descriptor and no value to compute with"),
-        ("y = -d", "is a descriptor and no value to compute with"),
-        ("y = tl.where(n > 0, d, d)", "is a descriptor and no value to compute with"),
+        ("y = d + 1", "is a descriptor, which arithmetic does not accept"),
+        ("y = d.load([n]) + d", "is a descriptor, which arithmetic does not accept"),
+        ("y = tl.load(d)", "is a descriptor, which arithmetic does not accept"),
+        ("y = -d", "is a descriptor, which arithmetic does not accept"),
+        ("y = tl.where(n > 0, d, d)", "is a descriptor, which arithmetic does not accept"),
         ("y = d.to(tl.float32)", "has no attribute `to`"),
         ("y = d[0]", "too many indices for a value of type desc<16xf32>"),
         ("if d:\n    d = e", "takes a number as its condition, not a descriptor, desc<16xf32>"),

@@ -95,7 +95,7 @@ def test_regions_of_one_function_name_their_arguments_apart() -> None:
             "expected an argument, such as %a, found `a`",
         ),
         ("%r = add %x, %x : tile<4x8xf32> region combine() {\n}", "unknown operation `region`"),
-        (f"%r = reduce_by %x {{axis = -1}} : f32 {SUM}", "gives (tile<4xf32>)"),
+        (f"%r = reduce_by %x {{axis = -1}} : f32 {SUM}", "has results (tile<4xf32>)"),
     ],
 )
 def test_wrong_text_is_refused(body: str, message: str) -> None:
@@ -213,7 +213,7 @@ def test_a_region_sees_nothing_from_outside() -> None:
         "    %c = add %a, %y : f32\n    yield %c\n  }"
     )
     error = broken(function(body, "%x: tile<4x8xf32>, %y: f32"))
-    assert error.message == "add uses %y from outside a region that sees its own arguments alone"
+    assert error.message == "add uses %y from outside its isolated region"
     assert error.loc is not None
     assert error.loc.line == 3
 

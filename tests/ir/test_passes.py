@@ -158,7 +158,7 @@ def test_a_pass_that_breaks_the_ir_is_reproduced_too(module: Module, tmp_path: P
 def test_without_a_folder_a_failure_says_how_to_get_one(module: Module) -> None:
     with pytest.raises(TileError) as refused:
         run_pipeline(module, "refuse")
-    assert "set TILE_DUMP=folder for a file that reproduces this" in refused.value.notes
+    assert "set TILE_DUMP=folder to write a reproducer" in refused.value.notes
     assert refused.value.loc is not None
 
 

@@ -88,7 +88,7 @@ def test_a_use_that_the_value_does_not_know_of() -> None:
     parsed = module()
     add = find(parsed, "add")
     add.inputs[0].uses.clear()
-    refuse(parsed, "operand 0 of add does not know of its use")
+    refuse(parsed, "operand 0 of add is missing from its value's uses")
 
 
 def test_types_that_were_changed() -> None:
@@ -127,7 +127,10 @@ def test_a_region_that_belongs_elsewhere() -> None:
 def test_an_operation_behind_the_terminator() -> None:
     parsed = module()
     Builder(parsed["f"].body).constant(1.0, F32)
-    refuse(parsed, "`return` stands in the middle of a block|does not end with a terminator")
+    refuse(
+        parsed,
+        "`return` is a terminator but not the last operation of its block|does not end with a terminator",
+    )
 
 
 def test_an_empty_function() -> None:

@@ -152,5 +152,5 @@ def test_accesses_that_are_refused() -> None:
         lambda: tl.load.emit(sketch.build, desc),
         lambda: tl.exp.emit(sketch.build, desc),
     ):
-        with pytest.raises(TileError, match="is a descriptor and no value to compute with"):
+        with pytest.raises(TileError, match="is a descriptor, which arithmetic does not accept"):
             refused()

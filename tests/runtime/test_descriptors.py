@@ -233,5 +233,5 @@ def test_a_kernel_that_takes_arrays_is_told_of_a_descriptor() -> None:
     def copy(x, y):
         tl.store(y, tl.load(x))
 
-    with pytest.raises(CompilationError, match="is a descriptor and no value to compute with"):
+    with pytest.raises(CompilationError, match="is a descriptor, which arithmetic does not accept"):
         copy[1,](described(X, 16, 16), np.zeros(1, np.float32))

@@ -50,7 +50,7 @@ def test_table_page_and_timeline(program: Path, capsys: pytest.CaptureFixture[st
     )
     said = capsys.readouterr().out
     assert "double over (2, 1, 1), launched once" in said
-    assert "line 12: reads x_ptr: 400 bytes, 13 sectors (96% asked for), 22% masked off" in said
+    assert "line 12: reads x_ptr: 400 bytes, 13 sectors (96% used), 22% masked off" in said
     assert said.endswith("wrote t.html\nwrote p.json\nwrote t.json\n")
     assert "<code>double</code>" in Path("t.html").read_text("utf-8")
     check(json.loads(Path("p.json").read_text("utf-8")))

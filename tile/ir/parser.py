@@ -202,7 +202,10 @@ class _Parser:
 
     def descriptor(self) -> Descriptor:
         dims, element = self.extents()
-        require(isinstance(element, Scalar), f"a descriptor is of numbers, not of {element}")
+        require(
+            isinstance(element, Scalar),
+            f"a descriptor has elements of a number type, not {element}",
+        )
         assert isinstance(element, Scalar)
         padding = Padding(self.member(Padding).value) if self.accept(",") else Padding.ZERO
         self.expect(">")
@@ -468,7 +471,8 @@ class _Parser:
         inferred = [value.type for value in op.results]
         if [without_layout(ty) for ty in stated] != [without_layout(ty) for ty in inferred]:
             self.fail(
-                f"{defn.name} gives ({_list(inferred)}), but the text says ({_list(stated)})", name
+                f"{defn.name} has results ({_list(inferred)}), but the text says ({_list(stated)})",
+                name,
             )
         for value, ty in zip(op.results, stated, strict=True):
             value.type = ty  # the text has the layout, which type rules do not see

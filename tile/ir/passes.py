@@ -201,7 +201,7 @@ class PassManager:
                 command = f"tile opt {shlex.quote(str(path))} {options}"
                 error.notes.append(f"to reproduce: {command}")
             else:
-                error.notes.append("set TILE_DUMP=folder for a file that reproduces this")
+                error.notes.append("set TILE_DUMP=folder to write a reproducer")
             raise
 
     def show(self, module: Module, item: Pass) -> None:

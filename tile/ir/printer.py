@@ -89,7 +89,7 @@ def print_value(value: object) -> str:
         return "(" + ", ".join(map(print_value, value)) + ")"
     if isinstance(value, Type | int | float) or is_layout(value):
         return str(value)
-    raise TypeError(f"{value!r} is no attribute value")
+    raise TypeError(f"{value!r} is not an attribute value")
 
 
 def print_loc(loc: Loc) -> str:

@@ -374,7 +374,7 @@ class Descriptor(Type):
         dims, of = list(self.dims), self.of
         most = self.MAX_RANK
         require(1 <= len(dims) <= most, f"a descriptor has 1 to {most} axes, not {len(dims)}")
-        require(not of.is_bool(), f"a descriptor is of an array of numbers, not of {of}")
+        require(not of.is_bool(), f"a descriptor has elements of a number type, not {of}")
         for extent in dims:
             check_extent(extent, "the extents of a descriptor's block are")
         numel, inner = math.prod(dims), dims[-1] * of.itemsize
@@ -401,7 +401,7 @@ class Descriptor(Type):
     @property
     def element(self) -> Scalar | Pointer:
         raise TypeRuleError(
-            f"{self} is a descriptor and no value to compute with; load([...]) and "
+            f"{self} is a descriptor, which arithmetic does not accept; load([...]) and "
             "store([...], value) read and write its array"
         )
 

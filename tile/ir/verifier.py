@@ -57,7 +57,9 @@ class _Verifier:
             self.fail(f"{description} does not end with a terminator", loc)
         for op in block:
             if op.defn.terminator and op is not block.last:
-                self.fail(f"`{op.name}` stands in the middle of a block", op.loc)
+                self.fail(
+                    f"`{op.name}` is a terminator but not the last operation of its block", op.loc
+                )
             self.op(op)
             self.visible.update(op.results)
             defined.extend(op.results)
@@ -68,11 +70,13 @@ class _Verifier:
             if value is None:
                 continue
             if (op, position) not in value.uses:
-                self.fail(f"operand {position} of {op.name} does not know of its use", op.loc, op)
+                self.fail(
+                    f"operand {position} of {op.name} is missing from its value's uses", op.loc, op
+                )
             if value not in self.visible:
                 where = "where it is not defined"
                 if value in self.hidden:
-                    where = "from outside a region that sees its own arguments alone"
+                    where = "from outside its isolated region"
                 self.fail(f"{op.name} uses %{value.name or '?'} {where}", op.loc, op)
         if self.level not in op.defn.levels:
             self.fail(f"{op.name} is not legal at the {self.level.value} level", op.loc, op)
@@ -83,7 +87,9 @@ class _Verifier:
             self.fail(error.message, op.loc, op)
         actual = tuple(value.type for value in op.results)
         if _plain(inferred) != _plain(actual):
-            self.fail(f"{op.name} gives ({_list(inferred)}), not ({_list(actual)})", op.loc, op)
+            self.fail(
+                f"{op.name} has results ({_list(inferred)}), not ({_list(actual)})", op.loc, op
+            )
         if op.defn.explicit is not None and inferred != actual:
             self.fail(f"{op.name} states ({_list(inferred)}), not ({_list(actual)})", op.loc, op)
         self.types(op.results, op.loc)

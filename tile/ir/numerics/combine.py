@@ -30,7 +30,7 @@ def reduce_by(xs: Sequence[Array], combine: Combine, axis: int) -> tuple[Array, 
     """Combine the elements along `axis`, whose extent is a power of two, and drop the axis."""
     arrays = _over_all_programs(xs)
     while arrays[0].shape[axis] > 1:
-        arrays = _combined(combine, _along(arrays, axis, FIRST), _along(arrays, axis, SECOND))
+        arrays = _combined(combine, _sliced(arrays, axis, FIRST), _sliced(arrays, axis, SECOND))
     return tuple(array.squeeze(axis) for array in arrays)
 
 
@@ -51,13 +51,13 @@ def _scan(arrays: list[Array], combine: Combine, axis: int) -> list[Array]:
     extent = arrays[0].shape[axis]
     if extent == 1:
         return arrays
-    even = _along(arrays, axis, FIRST)
-    odd = _scan(_combined(combine, even, _along(arrays, axis, SECOND)), combine, axis)
+    even = _sliced(arrays, axis, FIRST)
+    odd = _scan(_combined(combine, even, _sliced(arrays, axis, SECOND)), combine, axis)
     results = [np.empty(array.shape, array.dtype) for array in arrays]
     _put(results, axis, SECOND, odd)
-    _put(results, axis, slice(0, 1), _along(even, axis, slice(0, 1)))
+    _put(results, axis, slice(0, 1), _sliced(even, axis, slice(0, 1)))
     if extent > 2:
-        before, own = _along(odd, axis, slice(None, -1)), _along(even, axis, slice(1, None))
+        before, own = _sliced(odd, axis, slice(None, -1)), _sliced(even, axis, slice(1, None))
         _put(results, axis, slice(2, None, 2), _combined(combine, before, own))
     return results
 
@@ -74,7 +74,7 @@ def _combined(combine: Combine, first: list[Array], second: list[Array]) -> list
     return [np.broadcast_to(result, shape) for result in combine(*first, *second)]
 
 
-def _along(arrays: Sequence[Array], axis: int, positions: slice) -> list[Array]:
+def _sliced(arrays: Sequence[Array], axis: int, positions: slice) -> list[Array]:
     return [array[_index(axis, positions)] for array in arrays]
 
 

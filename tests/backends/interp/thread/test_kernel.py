@@ -87,7 +87,7 @@ def test_settings_choose_the_level_and_the_target(monkeypatch: pytest.MonkeyPatc
 def test_unknown_levels_and_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.zeros(8, np.float32)
     monkeypatch.setenv("TILE_INTERP_LEVEL", "threads")
-    with pytest.raises(ArgumentValueError, match="it is one of tile, thread"):
+    with pytest.raises(ArgumentValueError, match="expected one of tile, thread"):
         overrun[(1,)](x, BLOCK=8)
     monkeypatch.setenv("TILE_INTERP_LEVEL", "thread")
     monkeypatch.setenv("TILE_INTERP_TARGET", "sm_90")
