@@ -29,13 +29,13 @@ EXACT: dict[str, Callable[..., Any]] = {
 
 @dataclass
 class Run:
-    """Evaluates a function. `see` is called with each value as it is computed."""
+    """An evaluation of a function. It calls `see` with each value as it is computed."""
 
     see: Callable[[Value, Array], None]
     program: tuple[int, int, int] = (0, 0, 0)
     use: Callable[[Operation, int, Array], None] = lambda op, index, array: None
     undefined: bool = False
-    known: dict[Value, Array] = field(default_factory=dict)
+    values: dict[Value, Array] = field(default_factory=dict)
 
     def function(self, function: Function, arguments: Sequence[Any]) -> list[Array]:
         for value, argument in zip(function.args, arguments, strict=True):
@@ -44,11 +44,11 @@ class Run:
             return self.block(function.body)
 
     def keep(self, value: Value, array: Array) -> None:
-        self.known[value] = np.broadcast_to(array, value.type.shape)
-        self.see(value, self.known[value])
+        self.values[value] = np.broadcast_to(array, value.type.shape)
+        self.see(value, self.values[value])
 
     def operands(self, op: Operation) -> list[Array]:
-        arrays = [self.known[value] for value in op.inputs]
+        arrays = [self.values[value] for value in op.inputs]
         for index, array in enumerate(arrays):
             self.use(op, index, array)
         return arrays
@@ -100,7 +100,7 @@ class Run:
         raise AssertionError("the loop does not end")
 
     def watch(self, op: Operation, arrays: list[Array]) -> None:
-        """Note whether signed arithmetic wrapped, or something was divided by zero."""
+        """Set `undefined` if signed arithmetic wrapped or a divisor was zero."""
         if op.name in ("div", "rem"):
             self.undefined |= not np.all(arrays[1])
         exact = EXACT.get(op.name)

@@ -31,7 +31,7 @@ Accepts = Callable[[Type], bool]
 
 
 class Maker:
-    """Builds one function."""
+    """The builder of one function."""
 
     def __init__(self, seed: int, size: int, element: Scalar, returning: bool) -> None:
         self.random = Random(seed)
@@ -66,7 +66,7 @@ class Maker:
     # -- picking
 
     def pick(self, values: Sequence[Value], accepts: Accepts) -> Value | None:
-        """A value of an accepted type, of the later ones more often."""
+        """Return a value of an accepted type; later ones are more likely."""
         fitting = [value for value in values if accepts(value.type)]
         return max(self.random.choices(fitting, k=2), key=fitting.index) if fitting else None
 
@@ -98,7 +98,7 @@ class Maker:
         other = self.filled(ty) if constant or y is None else self.shaped(y, ty)
         return (x, other) if self.random.random() < 0.8 else (other, x)
 
-    # -- operations, each of which gives the values that it made
+    # -- operations; each method returns the new values
 
     def number(self, values: Sequence[Value], depth: int) -> Made:
         return [self.filled(self.element)]
@@ -133,7 +133,7 @@ class Maker:
         return [self.build(arith.cast, self.build(arith.cast, x, to=middle), to=self.element)]
 
     def hint(self, values: Sequence[Value], depth: int) -> Made:
-        """A promise that says nothing."""
+        """Insert a hint that claims nothing."""
         x = self.random.choice(values)
         ones = (1,) * max(1, x.type.rank)
         return [self.build(arith.hint, x, divisible=ones, contiguous=ones)]
@@ -160,7 +160,7 @@ class Maker:
         return [self.build(shape.reshape, x, shape=self.random.choice(fitting))]
 
     def paired(self, values: Sequence[Value], x: Value) -> Made:
-        """A pair along a new axis, the halves of one, or a tile read from its end."""
+        """Insert a join, a split or a flip."""
         if x.type.shape[-1:] == (2,):
             return self.build.op(shape.split, x).results
         if x.type.rank and self.random.random() < 0.5:
@@ -203,7 +203,7 @@ class Maker:
         return []
 
     def multiple(self, values: Sequence[Value], depth: int) -> Made:
-        """Whether a scalar is a multiple, by its remainder or its low bits; often promised."""
+        """Insert a test that a scalar is a multiple, by its remainder or low bits; often assume it."""
         x = self.pick(values, lambda ty: self.is_number(ty) and not ty.rank)
         if x is None:
             return []
@@ -220,14 +220,14 @@ class Maker:
     # -- control flow
 
     def inside(self, block: Block, values: Sequence[Value], depth: int) -> list[Value]:
-        """Fill a block up to its terminator; all that may be used there."""
+        """Fill a block up to its terminator and return the values visible there."""
         visible = [*values, *block.args]
         with self.build.into(block):
             self.ops(visible, depth - 1, self.random.randint(0, 6))
         return visible
 
     def like(self, values: Sequence[Value], wanted: Sequence[Value]) -> list[Value]:
-        """Values of the types of others, which are among them."""
+        """Return values of the same types as others, which are candidates themselves."""
         picked = [self.pick(values, lambda ty, to=value.type: ty == to) for value in wanted]
         return [value for value in picked if value is not None]
 
@@ -251,7 +251,7 @@ class Maker:
         return self.build.op(control.for_, *bounds, *inits, regions=[body]).results
 
     def bounds(self, values: Sequence[Value]) -> list[Value]:
-        """From where to where, and by how much: few rounds, upwards or downwards, known or not."""
+        """Return lower bound, upper bound and step: few iterations, up or down, constant or not."""
         low, high = self.random.choice([0, 1, 4, 8]), self.random.choice([0, 3, 8])
         step = self.random.choice([1, 2, 4])
         least, most = (self.build.constant(number, self.element) for number in (low, high))
@@ -265,7 +265,7 @@ class Maker:
         return [least, most, self.build.constant(step, self.element)]
 
     def while_(self, values: Sequence[Value], depth: int) -> Made:
-        """A loop that counts to a bound, so that it ends, and carries other values besides."""
+        """Insert a loop that counts to a bound, so that it ends, and carries other values as well."""
         inits = [self.build.constant(0, self.element), *self.any_of(values, 3)]
         types = [value.type for value in inits]
         test, body = Block(types), Block(types)
@@ -282,6 +282,6 @@ class Maker:
 
 
 def functions(element: Scalar = I32, *, returning: bool = False) -> st.SearchStrategy[Function]:
-    """A kernel of two integers of a type and a pointer, or a function that returns some values."""
+    """Return a strategy of kernels of two integers and a pointer, or of functions with results."""
     seeds, sizes = st.integers(0, 1 << 40), st.integers(1, 60)
     return st.builds(lambda seed, size: Maker(seed, size, element, returning).make(), seeds, sizes)

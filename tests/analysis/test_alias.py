@@ -1,4 +1,4 @@
-"""Which parameters may lead to the same memory, by what calls pass."""
+"""Aliasing of parameters, by the pointers that calls pass."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ func noinline @nobody(%p: ptr<f32>, %q: ptr<f32>) {
 
 
 @pytest.mark.parametrize(
-    ("function", "meeting"),
+    ("function", "aliasing"),
     [
         ("k", set()),
         ("same", {"pr"}),
@@ -55,25 +55,27 @@ func noinline @nobody(%p: ptr<f32>, %q: ptr<f32>) {
         ("nobody", {"pq"}),
     ],
 )
-def test_parameters_that_share_memory(function: str, meeting: set[str]) -> None:
-    found = module_aliases(parse_module(CALLS))[function]
-    pointers = [value for value in found.function.args if value.name not in "tn"]
-    assert all(found.may_alias(value, value) for value in pointers)
+def test_parameters_that_share_memory(function: str, aliasing: set[str]) -> None:
+    aliases = module_aliases(parse_module(CALLS))[function]
+    pointers = [value for value in aliases.function.args if value.name not in "tn"]
+    assert all(aliases.may_alias(value, value) for value in pointers)
     pairs = {f"{x.name}{y.name}" for x, y in itertools.combinations(pointers, 2)}
     assert len(pairs) == len(pointers) * (len(pointers) - 1) // 2
     shared = {
-        f"{x.name}{y.name}" for x, y in itertools.permutations(pointers, 2) if found.may_alias(x, y)
+        f"{x.name}{y.name}"
+        for x, y in itertools.permutations(pointers, 2)
+        if aliases.may_alias(x, y)
     }
-    assert shared == meeting | {pair[::-1] for pair in meeting}
+    assert shared == aliasing | {pair[::-1] for pair in aliasing}
 
 
-def test_parameters_of_a_function_alone_may_all_meet() -> None:
+def test_parameters_of_a_function_alone_may_all_alias() -> None:
     function = parse_module(CALLS)["swapped"]
     assert alias(function).may_alias(*function.args)
 
 
 def test_summaries_name_what_was_passed() -> None:
-    """That two parameters meet in one call makes no other call write more."""
+    """Parameters that alias in one call do not add writes to other calls."""
     module = parse_module("""
 kernel @k(%a: ptr<f32>, %b: ptr<f32>, %v: f32) {
   call %a, %a, %v {callee = @stores}
@@ -85,6 +87,6 @@ func noinline @stores(%p: ptr<f32>, %q: ptr<f32>, %v: f32) {
   return
 }
 """)
-    found = module_aliases(module)
-    assert found["k"].summary.writes.parameters == {0}
-    assert found["stores"].may_alias(*found["stores"].function.args[:2])
+    aliases = module_aliases(module)
+    assert aliases["k"].summary.writes.parameters == {0}
+    assert aliases["stores"].may_alias(*aliases["stores"].function.args[:2])

@@ -1,4 +1,4 @@
-"""What axis information says of quotients and remainders, against all small cases there are."""
+"""Axis info of quotients and remainders, checked exhaustively for small operands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPERATIONS = pytest.mark.parametrize("defn", [arith.div, arith.rem], ids=lambda 
 def divided(
     defn: OpDef, element: Scalar, multiples: tuple[int, int], start: int, least: int | None
 ) -> tuple[Function, Value]:
-    """`(first + arange) op by`, each of the two a multiple of a number; the first at least so."""
+    """Return `(first + arange) op by`; both operands are multiples, `first` of at least its number."""
     function = Function("f", [element, element], ["first", "by"], kernel=True)
     for argument, multiple in zip(function.arguments, multiples, strict=True):
         argument.divisible = multiple
@@ -50,7 +50,7 @@ def divided(
 def results(
     defn: OpDef, element: Scalar, multiples: tuple[int, int], start: int, least: int
 ) -> Any:
-    """All results for small arguments, one run after the other; none where the sum would wrap."""
+    """Return the results for small arguments, run by run; none if the sum would wrap."""
     low = 0 if element.is_int_unsigned() else -MOST
     first, by = (np.arange(low, MOST + 1, multiple) for multiple in multiples)
     first, by = (pairs.ravel() for pairs in np.meshgrid(first[first >= least], by[by != 0]))
@@ -70,7 +70,7 @@ def results(
     start=st.sampled_from([0, 4, 32]),
     least=st.sampled_from([None, 0, 1, 16]),
 )
-def test_what_is_said_holds(
+def test_facts_hold(
     defn: OpDef, element: Scalar, multiples: tuple[int, int], start: int, least: int | None
 ) -> None:
     function, result = divided(defn, element, multiples, start, least)
@@ -82,8 +82,8 @@ def test_what_is_said_holds(
 
 @OPERATIONS
 @pytest.mark.parametrize("multiples", list(itertools.product([1, 2, 8, 16], repeat=2)), ids=str)
-def test_as_much_is_said_as_can_be(defn: OpDef, multiples: tuple[int, int]) -> None:
-    """Of dividends that are not negative: longer runs would be wrong for some arguments."""
+def test_facts_are_the_strongest(defn: OpDef, multiples: tuple[int, int]) -> None:
+    """For nonnegative dividends, longer runs would be wrong for some arguments."""
     function, result = divided(defn, I32, multiples, 0, 0)
     info = axis_info(function).of(result)
     along = "constant" if defn is arith.div else "contiguous"

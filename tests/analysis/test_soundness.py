@@ -1,4 +1,4 @@
-"""What the analyses say holds for the values that a run computes, for random programs."""
+"""Soundness of analyses: their facts hold for the values that runs of random programs compute."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ ELEMENTS = pytest.mark.parametrize("element", [I32, I8, U32], ids=str)
 
 
 def arguments(data: Any, function: Function) -> list[int]:
-    """Numbers that fit the parameters and what is known of them."""
+    """Return numbers that fit the parameters and their divisibility."""
     numbers = []
-    for value, known in zip(function.args, function.arguments, strict=True):
+    for value, argument in zip(function.args, function.arguments, strict=True):
         least = 0 if isinstance(value.type, Pointer) or not value.type.element.signed else -100
-        number = data.draw(st.integers(least, 127)) // known.divisible * known.divisible
+        number = data.draw(st.integers(least, 127)) // argument.divisible * argument.divisible
         numbers.append(number if number >= -100 else 0)
     return numbers
 
 
 class Broken(Exception):
-    """An assumption of the program was false: nothing is promised from here on."""
+    """An assumption of the program was false, so facts need not hold any more."""
 
 
 def run(data: Any, function: Function, see: Any, use: Any = None, program: int = 0) -> Run:
@@ -58,7 +58,7 @@ def run(data: Any, function: Function, see: Any, use: Any = None, program: int =
 @given(data=st.data())
 def test_ranges_hold_every_value(element: Scalar, data: Any) -> None:
     function = data.draw(functions(element))
-    known = ranges(function)
+    intervals = ranges(function)
 
     def inside(interval: Any, array: Any, what: str) -> None:
         if interval is not None:
@@ -70,8 +70,8 @@ def test_ranges_hold_every_value(element: Scalar, data: Any) -> None:
     run(
         data,
         function,
-        lambda value, array: inside(known.of(value), array, repr(value)),
-        lambda op, index, array: inside(known.operand(op, index), array, f"{op} {index}"),
+        lambda value, array: inside(intervals.of(value), array, repr(value)),
+        lambda op, index, array: inside(intervals.operand(op, index), array, f"{op} {index}"),
         data.draw(st.integers(0, 20)),
     )
 
@@ -96,7 +96,7 @@ def test_axis_info_holds_of_every_value(element: Scalar, data: Any) -> None:
 
 
 def wrong(info: AxisInfo, value: Value, array: Any) -> str:
-    """What axis information claims that an array denies."""
+    """Return the claim of axis info that an array contradicts, or ""."""
     if array.dtype == np.bool_:
         array = array.astype(np.int8)
     array = array if array.ndim else array[None]
@@ -119,9 +119,9 @@ def wrong(info: AxisInfo, value: Value, array: Any) -> str:
 @THOROUGH
 @given(data=st.data())
 def test_uniform_values_are_equal_in_all_programs(data: Any) -> None:
-    """Control flow without divergence: every value that is uniform is the same in the same round."""
+    """Without divergence, every uniform value is the same in the same iteration."""
     function = data.draw(functions())
-    found = uniformity(function)
+    variation = uniformity(function)
     numbers = arguments(data, function)
     traces = []
     for program in (0, 5):
@@ -133,6 +133,6 @@ def test_uniform_values_are_equal_in_all_programs(data: Any) -> None:
         evaluation.function(function, numbers)
         traces.append(trace)
     for value in set(traces[0]) & set(traces[1]):
-        if found.is_uniform(value) and value.block is function.body:
+        if variation.is_uniform(value) and value.block is function.body:
             for first, second in zip(traces[0][value], traces[1][value], strict=True):
                 assert np.array_equal(first, second), f"{value!r}\n{print_function(function)}"

@@ -1,4 +1,4 @@
-"""Reductions and scans by a region: text, rules, verification, and the order of their meaning."""
+"""Reductions and scans by a region: text, type rules, verification, and order of combination."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def yielding(types: Sequence[Any], *results: int) -> Block:
 
 
 def refused(body: str, parameters: str = "%x: tile<4x8xf32>") -> str:
-    """The message with which the type rule refuses text."""
+    """Return the message of the type rule's error."""
     with pytest.raises(ParseError) as caught:
         parse_module(function(body, parameters))
     return caught.value.message
@@ -226,7 +226,7 @@ def test_a_region_sees_no_constant_from_outside_either() -> None:
         "    %c = if %t : f32 {\n      yield %y\n    } else {\n      yield %b\n    }\n"
         "    yield %c\n  }"
     )
-    assert "yield uses %y from outside a region" in broken(function(body)).message
+    assert "yield uses %y from outside its isolated region" in broken(function(body)).message
 
 
 def test_what_stands_behind_a_region_sees_what_was_there_before() -> None:
@@ -270,14 +270,14 @@ def test_a_function_that_is_not_there_is_missed() -> None:
     assert broken(function(CALL)).message == "the module has no function @f"
 
 
-# -- meaning
+# -- reference semantics
 
 
 Region = Callable[..., Sequence[Any]]
 
 
 def one_by_one(xs: Sequence[Any], combine: Region, axis: int, reverse: bool) -> list[Any]:
-    """Every running total, element by element, along an axis that is brought to the front."""
+    """Return the scan computed element by element, along an axis moved to the front."""
     rows = [np.moveaxis(x, axis, 0)[:: -1 if reverse else 1] for x in xs]
     totals = [[row[0] for row in rows]]
     for index in range(1, len(rows[0])):
@@ -306,31 +306,31 @@ SHAPES = st.sampled_from([(1, 1), (1, 8), (3, 4), (2, 1, 8), (2, 4, 2), (1, 2, 4
 def test_totals_are_those_of_one_element_after_the_other(
     shape: tuple[int, ...], reverse: bool, data: Any
 ) -> None:
-    """For functions that are associative in every bit, whether commutative or not."""
+    """Test functions that are associative in every bit, commutative or not."""
     axis = -data.draw(st.integers(1, len(shape) - 1))
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
     m, c = random.integers(-9, 9, (2, *shape))
     if data.draw(st.booleans()):
         m = m[:1]  # the same for all programs
     if data.draw(st.booleans()):
-        wanted = one_by_one(np.broadcast_arrays(m, c), affine, axis, reverse)
-        found = numerics.scan_by((m, c), affine, axis, reverse)
+        expected = one_by_one(np.broadcast_arrays(m, c), affine, axis, reverse)
+        actual = numerics.scan_by((m, c), affine, axis, reverse)
         total = numerics.reduce_by((m, c), affine, axis)
     else:
-        wanted = one_by_one([c], last, axis, reverse)
-        found = numerics.scan_by((c,), last, axis, reverse)
+        expected = one_by_one([c], last, axis, reverse)
+        actual = numerics.scan_by((c,), last, axis, reverse)
         total = numerics.reduce_by((c,), last, axis)
-    for x, y in zip(found, wanted, strict=True):
+    for x, y in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(x, y)
         assert x.dtype == c.dtype
     if not reverse:
-        for x, y in zip(total, wanted, strict=True):
+        for x, y in zip(total, expected, strict=True):
             np.testing.assert_array_equal(x, np.moveaxis(y, axis, 0)[-1])
 
 
 @pytest.mark.parametrize("extent", [1, 2, 4, 8, 32])
 def test_the_order_is_fixed_and_the_last_of_a_scan_is_the_reduction(extent: int) -> None:
-    """A sum of floats shows how they were grouped: neighbours first."""
+    """A float sum shows the grouping: adjacent elements first."""
     x = np.random.default_rng(extent).standard_normal((3, extent)).astype(np.float32)
     total = x
     while total.shape[1] > 1:
@@ -347,7 +347,7 @@ def test_the_order_is_fixed_and_the_last_of_a_scan_is_the_reduction(extent: int)
 
 
 def test_what_a_region_leaves_out_is_filled_in() -> None:
-    """Results that are constant may come with any axes of extent 1, also as one number."""
+    """Constant results may have axes of extent 1, or be a single number."""
     x = np.arange(12, dtype=np.int32).reshape(3, 4)
 
     def seven(a: Any, b: Any) -> tuple[Any]:

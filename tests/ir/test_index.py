@@ -1,4 +1,4 @@
-"""join, split, flip, gather, histogram and sort: rules, and meanings against plain Python."""
+"""join, split, flip, gather, histogram, sort: type rules, and semantics against plain Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPES = st.sampled_from([(1, 1), (3, 8), (1, 4), (2, 4, 2), (3, 1, 4), (1, 2, 4
 
 
 def elements(ty: Scalar, shape: tuple[int, ...], seed: int) -> Any:
-    """Bits of every kind, but for floats no second zero."""
+    """Return arrays of all kinds of bits, without negative zeros."""
     dtype = numerics.numpy_dtype(ty)
     random = np.random.default_rng(seed)
     if ty.is_bool():
@@ -41,7 +41,7 @@ def elements(ty: Scalar, shape: tuple[int, ...], seed: int) -> Any:
 
 
 def same(x: Any, y: Any) -> None:
-    """Equal bits, or both NaN."""
+    """Assert equal bits, or NaN in both."""
     assert x.dtype == y.dtype
     assert x.shape == y.shape
     if x.dtype.kind in "biu":
@@ -86,25 +86,25 @@ def test_gather_takes_what_the_index_says(
 ) -> None:
     axis = -data.draw(st.integers(1, len(shape) - 1))
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
-    wanted_shape = list(shape)
-    wanted_shape[axis] = extent
-    index = random.integers(0, shape[axis], wanted_shape).astype(kind)
+    index_shape = list(shape)
+    index_shape[axis] = extent
+    index = random.integers(0, shape[axis], index_shape).astype(kind)
     x = random.standard_normal(shape)
     # Either may be the same for all programs.
     x = x[:1] if data.draw(st.booleans()) else x
     index = index[:1] if data.draw(st.booleans()) else index
-    found = numerics.gather(x, index, axis)
-    for place in np.ndindex(found.shape):
+    result = numerics.gather(x, index, axis)
+    for place in np.ndindex(result.shape):
         source = list(place)
         source[axis] = index[(min(place[0], len(index) - 1), *place[1:])]
-        assert found[place] == x[(min(place[0], len(x) - 1), *source[1:])]
+        assert result[place] == x[(min(place[0], len(x) - 1), *source[1:])]
 
 
 def test_gather_outside_takes_the_nearest() -> None:
     x = np.float32([[1, 2, 3, 4]])
     index = np.int64([[-1, -(2**40), 4, 2**40, 3, 0, 1, 2]])
-    found = numerics.gather(x, index, -1)
-    np.testing.assert_array_equal(found, np.float32([[1, 1, 4, 4, 4, 1, 2, 3]]))
+    result = numerics.gather(x, index, -1)
+    np.testing.assert_array_equal(result, np.float32([[1, 1, 4, 4, 4, 1, 2, 3]]))
 
 
 @pytest.mark.parametrize("ty", INTEGERS, ids=str)
@@ -121,11 +121,11 @@ def test_histogram_counts_what_is_inside(
     x[random.random(x.shape) < 0.7] %= dtype.type(4)
     mask = random.random((data.draw(st.sampled_from([1, 4])), extent)) < 0.7
     mask = mask if programs == 1 or len(mask) == 1 else mask[:programs]
-    found = numerics.histogram(x, mask, bins)
-    assert found.dtype == np.int32
-    for row in range(len(found)):
+    result = numerics.histogram(x, mask, bins)
+    assert result.dtype == np.int32
+    for row in range(len(result)):
         values = x[min(row, programs - 1)][mask[min(row, len(mask) - 1)]].tolist()
-        assert found[row].tolist() == [values.count(number) for number in range(bins)]
+        assert result[row].tolist() == [values.count(number) for number in range(bins)]
     everything = numerics.histogram(x, None, bins)
     inside = sum(0 <= int(value) < bins for value in x.ravel())
     assert int(everything.sum()) == inside
@@ -140,13 +140,13 @@ def test_sort_puts_nans_above_everything(
     x = elements(ty, shape, seed)
     axis = -data.draw(st.integers(1, len(shape) - 1))
     count = data.draw(st.sampled_from([None, 1, shape[axis]]))
-    found = numerics.sort(x, axis, descending, count)
-    assert found.dtype == x.dtype
+    result = numerics.sort(x, axis, descending, count)
+    assert result.dtype == x.dtype
     rows = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
-    results = np.moveaxis(found, axis, -1).reshape(len(rows), -1)
-    for row, result in zip(rows.tolist(), results.tolist(), strict=True):
-        wanted = sorted(row, key=lambda v: (v != v, v if v == v else 0), reverse=descending)
-        assert list(map(repr, result)) == list(map(repr, wanted[:count]))
+    results = np.moveaxis(result, axis, -1).reshape(len(rows), -1)
+    for row, ordered in zip(rows.tolist(), results.tolist(), strict=True):
+        expected = sorted(row, key=lambda v: (v != v, v if v == v else 0), reverse=descending)
+        assert list(map(repr, ordered)) == list(map(repr, expected[:count]))
 
 
 @pytest.mark.parametrize("ty", FLOATS, ids=str)
@@ -155,16 +155,16 @@ def test_sorting_keeps_infinities_zeros_and_the_smallest(ty: Scalar) -> None:
     tiny = np.array([1], f"u{dtype.itemsize}").view(dtype)[0]
     values = [np.nan, np.inf, 1.0, tiny, 0.0, -0.0, -float(tiny), -np.inf]
     x = np.array([values]).astype(dtype)
-    found = numerics.sort(x, -1)[0]
-    assert np.isnan(found[7])
-    assert [float(found[i]) for i in (0, 1, 4, 5, 6)] == [
+    result = numerics.sort(x, -1)[0]
+    assert np.isnan(result[7])
+    assert [float(result[i]) for i in (0, 1, 4, 5, 6)] == [
         -np.inf,
         -float(tiny),
         float(tiny),
         1.0,
         np.inf,
     ]
-    assert sorted(map(str, found[2:4].astype(np.float64))) == ["-0.0", "0.0"]
+    assert sorted(map(str, result[2:4].astype(np.float64))) == ["-0.0", "0.0"]
 
 
 @pytest.mark.parametrize(

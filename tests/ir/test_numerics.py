@@ -1,4 +1,4 @@
-"""The meaning of pure operations against Python integers, exact rationals and plain loops."""
+"""Reference semantics of pure operations against Python integers, rationals and plain loops."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FORMATS = {
 
 
 def rounded(value: Fraction, ty: Scalar, towards_zero: bool = False) -> float:
-    """The exact `value` in format `ty`, rounded once."""
+    """Return the exact `value` in format `ty`, rounded once."""
     form = FORMATS[ty.name]
     sign, size = (-1.0 if value < 0 else 1.0), abs(value)
     if size == 0:
@@ -70,7 +70,7 @@ def rounded(value: Fraction, ty: Scalar, towards_zero: bool = False) -> float:
 
 
 def saturated(value: float, ty: Scalar, towards_zero: bool = False) -> float:
-    """What casting the float `value` to `ty` gives."""
+    """Return the float `value` cast to `ty`."""
     if math.isnan(value) or value == 0:
         return value
     if math.isinf(value):
@@ -80,13 +80,13 @@ def saturated(value: float, ty: Scalar, towards_zero: bool = False) -> float:
 
 
 def wrapped(value: int, ty: Scalar) -> int:
-    """The integer that `ty` holds after overflow."""
+    """Return the integer that `ty` holds after overflow."""
     value &= (1 << ty.bits) - 1
     return value - (1 << ty.bits) if value > ty.max_value else value
 
 
 def array(values: Any, ty: Scalar) -> Array:
-    """A read-only array: no operation may write to its operands."""
+    """Return a read-only array, since no operation may write to its operands."""
     made = np.array(values, dtype=numpy_dtype(ty))
     made.flags.writeable = False
     return made
@@ -103,7 +103,7 @@ def bits_of(x: Array) -> Array:
 
 
 def assert_same(got: Array, want: Array, *operands: Array) -> None:
-    """Equal dtypes, shapes and bits; any NaN equals any other."""
+    """Assert equal dtypes, shapes and bits; any NaN equals any other."""
     assert got.dtype == want.dtype
     assert got.shape == want.shape
     same = bits_of(got) == bits_of(want)
@@ -126,7 +126,7 @@ def every(ty: Scalar) -> Array:
 
 
 def special_bits(ty: Scalar) -> list[int]:
-    """Zeros, ones, extremes, infinities, NaNs, subnormals and what is next to them."""
+    """Return zeros, ones, extremes, infinities, NaNs, subnormals and adjacent values."""
     top = 1 << (ty.bits - 1)
     if not ty.is_floating():
         edges = [
@@ -153,7 +153,7 @@ def special_bits(ty: Scalar) -> list[int]:
 
 
 def elements(ty: Scalar) -> st.SearchStrategy[int]:
-    """Bit patterns of `ty`, with the special ones often."""
+    """Return a strategy of bit patterns of `ty` that prefers special ones."""
     return st.sampled_from(special_bits(ty)) | st.integers(0, (1 << ty.bits) - 1)
 
 
@@ -279,8 +279,8 @@ def test_integer_operations_agree_with_python(ty: Scalar) -> None:
     @given(operands(ty))
     def run(pair: list[Array]) -> None:
         x, y = pair
-        for apply, meaning in INTEGER_OPS.values():
-            want = [wrapped(meaning(a, b, ty), ty) for a, b in zip(ints(x), ints(y), strict=True)]
+        for apply, reference in INTEGER_OPS.values():
+            want = [wrapped(reference(a, b, ty), ty) for a, b in zip(ints(x), ints(y), strict=True)]
             assert_same(apply(x, y), array(want, ty), x, y)
 
     run()
@@ -291,8 +291,8 @@ def test_integer_extremes(ty: Scalar) -> None:
     """All pairs of edge values, at once and with one for all, for which NumPy has other loops."""
     edges = from_bits(special_bits(ty), ty)
     x, y = np.repeat(edges, edges.size), np.tile(edges, edges.size)
-    for apply, meaning in INTEGER_OPS.values():
-        want = [wrapped(meaning(a, b, ty), ty) for a, b in zip(ints(x), ints(y), strict=True)]
+    for apply, reference in INTEGER_OPS.values():
+        want = [wrapped(reference(a, b, ty), ty) for a, b in zip(ints(x), ints(y), strict=True)]
         table = array(want, ty)
         assert_same(apply(x, y), table, x, y)
         for index in range(edges.size):
@@ -353,8 +353,8 @@ def test_float_arithmetic_rounds_once(ty: Scalar) -> None:
     def run(pair: list[Array]) -> None:
         x, y = pair
         columns = list(zip(x.astype(float).tolist(), y.astype(float).tolist(), strict=True))
-        for apply, meaning in FLOAT_OPS.values():
-            want = [exactly(meaning, ty, a, b) for a, b in columns]
+        for apply, reference in FLOAT_OPS.values():
+            want = [exactly(reference, ty, a, b) for a, b in columns]
             assert_same(apply(x, y), array(want, ty), x, y)
         finite = [(a, b) if b and math.isfinite(a) else (math.nan, 1.0) for a, b in columns]
         assert_same(numerics.rem(x, y), array([math.fmod(a, b) for a, b in finite], ty), x, y)
@@ -369,8 +369,8 @@ def test_narrow_arithmetic_rounds_once_everywhere(ty: Scalar) -> None:
     rng = np.random.default_rng(1)
     for y in (np.flip(x), rng.permutation(x), from_bits(bits_of(x) ^ 1, ty)):
         wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
-        for apply, meaning in FLOAT_OPS.values():
-            want = numerics.cast(meaning(wide_x, wide_y), ty)
+        for apply, reference in FLOAT_OPS.values():
+            want = numerics.cast(reference(wide_x, wide_y), ty)
             assert_same(apply(x, y), want, x, y)
 
 
@@ -407,12 +407,12 @@ FMA_CASES = {
 
 @by_name(types.FLOATS)
 def test_fma_rounds_once(ty: Scalar) -> None:
-    def meaning(a: Any, b: Any, c: Any) -> Any:
+    def reference(a: Any, b: Any, c: Any) -> Any:
         return a * b + c
 
     def agree(x: Array, y: Array, z: Array) -> None:
         columns = zip(*(v.astype(float).tolist() for v in (x, y, z)), strict=True)
-        want = [exactly(meaning, ty, *column) for column in columns]
+        want = [exactly(reference, ty, *column) for column in columns]
         assert_same(numerics.fma(x, y, z), array(want, ty), x, y, z)
 
     @settings(max_examples=150, deadline=None)
@@ -659,7 +659,7 @@ def test_casts_of_all_values_of_16_bits(ty: Scalar, to: Scalar) -> None:
 
 
 def midpoints(ty: Scalar, step: int) -> list[Fraction]:
-    """Half-way between neighbours of a narrow format, and where overflow begins."""
+    """Return the midpoints of adjacent numbers of a narrow format, and the overflow threshold."""
     values = every(ty)[:-1]
     following = from_bits(bits_of(values) + 1, ty)
     between = np.isfinite(values) & np.isfinite(following)
@@ -755,9 +755,9 @@ def test_shapes_keep_the_program_axis() -> None:
     x = np.arange(2 * 4 * 8).reshape(2, 4, 8)
     assert numerics.reshape(x, (8, 2, 2)).shape == (2, 8, 2, 2)
     assert (numerics.reshape(x, (32,))[1] == x[1].ravel()).all()
-    turned = numerics.permute(x, (1, 0))
-    assert turned.shape == (2, 8, 4)
-    assert (turned[1] == x[1].T).all()
+    transposed = numerics.permute(x, (1, 0))
+    assert transposed.shape == (2, 8, 4)
+    assert (transposed[1] == x[1].T).all()
     cube = np.arange(2 * 2 * 4 * 8).reshape(2, 2, 4, 8)
     assert (numerics.permute(cube, (2, 0, 1))[1] == cube[1].transpose(2, 0, 1)).all()
     for axis, shape in ((-1, (2, 4, 8, 1)), (-2, (2, 4, 1, 8)), (-3, (2, 1, 4, 8))):
@@ -887,7 +887,7 @@ def test_argreduce(ty: Scalar, left: bool) -> None:
 # Products
 
 
-def product_of(a: Array, b: Array) -> Array:
+def exact_dot(a: Array, b: Array) -> Array:
     product: Array = np.matmul(a.astype(np.float64), b.astype(np.float64))
     return product
 
@@ -901,7 +901,7 @@ def test_dot_over_program_axes(ty: Scalar, left: int, right: int) -> None:
     for inner, (m, k, n) in itertools.product(((), (2,)), ((4, 8, 2), (16, 32, 16), (64, 16, 8))):
         a = array(rng.integers(-3, 4, (left, *inner, m, k)), ty)
         b = array(rng.integers(-3, 4, (right, *inner, k, n)), ty)
-        want = product_of(a, b).astype(numpy_dtype(out))
+        want = exact_dot(a, b).astype(numpy_dtype(out))
         assert_same(numerics.dot(a, b), want)
         for programs in (1, max(left, right), 5):
             acc = array(rng.integers(-9, 10, (programs, *inner, m, n)), out)
@@ -910,9 +910,9 @@ def test_dot_over_program_axes(ty: Scalar, left: int, right: int) -> None:
         views = np.swapaxes(np.ascontiguousarray(np.swapaxes(b, -1, -2)), -1, -2)
         assert_same(numerics.dot(a, views), want)
         stretched = np.broadcast_to(b[..., :1], b.shape)
-        assert_same(numerics.dot(a, stretched), product_of(a, stretched).astype(want.dtype))
+        assert_same(numerics.dot(a, stretched), exact_dot(a, stretched).astype(want.dtype))
         shared = np.broadcast_to(b[..., :1, :], b.shape)
-        assert_same(numerics.dot(a, shared), product_of(a, shared).astype(want.dtype))
+        assert_same(numerics.dot(a, shared), exact_dot(a, shared).astype(want.dtype))
 
 
 def test_one_right_operand_for_many_small_programs() -> None:
@@ -920,9 +920,9 @@ def test_one_right_operand_for_many_small_programs() -> None:
     b = array(rng.integers(-3, 4, (1, 16, 8)), types.F32)
     for programs, rows in ((1, 1), (2, 1), (63, 1), (64, 1), (65, 1), (130, 4), (9, 32)):
         a = array(rng.integers(-3, 4, (programs, rows, 16)), types.F32)
-        assert_same(numerics.dot(a, b), product_of(a, b).astype(np.float32))
-        turned = np.ascontiguousarray(a.swapaxes(0, 1)).swapaxes(0, 1)
-        assert_same(numerics.dot(turned, b), product_of(a, b).astype(np.float32))
+        assert_same(numerics.dot(a, b), exact_dot(a, b).astype(np.float32))
+        transposed = np.ascontiguousarray(a.swapaxes(0, 1)).swapaxes(0, 1)
+        assert_same(numerics.dot(transposed, b), exact_dot(a, b).astype(np.float32))
 
 
 @pytest.mark.parametrize("ty", [types.I8, types.U8], ids=str)
@@ -997,8 +997,8 @@ def test_precision_of_f32_products(precision: str, low: float, high: float) -> N
     a = rng.standard_normal((2, 16, 32)).astype(np.float32)
     b = rng.standard_normal((1, 32, 16)).astype(np.float32)
     got = numerics.dot(a, b, input_precision=precision)
-    scale = product_of(np.abs(a), np.abs(b))
-    worst = float((np.abs(got - product_of(a, b)) / scale).max())
+    scale = exact_dot(np.abs(a), np.abs(b))
+    worst = float((np.abs(got - exact_dot(a, b)) / scale).max())
     assert got.dtype == np.float32
     assert low <= worst <= high
 
@@ -1039,7 +1039,7 @@ def negated(x: Array) -> Array:
 
 
 @by_name((*types.FP8, types.F16, types.BF16))
-def test_ulp_distance_between_all_neighbours(ty: Scalar) -> None:
+def test_ulp_distance_between_all_adjacent_numbers(ty: Scalar) -> None:
     values = every(ty)
     numbers = values[~np.isnan(values)]
     ordered = numbers[np.argsort(numbers.astype(float), kind="stable")]

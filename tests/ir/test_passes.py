@@ -47,7 +47,7 @@ def declared() -> Iterator[None]:
 
     @module_pass("break-types")
     def break_types(module: Module) -> None:
-        """Leaves IR that does not verify."""
+        """Produces IR that does not verify."""
         first = module["f"].body.first
         assert first is not None
         first.attributes["odd"] = 1
@@ -225,7 +225,7 @@ def test_unknown_passes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no pass is named `dse`" in capsys.readouterr().err
 
 
-def test_a_pass_that_does_not_run_is_told(
+def test_a_pass_that_does_not_run_is_reported(
     module: Module, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with config.scope(print_after=("cse", "dce")):

@@ -1,4 +1,4 @@
-"""Every guard of every type rule refuses something, somewhere in the textual tests or here."""
+"""Coverage of type rules: every `require` rejects something, in the textual tests or here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def modules() -> list[ModuleType]:
 
 
 def sites() -> Iterator[tuple[Site, str]]:
-    """Every call of `require`: where its message begins and ends, and the message's source."""
+    """Yield every call of `require`: the lines of its message, and the message's source."""
     for module in modules():
         assert module.__file__ is not None
         source = Path(module.__file__).read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def sites() -> Iterator[tuple[Site, str]]:
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> set[Site]:
-    """The places of `require` that refused something while the test ran."""
+    """Collect the `require` calls that raised while the test ran."""
     hit: set[Site] = set()
 
     def watching(condition: bool, message: str) -> None:
@@ -77,7 +77,7 @@ def cases_from_text() -> Iterator[str]:
 
 
 def refuse_what_text_cannot_say() -> None:
-    """Operations built in Python: those without attributes, regions or operands that text always has."""
+    """Build operations in Python without attributes, regions or operands that text always has."""
     x = Function("f", [F32], ["x"]).args[0]
     with pytest.raises(TypeRuleError, match="add has 0 regions, not 1"):
         create(arith.add, [x, x], {}, [Function("g", [], []).body])
@@ -104,14 +104,14 @@ def test_every_guard_refuses_something(refused: set[Site]) -> None:
 
 
 def near(site: Site, refused: set[Site]) -> bool:
-    """A call over several lines is reported at one of them."""
+    """Return True if the call, which may span several lines, was reported at one of them."""
     return any((site[0], site[1] + offset) in refused for offset in range(4))
 
 
 def test_guards_are_found() -> None:
-    found = {message for _, message in sites()}
-    assert len(found) > 50
-    assert any("arange counts up" in message for message in found)
+    messages = {message for _, message in sites()}
+    assert len(messages) > 50
+    assert any("arange counts up" in message for message in messages)
 
 
 @pytest.mark.parametrize(

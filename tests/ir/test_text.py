@@ -1,4 +1,4 @@
-"""Text and IR are two forms of one thing: what is printed is read as the same, whatever it holds."""
+"""Round trips of IR text: printed IR parses to the same IR."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def examples() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "text"), list(examples()))
 def test_every_example_is_read_and_printed(name: str, text: str) -> None:
-    """Printing what was read, then reading and printing again, gives the same, with locations too."""
+    """Parsing, printing, parsing and printing again yields the same text, also with locations."""
     module = parse_module(text, "example.tile")
     assert any(op.name == name for op in module.walk())
     once = print_module(module)
@@ -180,7 +180,7 @@ def test_an_operand_that_is_absent() -> None:
 
 
 def test_a_line_without_operands_before_a_result() -> None:
-    """The value that a line begins with is a result, not an operand of the line before."""
+    """A value at the start of a line is a result, not an operand of the line before."""
     text = "func @f(%x: f32) {\n  barrier\n  %y = add %x, %x : f32\n  return\n}\n"
     assert printed_again(text) == text
 
@@ -195,7 +195,7 @@ def test_types(ty: Scalar | Pointer) -> None:
 
 
 def named(*names: str) -> list[str]:
-    """The names in text of values that have these names in Python."""
+    """Return the printed names of values that have these names in Python."""
     function = Function("f", [I32], ["x"])
     build = Builder(function.body)
     for name in names:

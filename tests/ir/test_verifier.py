@@ -1,4 +1,4 @@
-"""What the verifier finds in IR that was built or changed in Python: text cannot be that wrong."""
+"""Verifier errors in IR built in Python, which IR text cannot express."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_use_that_the_value_does_not_know_of() -> None:
 def test_types_that_were_changed() -> None:
     parsed = module()
     find(parsed, "add").result.type = I32
-    refuse(parsed, r"add gives \(f32\), not \(i32\)")
+    refuse(parsed, r"add has results \(f32\), not \(i32\)")
 
 
 def test_operands_that_were_changed() -> None:

@@ -203,7 +203,7 @@ AT_LAUNCH = [
     (TensorDescriptor(X, [16, 32], [32, 1], [16, 24]), ArgumentValueError, "powers of two, and 24 is not"),
     (TensorDescriptor(X, [16, 32], [32, 1], [16, 2]), ArgumentValueError, "the least is 16, 4 elements"),
     (TensorDescriptor(X.astype(np.int32), [16, 32], [32, 1], [16, 16], "nan"), ArgumentValueError, "cannot be NaN"),
-    (TensorDescriptor(X > 0, [16, 32], [32, 1], [16, 16]), ArgumentValueError, "of numbers, not of i1"),
+    (TensorDescriptor(X > 0, [16, 32], [32, 1], [16, 16]), ArgumentValueError, "elements of a number type, not i1"),
     (TensorDescriptor(3, [16, 32], [32, 1], [16, 16]), ArgumentTypeError, "the base of argument 'x' of scale() is an array, not 3"),
     (TensorDescriptor([1], [16, 32], [32, 1], [16, 16]), ArgumentTypeError, "the base of argument 'x' of scale() is of type list"),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a pass does grows with the function as the function does: compile time is a user's time."""
+"""Passes and analyses take time linear in the size of the function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ kernel @k(%p: tile<64xptr<f32>>, %n: i32, %x: tile<64xf32>, %o: tile<64xi32>) {
   %c0 = const {value = 0} : i32
   %c1 = const {value = 1} : i32
 """
-# Work of which some folds, some is common, some is dead and some stays.
+# Operations of which some fold, some are common subexpressions, some are dead and some remain.
 STEP = """\
   %c{i} = const {{value = {i}}} : i32
   %s{i} = splat %c{i} {{shape = (64)}} : tile<64xi32>
@@ -78,7 +78,7 @@ WORK: list[Callable[[Module], Any]] = [
 
 
 def calls(work: Callable[[Module], Any], text: str) -> int:
-    """How many Python functions are called: time, but the same on every machine."""
+    """Return the number of Python function calls, a deterministic measure of time."""
     module = parse_module(text)
     count = 0
 

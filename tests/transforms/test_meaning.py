@@ -1,4 +1,4 @@
-"""Passes keep the meaning: random functions give the same values before and after."""
+"""Passes preserve semantics: random functions return the same values before and after."""
 
 from __future__ import annotations
 
@@ -44,17 +44,16 @@ def ask_for_unrolling(module: Module, factor: int) -> None:
 @pytest.mark.parametrize("passes", PASSES)
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_pass_keeps_the_meaning(passes: str, element: Scalar, data: Any) -> None:
+def test_pass_preserves_semantics(passes: str, element: Scalar, data: Any) -> None:
     module = Module([data.draw(functions(element, returning=True))])
     numbers, program = arguments(data, module["f"]), data.draw(st.integers(0, 20))
     if passes == "unroll":
         ask_for_unrolling(module, data.draw(st.integers(2, 4)))
     verify(module)
     before = print_module(module)
-    wanted = results(module["f"], numbers, program)
-    chosen = pipeline.TILE if passes == "TILE" else parse_pipeline(passes)
-    run_pipeline(module, chosen)
+    expected = results(module["f"], numbers, program)
+    run_pipeline(module, pipeline.TILE if passes == "TILE" else parse_pipeline(passes))
     verify(module)
-    given = results(module["f"], numbers, program)
-    for index, (x, y) in enumerate(zip(wanted, given, strict=True)):
+    actual = results(module["f"], numbers, program)
+    for index, (x, y) in enumerate(zip(expected, actual, strict=True)):
         assert np.array_equal(x, y), f"result {index} of\n{before}\nafter\n{print_module(module)}"

@@ -1,4 +1,4 @@
-"""Unrolled loops go through the same rounds, up to the ends of the type."""
+"""Unrolled loops run the same iterations, up to the ends of the type."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def unrolled(ty: str, step: int, factor: int) -> tuple[Module, Module]:
     return before, after
 
 
-LENGTHS = range(2 * 8 + 2)  # of every remainder by the greatest factor, twice
+LENGTHS = range(2 * 8 + 2)  # every remainder by the greatest factor, twice
 SHORT = 24  # iterations
 
 
 def bounds(ty: str, step: int) -> list[tuple[int, int]]:
-    """Bounds of short loops, also of every length at both ends of the type, and from end to end.
+    """Return bounds of short loops, also of every length at both ends of the type, and end to end.
 
-    What is left out goes through the unrolled body more often, and nowhere else.
+    Other loops only run the unrolled body more often.
     """
     edges = EDGES[ty]
     first, last = (edges[0], edges[-1]) if step > 0 else (edges[-1], edges[0])
@@ -61,24 +61,24 @@ def bounds(ty: str, step: int) -> list[tuple[int, int]]:
     return sorted({pair for pair in pairs if all(edges[0] <= x <= edges[-1] for x in pair)})
 
 
-def rounds(module: Module, lower: int, upper: int) -> list[Any]:
-    found = Run(lambda value, array: None).function(module["f"], [lower, upper, 0])
-    return [int(number) for number in found]
+def results(module: Module, lower: int, upper: int) -> list[Any]:
+    arrays = Run(lambda value, array: None).function(module["f"], [lower, upper, 0])
+    return [int(array) for array in arrays]
 
 
 @pytest.mark.parametrize("factor", [2, 3, 8])
 @pytest.mark.parametrize(
     ("ty", "step"), [*(("i8", s) for s in (1, 2, 7, -1, -3)), *(("u8", s) for s in (1, 2, 7))]
 )
-def test_same_rounds_between_all_bounds(ty: str, step: int, factor: int) -> None:
+def test_same_iterations_between_all_bounds(ty: str, step: int, factor: int) -> None:
     before, after = unrolled(ty, step, factor)
     assert len([op for op in after.walk() if op.name == "for"]) == 2, "the loop was not unrolled"
     for lower, upper in bounds(ty, step):
-        wanted = rounds(before, lower, upper)
-        assert rounds(after, lower, upper) == wanted, f"from {lower} to {upper}"
+        expected = results(before, lower, upper)
+        assert results(after, lower, upper) == expected, f"from {lower} to {upper}"
 
 
 def test_a_step_that_would_not_fit_is_left_alone() -> None:
     before, after = unrolled("i8", 100, 2)
     assert [op.name for op in after.walk()].count("for") == 1
-    assert rounds(after, -128, 127) == rounds(before, -128, 127)
+    assert results(after, -128, 127) == results(before, -128, 127)
