@@ -1,1 +1,1 @@
-"""Ways to run kernels; see `base` for what one is."""
+"""The backends, which compile and run kernels; `base` has their interfaces."""

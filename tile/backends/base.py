@@ -344,7 +344,7 @@ class Finding(NamedTuple):
     """A requirement of a backend: what is present, or else how to install it."""
 
     part: str
-    found: tuple[str, ...] = ()  # a line each
+    found: tuple[str, ...] = ()  # one line per item
     missing: str = ""
 
 

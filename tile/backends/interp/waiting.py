@@ -103,9 +103,10 @@ class ObservedAccesses:
 
 @dataclass(frozen=True, eq=False)
 class Wait:
-    """The end of a wait: memory has another version, and does not hold what was read.
+    """The condition that ends a wait for a change of memory.
 
-    Without a version nothing in memory can end the wait.
+    Memory has another version than `version` and, if `reads` are recorded, one of them would return
+    another value. If `version` is None, no change of memory can end the wait.
     """
 
     version: int | None

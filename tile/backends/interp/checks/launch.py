@@ -104,9 +104,9 @@ class CheckedLaunch(Launch):
         return self.report is None and bool(self.fault_collector.faults)
 
     def commit_faults(self, faults: Sequence[Fault]) -> None:
-        """Take the faults of an operation into the report, or raise the first one.
+        """Add the faults of an operation to the report, or raise the first one.
 
-        Its notes then name the other kinds.
+        The notes of a raised fault name the other kinds of faults.
         """
         if self.report is not None:
             for fault in faults:

@@ -212,7 +212,7 @@ def _order(layout: LinearLayout) -> Array:
     return index
 
 
-# -- barriers
+# -- mbarriers
 
 
 def _mbarriers_of(op: Operation) -> Shared:
