@@ -17,12 +17,12 @@ def array_subject(view: Json, raster: Raster) -> Subject:
     low = int(view["low"])
     return Subject(
         "array",
-        lambda point: element(view, point + low),
+        lambda point: element_name(view, point + low),
         lambda row: row * raster.columns + low,
     )
 
 
-def element(view: Json, number: int) -> str:
+def element_name(view: Json, number: int) -> str:
     """Return the name of an element of an array's memory, with its row and column if any."""
     pitch = pitch_of(view)
     if pitch is None:

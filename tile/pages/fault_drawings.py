@@ -46,7 +46,7 @@ def _subject(
     return Subject(kind, named, lambda row: row * folded)
 
 
-def drawings(key: str, group: Json, keys: Keys) -> list[Drawing]:
+def group_drawings(key: str, group: Json, keys: Keys) -> list[Drawing]:
     """Return the pictures of a group of faults.
 
     key: the group's element id on the page. keys: element ids of cells that are drawn alone.
@@ -61,7 +61,7 @@ def drawings(key: str, group: Json, keys: Keys) -> list[Drawing]:
     return [*tiles, *grids, *arrays]
 
 
-def keys_of(key: str, group: Json, fault: Json) -> Iterator[str]:
+def fault_cells(key: str, group: Json, fault: Json) -> Iterator[str]:
     """Yield the element ids of the cells in which one fault is drawn."""
     for number, heatmap in enumerate(group["tiles"]):
         if len(heatmap["shape"]) == len(fault["element"]) > 0:

@@ -9,8 +9,9 @@ from typing import Any
 
 from tile.coverage import Coverage
 from tile.errors import line_of
-from tile.pages import array_drawing, fault_drawings
+from tile.pages.array_drawing import element_name
 from tile.pages.drawing import TIMES, Drawing
+from tile.pages.fault_drawings import fault_cells, group_drawings
 from tile.pages.listing import Annotation, Listing, listings
 from tile.pages.page import render
 
@@ -23,11 +24,11 @@ MAX_SECTIONS = 60
 
 ABOUT = {
     "bounds": "accesses outside the array or view that was passed",
-    "race": "accesses of two programs, one a write, that nothing orders",
-    "undef": "values that nobody defined, where they matter",
-    "overflow": "signed arithmetic that wrapped on its way to an address, mask or loop",
-    "assume": "promises to the compiler that are false",
-    "deadlock": "programs that wait for what nobody is left to do",
+    "race": "unordered accesses of two programs, at least one of them a write",
+    "undef": "undefined values that reach memory, a branch, an address or an atomic operation",
+    "overflow": "signed arithmetic that wrapped in computing an address, mask or loop bound",
+    "assume": "assumptions stated to the compiler that are false",
+    "deadlock": "programs that wait for an event that cannot happen",
 }
 
 
@@ -152,7 +153,7 @@ def _section(key: str, group: Json) -> Section:
     faults = group["faults"][:MAX_ROWS]
     entries = [_entry(key, number, group, fault) for number, fault in enumerate(faults, 1)]
     keys = {name for entry in entries for name in entry.keys.split()}
-    drawings = fault_drawings.drawings(key, group, keys)
+    drawings = group_drawings(key, group, keys)
     return Section(
         key,
         group["check"],
@@ -192,7 +193,7 @@ def _entry(key: str, number: int, group: Json, fault: Json) -> FaultRow:
         f"[{', '.join(map(str, fault['element']))}]" if fault["element"] else "",
         "" if address is None else _address(address, group["arrays"]),
         fault["count"],
-        " ".join(fault_drawings.keys_of(key, group, fault)),
+        " ".join(fault_cells(key, group, fault)),
     )
 
 
@@ -202,7 +203,7 @@ def _address(address: Json, arrays: Sequence[Json] = ()) -> str:
         views = (heatmap["view"] for heatmap in arrays)
         own = [view for view in views if view["argument"] == address["argument"]]
         number = address["element"]
-        where = array_drawing.element(own[0], number) if own else f"element {number:,}"
+        where = element_name(own[0], number) if own else f"element {number:,}"
         return f"{address['argument']} at {where}"
     return f"{address['argument']}[{', '.join(map(str, address['index']))}]"
 

@@ -8,10 +8,9 @@ from tile.ir.core import Operation, Value
 from tile.ir.ops import arith, combine
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import BF16, F16, F32, Scalar, Type
-from tile.simt.decompose import regions
 from tile.simt.decompose.axes import indices_along, permute_and_split
 from tile.simt.decompose.holding import axis_owners, nearer, straight
-from tile.simt.decompose.regions import Region
+from tile.simt.decompose.regions import Region, arg_region, clone_region, elementwise_region
 from tile.simt.layout_rules import LayoutBuilder, layout_of
 from tile.simt.target import SimtTarget
 
@@ -34,7 +33,7 @@ def reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Valu
     """Replace a `reduce` by `reduce_by`, with a region in place of its kind."""
     (x,) = op.inputs
     element = accumulator(op["kind"], x.type.element)
-    region = regions.elementwise_region(op["kind"], element, op["propagate_nan"])
+    region = elementwise_region(op["kind"], element, op["propagate_nan"])
     (result,) = reduce_along(b, [cast(b, x, element)], op["axis"], region, target)
     return [cast(b, result, x.type.element)]
 
@@ -43,7 +42,7 @@ def arg_reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[
     """Replace an `arg_reduce` by a `reduce_by` of pairs: an element and its index."""
     (x,), axis = op.inputs, op["axis"]
     assert isinstance(x.type.element, Scalar)
-    region = regions.arg_region(op["kind"], x.type.element, op["tie_break_left"])
+    region = arg_region(op["kind"], x.type.element, op["tie_break_left"])
     x = b.convert(x, straight(layout_of(x), axis))
     return reduce_along(b, [x, indices_along(b, x, axis)], axis, region, target)
 
@@ -53,7 +52,7 @@ def reduce_by(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[V
     axis, layout = op["axis"], layout_of(op.inputs[0])
     if straight(layout, axis) == layout and not axis_owners(layout, axis).far(target.shuffles):
         return None
-    return reduce_along(b, op.inputs, axis, regions.clone_region(op.regions[0]), target)
+    return reduce_along(b, op.inputs, axis, clone_region(op.regions[0]), target)
 
 
 def reduce_along(

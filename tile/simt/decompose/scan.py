@@ -8,11 +8,10 @@ from functools import partial
 from tile.ir.core import Operation, Value
 from tile.ir.ops import arith, combine, shape
 from tile.ir.ops.arith import Predicate
-from tile.simt.decompose import regions
 from tile.simt.decompose.axes import indices_along, permute_and_split
 from tile.simt.decompose.holding import axis_owners, in_register_order, nearer
 from tile.simt.decompose.reduce import accumulator, cast
-from tile.simt.decompose.regions import Region
+from tile.simt.decompose.regions import Region, clone_region, elementwise_region, last_region
 from tile.simt.layout_rules import LayoutBuilder, layout_of
 from tile.simt.ops.layout import exchange
 from tile.simt.target import SimtTarget
@@ -22,7 +21,7 @@ def scan(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]
     """Replace a `scan` by `scan_by`, with a region in place of its kind."""
     (x,) = op.inputs
     element = accumulator(op["kind"], x.type.element)
-    scanning = _Scan(b, regions.elementwise_region(op["kind"], element), op["reverse"], target)
+    scanning = _Scan(b, elementwise_region(op["kind"], element), op["reverse"], target)
     (result,) = scanning.scan_along([cast(b, x, element)], op["axis"])
     return [cast(b, result, x.type.element)]
 
@@ -34,7 +33,7 @@ def scan_by(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Val
         target.shuffles
     ):
         return None
-    scanning = _Scan(b, regions.clone_region(op.regions[0]), op["reverse"], target)
+    scanning = _Scan(b, clone_region(op.regions[0]), op["reverse"], target)
     return scanning.scan_along(op.inputs, axis)
 
 
@@ -97,7 +96,7 @@ class _Scan:
     def totals(self, scanned: Sequence[Value], axis: int) -> list[Value]:
         """Return the last element of each run, by a reduction to the greatest index."""
         b = self.b
-        region = regions.last_region([x.type.element for x in scanned], self.reverse)
+        region = last_region([x.type.element for x in scanned], self.reverse)
         groups = [*scanned, indices_along(b, scanned[0], axis)]
         return b.op(combine.reduce_by, *groups, axis=axis, regions=[region()]).results[:-1]
 

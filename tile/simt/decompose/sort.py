@@ -18,10 +18,10 @@ from tile.ir.opdef import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I1, Scalar
-from tile.simt.decompose import regions
 from tile.simt.decompose.axes import indices_along, permute_and_split
 from tile.simt.decompose.holding import axis_owners, straight
 from tile.simt.decompose.reduce import reduce_along
+from tile.simt.decompose.regions import any_region
 from tile.simt.layout_rules import LayoutBuilder, layout_of
 from tile.simt.ops.layout import exchange
 from tile.simt.target import SimtTarget
@@ -42,7 +42,7 @@ def sort(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]
     x = network.first(x, count.bit_length() - 1)
     if count < extent:
         x = permute_and_split(b, x, axis, range(extent.bit_length() - 1), (extent // count, count))
-        (x,) = reduce_along(b, [x], axis - 1, regions.any_region(x.type.element), target)
+        (x,) = reduce_along(b, [x], axis - 1, any_region(x.type.element), target)
     if element.is_floating():
         x = _to_floats(b, x, element)
     return [x]

@@ -3,7 +3,7 @@
 A `Shuffle` plan is a sequence of shuffles. In each of them every lane sends a 32-bit register and
 reads one from another lane; the numbers of both registers and of that lane depend on the lane.
 From shuffle to shuffle these numbers differ only by an XOR with a constant. So the dependence on
-the lane is moved in front of and after all shuffles, which are then done at once:
+the lane is moved before and after all shuffles, which are then done at once:
 
     sent  = x with registers r XOR send(lane, warp)       a select for each bit that differs
     got   = registers of `sent`, by constant numbers, shuffled: one fragment for each source

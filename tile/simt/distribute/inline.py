@@ -17,7 +17,9 @@ from tile.simt.distribute.context import Context
 Values = list[Value]
 
 
-def combine(ctx: Context, region: Block, first: Sequence[Value], second: Sequence[Value]) -> Values:
+def inline_region(
+    ctx: Context, region: Block, first: Sequence[Value], second: Sequence[Value]
+) -> Values:
     """Return a region's combination of two groups of fragments, all of equal register counts."""
     return _Inlining(ctx, first[0]).block(region, [*first, *second])
 

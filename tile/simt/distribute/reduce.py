@@ -22,7 +22,7 @@ from tile.ir.types import I32, U32, Scalar
 from tile.simt import ops
 from tile.simt.decompose.regions import KINDS
 from tile.simt.distribute.context import Context, Rule, count_of
-from tile.simt.distribute.inline import combine as combined
+from tile.simt.distribute.inline import inline_region
 from tile.simt.distribute.registers import along_axis, sums
 from tile.simt.layout_rules import layout_of
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
@@ -35,7 +35,7 @@ def reduce_by(ctx: Context, op: Operation) -> Sequence[Value]:
     check_in_warp(ctx, op, layout)
     parts = [ctx.of(value) for value in op.inputs]
     for bit in sorted([bit for bit, _ in along_axis(layout, REGISTER, axis)], reverse=True):
-        parts = combined(ctx, region, *[_half(ctx, parts, bit, upper) for upper in (0, 1)])
+        parts = inline_region(ctx, region, *[_half(ctx, parts, bit, upper) for upper in (0, 1)])
     lanes = along_axis(layout, LANE, axis)
     warp_reduction = (
         _warp_reduction(ctx, region) if 1 << len(lanes) == ctx.target.warp_size else None
@@ -45,7 +45,7 @@ def reduce_by(ctx: Context, op: Operation) -> Sequence[Value]:
         lanes = []
     for bit, _ in lanes:
         others = [ctx(ops.thread.shuffle_xor, part, mask=1 << bit) for part in parts]
-        parts = combined(ctx, region, parts, others)
+        parts = inline_region(ctx, region, parts, others)
     if op.results[0].type.shape:
         return parts
     return [ctx(ops.thread.element, part, register=0) for part in parts]

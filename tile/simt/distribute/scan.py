@@ -24,8 +24,7 @@ from tile.ir.opdef import OpDef
 from tile.ir.ops import arith, combine
 from tile.simt import ops
 from tile.simt.distribute.context import Context, Rule, count_of
-from tile.simt.distribute.inline import Values
-from tile.simt.distribute.inline import combine as combined
+from tile.simt.distribute.inline import Values, inline_region
 from tile.simt.distribute.reduce import check_in_warp
 from tile.simt.distribute.registers import Registers, along_axis, axis_mask, inverse, sums
 from tile.simt.layout_rules import layout_of
@@ -73,7 +72,7 @@ class _Scan:
                 lower, upper = upper, lower
             last = tuple([self._last(r, below) for r in lower])
             before, own = self._picked(parts, last), self._picked(parts, upper)
-            new = combined(self.ctx, self.region, before, own)
+            new = inline_region(self.ctx, self.region, before, own)
             lower_parts = [self.ctx.pick(part, registers=lower) for part in parts]
             order = inverse([*lower, *upper])
             pairs = zip(lower_parts, new, strict=True)
@@ -103,7 +102,7 @@ class _Scan:
             1 << bit: 1 << at for at, bit in enumerate(_other_bits(bits, self.register_bits))
         }
         repeated = sums(position.get(1 << bit, 0) for bit in range(bits))
-        new = combined(self.ctx, self.region, self._picked(before, repeated), parts)
+        new = inline_region(self.ctx, self.region, self._picked(before, repeated), parts)
         return self._where(self._is_first(), parts, new)
 
     def _totals(self, totals: Values) -> Values:
@@ -111,7 +110,7 @@ class _Scan:
         for level, bit in enumerate(self.lane_bits):
             lane = self._last_lane(self.lane_bits[:level], bit)
             before = [self.ctx(ops.thread.shuffle, total, lane) for total in totals]
-            new = combined(self.ctx, self.region, before, totals)
+            new = inline_region(self.ctx, self.region, before, totals)
             has = self.ctx.any_bit(self._lane_map({bit: 1}, "bit", 1))
             if self.reverse:
                 totals = self._where(has, totals, new)

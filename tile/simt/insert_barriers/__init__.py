@@ -28,13 +28,13 @@ _ASYNC_PROXY = frozenset({group.group_dot, bulk.barrier_expect, bulk.bulk_copy, 
 
 @module_pass("insert-barriers", before=Level.LAID_OUT)
 def insert_barriers(module: Module) -> None:
-    """Insert a barrier in front of each access that could race with another thread's access.
+    """Insert a barrier before each access that could race with another thread's access.
 
     Needs the offsets that `plan-shared` assigns. No barrier is needed between accesses in which
     each thread touches only its own elements, nor between different stages of a multi-buffer.
     Barriers that are already in the function count.
 
-    A proxy fence comes in front of the barrier where threads have written wgmma operands or bytes
+    A proxy fence comes before the barrier where threads have written wgmma operands or bytes
     that TMA loads write, or have initialized mbarriers. Of several barriers before the wgmma or TMA
     operation, the last one gets the fence.
 

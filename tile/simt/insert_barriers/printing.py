@@ -1,4 +1,4 @@
-"""Print the pending accesses in front of each access of memory."""
+"""Print the pending accesses before each access of memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def print_pending(module: Module) -> None:
 
 
 class _RecordingSolver(Solver):
-    """The walk, which records what was pending in front of each access in any iteration."""
+    """The walk, which records what was pending before each access in any iteration."""
 
     def __init__(self, structure: Structure, callees: Mapping[str, Summary]) -> None:
         super().__init__(structure, callees)

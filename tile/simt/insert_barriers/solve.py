@@ -3,7 +3,7 @@
 The walk asks for a barrier at the first access that conflicts with a pending one; in straight-line
 code this greedy placement needs the fewest barriers. In a loop it iterates until the state at the
 loop's head reaches a fixed point. If accesses before a loop require barriers inside it, one barrier
-in front of the loop is better.
+before the loop is better.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Need:
-    """A barrier in front of an operation, or a fence, or both; `depth` loops enclose it."""
+    """A barrier before an operation, or a fence, or both; `depth` loops enclose it."""
 
     op: Operation
     depth: int
@@ -83,7 +83,7 @@ class Solver:
         self.solved: dict[object, _LoopResult] = {}
 
     def run(self) -> Sequence[Need]:
-        """Return the operations that need a barrier or a fence in front of them."""
+        """Return the operations that need a barrier or a fence before them."""
         self.summary.after = self.body(self.structure.body, Pending())
         return self.needed
 
@@ -212,7 +212,7 @@ class Solver:
         return result.after.copy()
 
     def cheapest(self, loop: Loop, state: Pending) -> _LoopResult:
-        """Solve a loop, with a barrier in front of it if that saves barriers inside."""
+        """Solve a loop, with a barrier before it if that saves barriers inside."""
         plain = self.fixed_point(loop, state)
         if not plain.cost or not (state.shared or state.memory):
             return plain

@@ -185,7 +185,7 @@ def _issue_first(leading: Sequence[Operation]) -> None:
 
 
 def _move_before(op: Operation, movable: set[Operation], body: Block, before: Operation) -> None:
-    """Move an operation in front of `before`, and the `movable` operations that it needs first."""
+    """Move an operation before `before`, and the `movable` operations that it needs first."""
     for nested in op.walk():
         for value in nested.inputs:
             if isinstance(value.owner, Operation) and value.owner in movable:

@@ -140,13 +140,13 @@ class PrefetchPoint:
     def __init__(self, sources: BackwardSlice, distance: int, top: Operation) -> None:
         self.sources = sources
         self.distance = distance
-        self.top = top  # the operation of the body in front of which the slice runs
+        self.top = top  # the operation of the body before which the slice runs
         self.trip_count = TripCount(sources.loop)
         inits = sources.loop.inputs[3:]
         self.carried = [inits[position] for position in sources.carried]
 
     def prologue(self) -> Iterator[IterationView]:
-        """Build the slice for the first `distance` iterations, in front of the loop."""
+        """Build the slice for the first `distance` iterations, before the loop."""
         build = LayoutBuilder.before(self.sources.loop)
         trip_count = self.trip_count
         for distance in range(self.distance):
