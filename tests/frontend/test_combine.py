@@ -212,12 +212,12 @@ def test_the_results_must_fit():
         tl.store(out, tl.reduce(tl.arange(0, 8), 0, wide))
 
     assert refusal(none, PTR).message == (
-        "`says_nothing`, which combines for tl.reduce, returns None where the tile has elements of "
+        "`says_nothing`, the combine_fn of tl.reduce, returns None where the tile has elements of "
         "tl.float32; convert one to the other"
     )
     error = refusal(float_for_integer, INTS)
     assert error.message == (
-        "`wide`, which combines for tl.reduce, returns tl.float32 where the tile has elements of "
+        "`wide`, the combine_fn of tl.reduce, returns tl.float32 where the tile has elements of "
         "tl.int32; convert one to the other"
     )
     assert marked(error) == "tl.reduce(tl.arange(0, 8), 0, wide)"

@@ -188,34 +188,34 @@ REFUSED: list[tuple[str, tuple[str, ...], Any, str]] = [
         "reduce",
         ("tile<4xf32>", "tile<4xi32>"),
         returning(lambda build, a, i, b, j: a),
-        "`wrong`, which combines for tl.reduce, returns 1 value, and not one for each of 2 tiles",
+        "`wrong`, the combine_fn of tl.reduce, returns 1 value, and not one for each of 2 tiles",
     ),
     (
         "reduce",
         ("tile<4xbf16>",),
         tl.maximum,
-        "`maximum`, which combines for tl.reduce, returns tl.float32 where the tile has "
+        "`maximum`, the combine_fn of tl.reduce, returns tl.float32 where the tile has "
         "elements of tl.bfloat16; convert one to the other",
     ),
     (
         "associative_scan",
         ("tile<4xi32>",),
         returning(1.5),
-        "`wrong`, which combines for tl.associative_scan, returns 1.5 where the tile has elements "
+        "`wrong`, the combine_fn of tl.associative_scan, returns 1.5 where the tile has elements "
         "of tl.int32; convert one to the other",
     ),
     (
         "reduce",
         ("tile<4xf32>",),
         returning(None),
-        "`wrong`, which combines for tl.reduce, returns None where the tile has elements of "
+        "`wrong`, the combine_fn of tl.reduce, returns None where the tile has elements of "
         "tl.float32; convert one to the other",
     ),
     (
         "reduce",
         ("tile<4xf32>",),
         returning(lambda build, a, b: tl.full.emit(build, (1,), a, tl.float32)),
-        "`wrong`, which combines for tl.reduce, returns tile<1xf32> where the tile has elements of "
+        "`wrong`, the combine_fn of tl.reduce, returns tile<1xf32> where the tile has elements of "
         "tl.float32; convert one to the other",
     ),
     (

@@ -14,6 +14,6 @@ def warn_unread(loc: Loc, names: tuple[str, ...], of: str) -> None:
     several = len(names) > 1
     warn(
         f"the option{'s' if several else ''} {', '.join(names)} of {of} "
-        f"{'have' if several else 'has'} no effect; what the loop computes is the same",
+        f"{'have' if several else 'has'} no effect; the loop's results are the same",
         loc,
     )

@@ -112,7 +112,7 @@ def _group(
 ) -> list[Value]:
     """Return the results of the function as scalars of the element types of the tiles."""
     results = returned if isinstance(returned, tuple) else (returned,)
-    subject = f"`{combine_fn.name}`, which combines for {name},"
+    subject = f"`{combine_fn.name}`, the combine_fn of {name},"
     if len(results) != len(elements):
         raise CompilationError(
             f"{subject} returns {_count(len(results), 'value')}, and not one for each of "

@@ -44,9 +44,8 @@ class Tensor:
 
     def __bool__(self) -> bool:
         raise CompilationError(
-            f"a value of type {self.type} is known only when the kernel runs; here one is "
-            "needed that "
-            f"is known when it is compiled"
+            f"a value of type {self.type} is known only when the kernel runs; this needs a value "
+            "that is known when it is compiled"
         )
 
     def __repr__(self) -> str:

@@ -250,7 +250,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> EmptyArray:
         plain = np.zeros(shape, dtype)
         return uninitialised(plain)
     except MemoryError as error:
-        raise ArgumentValueError(f"tile.empty: there is no memory for it: {error}") from None
+        raise ArgumentValueError(f"tile.empty: out of memory: {error}") from None
     except TypeError as error:
         raise ArgumentTypeError(f"tile.empty: {error}") from None
     except ValueError as error:
