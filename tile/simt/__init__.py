@@ -1,8 +1,8 @@
-"""What is true of any SIMT machine, with no vendor's name inside.
+"""Lowering that is common to all SIMT targets: from TILE IR to THREAD IR.
 
-layouts            which element each register, lane and warp holds
+layouts            the algebra of linear layouts: which register, lane and warp holds an element
 ops                operations of the LAID_OUT and THREAD levels
-target             what a machine can do: the fields by which passes decide
-layout_rules       the layout of each operation's result, given its operands'
-pipeline           the passes in order, from TILE to THREAD
+target             the target description: the fields by which passes decide
+layout_rules       layout inference: the layout of each result, given those of the operands
+pipeline           the pass pipeline from TILE to THREAD
 """

@@ -1,18 +1,19 @@
-"""How wide accesses to tiles are that hand values to each other.
+"""Choose one vector width for accesses to tiles that pass values to each other.
 
-Accesses are *tied* if elementwise operations lead from what one reads to what another reads or
-writes: in one layout nothing needs to be converted between them. The width of a layout is how many
-neighbours each thread has in a row. One that suits an aligned access makes another, which has to
-take its elements one by one, skip from lane to lane; a narrow one makes the first take more
-instructions. The width with the least cost for all of them together (`costs.access`) is chosen.
+Accesses are *connected* if elementwise operations lead from the data that one reads to the data
+that another reads or writes: in a common layout nothing between them has to be converted. The
+width of a layout is the number of contiguous elements per thread. A wide layout that suits an
+aligned access makes an unaligned one, which takes its elements one by one, stride across lanes; a
+narrow layout makes the aligned access take more instructions. The width with the least total cost
+(`costs.access`) is chosen.
 
     %x = load %p    // aligned                    width 4    width 1
     %y = load %q    // one off                       2.2        3
     %z = add %x, %y                                  9          3
     store %r, %z    // aligned                       2.2        3
 
-A layout of its own for one of them does not pay: a conversion costs 8 for each element of 32 bits,
-and the best common width is never that much above what each has alone.
+A separate layout for one of them does not pay: a conversion costs 8 for each 32-bit element, and
+the best common width never costs that much more than the best width of each access alone.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from tile.ir.ops import arith, descriptor, memory
 from tile.simt.costs import access
 from tile.simt.target import SimtTarget
 
-# Operations besides elementwise ones that give each element where its operands have theirs.
+# Operations besides elementwise ones that compute each element from its operands' element there.
 _IN_PLACE = frozenset({arith.hint, memory.addptr, descriptor.box_pointers})
 
 
 @dataclass(frozen=True)
 class Run:
-    """The neighbours in memory along one axis of an access: elements of `itemsize` bytes.
+    """A run of contiguous elements along one axis of an access; elements have `itemsize` bytes.
 
-    `length` of them are in a row, of which `vector`, aligned and under one mask, can be taken at
-    once.
+    `length` elements are contiguous, of which `vector`, aligned and under one mask value, can be
+    accessed by one instruction.
     """
 
     itemsize: int
@@ -43,7 +44,7 @@ class Run:
 
 
 def best_width(runs: Iterable[Run], most: int, target: SimtTarget) -> int:
-    """The width, a power of two up to `most`, with the least cost; the widest of equal ones."""
+    """Return the power of two up to `most` with the least cost; the widest of equal ones."""
     listed = list(runs)
     widest = min(most, max(run.vector for run in listed))
     widths = [1 << bit for bit in range(widest.bit_length())][::-1]
@@ -59,7 +60,7 @@ def _cost(run: Run, width: int, target: SimtTarget) -> float:
 
 
 def tied(function: Function, accesses: Iterable[Operation]) -> dict[Operation, int]:
-    """A number for each access to a tile, the same for those that are tied."""
+    """Return a group number for each access to a tile: equal for connected accesses."""
     ties = _Ties()
     numbers = {op: ties.new() for op in accesses}
     of: dict[Value, int] = {}
@@ -81,7 +82,7 @@ def _present(of: dict[Value, int], op: Operation) -> Iterator[int]:
 
 
 class _Ties:
-    """Sets of numbers that grow together."""
+    """A union-find structure over numbers."""
 
     def __init__(self) -> None:
         self.parent: list[int] = []

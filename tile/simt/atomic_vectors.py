@@ -1,4 +1,4 @@
-"""Sums that several neighbours in memory are added to at once."""
+"""Vector width of atomic additions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tile.simt.target import SimtTarget
 
 
 def atomic_vector(op: Operation, target: SimtTarget) -> int:
-    """How many neighbours a lane combines at once, at most, by an atomic operation."""
+    """Return how many contiguous elements one lane combines in one atomic instruction, at most."""
     if op.defn is not memory.atomic_rmw or op["kind"] is not RMWKind.ADD or op.result.uses:
         return 1
     element = op.result.type.element

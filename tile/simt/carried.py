@@ -1,4 +1,4 @@
-"""What loops and branches hand from one place to another: one value in several places."""
+"""Loop-carried values and results of branches: one value under several names."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ CARRYING = frozenset({control.for_, control.while_, control.if_})
 
 @dataclass(frozen=True)
 class Carried:
-    """A tile that a loop or branch carries."""
+    """A tile that a loop carries or a branch yields."""
 
     result: Value
     arguments: tuple[Value, ...]  # of the regions
-    starts: tuple[Use, ...]  # where it goes into a loop
-    ends: tuple[Use, ...]  # where regions give it
+    starts: tuple[Use, ...]  # its initial value, as an operand of the loop
+    ends: tuple[Use, ...]  # its values as operands of the regions' terminators
 
     @property
     def inits(self) -> tuple[Value, ...]:
-        """What goes into a loop."""
+        """The initial values of a loop-carried tile."""
         return tuple(used(use) for use in self.starts)
 
     @property
     def yields(self) -> tuple[Value, ...]:
-        """What the regions give."""
+        """The values that the regions yield."""
         return tuple(used(use) for use in self.ends)
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The value, wherever it has a name of its own."""
+        """The value under each of its names: the result and the region arguments."""
         return (self.result, *self.arguments)
 
 
 def carried(op: Operation) -> Iterator[Carried]:
-    """The tiles that a `for`, `while` or `if` carries."""
+    """Yield the tiles that a `for`, `while` or `if` carries."""
     fixed = len(op.defn.operands)
     first = 1 if op.defn is control.for_ else 0
     ends = [region.last for region in op.regions if region.last and _yields(region.last)]
@@ -58,10 +58,10 @@ def carried(op: Operation) -> Iterator[Carried]:
 
 
 def conversion_loc(value: Value, users: Iterable[Operation]) -> Loc | None:
-    """The place in the source to which a conversion of a value belongs, for some of its users.
+    """Return the source location of a conversion of a value for some of its users.
 
-    That of the operation that computes it, for that is what a line says; of what a loop or branch
-    carries, that of the first user which is none itself.
+    It is that of the operation that computes the value. For a loop-carried value or a branch's
+    result, it is that of the first user that is no loop or branch itself.
     """
     maker = value.op
     makers = [maker] if maker is not None and maker.defn not in CARRYING else []
@@ -73,7 +73,7 @@ def conversion_loc(value: Value, users: Iterable[Operation]) -> Loc | None:
 
 
 def used(use: Use) -> Value:
-    """The operand."""
+    """Return the operand."""
     op, index = use
     value = op.operands[index]
     assert value is not None

@@ -1,17 +1,17 @@
-"""Layouts in which neighbours in memory are with neighbouring threads.
+"""Coalesced layouts: adjacent lanes access contiguous elements of memory.
 
-The pointers of an access along each axis of a tile, and its mask, are known from `axis_info`. Axes
-are ordered by how many neighbours in memory are in a row along them; along the first, a thread
-takes as many as one instruction can, as long as there are enough for all threads, and the next
-lane those behind them.
+`axis_info` gives the contiguity of an access's pointers and mask along each axis of a tile. Axes
+are ordered by contiguity. Along the first axis each thread takes as many elements as one
+instruction can, as long as enough are left for all threads, and the next lane takes the elements
+after them.
 
     %p: contiguous (1, 64), divisible (2, 16)      order (1, 0), vectors of 4 f32
 
-Warps come last, first along axes that nothing combines: what a warp holds of a row then is all of
-it, and sums of rows need no shared memory.
+Warps are distributed last, first along axes that no operation combines. So a warp holds whole
+rows where rows are reduced, and row sums need no shared memory.
 
-Accesses of one block to tiles of one shape, in one order, that hand values to each other have one
-width, so that what was loaded can be stored where it is; see `access_widths`.
+Connected accesses of one block to tiles of one shape and order have one width, so that loaded
+values can be stored without a conversion; see `access_widths`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tile.simt.target import GENERIC, SimtTarget
 
 ACCESSES = frozenset({memory.load, memory.store, memory.atomic_rmw, memory.atomic_cas})
 _ATOMIC = frozenset({memory.atomic_rmw, memory.atomic_cas})
-# What hands elements to each other along an axis.
+# Operations that combine elements along an axis.
 _COMBINING = frozenset(
     {
         reduce.reduce,
@@ -51,14 +51,14 @@ _COMBINING = frozenset(
 
 @dataclass(frozen=True)
 class Access:
-    """What is known of an access to a tile in memory."""
+    """The properties of an access to a tile in memory."""
 
     shape: tuple[int, ...]
-    order: tuple[int, ...] | None  # axes, the one with most neighbours in a row first; None if none
-    vector: int  # neighbours in a row along the first axis, aligned, under one mask
-    run: int  # neighbours in a row along it, wherever they begin
+    order: tuple[int, ...] | None  # axes by contiguity, longest first; None if none is contiguous
+    vector: int  # contiguous elements along the first axis, aligned, under one mask value
+    run: int  # contiguous elements along it, at any alignment
     itemsize: int  # bytes of an element
-    tied: int = field(default=0, compare=False)  # the same for accesses that are tied
+    tied: int = field(default=0, compare=False)  # equal for connected accesses
     combined: frozenset[int] = frozenset()  # axes along which tiles of the shape are combined
 
     def __str__(self) -> str:
@@ -75,10 +75,10 @@ def spread(
     warps: int,
     combined: frozenset[int] = frozenset(),
 ) -> LinearLayout:
-    """The layout with `vector` registers, then lanes, then warps along the axes in an order.
+    """Return the layout with `vector` registers, then lanes, then warps along the axes in `order`.
 
-    Warps take the `combined` axes last. Threads that find no elements any more hold copies;
-    elements beyond them take more registers.
+    Warps are distributed along the `combined` axes last. Threads for which no elements are left
+    hold copies; elements for which no threads are left take more registers.
     """
     size = [1] * len(shape)
     size[order[0]] = min(vector, shape[order[0]])
@@ -89,7 +89,7 @@ def spread(
 
 
 def _filled(left: list[int], order: Sequence[int], count: int) -> list[int]:
-    """How many of `count` each axis takes, of what is `left` of it; the last one all the rest."""
+    """Distribute `count` over the axes, up to the extents `left`; the last axis takes the rest."""
     grid = [1] * len(left)
     for axis in order:
         grid[axis] = count if axis == order[-1] else min(count, left[axis])
@@ -101,7 +101,7 @@ def _filled(left: list[int], order: Sequence[int], count: int) -> list[int]:
 def default_layout(
     tile: Tile, target: SimtTarget, num_warps: int, order: tuple[int, ...] | None = None
 ) -> LinearLayout:
-    """The layout of a tile that nothing else decides on: row-major unless told otherwise."""
+    """Return the layout of an otherwise unconstrained tile: row-major unless `order` is given."""
     most = max(1, target.vector_bits // max(8, tile.of.bits))
     vector = min(most, _share(tile.shape, target, num_warps))
     order = row_major(tile.rank) if order is None else order
@@ -109,14 +109,14 @@ def default_layout(
 
 
 def _share(shape: Sequence[int], target: SimtTarget, num_warps: int) -> int:
-    """The elements of a thread when none is idle; at least 1."""
+    """Return the number of elements per thread if no thread is idle; at least 1."""
     return max(1, math.prod(shape) // (target.warp_size * num_warps))
 
 
 def accesses(
     function: Function, info: AxisInfoResult, target: SimtTarget
 ) -> dict[Operation, Access]:
-    """What is known of each access to a tile of a function."""
+    """Return the properties of each access to a tile of a function."""
     found = [
         op for op in function.walk() if op.defn in ACCESSES and isinstance(op.inputs[0].type, Tile)
     ]
@@ -132,7 +132,7 @@ def accesses(
 
 
 def _combined(function: Function) -> dict[tuple[int, ...], set[int]]:
-    """The axes along which the tiles of each shape are combined, of which other axes are left."""
+    """Return, for each shape, the axes along which tiles of that shape are combined."""
     axes: dict[tuple[int, ...], set[int]] = {}
     for op in function.walk():
         if op.defn in _COMBINING:
@@ -149,7 +149,7 @@ def _access(op: Operation, info: AxisInfoResult, target: SimtTarget, tie: int) -
     shape = ptr.type.shape
     facts = info.of(ptr)
     runs = [facts.vector(axis, itemsize) for axis in range(facts.rank)]
-    # Axes with longer rows first; of equal ones those that are contiguous at all, then the last.
+    # Axes with longer aligned runs first; of equal ones contiguous axes, then the last axis.
     ranked = sorted(
         range(len(shape)), key=lambda axis: (runs[axis], facts.contiguous[axis], axis), reverse=True
     )
@@ -167,9 +167,9 @@ def _access(op: Operation, info: AxisInfoResult, target: SimtTarget, tie: int) -
 def coalesced(
     found: Mapping[Operation, Access], target: SimtTarget, num_warps: int
 ) -> dict[Operation, LinearLayout]:
-    """The layout in which each access is to be done.
+    """Return the layout of each access.
 
-    One without an order of its own takes that of another of the same shape.
+    An access without an order of its own takes that of another access of the same shape.
     """
     orders: dict[tuple[int, ...], tuple[int, ...]] = {}
     for access in found.values():
@@ -179,7 +179,7 @@ def coalesced(
     def order(access: Access) -> tuple[int, ...]:
         return access.order or orders.get(access.shape) or row_major(len(access.shape))
 
-    # An access in a loop is not the narrower for one outside.
+    # Group by block: an access outside of a loop does not narrow one inside.
     groups: dict[Hashable, list[Access]] = {}
     for op, access in found.items():
         groups.setdefault((op.block, access.shape, order(access), access.tied), []).append(access)
@@ -201,7 +201,7 @@ def coalesced(
 
 @module_pass("print-coalescing")
 def print_coalescing(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
-    """Print how each access to a tile is to be done.
+    """Print the order, vector width and layout of each access to a tile.
 
     %x = load %p : tile<64xf32>               %x = load %p // order (0), vectors of 4; #linear{...
     """

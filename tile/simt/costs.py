@@ -1,7 +1,7 @@
-"""What operations, conversions and accesses of tiles cost, to choose between layouts.
+"""Layout cost model: costs of operations, conversions and accesses of tiles.
 
-The unit is an instruction of a thread. A conversion takes each byte through shared memory and back,
-which is eight times as slow as arithmetic on it; one that only renames registers costs nothing.
+The unit is one instruction of a thread. A conversion moves each byte through shared memory and
+back, which is eight times as slow as arithmetic on it; one that only renames registers is free.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tile.ir.types import Tile
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.layout import LinearLayout
 
-# A conversion costs something however small the tile is: threads wait for each other.
+# The fixed cost of a conversion, however small the tile: threads synchronize.
 SYNC = 32
-# Bytes that global memory moves at least, and how long that takes: the nearest cache gives a warp
-# four sectors while an instruction is issued, the next one is asked for one.
+# The bytes of a sector, the smallest transfer of global memory, and its cost: per issued
+# instruction, L1 delivers four sectors to a warp and requests one from L2.
 SECTOR = 32
 SECTOR_COST = 0.5
 # Instructions of an operation on one element, where it is more than one.
@@ -27,24 +27,24 @@ _LONG_OPS: frozenset[OpDef] = frozenset({arith.div, arith.rem})
 
 
 def work(op: Operation, layout: LinearLayout) -> int:
-    """The cost of an operation on a tile in a layout; copies are computed, too."""
+    """Return the cost of an operation on a tile in a layout, replicated elements included."""
     each = _LONG if op.defn.family == "math" or op.defn in _LONG_OPS else 1
     return each << layout.in_bits(REGISTER)
 
 
 def conversion(ty: Tile, source: LinearLayout, result: LinearLayout) -> int:
-    """The cost of a conversion between layouts of a tile."""
+    """Return the cost of a conversion between two layouts of a tile."""
     if source == result:
         return 0
     return SYNC * _moves(source, result) + _registers(source, result) * (max(8, ty.of.bits) // 8)
 
 
 def access(itemsize: int, taken: int, apart: int | None, lanes: int) -> float:
-    """The cost for each element of a thread of an access to global memory.
+    """Return the cost of an access to global memory, for each element of a thread.
 
-    Elements are of `itemsize` bytes. Each instruction takes `taken` neighbours a lane; those of the
-    next lane begin `apart` elements on, or anywhere (None). It costs one for itself, and for each
-    sector that its warp touches as long as that takes.
+    Elements are of `itemsize` bytes. Each instruction accesses `taken` contiguous elements a lane;
+    those of the next lane begin `apart` elements on, or anywhere (None). An instruction costs one
+    for its issue, and `SECTOR_COST` for each sector that its warp touches.
     """
     alone = max(taken * itemsize, SECTOR)
     each = alone if apart is None else min(apart * itemsize, alone)
@@ -53,7 +53,7 @@ def access(itemsize: int, taken: int, apart: int | None, lanes: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _moves(source: LinearLayout, result: LinearLayout) -> bool:
-    """Whether elements leave their threads."""
+    """Return True if elements move between threads."""
     same = all(
         a == b for (name, a), (_, b) in zip(source.ins, result.ins, strict=True) if name != REGISTER
     )
@@ -61,7 +61,7 @@ def _moves(source: LinearLayout, result: LinearLayout) -> bool:
 
 
 def _registers(source: LinearLayout, result: LinearLayout) -> int:
-    """Registers that are written to shared memory, or read from there."""
+    """Return the number of registers that are written to shared memory, plus those read from it."""
     if not _moves(source, result):
         return 0
     return (1 << source.in_bits(REGISTER)) + (1 << result.in_bits(REGISTER))

@@ -1,4 +1,4 @@
-"""Products of threads by themselves, cut along k so that few registers hold factors."""
+"""Slice FMA dots along k, so that their operands take few registers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tile.transforms.dce import remove_dead
 
 @module_pass("cut-products", before=Level.LAID_OUT)
 def cut_products(module: Module, *, target: SimtTarget = GENERIC) -> None:
-    """Multiply in pieces where a thread has no room for the factors of a product by itself.
+    """Slice a dot along k where a thread lacks registers for the operands of an FMA dot.
 
-    A loop reads one piece after the other from shared memory and adds its product, so that the
-    order of sums stays that of k. Factors that are in a buffer already are read from there.
+    A loop loads one k-slice after the other from shared memory and accumulates its dot, so that
+    sums stay in the order of k. Operands that are in a buffer already are read from there.
 
         %a = convert_layout %x                    %m = alloc : shared<128x64xf32, #s>
         %b = local_load %n                        local_store %m, %x
@@ -41,9 +41,9 @@ def cut_products(module: Module, *, target: SimtTarget = GENERIC) -> None:
                                                     yield %u
                                                   }
 
-    Of a factor that would take more of the shared memory than `product_pieces` lets it, a part is
-    stored at a time, in a loop around that one: `local_store_part %m, %x, %j {axis = -1}`. Sums of
-    f16 are kept in f32 until the last piece.
+    An operand that would exceed the share of shared memory that `product_pieces` allows is stored
+    one part at a time, in a loop around that one: `local_store_part %m, %x, %j {axis = -1}`. f16
+    accumulators are kept in f32 until the last slice.
     """
     for function in module:
         _cut_all(function, target)
@@ -56,20 +56,21 @@ def _cut_all(function: Function, target: SimtTarget) -> None:
     remove_dead(function)
 
 
-# -- factors
+# -- operands
 
 
 @dataclass(frozen=True)
 class _Factor:
-    """A factor of a product, and how its pieces come to be read.
+    """An operand of a dot, and the buffer that its k-slices are loaded from.
 
-    It is `source`, but for the operations `between`: what was loaded from the buffer `mem`, or a
-    tile in registers, for which there is no buffer yet. `axis` is that of k there.
+    The operand is `source` after the operations `between`. `source` is either loaded from the
+    buffer `mem`, or a tile in registers that has no buffer yet (`mem` is None). `axis` is the axis
+    of k of the source.
     """
 
     axis: int
     source: Value
-    wanted: LinearLayout  # the layout of the source in which the product's own would be read
+    wanted: LinearLayout  # the source's layout that the dot's operand layout corresponds to
     between: tuple[Operation, ...] = ()
     mem: Value | None = None
 
@@ -90,7 +91,7 @@ class _Factor:
         return cls(axis, source, layout_of(value))
 
     def stored(self, build: LayoutBuilder, part: int, piece: int, banks: Banks) -> _Factor:
-        """The factor with a buffer for a part of k, and, if that is all of k, stored there."""
+        """Return the operand with a buffer for `part` elements of k; store it there if it fits."""
         tile, layout = tile_of(self.source), layout_of(self.source)
         bits = 8 * tile.of.itemsize
         shared = _buffer_layout(layout, self.wanted, self.axis, part, piece, bits, banks)
@@ -101,12 +102,12 @@ class _Factor:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the buffer has all of k."""
+        """True if the buffer has all of k."""
         assert self.mem is not None
         return tuple(self.mem.type.shape) == tuple(self.source.type.shape)
 
     def read(self, build: LayoutBuilder, number: Value, layout: LinearLayout) -> Value:
-        """A piece of the factor from the buffer, in a layout."""
+        """Load slice number `number` of the operand from the buffer, in a layout."""
         for op in reversed(self.between):
             layout = CHEAP[op.defn](op, layout)
         result = with_layout(with_shape(layout.shape, self.source.type.element), layout)
@@ -117,7 +118,7 @@ class _Factor:
         return piece
 
     def forget(self) -> None:
-        """Erase the read of the buffer as a whole, unless others need it."""
+        """Erase the load of the whole buffer, unless it has other users."""
         assert self.source.op is not None
         for op in (*reversed(self.between), self.source.op):
             if not op.result.uses:
@@ -134,7 +135,7 @@ def _buffer_layout(
     bits: int,
     banks: Banks,
 ) -> LinearLayout:
-    """The layout of a buffer for a part of k, stored from one layout and read in another."""
+    """Return the layout of a buffer for a part of k, stored from one layout and read in another."""
     pieces = divided(in_pieces(read, axis, piece), axis, part)
     return conflict_free(divided(source, axis, part), pieces, bits, banks)
 
@@ -160,7 +161,7 @@ def _cut(op: Operation, target: SimtTarget) -> None:
 
 @dataclass(frozen=True)
 class _Product:
-    """A product of `parts` parts, of `pieces` pieces each."""
+    """A dot of `parts` parts, of `pieces` slices each."""
 
     build: LayoutBuilder
     op: Operation
@@ -169,7 +170,7 @@ class _Product:
     pieces: int
 
     def by_parts(self, acc: Value) -> Value:
-        """Store one part after the other, if there are several, and multiply its pieces."""
+        """Store one part after the other, if there are several, and multiply its slices."""
         build = self.build
         if self.parts == 1:
             return self.by_pieces(acc, None)
@@ -184,7 +185,7 @@ class _Product:
         return _loop(build, self.parts, acc, turn)
 
     def by_pieces(self, acc: Value, part: Value | None) -> Value:
-        """Multiply the pieces of a part, and add that to the accumulator."""
+        """Multiply the slices of a part, and add them to the accumulator."""
         build = self.build
         before = None
         if part is not None:
@@ -202,7 +203,7 @@ class _Product:
 
     @property
     def layouts(self) -> tuple[LinearLayout, LinearLayout]:
-        """Those of the factors' pieces."""
+        """The layouts of the operands' slices."""
         k = self.op.inputs[0].type.shape[-1] // (self.parts * self.pieces)
         return thread_factors(layout_of(self.op.result), k)
 
@@ -210,7 +211,7 @@ class _Product:
 def _loop(
     build: LayoutBuilder, count: int, acc: Value, turn: Callable[[Value, Value], Value]
 ) -> Value:
-    """Count to `count` while `turn` makes the next of each accumulator; the last one."""
+    """Build a loop of `count` iterations; `turn` computes each accumulator. Return the last."""
     first, end, step = (build.constant(number, I32) for number in (0, count, 1))
     body = Block([I32, acc.type], ["piece", acc.name])
     with build.into(body):

@@ -1,10 +1,10 @@
-"""How a program's warps and lanes share a product of matrices.
+"""Distribute a dot over the warps and lanes of a program.
 
-Where the machine has an instruction for the elements and the tiles are large enough, warps do it
-together, in groups of four if there are such instructions (`group_layouts`): each takes a piece of
-the result. Without one, each thread does a product of its own.
-Either way pieces are as square as they can be, so that a factor's row or column serves as much as
-possible of what a warp, or thread, has.
+Where the target has an mma instruction for the elements and the tiles are large enough, warps
+execute it together: as warpgroups of four warps (wgmma) if the target has such instructions
+(`group_layouts`), else each warp by itself. Without one, each thread computes a dot of its own by
+FMA. The sub-tile of a warp or thread is as square as possible, so that each element of an operand
+is reused as often as possible.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _thread_factors = lru_cache(maxsize=1024)(thread_factors)
 
 @dataclass(frozen=True)
 class Tiling:
-    """The sizes below a product's own tile: of a warp's part, and of a thread's.
+    """The sizes of a warp's and of a thread's sub-tile of a dot.
 
-    `warp_rows` of a program's warps share the rows of the result, and the others its columns; 0
-    leaves it to the tile's shape. Without matrix instructions, a thread's part is made of squares
-    of at most `thread_tile` by `thread_tile`; with four of f32, an access to shared memory has its
-    full width.
+    `warp_rows` warps of a program share the rows of the result, and the others its columns; 0
+    derives it from the tile's shape. Without mma instructions, a thread's sub-tile is made of
+    squares of at most `thread_tile` by `thread_tile` elements; with four of f32, an access to
+    shared memory has its full width of 128 bits.
     """
 
     thread_tile: int = 4
@@ -46,7 +46,7 @@ class Tiling:
 
 
 def matrix_instruction(op: Operation, target: SimtTarget) -> MatrixShape | None:
-    """The largest instruction of a machine for a `dot`; None if there is none that fits."""
+    """Return the largest mma instruction of a target for a `dot`; None if none fits."""
     a, acc = op.inputs[0].type, op.inputs[2].type
     element = a.element
     assert isinstance(element, Scalar)
@@ -64,9 +64,9 @@ def matrix_instruction(op: Operation, target: SimtTarget) -> MatrixShape | None:
 
 
 def square(extents: Sequence[int], least: Sequence[int], count: int) -> tuple[int, ...]:
-    """How many of `count` workers share each axis, for pieces as square as can be.
+    """Return how many of `count` workers share each axis, for sub-tiles as square as possible.
 
-    A piece has at least `least` along each axis; workers beyond that are given to the first axis.
+    A sub-tile has at least `least` elements along each axis; excess workers go to the first axis.
     """
     pieces = list(extents)
     grid = [1] * len(pieces)
@@ -86,10 +86,10 @@ def matrix_warps(
     rows: bool,
     tiling: Tiling = Tiling(),
 ) -> tuple[int, int]:
-    """How many warps share the rows and the columns of a result of matrix instructions.
+    """Return how many warps share the rows and the columns of the result of an mma dot.
 
-    With `rows`, all share the rows if there are enough: then each has whole rows, and what is
-    computed of them can be the left factor of another product, in the same registers.
+    With `rows`, all warps share the rows if there are enough rows. Each warp then has whole rows,
+    and values computed from them can be the `a` operand of another dot, in the same registers.
     """
     if tiling.warp_rows:
         return tiling.warp_rows, num_warps // tiling.warp_rows
@@ -107,9 +107,9 @@ def thread_accumulator(
     tiling: Tiling = Tiling(),
     abreast: int = 1,
 ) -> LinearLayout:
-    """The layout of a result that threads compute alone; the axes are (batch,) m, n.
+    """Return the layout of the accumulator of an FMA dot; the axes are (batch,) m, n.
 
-    So many lanes as run `abreast` have neighbours of one row, a column each.
+    `abreast` lanes, the width of a vector instruction, hold adjacent columns of one row.
     """
     batch = extents[:-2]
     warps = _shared_out(batch, extents[-2:], num_warps)
@@ -128,7 +128,7 @@ def thread_accumulator(
 
 
 def _shared_out(batch: Sequence[int], extents: Sequence[int], count: int) -> list[int]:
-    """How many workers share each axis: first those of the batch, which share no factors."""
+    """Return the number of workers along each axis: batch axes first: they share no operands."""
     grid = []
     for extent in batch:
         grid.append(min(extent, count))
@@ -138,9 +138,9 @@ def _shared_out(batch: Sequence[int], extents: Sequence[int], count: int) -> lis
 
 @dataclass(frozen=True)
 class Product:
-    """The layouts of a dot's operands; that of the accumulator is the result's, too.
+    """The layouts of a dot's operands; the layout of the accumulator is also the result's.
 
-    Factors of None may have any.
+    An operand of None may have any layout.
     """
 
     factors: tuple[LinearLayout | None, LinearLayout | None]
@@ -150,9 +150,9 @@ class Product:
 def replace_dots(
     function: Function, target: SimtTarget, num_warps: int, tiling: Tiling = Tiling()
 ) -> dict[Operation, Product]:
-    """Make each `dot` that a machine has instructions for a `group_dot` or a `matrix_dot`.
+    """Replace each `dot` for which the target has instructions by a `group_dot` or a `matrix_dot`.
 
-    Gives the layouts of all dots. Values have none yet.
+    Return the layouts of all dots. The values have no layouts yet.
     """
     chained = _chained(function)
     products: dict[Operation, Product] = {}
@@ -193,7 +193,7 @@ def _by_warps(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Prod
 
 
 def _of_f16(op: Operation) -> Operation:
-    """A `dot` of 8-bit floats as one of f16, which holds them all and is added up in all digits."""
+    """Replace a `dot` of 8-bit floats by one of f16, which is exact and accumulates in full."""
     b = Builder.before(op)
     a, right = (b(arith.cast, value, to=F16) for value in op.inputs[:2])
     new = b.op(linalg.dot, a, right, op.inputs[2], **op.attributes)
@@ -204,10 +204,10 @@ def _of_f16(op: Operation) -> Operation:
 def _by_groups(
     op: Operation, shape: MatrixShape, groups: tuple[int, int], target: SimtTarget
 ) -> dict[Operation, Product]:
-    """The product, and a wait for it at once.
+    """Replace the dot by a wgmma and an immediate wait for it.
 
-    Where its sums have few digits, and only so many may be added up so, it starts from zero, and is
-    added to the accumulator in all digits of that.
+    Where the hardware accumulates with reduced precision, and `max_num_imprecise_acc` limits that,
+    the wgmma starts from zero, and its result is added to the accumulator in full precision.
     """
     b = Builder.before(op)
     a, right, acc = op.inputs
@@ -228,8 +228,8 @@ def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: Tilin
 
 
 def _chained(function: Function) -> set[Operation]:
-    """Dots whose result becomes a factor of another, or that have such a factor."""
-    made: dict[Value, frozenset[Operation]] = {}  # the dots that a value is made of
+    """Return the dots whose result reaches an operand of another dot, and those users."""
+    made: dict[Value, frozenset[Operation]] = {}  # the dots that a value is computed from
     found: set[Operation] = set()
     none: frozenset[Operation] = frozenset()
     for op in function.walk():

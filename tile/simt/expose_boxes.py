@@ -1,11 +1,12 @@
-"""Boxes that are stored go to global memory as a whole: a part of `expose-shared`.
+"""Lower stores through descriptors to TMA stores: a part of `expose-shared`.
 
     %y = convert_layout %x                    %m = alloc : shared<64x64xf16, #s>
     %q = box_pointers %p, %b, ...             local_store %m, %x
     store %q, %y, %inside                     bulk_store %m, %b, ...
 
-So it is where the tile would go through shared memory anyway, to lie as threads store it best, and
-has elements of 16 bits: what products give of wider ones meets in banks, in the order of boxes.
+This applies where the tile would go through shared memory anyway, to be converted to a coalesced
+layout, and has 16-bit elements: accumulator layouts of wider elements have bank conflicts in the
+row order of descriptor blocks.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.layouts.factors import factor_layout
 from tile.simt.layouts.layout import LinearLayout
 
-ITEMSIZE = 2  # of the elements of boxes that are stored
+ITEMSIZE = 2  # bytes of the elements that TMA stores are used for
 
-# Whether a conversion goes through shared memory.
+# A predicate: True if a conversion goes through shared memory.
 Through = Callable[[Operation], bool]
 
 
 def store_boxes(
     function: Function, aliases: Callable[[], Mapping[str, Alias]], through: Through
 ) -> None:
-    """Make stores of boxes bulk stores, where nothing else writes to the array.
+    """Lower stores of descriptor blocks to TMA stores where no other operation writes to the array.
 
-    Bulk stores are not in order with what threads write, unless they are told.
+    TMA stores are not ordered with the writes of threads without a proxy fence.
     """
     writers = [op for op in function.walk() if Effect.WRITE in op.defn.effect]
     chosen = {op: layout for op in writers if (layout := _layout(op, through)) is not None}
@@ -48,7 +49,7 @@ def store_boxes(
 
 
 def _layout(op: Operation, through: Through) -> LinearLayout | None:
-    """The layout of the buffer for a store; None if it is not to be a bulk store."""
+    """Return the layout of the buffer for a store; None if it does not become a TMA store."""
     if op.defn is not memory.store:
         return None
     made, conversion, ty = op["ptr"].op, op["value"].op, op["value"].type

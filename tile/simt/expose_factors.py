@@ -1,13 +1,13 @@
-"""Factors of `group_dot` that are tiles become buffers: a part of `expose-shared`.
+"""Stage wgmma operands in shared memory: a part of `expose-shared`.
 
     %r = group_dot %a, %b, %acc {...}         %m = alloc : shared<64x64xf16, #a>
                                               local_store %m, %a
                                               ..
                                               %r = group_dot %m, %n, %acc {...}
 
-A tile is stored where it is made, once for all products that read it in one layout: what is made in
-front of a loop is stored there. A left factor that is as the instruction takes it from registers
-stays in these.
+A tile is stored where it is computed, once for all wgmmas that read it in one layout: a
+loop-invariant operand is stored in front of the loop. An `a` operand that has the register layout
+of the instruction stays in registers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tile.simt.layouts.layout import LinearLayout
 
 
 def store_factors(function: Function) -> None:
-    """Make the factors of a function's products buffers."""
+    """Replace the tile operands of a function's wgmmas by buffers."""
     buffers: dict[tuple[Value, LinearLayout], Value] = {}
     for op in list(function.walk()):
         if op.defn is ops.group.group_dot:
@@ -32,7 +32,7 @@ def store_factors(function: Function) -> None:
 
 
 def stored_factors(op: Operation) -> list[int]:
-    """Which operands of a `group_dot` are to become buffers."""
+    """Return the indices of the operands of a `group_dot` that become buffers."""
     in_registers = stays_in_registers(op)
     return [
         index
@@ -51,7 +51,7 @@ def _store(op: Operation, index: int, buffers: dict[tuple[Value, LinearLayout], 
 
 
 def stored_layout(op: Operation, index: int) -> LinearLayout:
-    """The layout of a factor's buffer: neighbours of a thread side by side, if that can be read."""
+    """Return the layout of an operand's buffer: contiguous as in threads, if wgmma reads that."""
     value, operand = op.inputs[index], (Operand.LEFT, Operand.RIGHT)[index]
     assert isinstance(value.type, Tile)
     along = run_axis(layout_of(value))

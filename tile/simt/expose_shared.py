@@ -1,4 +1,4 @@
-"""What has to go through shared memory says so: buffers, stores to them, and loads from them."""
+"""Make shared memory explicit: buffers, stores to them, and loads from them."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from tile.simt.layouts.shared_conversion import through_shared
 from tile.simt.layouts.shuffle import WORD_BITS, Shuffle
 from tile.simt.target import GENERIC, SimtTarget
 
-# What a barrier costs, in instructions that move a word for every lane. Going through shared memory
-# takes two: one until all has been stored, and one until the place may be used for something else.
+# The cost of a barrier, in instructions that move 32 bits for every lane. A conversion through
+# shared memory takes two: one after the store, and one before the memory is reused.
 BARRIER = 16
-# How many selections of a register take as long as one such instruction.
+# The number of register selections that take as long as one such instruction.
 SELECTIONS = 4
 
 
 @module_pass("expose-shared", before=Level.LAID_OUT)
 def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
-    """Make operations through shared memory of those that need it.
+    """Replace operations that go through shared memory by buffers, stores and loads.
 
-    That is a `convert_layout` between warps, or between lanes where the target has no shuffles, or
-    where shuffles would take longer; an `exchange` of the same kind; and the result of an atomic
-    operation that more threads want than the one that does it. Factors of `group_dot` become
-    buffers, too (`expose_factors`), and boxes that are stored go to global memory as a whole, where
-    the target copies them (`expose_boxes`). A program has `num_warps` warps. A tile that would take
-    more than half of the shared memory is converted in parts if it can be.
+    These are a `convert_layout` between warps, or between lanes where the target has no shuffles or
+    shuffles would take longer; such an `exchange`; and an atomic operation whose result is used by
+    more threads than the one that executes it. wgmma operands become buffers, too
+    (`expose_factors`), and stores through descriptors become TMA stores where the target has them
+    (`expose_boxes`). A program has `num_warps` warps. A tile that would take more than half of the
+    shared memory is converted in slices where possible.
 
         %b = convert_layout %a : ...              %m = alloc : shared<16x16xf32, #s>
                                                   local_store %m, %a
@@ -65,15 +65,15 @@ def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: in
 
 
 def element_bits(element: Scalar | Pointer) -> int:
-    """The bits that an element takes in registers and in shared memory; a boolean takes 8."""
+    """Return the bits of an element in registers and in shared memory; a boolean takes 8."""
     return 8 * element.itemsize
 
 
 @lru_cache(maxsize=4096)
 def planned(src: LinearLayout, dst: LinearLayout, bits: int, target: SimtTarget) -> Conversion:
-    """How a tile is converted: within registers, by shuffles, or else through shared memory.
+    """Plan the conversion of a tile: within registers, by shuffles, or through shared memory.
 
-    Shuffles give way to shared memory if that takes fewer instructions; see `shuffle_cost`.
+    Shared memory is preferred to shuffles where it takes fewer instructions; see `shuffle_cost`.
     """
     shuffles, banks = target.shuffles, target.banks
     loads, stores = target.matrix_loads, target.matrix_stores
@@ -89,7 +89,7 @@ def planned(src: LinearLayout, dst: LinearLayout, bits: int, target: SimtTarget)
 
 
 def conversion_bytes(op: Operation, target: SimtTarget) -> int:
-    """The shared memory that a `convert_layout` takes at once, in bytes."""
+    """Return the shared memory that a `convert_layout` takes at a time, in bytes."""
     (value,) = op.inputs
     src, dst = layout_of(value), layout_of(op.result)
     bits = element_bits(value.type.element)
@@ -100,21 +100,21 @@ def conversion_bytes(op: Operation, target: SimtTarget) -> int:
 
 
 def _is_whole(op: Operation, target: SimtTarget) -> bool:
-    """Whether a `convert_layout` takes its whole tile through shared memory at once."""
+    """Return True if a `convert_layout` takes its whole tile through shared memory at once."""
     bits = element_bits(op.result.type.element)
     return conversion_bytes(op, target) == tile_bytes(layout_of(op.result), bits)
 
 
 def tile_bytes(layout: LinearLayout, bits: int) -> int:
-    """The bytes of a tile of elements of so many bits."""
+    """Return the bytes of a tile with elements of `bits` bits."""
     return bits // 8 << sum(width for _, width in layout.outs)
 
 
 def shuffle_cost(plan: Shuffle, bits: int) -> int:
-    """The instructions of a warp for shuffles, each of a word, and to choose registers.
+    """Return the instructions of a warp for shuffles, one per 32 bits, and register selections.
 
-    A lane that sends one of 2**k registers, depending on its number, takes k selections for it; so
-    does a lane that receives.
+    A lane that sends one of 2**k registers, depending on its lane number, takes k selections for
+    it; so does a lane that receives into one of 2**k.
     """
     words = max(1, bits // WORD_BITS)
     chosen = f2.rank(plan.send.columns) + f2.rank(plan.receive.columns)
@@ -123,7 +123,7 @@ def shuffle_cost(plan: Shuffle, bits: int) -> int:
 
 
 def shared_cost(plan: ThroughShared, bits: int, banks: Banks) -> int:
-    """The wavefronts of a warp to store and load, and two barriers."""
+    """Return the cost of the wavefronts of a warp to store and load, and of two barriers."""
     cost = 2 * BARRIER
     for access in (plan.store, plan.load):
         together = banks.lanes_together(bits * access.vector)
@@ -147,7 +147,7 @@ def _convert(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
 
 
 def _exchange(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
-    """An exchange stays if the XOR with its mask is made of registers, and lanes that shuffle."""
+    """Lower an exchange, unless the XOR with its mask stays within registers and shuffled lanes."""
     mask = _mask_between_threads(op, target)
     if mask is not None:
         (value,) = op.inputs
@@ -156,7 +156,7 @@ def _exchange(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
 
 
 def exchange_bytes(op: Operation, target: SimtTarget) -> int:
-    """The shared memory that an `exchange` takes, in bytes."""
+    """Return the shared memory that an `exchange` takes, in bytes."""
     if _mask_between_threads(op, target) is None:
         return 0
     (value,) = op.inputs
@@ -164,7 +164,7 @@ def exchange_bytes(op: Operation, target: SimtTarget) -> int:
 
 
 def _mask_between_threads(op: Operation, target: SimtTarget) -> tuple[int, ...] | None:
-    """The mask of an `exchange`, a number for each axis; None if threads or shuffles do it."""
+    """Return the mask of an `exchange` per axis; None if registers or shuffles suffice."""
     (value,) = op.inputs
     layout = layout_of(value)
     rank = len(layout.outs)
@@ -175,7 +175,7 @@ def _mask_between_threads(op: Operation, target: SimtTarget) -> tuple[int, ...] 
 
 
 def within(layout: LinearLayout, mask: tuple[int, ...], names: tuple[str, ...]) -> bool:
-    """Whether coordinates that differ by a mask, by XOR, differ in some inputs alone."""
+    """Return True if coordinates that differ (XOR) by `mask` differ in the inputs `names` alone."""
     known = f2.Elimination()
     for name in names:
         for column in layout.images(name):
@@ -199,7 +199,7 @@ def _through(op: Operation, shared: LinearLayout, mask: tuple[int, ...] = ()) ->
 
 @lru_cache(maxsize=1024)
 def _same(layout: LinearLayout, bits: int, banks: Banks) -> LinearLayout:
-    """The shared layout to which a layout is stored, and from which it is loaded."""
+    """Return a shared layout suited to store and load one register layout."""
     return through_shared(layout, layout, bits, banks).layout
 
 
@@ -207,14 +207,14 @@ def _same(layout: LinearLayout, bits: int, banks: Banks) -> LinearLayout:
 
 
 def _one(target: SimtTarget, num_warps: int) -> LinearLayout:
-    """The layout of a tile of one element, of which every thread holds a copy."""
+    """Return the layout of a tile of one element, which every thread holds."""
     lanes, warps = log2_of(target.warp_size, "warp_size"), log2_of(num_warps, "num_warps")
     ins = ((REGISTER, ()), (LANE, (0,) * lanes), (WARP, (0,) * warps))
     return LinearLayout(ins, (("dim0", 0),))
 
 
 def _atomic(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
-    """Hand the result to all that want it from the one thread, or first holder, that has it."""
+    """Broadcast the result from the thread that executes the atomic to the threads that use it."""
     if not op.result.uses:
         return
     if isinstance(op.result.type, Tile):
@@ -254,7 +254,7 @@ def _hand_over_scalar(op: Operation, one: LinearLayout) -> None:
 
 
 def _first(build: LayoutBuilder, element: Scalar | Pointer) -> Block:
-    """A region for an axis of extent 1, along which nothing is combined."""
+    """Return a combine region for an axis of extent 1, along which no elements are combined."""
     region = Block([element, element], ["a", "b"])
     with build.into(region):
         build.op(control.yield_, region.args[0])

@@ -1,8 +1,8 @@
-"""The layouts of a dot's factors, given its accumulator's.
+"""Layouts of the operands of an FMA dot, given the layout of its accumulator.
 
-A thread that multiplies alone holds, for each element of the accumulator that it has, all of a row
-of the left factor and all of a column of the right one. Lanes and warps that differ in columns
-alone so have copies of the left factor's rows.
+For each element of the accumulator that it holds, a thread holds the whole row of the `a` operand
+and the whole column of the `b` operand. Lanes and warps that differ only in columns therefore hold
+copies of the rows of `a`.
 
     >>> from tile.simt.layouts.blocked import blocked
     >>> left, right = thread_factors(blocked([4, 4], [1, 2], [4, 2], [1, 1]), 2)
@@ -20,10 +20,10 @@ from tile.simt.layouts.layout import LinearLayout
 
 
 def thread_factors(acc: LinearLayout, k: int) -> tuple[LinearLayout, LinearLayout]:
-    """The layouts of factors with `k` columns, or rows, where each thread multiplies alone.
+    """Return the layouts of the `a` and `b` operands of extent `k` along k for an FMA dot.
 
-    Registers of the left factor count k fastest, then m; of the right one n, then k; a batch comes
-    last. Raises `TypeRuleError` where a basis of `acc` moves along several axes.
+    Registers of `a` count k fastest, then m; those of `b` n, then k; a batch comes last. Raises
+    `TypeRuleError` where a basis of `acc` moves along several axes.
     """
     for _, columns in acc.ins:
         for column in columns:
@@ -38,19 +38,19 @@ def _axes(layout: LinearLayout, column: int) -> int:
 
 
 def _factor(acc: LinearLayout, replaced: int, k: int) -> LinearLayout:
-    """The layout with axis `replaced` of the accumulator replaced by k, all of it in registers."""
+    """Return the accumulator's layout with axis `replaced` replaced by k, all in registers."""
     rank = len(acc.outs)
-    axis = rank - 1 if replaced == rank - 1 else rank - 2  # where the factor has k
+    axis = rank - 1 if replaced == rank - 1 else rank - 2  # the operand's axis of k
     shape = list(acc.shape)
     shape[replaced] = k
 
-    def kept(name: str) -> list[list[int]]:
+    def without_replaced(name: str) -> list[list[int]]:
         return [[0 if a == replaced else x for a, x in enumerate(b)] for b in acc.bases(name)]
 
-    registers = [basis for basis in kept(REGISTER) if any(basis)]
+    registers = [basis for basis in without_replaced(REGISTER) if any(basis)]
     for bit in range(k.bit_length() - 1):
         registers.append([1 << bit if a == axis else 0 for a in range(rank)])
     # Row-major: the last axis is the fastest.
     registers.sort(key=lambda basis: ([-int(x > 0) for x in basis][::-1], max(basis)))
-    others = {name: kept(name) for name, _ in acc.ins if name != REGISTER}
+    others = {name: without_replaced(name) for name, _ in acc.ins if name != REGISTER}
     return LinearLayout.of({REGISTER: registers, **others}, shape)

@@ -1,4 +1,4 @@
-"""Some of a fragment's registers, computed without the others."""
+"""Slices of fragments: compute some registers without the others."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tile.simt.distribute.context import count_of
 
 Registers = tuple[int, ...]
 
-# What gives each register what its operands have there.
+# Operations that set all registers to one value.
 _FILLED = frozenset({arith.const, ops.thread.fill})
 
 
 def is_plain(op: Operation) -> bool:
-    """Whether each register of a fragment is computed of its operands' registers there."""
+    """Return True if each register of the result depends only on that register of the operands."""
     fragments = all(isinstance(value.type, Fragment) for value in (*op.inputs, *op.results))
     return fragments and op.defn.elementwise and op.defn.pure and len(op.results) == 1
 
@@ -27,9 +27,9 @@ def is_plain(op: Operation) -> bool:
 def blocks(
     value: Value, extents: tuple[int, int], rows: Sequence[int], columns: Sequence[int]
 ) -> Registers:
-    """The registers of a product's operand that are those of some of its instructions.
+    """Return the registers of an mma operand that belong to the given instruction rows and columns.
 
-    These are numbered by rows and columns, of which there are as many as `extents` say.
+    `extents` is the number of instruction rows and columns.
     """
     each = count_of(value) // (extents[0] * extents[1])
     starts = [(row * extents[1] + column) * each for row in rows for column in columns]
@@ -37,10 +37,10 @@ def blocks(
 
 
 class FragmentSlices:
-    """Slices made by a builder.
+    """Slices of fragments, made by a builder.
 
-    What is computed by operations of `apart`, for whose sake alone it is there, is computed for a
-    slice by itself, and so is what these load; of anything else registers are picked.
+    The results of the operations `apart`, which have no other users, are recomputed for each slice,
+    as are the loads among them; for all other values, registers are picked.
     """
 
     def __init__(self, build: Builder, apart: Container[Operation]) -> None:
@@ -49,7 +49,7 @@ class FragmentSlices:
         self._known: dict[tuple[Value, Registers], Value] = {}
 
     def of(self, value: Value, registers: Registers) -> Value:
-        """A fragment of some registers of a fragment, in this order."""
+        """Return a fragment of some registers of a fragment, in this order."""
         needed = tuple(sorted({*registers}))
         found = self._sorted(value, needed)
         if needed == registers:
@@ -58,7 +58,7 @@ class FragmentSlices:
         return self.pick(found, tuple([places[register] for register in registers]))
 
     def pick(self, value: Value, registers: Registers) -> Value:
-        """The same of what is there already."""
+        """Pick the registers from a value that is computed already."""
         op = value.op
         if op is not None and op.defn is ops.thread.pick and len(op.inputs) == 1:
             earlier = op["registers"]
@@ -102,7 +102,7 @@ class FragmentSlices:
         return self.of(op.inputs[0], tuple([chosen[register] for register in registers]))
 
     def _load(self, op: Operation, registers: Registers) -> Value:
-        """The vectors that have them."""
+        """Load only the vectors that contain the registers."""
         size = op["vector"]
         vectors = tuple(sorted({register // size for register in registers}))
         offsets = self.of(op["offset"], vectors)
@@ -112,7 +112,7 @@ class FragmentSlices:
         return found if len(loaded) == count_of(found) else self.pick(found, loaded)
 
     def _multiply(self, op: Operation, registers: Registers) -> Value:
-        """The columns that have them."""
+        """Multiply only the instruction columns that contain the registers."""
         rows, columns, depth = op["repeats"]
         each = count_of(op.result) // (rows * columns)
         needed = sorted({register // each % columns for register in registers})

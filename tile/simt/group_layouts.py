@@ -1,12 +1,11 @@
-"""Which products groups of four warps do, how groups share them, and where their factors lie.
+"""Select wgmma instructions, distribute them over warpgroups, and choose operand layouts.
 
-Groups share the rows first: then each has whole rows, and what is computed of them can be the left
-factor of another product, in the same registers. An instruction is as wide as a group's part of the
-columns.
+Warpgroups share the rows first: then each has whole rows, and values computed from them can be the
+`a` operand of another dot, in the same registers. An instruction is as wide as a warpgroup's share
+of the columns.
 
-Elements of 16 bits are read from buffers with neighbours along either axis, others along k alone.
-A factor of these that lies the other way in memory is turned by threads: each takes a block of it,
-and stores that with neighbours along k.
+wgmma accepts 16-bit operands in either major order; other operands must be K-major. An MN-major
+operand of these is transposed by threads: each takes a block of it, and stores that K-major.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from tile.simt.ops.group import GROUP_WARPS
 from tile.simt.target import SimtTarget
 
 _ROWS, _COLUMNS = 64, 256  # of an instruction, at most
-_WORD, _VECTOR = 4, 16  # bytes that a thread reads across, and stores along k, at once
-_BLOCK = 4  # elements across of a block of larger ones
+_WORD, _VECTOR = 4, 16  # bytes per thread of one load across, and of one store along k
+_BLOCK = 4  # elements across of a block, for elements of 4 bytes and more
 
-# From so many on, `max_num_imprecise_acc` of a dot is no limit to what is added up in few digits.
+# From this value on, `max_num_imprecise_acc` of a dot does not limit imprecise accumulation.
 UNLIMITED = 1 << 30
 
 left_layout = lru_cache(maxsize=1024)(matrix_layout)
@@ -43,10 +42,10 @@ def group_instruction(
     warp_rows: int = 0,
     factors: Scalar | None = None,
 ) -> tuple[MatrixShape, tuple[int, int]] | None:
-    """The instruction for a `dot`, and how many groups share its rows and its columns.
+    """Return the wgmma instruction for a `dot`, and how many warpgroups share its rows and columns.
 
-    None if there is none that fits. With `warp_rows`, so many warps share the rows. With `factors`,
-    these are taken to be of that element.
+    None if no instruction fits. With `warp_rows`, that many warps share the rows. With `factors`,
+    operands are taken to be of that element.
     """
     a, acc = op.inputs[0].type, op.inputs[2].type
     element = a.element if factors is None else factors
@@ -72,7 +71,7 @@ def group_instruction(
 
 
 def _is_exact(op: Operation, element: Scalar, target: SimtTarget) -> bool:
-    """Whether groups round a product's factors and sums no more than the `dot` allows."""
+    """Return True if wgmma rounds operands and sums no more than the `dot` allows."""
     if element is F32:
         return op["input_precision"] is Precision.TF32
     depth = op.inputs[0].type.shape[1]
@@ -80,14 +79,14 @@ def _is_exact(op: Operation, element: Scalar, target: SimtTarget) -> bool:
 
 
 def is_rough(element: Scalar | Pointer, target: SimtTarget) -> bool:
-    """Whether groups add up products of an element with fewer digits than f32 has."""
+    """Return True if wgmma accumulates products of an element with less precision than f32."""
     return any(element is rough for rough, _ in target.group_digits)
 
 
 def factor_along(
     product: Operation, operand: Operand, ty: Tile | Shared, along: int
 ) -> LinearLayout | None:
-    """The layout of a factor's buffer with neighbours along an axis; None if it cannot be read."""
+    """Return the layout of an operand's buffer, contiguous along an axis; None if unreadable."""
     shape, bits = MatrixShape(*product["shape"]), 8 * ty.element.itemsize
     name = operand.value[along]
     if bits not in EITHER_WAY and name != "k":
@@ -97,7 +96,7 @@ def factor_along(
 
 
 def run_axis(layout: LinearLayout) -> int:
-    """The axis along which a thread's first registers hold neighbours; the last one, if none."""
+    """Return the axis along which a thread's first registers are contiguous; the last if none."""
     first = layout.images(REGISTER)[:1]
     return 0 if first and first[0] >> layout.outs[1][1] else 1
 
@@ -105,10 +104,11 @@ def run_axis(layout: LinearLayout) -> int:
 def taken_factor(
     product: Operation, operand: Operand, ty: Tile, home: LinearLayout, threads: tuple[int, int]
 ) -> LinearLayout:
-    """The layout in which threads, (lanes, warps) of them, hold a factor that is `home` in one.
+    """Return the layout in which (lanes, warps) hold a wgmma operand with anchor layout `home`.
 
-    That, if a buffer with the same neighbours can be read, or the instruction takes it so. Else one
-    where each thread has a block of the factor, which it can turn.
+    That is `home` itself if a buffer with the same contiguous axis can be read, or if the
+    instruction takes it from registers. Else it is a layout where each thread has a block to
+    transpose.
     """
     if operand is Operand.LEFT and home == left_of(product, ty.shape):
         return home
@@ -121,7 +121,7 @@ def taken_factor(
 def _blocks(
     shape: tuple[int, int], depth_axis: int, itemsize: int, lanes: int, warps: int
 ) -> LinearLayout:
-    """A layout with a block for each thread: at least a word across, and then a vector along k."""
+    """Return a layout with a block per thread: at least 4 bytes across, up to 16 bytes along k."""
     each = max(1, shape[0] * shape[1] // (lanes * warps))
     across = min(_WORD // itemsize, each) if itemsize < _WORD else min(_BLOCK, each)
     deep = min(_VECTOR // itemsize, max(1, each // across))
@@ -136,14 +136,14 @@ def _blocks(
 
 
 def fastest_axis(layout: LinearLayout) -> int:
-    """The axis along which neighbours are in a thread's next register, or in the next lane."""
+    """Return the axis along which the next register, or the next lane, holds the next element."""
     units = {1 << layout.outs[1][1]: 0, 1: 1}
     columns = (*layout.images(REGISTER), *layout.images(LANE))
     return next((units[column] for column in columns if column in units), 1)
 
 
 def stays_in_registers(product: Operation) -> bool:
-    """Whether the left factor of a `group_dot` is as the instruction takes it from registers."""
+    """Return True if the `a` operand of a `group_dot` has the instruction's register layout."""
     value = product.inputs[0]
     if not isinstance(value.type, Tile):
         return False
@@ -151,6 +151,6 @@ def stays_in_registers(product: Operation) -> bool:
 
 
 def left_of(product: Operation, extents: Sequence[int]) -> LinearLayout:
-    """The layout in which a `group_dot` takes its left factor from registers."""
+    """Return the layout in which a `group_dot` takes its `a` operand from registers."""
     shape = MatrixShape(*product["shape"])
     return left_layout(tuple(extents), shape, Operand.LEFT, tuple(product["groups"]))

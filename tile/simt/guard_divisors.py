@@ -1,8 +1,8 @@
-"""Quotients that machines and their compilers leave open: by 0, and of the least integer by -1.
+"""Guard integer division: by 0, and of the least integer by -1.
 
-The language says what the second is, and of the first that it is any number: that of a lane which
-nobody looks at must not matter. LLVM and C say that neither happens at all. Their compilers
-conclude that a divisor is not 0, and take that for known in what selects the quotient, too.
+The language defines the second, and leaves the first an arbitrary number: the quotient in a lane
+whose result is unused must not matter. LLVM and C make both undefined behavior. Their compilers
+conclude that a divisor is not 0, and use that in the code that selects the quotient, too.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def guard_divisors(module: Module) -> None:
                                          %n = neg %x : frag<8xi32>
                                          %z = select %left, %n, %q : frag<8xi32>
 
-    What the ranges of operands exclude is left out; a divisor that is known stays as it is.
+    Cases that the operands' ranges exclude are left out; a constant divisor stays as it is.
     """
     for function in module:
-        found = list(_quotients(function))
-        if found:
-            known = ranges(function)
-            # All before the first is replaced, which may be an operand of the next.
-            intervals = [[_interval(op, index, known) for index in (0, 1)] for op in found]
-            for op, (dividend, divisor) in zip(found, intervals, strict=True):
+        divisions = list(_quotients(function))
+        if divisions:
+            bounds = ranges(function)
+            # Read all intervals before the first rewrite, whose result may be the next's operand.
+            intervals = [[_interval(op, index, bounds) for index in (0, 1)] for op in divisions]
+            for op, (dividend, divisor) in zip(divisions, intervals, strict=True):
                 _guard(op, dividend, divisor)
 
 
@@ -58,24 +58,24 @@ def _guard(op: Operation, dividend: Interval, divisor: Interval) -> None:
         _without_zero(op, divisor)
 
 
-def _interval(op: Operation, index: int, known: Ranges) -> Interval:
-    fact = known.operand(op, index)
-    assert fact is not None, f"{op.name} of integers has integers"
-    return fact
+def _interval(op: Operation, index: int, bounds: Ranges) -> Interval:
+    interval = bounds.operand(op, index)
+    assert interval is not None, f"{op.name} of integers has integers"
+    return interval
 
 
 def _without_sign(op: Operation) -> None:
-    """Neither 0 nor -1: the integers that are nothing but their sign."""
+    """Guard against 0 and -1: the integers that equal their sign bits."""
     build = Builder.before(op)
     dividend, divisor = op.inputs
     ty = divisor.type
     sign = build(arith.shr, divisor, build.constant(ty.element.bits - 1, ty))
     left = build(arith.cmp, sign, divisor, predicate=Predicate.EQ)
     by = build(arith.select, left, build.constant(1, ty), divisor)
-    found: Value = build(op.defn, dividend, by)
+    quotient: Value = build(op.defn, dividend, by)
     if op.defn is arith.div:
-        found = build(arith.select, left, build(arith.neg, dividend), found)
-    op.replace_by([found])
+        quotient = build(arith.select, left, build(arith.neg, dividend), quotient)
+    op.replace_by([quotient])
     op.erase()
 
 

@@ -1,8 +1,8 @@
-"""A conversion in two halves, one after the other, so that it takes half the shared memory.
+"""Split a conversion into two of half the size, one after the other, to halve its shared memory.
 
-A bit of the coordinates that registers hold before and after moves nothing between threads. It is
-made an axis of its own, and the two halves that it tells apart are converted each by itself; all
-else is relabelling.
+A bit of the coordinates that registers hold both before and after moves nothing between threads.
+It becomes an axis of its own, and the two half tiles that it distinguishes are converted
+separately; everything else is relabeling.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tile.simt.ops.layout import convert_layout
 
 @dataclass(frozen=True)
 class Cut:
-    """How a tile is cut: reshaped to `extents`, whose axes in `order` end with that of the halves.
+    """A split of a tile: reshaped to `extents`, whose axes in `order` end with the split one.
 
-    `half` is the layout of each half after the conversion.
+    `half` is the layout of each half tile after the conversion.
     """
 
     extents: tuple[int, ...]
@@ -34,7 +34,7 @@ class Cut:
 
 @lru_cache(maxsize=1024)
 def find_cut(src: LinearLayout, dst: LinearLayout) -> Cut | None:
-    """A cut whose halves stay in their threads; None if there is none."""
+    """Return a split whose half tiles stay in their threads; None if there is none."""
     common = {*src.images(REGISTER)} & {*dst.images(REGISTER)}
     for column in sorted(common, reverse=True):
         if column & (column - 1) == 0:
@@ -47,7 +47,7 @@ def find_cut(src: LinearLayout, dst: LinearLayout) -> Cut | None:
 
 
 def _cut_at(shape: tuple[int, ...], bit: int) -> tuple[tuple[int, ...], int]:
-    """A shape with one bit of the coordinates, all lined up, as an axis; and that axis."""
+    """Return a shape with one bit of the linearized coordinates as an axis; and that axis."""
     axis = len(shape) - 1
     while bit >= shape[axis].bit_length() - 1:
         bit -= shape[axis].bit_length() - 1
@@ -61,7 +61,7 @@ def _seen(layout: LinearLayout, extents: tuple[int, ...], order: tuple[int, ...]
 
 
 def halve(op: Operation, cut: Cut) -> list[Operation]:
-    """Replace a conversion by those of its halves."""
+    """Replace a conversion by those of its half tiles."""
     (value,) = op.inputs
     build = LayoutBuilder.before(op)
     seen = build(shape.trans, build(shape.reshape, value, shape=cut.extents), order=cut.order)

@@ -1,4 +1,4 @@
-"""Loads begin before what makes threads wait for each other, if they need none of it."""
+"""Issue loads before operations in which threads wait for each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tile.simt.distribute.registers import register_bits
 from tile.simt.layout_rules import layout_of
 from tile.simt.ops.layout import convert_layout
 
-# Lanes and warps hand each other values in these, and a thread waits for the slowest.
+# Operations that exchange values between lanes and warps: a thread waits for the slowest.
 WAITS = frozenset(
     {
         reduce.reduce,
@@ -27,20 +27,20 @@ WAITS = frozenset(
         index.histogram,
     }
 )
-# What a load does not pass, besides operations with regions: it may read what these write, and
-# what they order, print or refuse comes first.
+# Effects that a load does not move across, besides operations with regions: it may read what these
+# write, and what they order, print or reject comes first.
 STOPS = Effect.WRITE | Effect.SYNC | Effect.SHARED | Effect.OUTPUT
-# The bytes of a thread's registers that loads of a block may hold while it waits: more of them
-# would cost more, in threads that find no room beside it, than is gained.
+# The bytes of registers per thread that hoisted loads of a block may hold: more would cost more in
+# occupancy than the overlap gains.
 HELD_BYTES = 32
 
 
 @module_pass("hoist-loads", before=Level.LAID_OUT)
 def hoist_loads(module: Module) -> None:
-    """Move loads, with what computes their addresses, in front of reductions, scans and the like.
+    """Move loads, and the address computations they need, above reductions, scans and the like.
 
-    The time that memory takes then passes while threads wait for each other anyway. A load stays
-    behind what it depends on, and behind all that may change what it reads. Loops are left to
+    Memory latency then overlaps with the synchronization. A load stays below the operations that it
+    depends on, and below all that may write the memory that it reads. Loops are left to
     `pipeline-loops`.
 
         %x = load %p : tile<256xf32, #a>       %x = load %p : tile<256xf32, #a>
@@ -53,14 +53,14 @@ def hoist_loads(module: Module) -> None:
 
 
 class _Hoisting:
-    """One walk over a block, in which each operation has its number."""
+    """One walk over a block whose operations are numbered."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
         self.ops = list(block)
         self.number = {op: number for number, op in enumerate(self.ops)}
         self.waits: list[Operation] = []  # since the last operation that loads do not pass
-        self.after: dict[Operation, int] = {}  # by what an operation can come first
+        self.after: dict[Operation, int] = {}  # the last operation that must precede each
         self.left = HELD_BYTES
 
     def run(self) -> None:
@@ -85,20 +85,20 @@ class _Hoisting:
             self._move(op, wait)
 
     def _ready(self, value: Value) -> int:
-        """The number of the last operation that must come before a value can be computed."""
+        """Return the number of the last operation that must precede the computation of a value."""
         op = value.op
         if op is None or op not in self.number:
             return -1
-        found = self.after.get(op)
-        if found is None:
-            found = self.number[op]
+        number = self.after.get(op)
+        if number is None:
+            number = self.number[op]
             if _goes_along(op):
-                found = max([self._ready(operand) for operand in op.inputs], default=-1)
-            self.after[op] = found
-        return found
+                number = max([self._ready(operand) for operand in op.inputs], default=-1)
+            self.after[op] = number
+        return number
 
     def _move(self, op: Operation, before: Operation) -> None:
-        """Put an operation, and what it is computed from, in front of another one."""
+        """Move an operation, and those that compute its operands, in front of another one."""
         for value in op.inputs:
             source = value.op
             if source in self.number and self.number[source] > self.number[before]:
@@ -109,5 +109,5 @@ class _Hoisting:
 
 
 def _goes_along(op: Operation) -> bool:
-    """Whether an operation moves with a load that needs it: it is pure, and done in the thread."""
+    """Return True if an operation moves with a load that needs it: pure, and within each thread."""
     return is_pure(op) and not op.regions and op.defn not in WAITS | {convert_layout}

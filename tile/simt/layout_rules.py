@@ -1,14 +1,14 @@
-"""The layout of each operation's result, given its operands'; what the LAID_OUT level is held to.
+"""Layout inference: the layout of each result, given the operands'; the rules of level LAID_OUT.
 
 Every tile has a layout of (register, lane, warp), in this order, with as many lanes and warps as
-the machine has. Several lanes or warps may hold copies of an element: bases that are zero. Several
-registers of a thread never do, and no basis but a zero one can be made of others. So a reduction
-along an axis knows copies by their zeros.
+the program has. Several lanes or warps may hold copies of an element: these bases are zero. Several
+registers of a thread never do, and every nonzero basis is linearly independent of the others. So a
+reduction along an axis recognizes copies by their zero bases.
 
 Most operations keep the layout that all their operands share. Those that rename axes have rules
-here, and so have no instructions: `trans`, `reshape`, `expand_dims`, `broadcast`, `join`, `split`
-only say anew which element a register holds. The layouts of `arange`, `splat` and the like are
-free to be chosen.
+here and emit no instructions: `trans`, `reshape`, `expand_dims`, `broadcast`, `join`, `split`
+only relabel the elements that registers hold. The layouts of `arange`, `splat` and the like can be
+chosen freely.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RULES: dict[OpDef, Rule] = {}
 
 
 def layout_of(value: Value) -> LinearLayout:
-    """The layout of a laid-out tile."""
+    """Return the layout of a laid-out tile."""
     assert isinstance(value.type, Tile), f"{value} is no tile"
     layout = value.type.layout
     assert isinstance(layout, LinearLayout), f"{value} has no layout"
@@ -47,13 +47,13 @@ def layout_of(value: Value) -> LinearLayout:
 
 
 def maybe_layout(value: Value | None) -> LinearLayout | None:
-    """The layout of a tile; None for a scalar, an absent operand, or a tile that has none."""
+    """Return the layout of a tile; None for a scalar, an absent operand, or a tile without one."""
     layout = value.type.layout if value is not None and isinstance(value.type, Tile) else None
     return layout if isinstance(layout, LinearLayout) else None
 
 
 def result_layouts(op: Operation) -> Layouts:
-    """What operands' layouts say of results'. Raises `TypeRuleError` where they do not fit."""
+    """Infer the layouts of the results. Raises `TypeRuleError` if the operands' do not fit."""
     return RULES.get(op.defn, same_layout)(op)
 
 
@@ -61,7 +61,7 @@ def result_layouts(op: Operation) -> Layouts:
 
 
 def compact(layout: LinearLayout) -> LinearLayout:
-    """The layout without registers that hold copies, in its (register, lane, warp)."""
+    """Return the layout without registers that hold copies, in its (register, lane, warp)."""
     ins = tuple(
         (name, tuple(c for c in columns if c) if name == REGISTER else columns)
         for name, columns in layout.ins
@@ -70,12 +70,12 @@ def compact(layout: LinearLayout) -> LinearLayout:
 
 
 def reduced(layout: LinearLayout, axis: int) -> LinearLayout:
-    """The layout after a reduction along an axis, counted from the right."""
+    """Return the layout after a reduction along an axis, counted from the right."""
     return compact(slice_axis(layout, axis % len(layout.outs)))
 
 
 def collapsed(layout: LinearLayout, extents: Sequence[int]) -> LinearLayout:
-    """The layout of what broadcasts to this one: of extent 1 where `extents` has 1."""
+    """Return the layout of an operand that broadcasts to this: extent 1 where `extents` has 1."""
     sizes = {
         name: 1 if extent == 1 else 1 << bits
         for (name, bits), extent in zip(layout.outs, extents, strict=True)
@@ -84,14 +84,14 @@ def collapsed(layout: LinearLayout, extents: Sequence[int]) -> LinearLayout:
 
 
 def joined(layout: LinearLayout) -> LinearLayout:
-    """The layout of pairs: a register of each, side by side, along a new last axis."""
+    """Return the layout of pairs: one register of each operand, along a new last axis."""
     last = axis_name(len(layout.outs))
     pairs = identity1d(2, REGISTER, last) * expand_axis(layout, len(layout.outs))
     return ordered(pairs, len(layout.outs) + 1)
 
 
 def parted(layout: LinearLayout) -> LinearLayout | None:
-    """The layout of the halves of pairs; None unless each thread holds both in two registers."""
+    """Return the layout of each half of pairs; None unless a thread holds both in two registers."""
     pair = LinearLayout(((REGISTER, (1,)),), layout.outs)
     (column,) = pair.images(REGISTER)
     registers = layout.images(REGISTER)
@@ -104,7 +104,7 @@ def parted(layout: LinearLayout) -> LinearLayout | None:
 
 
 def ordered(layout: LinearLayout, rank: int) -> LinearLayout:
-    """The layout with its inputs and outputs in their usual order."""
+    """Return the layout with its inputs and outputs in canonical order."""
     names = [axis_name(axis) for axis in range(rank)]
     return layout.transpose_ins(REGISTER, LANE, WARP).transpose_outs(*names)
 
@@ -113,7 +113,7 @@ def ordered(layout: LinearLayout, rank: int) -> LinearLayout:
 
 
 def same_layout(op: Operation) -> Layouts:
-    """All tiles of the operation have one layout."""
+    """Require all tiles of the operation to have one layout."""
     layouts = [layout for layout in map(maybe_layout, op.operands) if layout is not None]
     for other in layouts[1:]:
         require(
@@ -125,7 +125,7 @@ def same_layout(op: Operation) -> Layouts:
 
 
 def free(op: Operation) -> Layouts:
-    """Any layout will do."""
+    """Leave the layouts of the results open."""
     return [None] * len(op.results)
 
 
@@ -187,7 +187,7 @@ def _matrix_dot(op: Operation) -> Layouts:
 
 
 def _group_dot(op: Operation) -> Layouts:
-    """Factors may be in any layout: `expose-shared` makes buffers of them."""
+    """Check the accumulator. Operands may have any layout: `expose-shared` stages them."""
     acc = op.inputs[2]
     shape, groups = MatrixShape(*op["shape"]), op["groups"]
     layout = matrix_layout(acc.type.shape, shape, Operand.ACCUMULATOR, groups)
@@ -203,7 +203,7 @@ def _factors(op: Operation, wanted: tuple[LinearLayout, LinearLayout]) -> None:
 
 
 def _carried(op: Operation) -> Layouts:
-    """What a loop or branch carries has one type all along."""
+    """Require a loop-carried or yielded value to have one type everywhere."""
     inits = [value.type for value in op.results]
     groups = [(f"the results of {op.name}", inits)]
     for name, region in zip(op.defn.regions, op.regions, strict=True):
@@ -277,7 +277,7 @@ _EACH_ITS_OWN_NAMES = {"device_print"}
 
 
 def check_distributed(layout: LinearLayout, shape: Sequence[int]) -> None:
-    """Refuse a layout that threads cannot hold a tile of this shape in; see the top of the file."""
+    """Raise for a layout in which threads cannot hold a tile of this shape; see the module."""
     require(
         layout.in_dims == (REGISTER, LANE, WARP),
         f"a tile is held by (register, lane, warp), not by {list(layout.in_dims)}",
@@ -297,7 +297,7 @@ def check_distributed(layout: LinearLayout, shape: Sequence[int]) -> None:
 
 @condition(Level.LAID_OUT)
 def check_layouts(op: Operation) -> None:
-    """Hold one operation to its rule."""
+    """Check one operation against its layout rule."""
     for value in op.results:
         if isinstance(value.type, Tile):
             check_distributed(layout_of(value), value.type.shape)
@@ -312,9 +312,9 @@ def check_layouts(op: Operation) -> None:
 
 
 class LayoutBuilder(Builder):
-    """Makes laid-out operations: results get their layouts from the operands by rule.
+    """A builder of laid-out operations: results get layouts inferred from the operands.
 
-    `layout` is for operations whose result is free to have any, such as `splat`. Those that state
+    `layout` is for operations whose result layout is free, such as `splat`. Operations that declare
     their result (`const`, `convert_layout`, `local_load`) have its layout in `result`.
     """
 
@@ -329,17 +329,17 @@ class LayoutBuilder(Builder):
         op = super().op(defn, *operands, **attributes)
         if defn.explicit is None and op.results:
             with stamp(op.loc):
-                found = result_layouts(op)
-            for value, own in zip(op.results, found, strict=True):
-                value.type = with_layout(value.type, own or layout)
+                layouts = result_layouts(op)
+            for value, inferred in zip(op.results, layouts, strict=True):
+                value.type = with_layout(value.type, inferred or layout)
         return op
 
     def __call__(self, defn: OpDef, *operands: Value | None, **attributes: Any) -> Value:
-        """Insert an operation that has one result, and give that."""
+        """Insert an operation that has one result, and return that result."""
         return self.op(defn, *operands, **attributes).result
 
     def convert(self, value: Value, layout: LinearLayout) -> Value:
-        """The value in a layout; itself, if it has that."""
+        """Return the value in a layout; the value itself, if it has that layout."""
         if layout_of(value) == layout:
             return value
         return self(ops.layout.convert_layout, value, result=with_layout(value.type, layout))

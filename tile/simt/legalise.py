@@ -1,4 +1,4 @@
-"""Arithmetic that a machine lacks, in terms of what it has."""
+"""Legalize arithmetic that a target lacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tile.ir.types import BF16, F16, F32, Scalar
 from tile.simt.target import GENERIC, SimtTarget
 
 NARROW = (F16, BF16)
-# No machine divides narrow floats.
+# No target divides narrow floats.
 _QUOTIENTS = {arith.div, arith.div_rn, arith.rem}
 _ARITHMETIC = {arith.add, arith.sub, arith.mul, arith.fma}
 _COMPARISON = {arith.cmp, arith.min_, arith.max_}
@@ -18,11 +18,11 @@ _COMPARISON = {arith.cmp, arith.min_, arith.max_}
 
 @module_pass("legalise", before=None)
 def legalise(module: Module, *, target: SimtTarget = GENERIC) -> None:
-    """Compute in f32 what the target does not compute in narrow floats, and round the result.
+    """Compute in f32 what the target cannot compute in narrow floats, and round the result.
 
-    A sum, product, or quotient of narrow floats is as exact so as if it were rounded once, since
-    f32 has more than twice their digits (Figueroa, "When is double rounding innocuous?", 1995);
-    `fma` is within the unit in the last place that it may be wrong by.
+    A sum, product, or quotient of narrow floats computed so equals the correctly rounded one, since
+    f32 has more than twice their significand bits (Figueroa, "When is double rounding innocuous?",
+    1995); `fma` is within its permitted error of one unit in the last place.
 
         %z = add %x, %y : frag<8xbf16>    %a = cast %x {to = f32} : frag<8xf32>
                                           %b = cast %y {to = f32} : frag<8xf32>
@@ -50,8 +50,8 @@ def _is_lacking(op: Operation, target: SimtTarget) -> bool:
 def _in_f32(op: Operation) -> None:
     build = Builder.before(op)
     wide = [build(arith.cast, value, to=F32) for value in op.inputs]
-    found = build(op.defn, *wide, **op.attributes)
+    result = build(op.defn, *wide, **op.attributes)
     if op.result.type.element in NARROW:
-        found = build(arith.cast, found, to=op.result.type.element)
-    op.replace_by([found])
+        result = build(arith.cast, result, to=op.result.type.element)
+    op.replace_by([result])
     op.erase()

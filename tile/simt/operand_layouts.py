@@ -1,9 +1,9 @@
-"""The layouts of operands that give a result a wanted layout: `result_layouts` the other way round.
+"""Backward layout inference: operand layouts that give a result a required layout.
 
-Operations that can be asked for any layout of their result are *flexible*: they compute each
-element alone, or only rename axes.
+This is the inverse of `result_layouts`. Operations whose result can be required in any layout are
+*flexible*: they compute each element alone, or only rename axes.
 
-    wanted of the result                          of the operand
+    required of the result                        of the operand
     expand_dims {axis = -1} : (i, 0) is here      i is here
     trans {order = (1, 0)} : (i, j) is here       (j, i) is here
 """
@@ -60,7 +60,7 @@ INVERSES: dict[OpDef, Change] = {
 }
 
 
-# The layout of the results, from that of all tiles among the operands; the same but for these.
+# The layout of the results, from that of all tile operands; ops that are not listed keep it.
 FORWARD: dict[OpDef, Change] = {
     shape.expand_dims: lambda op, layout: _expanded(layout, len(layout.outs) + 1 + op["axis"]),
     shape.trans: lambda op, layout: _permuted(layout, op["order"]),
@@ -73,13 +73,13 @@ FORWARD: dict[OpDef, Change] = {
 
 
 def forward(op: Operation, layout: LinearLayout) -> LinearLayout:
-    """The layout of an operation's results, for one of all tiles that it takes."""
+    """Return the layout of an operation's results, given one layout of all its tile operands."""
     rule = FORWARD.get(op.defn)
     return layout if rule is None else rule(op, layout)
 
 
 def is_flexible(op: Operation | None) -> bool:
-    """Whether the one result of an operation, a tile, can be asked for in a layout."""
+    """Return True if the operation has one result, a tile, that can be required in any layout."""
     return (
         op is not None
         and (op.defn in INVERSES or (op.defn.elementwise and op.defn.pure))
@@ -89,5 +89,5 @@ def is_flexible(op: Operation | None) -> bool:
 
 
 def operand_layout(op: Operation, wanted: LinearLayout) -> LinearLayout:
-    """The layout of all tiles that a flexible operation takes, for its result in a layout."""
+    """Return the layout of all tile operands of a flexible operation, given that of its result."""
     return INVERSES.get(op.defn, _same)(op, wanted)

@@ -1,4 +1,4 @@
-"""The passes of the SIMT lowering, in order: from TILE IR to THREAD IR for a machine."""
+"""The pass pipeline of the SIMT lowering: from TILE IR to THREAD IR for a target."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ LOWER = (*MEMORY, *LAYOUT, *SCHEDULE, *SHARED, *THREADS)
 
 
 def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:
-    """The passes from TILE to THREAD with their options chosen; each takes those that it has.
+    """Return the passes from TILE to THREAD; each takes the options that it declares.
 
-    Options are `num_warps`, `num_stages`, `thread_tile` and `warp_rows`. Raises
-    `ArgumentTypeError` for one that no pass has.
+    Options are `num_warps`, `num_stages`, `thread_tile` and `warp_rows`. Raises `ArgumentTypeError`
+    for an option that no pass has.
     """
     chosen = {"target": target, "boxes": target.bulk_copies, **options}
     passes = [
@@ -81,9 +81,10 @@ def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:
 
 
 def lower(module: Module, target: SimtTarget, **options: int) -> list[tuple[str, float]]:
-    """Lower a TILE module to THREAD in place; how long each pass took, in seconds.
+    """Lower a TILE module to THREAD in place; return the time of each pass, in seconds.
 
-    `options` are as for `lowering`. Raises `OutOfResourcesError` for what does not fit the machine.
+    `options` are as for `lowering`. Raises `OutOfResourcesError` for a kernel that does not fit the
+    target.
     """
     threads = options.get("num_warps", 1) * target.warp_size
     if threads > target.max_threads:

@@ -1,10 +1,10 @@
-"""Where each buffer lies in shared memory: a place for the time that it is in use.
+"""Allocate shared memory: assign each buffer an offset for its live range.
 
 A live range is from a buffer's first access to its last; `tile.simt.storage` finds the offsets.
 
-Whoever takes over a place has to wait, by a barrier, for the threads that still use it. So as long
-as that takes no more memory than there is to spare, buffers that follow each other lie side by
-side: each is placed above the last one, and at the bottom again when the spare memory ends.
+Reusing memory requires a barrier that waits for the threads that still access it. So as long as
+that takes no more memory than there is to spare, consecutive buffers lie side by side: each is
+placed above the previous one, and at the bottom again when the spare memory ends.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ from tile.simt import ops
 from tile.simt.storage import LiveRange, allocate, lowest_gap
 from tile.simt.target import GENERIC, SimtTarget
 
-# Rings are as good as arrays of their own: their stages begin where a line of memory does.
+# Multi-buffers are aligned like separate arrays: their stages begin at a memory line.
 RING_ALIGNMENT = 128
 ALIGNMENT = 16
-# The order of vectors in what products of groups read, and in boxes that are copied in bulk, goes
-# by the bits of addresses up to this.
+# wgmma and TMA swizzle by address bits up to this.
 FACTOR_ALIGNMENT = 1024
 _SWIZZLED = frozenset({ops.group.group_dot, ops.bulk.bulk_copy, ops.bulk.bulk_store})
-# The part of the shared memory that a program can have without keeping others away: a machine
-# runs no more than about so many programs at once.
+# A program can use one part in so many of the shared memory without lowering occupancy: about so
+# many programs are co-resident at most.
 PROGRAMS = 16
 
 
 @module_pass("plan-shared", before=Level.LAID_OUT)
 def plan_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
-    """Give each buffer a place, where others may have been and will be when it is not in use.
+    """Assign each buffer an offset, sharing memory with buffers that are not live at the same time.
 
-    A buffer is in use from its first access to its last, for all of a loop that it is older than,
-    and until its copies have been waited for. Functions that are called have their buffers above
-    those that are in use at any call. Raises `OutOfResourcesError` if the target has less.
+    A buffer is live from its first access to its last, throughout a loop that it is older than, and
+    until its async copies have been waited for. Called functions have their buffers above those
+    that are live at any call. Raises `OutOfResourcesError` if the target has less.
 
         %m = alloc : shared<64x64xf32, #s>        %m = alloc {at = 0} : shared<64x64xf32, #s>
         %n = alloc : shared<64xi8, #t>            %n = alloc {at = 16384} : shared<64xi8, #t>
@@ -70,7 +69,7 @@ def plan_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
 
 def shared_bytes(module: Module) -> int:
-    """The shared memory that a program takes. Raises `PassError` before `plan-shared` has run."""
+    """Return the shared memory of a program, in bytes. Raises `PassError` before `plan-shared`."""
     most = 0
     for op in module.walk():
         if op.defn is ops.shared.alloc:
@@ -105,7 +104,7 @@ class Buffer:
         return RING_ALIGNMENT if self.type.stages > 1 else ALIGNMENT
 
     def bytes(self, stages: int, halvings: int = 0) -> int:
-        """The size with at most so many stages, and of a tile halved so often."""
+        """Return the size with at most `stages` stages, and of a tile halved `halvings` times."""
         ty = self.type
         each = ty.bytes // ty.stages
         return max(each >> halvings, ty.of.itemsize) * min(stages, ty.stages)
@@ -116,7 +115,7 @@ Calls = Sequence[tuple[int, Operation]]
 
 
 def _in_order(function: Function) -> tuple[list[Buffer], Calls]:
-    """The buffers of a function in the order in which they come into use, and its calls."""
+    """Return the buffers of a function in the order of their first use, and its calls."""
     numbers = _Numbers()
     numbers.block(function.body)
     found = [_live(op, numbers) for op in numbers.allocs]
@@ -167,7 +166,7 @@ def _live(alloc: Operation, numbers: _Numbers) -> Buffer:
 
 
 def _accesses(mem: Value) -> Iterator[Operation]:
-    """The operations that use a buffer, or a slot of it."""
+    """Yield the operations that use a buffer, or a subview of it."""
     for op in mem.users:
         if op.defn in ops.shared.VIEWS:
             yield from _accesses(op.result)
@@ -178,7 +177,7 @@ def _accesses(mem: Value) -> Iterator[Operation]:
 
 
 def _around(op: Operation, alloc: Operation, numbers: _Numbers) -> tuple[int, int]:
-    """When an access is: all of the outermost loop around it that the buffer is older than."""
+    """Return the span of an access: the outermost loop around it that the buffer is older than."""
     start, end = numbers.starts[op], numbers.ends[op]
     for outer in op.ancestors():
         if outer is alloc.parent:
@@ -189,10 +188,10 @@ def _around(op: Operation, alloc: Operation, numbers: _Numbers) -> tuple[int, in
 
 
 def _until_waited(alloc: Operation, start: int, copied: int, numbers: _Numbers) -> tuple[int, int]:
-    """The range of a buffer whose last copy begins at a number: until a wait for it is sure.
+    """Extend the range of a buffer, last copied to at `copied`, to a certain wait for that.
 
-    Waits in blocks inside the one at hand may not happen. If there is none, the wait is that of
-    the block around; and if that is a loop's, the next round begins with the copy under way.
+    Waits in nested blocks may not execute. If there is none, the wait is that of the enclosing
+    block; and if that is a loop's, the next iteration begins with the copy in flight.
     """
     block = alloc.block
     while block is not None:
@@ -209,7 +208,7 @@ def _until_waited(alloc: Operation, start: int, copied: int, numbers: _Numbers) 
 
 
 def _wait_behind(block: Block, copied: int, numbers: _Numbers) -> Operation | None:
-    """The first wait in a block that is sure to be for a copy which began at a number."""
+    """Return the first wait in a block that certainly covers a copy that started at `copied`."""
     op = block.last
     behind: list[Operation] = []
     while op is not None and numbers.starts[op] > copied:
@@ -225,9 +224,9 @@ def _wait_behind(block: Block, copied: int, numbers: _Numbers) -> Operation | No
 
 
 def _closed(op: Operation) -> int:
-    """Whether the copies in an operation, which has ended, are in a group that is closed: 1, or 0.
+    """Return 1 if the async copies in a finished operation are in a committed group, else 0.
 
-    A region that ends with copies in an open group would leave it to whoever comes next.
+    A region that ends with copies in an open group leaves them to the next commit, wherever it is.
     """
     if not op.regions:
         return 0
@@ -245,14 +244,14 @@ def _closed(op: Operation) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """Places of buffers, in bytes, and where the highest of them ends."""
+    """Offsets of buffers, in bytes, and the end of the highest buffer."""
 
     places: dict[Buffer, int]
     peak: int
 
 
 def _place(buffers: Sequence[Buffer], base: int, stages: int = 1 << 30, halvings: int = 0) -> Plan:
-    """Lowest places from `base` on, for buffers of at most so many stages and so often halved."""
+    """Assign the lowest offsets from `base` on, given a limit of stages and halved tiles."""
     allocation = allocate([_range(buffer, stages, halvings) for buffer in buffers], base)
     return Plan(dict(zip(buffers, allocation.offsets, strict=True)), allocation.peak)
 
@@ -263,7 +262,7 @@ def _range(buffer: Buffer, stages: int = 1 << 30, halvings: int = 0) -> LiveRang
 
 
 def _apart(buffers: Sequence[Buffer], base: int, spare: int) -> Plan:
-    """Places side by side, up to the peak of `_place` or the end of the spare memory."""
+    """Assign offsets side by side, up to the peak of `_place` or the end of the spare memory."""
     lowest = _place(buffers, base)
     most = max(lowest.peak, spare)
     places: dict[Buffer, int] = {}
@@ -286,7 +285,7 @@ def _apart(buffers: Sequence[Buffer], base: int, spare: int) -> Plan:
 
 
 def _taken_at(calls: Calls, plan: Plan, base: int) -> Iterator[tuple[Operation, int]]:
-    """Where the highest buffer that is in use at each call ends; `base` if none is."""
+    """Yield, for each call, the end of the highest live buffer; `base` if none is live."""
     waiting = deque(plan.places)
     active: list[Buffer] = []
     for number, op in calls:
@@ -301,7 +300,7 @@ def _taken_at(calls: Calls, plan: Plan, base: int) -> Iterator[tuple[Operation, 
 
 
 def _refuse(function: Function, plan: Plan, base: int, target: SimtTarget) -> None:
-    """Raise `OutOfResourcesError` for the lowest places that there are."""
+    """Raise `OutOfResourcesError` for the lowest allocation found."""
     buffers = list(plan.places)
     top = max(buffers, key=lambda buffer: plan.places[buffer] + buffer.type.bytes)
     live = [b for b in buffers if b.start <= top.start <= b.end]
@@ -330,7 +329,7 @@ def _described(buffer: Buffer) -> str:
 
 
 def _advice(buffers: Sequence[Buffer], base: int, limit: int) -> str:
-    """What would fit: the most stages, or else the largest tiles."""
+    """Return a hint to what would fit: the most stages, or else the largest tiles."""
     most = max(buffer.type.stages for buffer in buffers)
     for stages in range(most - 1, 0, -1):
         needed = _place(buffers, base, stages).peak

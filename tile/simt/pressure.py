@@ -1,7 +1,7 @@
-"""How many registers a thread needs for tiles in a loop of products: an estimate.
+"""Estimate the register pressure of tiles in a loop with dots.
 
-Indices, masks and pointers are left out, since they are few, or computed again; and of a factor
-that a round reads from shared memory a part is there at a time.
+Indices, masks and pointers are left out, since they are few or rematerialized; and of a dot
+operand that an iteration loads from shared memory only a slice is live at a time.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from tile.simt.ops.matrix import matrix_dot
 from tile.simt.product_pieces import K_AXES
 from tile.simt.target import SimtTarget
 
-# What a thread needs besides tiles, for addresses, masks and counts: in comfort, and at least.
-# With 224 for tiles, the product of 128 x 128 x 64 by 4 warps, it gets by with 255.
+# Registers per thread besides those of tiles, for addresses, masks and counters: comfortably, and
+# at least. A 128 x 128 x 64 dot by 4 warps, with 224 registers of tiles, fits in 255.
 OTHERS = 64
 LEAST = 24
-# The bytes of k of a factor that is read from shared memory of which a thread has its part at once.
+# The bytes along k of an operand loaded from shared memory that are live at a time.
 AT_ONCE = 32
 WORD_BITS = 32
 
 _PRODUCTS = frozenset({linalg.dot, matrix_dot, ops.matrix.matrix_multiply})
-# What takes no registers, or those of another tile.
+# Operations whose results take no registers, or those of another tile.
 _FILLED = frozenset({arith.const, shape.splat, shape.broadcast, ops.thread.fill, ops.thread.pick})
-# What brings a factor from shared memory.
+# Operations that load an operand from shared memory.
 _READS = frozenset({convert_layout, ops.thread.shared_matrix_load})
 
 
 def is_short(tiles: int, target: SimtTarget) -> bool:
-    """Whether a thread that needs so many registers for tiles would keep some in memory."""
+    """Return True if a thread that needs `tiles` registers for tiles would spill."""
     return tiles + LEAST > target.registers
 
 
 def pressure(loop: Operation, live: Liveness) -> int:
-    """The registers of 32 bits that a thread needs for tiles at once somewhere in a loop, about.
+    """Estimate the peak number of 32-bit registers that a thread needs for tiles in a loop.
 
-    The loop is one of tiles with layouts, before it is pipelined, or of fragments.
+    The loop is one of laid-out tiles, before it is pipelined, or of fragments.
     """
     first, last = live.start(loop), live.end(loop)
     changes = [0] * (last - first + 2)
@@ -55,25 +55,25 @@ def pressure(loop: Operation, live: Liveness) -> int:
             changes[start - first] += count
             changes[end - first] -= count
 
-    for value, there in live.ranges.items():
-        if there.start < last and there.end > first:
-            read = _read_by(value, loop)
-            if not read:
-                add(there.start, _end(value, live), words(value))
-            for product, index in read:
-                at = live.start(product)
-                add(at, at + 1, _at_once(value, product, index))
+    for value, span in live.ranges.items():
+        if span.start < last and span.end > first:
+            dots = _read_by(value, loop)
+            if not dots:
+                add(span.start, _end(value, live), words(value))
+            for dot, index in dots:
+                at = live.start(dot)
+                add(at, at + 1, _at_once(value, dot, index))
     return max(accumulate(changes))
 
 
 def _end(value: Value, live: Liveness) -> int:
-    """Where a value is needed last, be it by what is picked from it."""
+    """Return the last use of a value, including uses of registers picked from it."""
     picked = [user.result for user in value.users if user.defn is ops.thread.pick]
     return max([live.of(value).end, *[_end(other, live) for other in picked]])
 
 
 def words(value: Value) -> int:
-    """The registers in which a thread holds a tile; none for what is left out."""
+    """Return the 32-bit registers in which a thread holds a tile; 0 for excluded values."""
     ty, count = value.type, _count(value)
     if not count or not isinstance(ty.element, Scalar):
         return 0
@@ -83,7 +83,7 @@ def words(value: Value) -> int:
 
 
 def _count(value: Value) -> int:
-    """The elements of a tile that a thread has."""
+    """Return the elements of a tile that a thread holds."""
     if isinstance(value.type, Fragment):
         return value.type.count
     layout = maybe_layout(value)
@@ -95,24 +95,24 @@ def _is_filled(value: Value) -> bool:
 
 
 def _is_sum(value: Value) -> bool:
-    """Whether a value is the result of a product, or what one adds to."""
+    """Return True if a value is the result or the accumulator operand of a dot."""
     if value.op is not None and value.op.defn in _PRODUCTS:
         return True
     return any(user.defn in _PRODUCTS for user, _ in value.uses)
 
 
 def _read_by(value: Value, loop: Operation) -> list[tuple[Operation, int]]:
-    """The products that take a factor from shared memory in each round; else none."""
+    """Return the dots that load this operand from shared memory in each iteration; else none."""
     op = value.op
     if op is None or op.defn not in _READS or op.block is not loop.regions[0]:
         return []
     uses = list(_uses(value))
-    taken = all(user.defn in _PRODUCTS and index < len(K_AXES) for user, index in uses)
-    return uses if taken else []
+    only_operand = all(user.defn in _PRODUCTS and index < len(K_AXES) for user, index in uses)
+    return uses if only_operand else []
 
 
 def _uses(value: Value) -> Iterator[tuple[Operation, int]]:
-    """The uses of a value and of what is picked from it."""
+    """Yield the uses of a value and of registers picked from it."""
     for user, index in value.uses:
         if user.defn is ops.thread.pick:
             yield from _uses(user.result)
@@ -120,11 +120,11 @@ def _uses(value: Value) -> Iterator[tuple[Operation, int]]:
             yield user, index
 
 
-def _at_once(value: Value, product: Operation, index: int) -> int:
-    """The registers of what is there at once of a factor of a product."""
+def _at_once(value: Value, dot: Operation, index: int) -> int:
+    """Return the registers of the slice of a dot operand that is live at a time."""
     ty = value.type
     if isinstance(ty, Tile):
         extent = ty.shape[K_AXES[index]]
     else:
-        extent = product["shape"][2] * product["repeats"][2]
+        extent = dot["shape"][2] * dot["repeats"][2]
     return max(1, words(value) * AT_ONCE // max(extent * ty.element.itemsize, AT_ONCE))

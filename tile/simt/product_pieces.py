@@ -1,12 +1,12 @@
-"""How products that threads do alone are cut along k, so that few registers hold factors.
+"""Choose k-slices of FMA dots so that their operands take few registers.
 
-Of the factors a thread needs rows and columns of all of k, which for large tiles are more registers
-than it has. So it reads a *piece* of both at a time from shared memory, multiplies these, and adds
-that to its accumulator. What a factor takes of shared memory is bounded, too: of one that is in
-registers a *part* is stored, and when its pieces have been read the next part.
+A thread needs rows and columns of the operands over all of k, which for large tiles are more
+registers than it has. So it loads one k-*slice* of both at a time from shared memory, multiplies
+these, and adds the result to its accumulator. Shared memory is bounded, too: of an operand in
+registers one *part*, several slices, is stored at a time.
 
-    registers          accumulators + piece * (rows + columns)     at most `REGISTER_SHARE` of all
-    shared memory      part * the factor's other extents           at most 1 / `SHARED_SHARE` of all
+    registers          accumulators + slice * (rows + columns)     at most `REGISTER_SHARE` of all
+    shared memory      part * the operand's other extents          at most 1 / `SHARED_SHARE` of all
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from tile.simt.layouts.pieces import in_pieces
 from tile.simt.ops.layout import convert_layout
 from tile.simt.target import SimtTarget
 
-# A thread needs registers for addresses, too, and the rest of the kernel.
+# The remaining registers are for addresses and the rest of the kernel.
 REGISTER_SHARE = Fraction(3, 4)
-# Two factors so take half of the shared memory.
+# Two operands thus take at most half of the shared memory.
 SHARED_SHARE = 4
 WORD_BITS = 32
 
-# Where the factors of a product have k, counted from the right.
+# The axis of k of the `a` and the `b` operand, counted from the right.
 K_AXES = (-1, -2)
 
 
 def piece_extent(op: Operation, target: SimtTarget) -> int:
-    """How much of k a thread multiplies at a time in a laid-out `dot`: all, if it has registers."""
+    """Return the extent of a k-slice of a laid-out `dot`: all of k, if registers suffice."""
     a, b, acc = op.inputs
     return _piece_extent(
         layout_of(acc), a.type.shape[-1], _words(a), _words(b), _words(acc), target.registers
@@ -59,19 +59,19 @@ def _piece_extent(
 
 
 def _words(value: Value) -> int:
-    """The registers that an element takes; narrow ones are widened before they are multiplied."""
+    """Return the 32-bit registers of an element; narrow ones are widened first."""
     element = value.type.element
     assert isinstance(element, Scalar)
     return max(1, element.bits // WORD_BITS)
 
 
 def is_cut(op: Operation, target: SimtTarget) -> bool:
-    """Whether a laid-out operation is a product that is cut."""
+    """Return True if an operation is a laid-out dot that is sliced."""
     return op.defn is linalg.dot and piece_extent(op, target) < op.inputs[0].type.shape[-1]
 
 
 def part_extent(op: Operation, factors: Collection[int], target: SimtTarget) -> int:
-    """How much of k is in shared memory at once, of those factors of a product that are stored."""
+    """Return the extent of k that is in shared memory at a time, for operands stored there."""
     piece, k = piece_extent(op, target), op.inputs[0].type.shape[-1]
     most = target.shared_bytes // SHARED_SHARE
     largest = max((_bytes(op.inputs[index]) for index in factors), default=0)
@@ -86,13 +86,13 @@ def _bytes(value: Value) -> int:
 
 
 def tile_of(value: Value) -> Tile:
-    """The type of a value that is a tile."""
+    """Return the type of a value that is a tile."""
     assert isinstance(value.type, Tile)
     return value.type
 
 
 def read_layout(conversion: Operation, target: SimtTarget) -> LinearLayout | None:
-    """The layout as which a conversion's result is read from shared memory piece by piece.
+    """Return the layout as which a conversion's result is read from shared memory slice by slice.
 
     None if it is read as a whole.
     """
@@ -104,9 +104,9 @@ def read_layout(conversion: Operation, target: SimtTarget) -> LinearLayout | Non
 
 
 def stored_bytes(op: Operation, served: Container[object], target: SimtTarget) -> int:
-    """The shared memory, in bytes, that a cut product takes for its factors.
+    """Return the shared memory, in bytes, that a sliced dot takes for its operands.
 
-    Conversions that are `served` come to be reads of buffers that are there already.
+    Conversions in `served` become loads of buffers that exist already.
     """
     k = op.inputs[0].type.shape[-1]
     factors = [i for i in range(len(K_AXES)) if op.inputs[i].op not in served]
@@ -115,5 +115,5 @@ def stored_bytes(op: Operation, served: Container[object], target: SimtTarget) -
 
 
 def is_read_in_pieces(op: Operation, target: SimtTarget) -> bool:
-    """Whether an operation is a conversion that only a cut product needs."""
+    """Return True if an operation is a conversion whose only user is a sliced dot."""
     return op.defn is convert_layout and read_layout(op, target) is not None

@@ -1,4 +1,4 @@
-"""Factors that stay the same in a loop stay in shared memory, if registers do not suffice."""
+"""Keep loop-invariant dot operands in shared memory when registers are short."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from tile.simt.pressure import OTHERS, pressure, words
 from tile.simt.product_pieces import K_AXES
 from tile.simt.target import GENERIC, SimtTarget
 
-# For so many rounds of the loop there is to be room for what it loads for its products.
+# The iterations of the loop whose loads for its dots shared memory is reserved for.
 ROUNDS = 1
 
 
 @module_pass("reload-factors", before=Level.LAID_OUT)
 def reload_factors(module: Module, *, target: SimtTarget = GENERIC) -> None:
-    """Read factors of products in each round of a loop that has too few registers to hold them.
+    """Keep loop-invariant dot operands in shared memory when registers are short.
 
-    They are on their way through shared memory anyway; there they stay while the loop runs. The
-    largest go first, as long as the loop needs more registers than a thread has.
+    Such an operand already passes through shared memory for its layout conversion. Instead of
+    holding the converted fragment in registers for the whole loop, store it once before the loop
+    and load it in every iteration. The largest operands go first, until the estimated register
+    pressure fits the target.
 
         %y = convert_layout %x                    %m = alloc : shared<128x64xf16, #s>
         %r = for .. {                             local_store %m, %x
@@ -48,27 +50,27 @@ class _Reloading:
 
     def run(self) -> None:
         loops = [op for op in self.function.walk() if op.defn in LOOPS]
-        found = {loop: self.kept(loop) for loop in loops}
-        if not any(found.values()):
+        invariant = {loop: self.kept(loop) for loop in loops}
+        if not any(invariant.values()):
             return
         live = liveness(self.function)
-        for loop, conversions in found.items():
+        for loop, conversions in invariant.items():
             if conversions:
                 self.reload(loop, conversions, live)
 
     def kept(self, loop: Operation) -> list[Operation]:
-        """The conversions in front of a loop that give factors of its products, and nothing else.
+        """Return the conversions in front of a loop whose only users are its dots, as operands.
 
-        Those through shared memory, the largest first.
+        Only conversions through shared memory, the largest first.
         """
-        found = dict.fromkeys(
+        makers = dict.fromkeys(
             value.op
             for op in loop.regions[-1]
             if op.defn is matrix_dot
             for value in op.inputs[: len(K_AXES)]
         )
-        kept = [op for op in found if op is not None and self.is_kept(op, loop)]
-        return sorted(kept, key=lambda op: words(op.result), reverse=True)
+        conversions = [op for op in makers if op is not None and self.is_kept(op, loop)]
+        return sorted(conversions, key=lambda op: words(op.result), reverse=True)
 
     def is_kept(self, op: Operation, loop: Operation) -> bool:
         if op.defn is not convert_layout or op.block is not loop.block:
@@ -83,7 +85,7 @@ class _Reloading:
         return planned(layout_of(value), layout_of(op.result), bits, self.target)
 
     def reload(self, loop: Operation, conversions: list[Operation], live: Liveness) -> None:
-        """Store all of the factors that there is room for, if there are no registers for all."""
+        """Store the operands that fit in shared memory, if registers do not suffice for all."""
         loads = [op.result for op in loop.regions[-1] if op.defn is memory.load]
         ahead = 0 if self.target.copy_bytes else sum(map(words, loads))
         if pressure(loop, live) + ahead + OTHERS <= self.target.registers:
@@ -96,7 +98,7 @@ class _Reloading:
                 self.store(op)
 
     def store(self, op: Operation) -> None:
-        """Put the operand of a conversion into a buffer, and read that wherever it is used."""
+        """Store the operand of a conversion in a buffer, and load it in front of each use."""
         (value,) = op.inputs
         plan, tile = self.plan(op), value.type
         assert isinstance(plan, ThroughShared) and isinstance(tile, Tile)
@@ -109,9 +111,9 @@ class _Reloading:
         op.erase()
 
     def read(self, value: Value, mem: Value, user: Operation) -> Value:
-        with_name = LayoutBuilder.before(user)(ops.shared.local_load, mem, result=value.type)
-        with_name.name = value.name
-        return with_name
+        load = LayoutBuilder.before(user)(ops.shared.local_load, mem, result=value.type)
+        load.name = value.name
+        return load
 
 
 def _bytes(value: Value) -> int:

@@ -1,4 +1,4 @@
-"""What is cheap is computed again behind a loop, rather than kept in registers throughout."""
+"""Rematerialize cheap values after a loop instead of holding them in registers throughout."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tile.ir.passes import module_pass
 from tile.ir.types import Fragment
 from tile.simt import ops
 
-# Products whose factors and sums take a thread's registers.
+# Dots whose operands and accumulators take a thread's registers.
 _PRODUCTS = frozenset({ops.matrix.matrix_multiply, ops.matrix.thread_dot})
-# Where a thread is in its program: what it computes its own indices from.
+# The thread's position in its program, from which it computes its indices.
 _PLACES = frozenset({ops.thread.thread_id, ops.thread.linear_index})
 _CHEAP = _PLACES | {
     ops.thread.fill,
@@ -32,9 +32,9 @@ _CHEAP = _PLACES | {
 
 @module_pass("rematerialise", before=Level.THREAD)
 def rematerialise(module: Module) -> None:
-    """Compute indices, pointers and masks again behind a loop of products that needs none of them.
+    """Recompute indices, pointers and masks after a loop with dots that uses none of them.
 
-    Its products have all registers that there are. What is the same in all threads stays.
+    The dots of the loop then have all registers. Uniform values stay.
 
         %i = linear_index {layout = #a}           %r = for .. {
         %p = addptr %q, %i {stride = 4}             %d = matrix_multiply %a, %b, %c
@@ -52,7 +52,7 @@ def rematerialise(module: Module) -> None:
 
 
 class _Behind:
-    """The operations behind a loop in its block, and what is computed again for them."""
+    """The operations after a loop in its block, and the values recomputed for them."""
 
     def __init__(self, loop: Operation) -> None:
         self.loop = loop
@@ -74,13 +74,13 @@ class _Behind:
                         user.set_operand(index, self.copy(value, op))
 
     def is_kept(self, value: Value) -> bool:
-        """Whether a tile's registers are kept throughout the loop for what is behind it alone."""
+        """Return True if a fragment is live throughout the loop only for uses after it."""
         op = value.op
         here = op is not None and op not in self.inside
         return here and isinstance(value.type, Fragment) and value not in self.used
 
     def is_cheap(self, value: Value) -> bool:
-        """Whether a value is there behind the loop anyway, or computed of such in few steps."""
+        """Return True if a value is live after the loop anyway, or cheap to recompute."""
         op = value.op
         if op is None or op in self.inside or value in self.copies:
             return True
@@ -91,7 +91,7 @@ class _Behind:
         return self.cheap[value]
 
     def copy(self, value: Value, before: Operation) -> Value:
-        """A cheap value computed in front of an operation, or already for an earlier one."""
+        """Return a cheap value recomputed in front of an operation or an earlier one."""
         op = value.op
         if op is None or op in self.inside or op.defn not in _CHEAP:
             return value
@@ -108,5 +108,5 @@ class _Behind:
 
 
 def _is_uniform(value: Value) -> bool:
-    """Whether a value is one number, the same in all threads unless it is made of their places."""
+    """Return True if a value is a scalar: uniform unless it is computed from the thread's index."""
     return not isinstance(value.type, Fragment)

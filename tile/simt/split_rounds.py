@@ -1,4 +1,4 @@
-"""Products that feed products are done in halves, where a thread has no registers for the whole."""
+"""Split chains of dots into two slices where a thread lacks registers for the whole."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tile.simt.target import GENERIC, SimtTarget
 PARTS = 2
 
 _MULTIPLY = ops.matrix.matrix_multiply
-# What reads memory, which products leave as it is.
+# Operations that read memory, which dots do not write.
 _READING = frozenset({memory.load, ops.thread.shared_load, ops.thread.shared_matrix_load})
 
 
 @module_pass("split-rounds", before=Level.THREAD)
 def split_rounds(module: Module, *, target: SimtTarget = GENERIC) -> None:
-    """Do products in halves in a loop where one goes into another, and registers are short.
+    """Split dots in a loop into slices where one feeds another and registers are short.
 
-    Half of the columns of one are half of the k of the other, so that of what is between them half
-    is there at a time; sums stay in the order of k. What is loaded for the next round, if that may
-    pass all but the last of these products, comes before that.
+    One half of the columns of the first dot is one half of the k of the second, so that only half
+    of the intermediate values is live at a time; sums stay in the order of k. Prefetches for the
+    next iteration sink to just before the last dot where that is legal.
 
         %x = load %p                             %b0 = pick %b {registers = (0, 1)}
         %s = matrix_multiply %a, %b, %z          %s0 = matrix_multiply %a, %b0, %z0
@@ -56,7 +56,7 @@ def split_rounds(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
 
 class _Round:
-    """The body of a loop, its products that are `fed` by others, and what is `between` them."""
+    """A loop body, its dots that are `fed` by other dots, and the operations `between` them."""
 
     def __init__(self, loop: Operation) -> None:
         self.loop = loop
@@ -67,7 +67,7 @@ class _Round:
         self.between = self._between() if self.fed else set()
 
     def _is_fed(self, product: Operation) -> bool:
-        """Whether a product of this round comes to be the left factor of this one."""
+        """Return True if the `a` operand of a dot depends on another dot of this iteration."""
         waiting, seen = [product["a"]], set[Value]()
         while waiting:
             value = waiting.pop()
@@ -82,7 +82,7 @@ class _Round:
         return False
 
     def _between(self) -> set[Operation]:
-        """What serves the left factors of these products, and nothing else."""
+        """Return the operations whose results are used only for the `a` operands of these dots."""
         found = set[Operation]()
         for op in reversed(self.ops[: self.place[self.fed[-1]]]):
             uses = [use for value in op.results for use in value.uses]
@@ -93,7 +93,7 @@ class _Round:
 
     @cached_property
     def quiet(self) -> set[Operation]:
-        """The operations before the last product behind which memory is the same until there."""
+        """The operations before the last dot between which and that dot no memory is written."""
         found = set[Operation]()
         for op in reversed(self.ops[: self.place[self.fed[-1]]]):
             if not (is_pure(op) or op.defn in _READING):
@@ -102,7 +102,7 @@ class _Round:
         return found
 
     def can_be_split(self) -> bool:
-        """Whether products only feed others, whose sums nothing needs before the last of them."""
+        """Return True if dots only feed other dots, and their sums are not used before the last."""
         users = [user for op in self.fed for user in op.result.users]
         end = self.place[self.fed[-1]] if self.fed else 0
         late = all(self.place.get(user, 0) > end for user in users)
@@ -128,7 +128,7 @@ class _Round:
                 op.erase()
 
     def loads(self) -> list[Operation]:
-        """Loads that nothing needs before the last product is done, and what only they need."""
+        """Return loads that are unused before the last dot, and operations only they need."""
         end, found = self.place[self.fed[-1]], set[Operation]()
         for op in reversed(self.ops[:end]):
             users = [user for value in op.results for user in value.users]
@@ -142,14 +142,14 @@ class _Round:
 
 
 def _serves(op: Operation, quiet: Container[Operation]) -> bool:
-    """Whether some registers of an operation's result can be computed alone."""
+    """Return True if some registers of an operation's result can be computed alone."""
     if op.defn is ops.thread.shared_load:
         return op in quiet
     return op.defn in (_MULTIPLY, ops.thread.pick) or is_plain(op)
 
 
 def _part(op: Operation, part: int, total: Value, slices: FragmentSlices) -> Value:
-    """A product of a part of its k, added to what is there."""
+    """Return the dot of one k-slice, added to the accumulator `total`."""
     m, n, k = op["repeats"]
     steps = range(part * k // PARTS, (part + 1) * k // PARTS)
     a = slices.of(op["a"], blocks(op["a"], (m, k), range(m), steps))

@@ -1,13 +1,13 @@
-"""What a SIMT machine can do: the fields by which passes decide.
+"""Target descriptions: the fields by which SIMT passes decide.
 
-No pass asks for a machine's name. A backend describes each of its targets so; the machines here
-are for the thread machine, which runs code for any of them.
+No pass compares a target's name. Each backend describes its targets so; the targets here are for
+the SIMT simulator, which runs code for any of them.
 
-    plain     warps of 32, and nothing else: no shuffles, copies, or matrix instructions
+    plain     warps of 32, and nothing else: no shuffles, async copies, or mma instructions
     generic   with shuffles
-    async     with shuffles, asynchronous copies to shared memory, and arithmetic on f16
-    matrix    with those, matrix instructions, loads and stores of matrices, and more on bf16
-    group     with those, products by groups of four warps from shared memory, and copies of boxes
+    async     with shuffles, asynchronous copies to shared memory, and f16 arithmetic
+    matrix    with those, mma, ldmatrix and stmatrix, and more bf16 arithmetic
+    group     with those, wgmma (warpgroup mma from shared memory), and TMA
     wide      with shuffles, and warps of 64 lanes
 """
 
@@ -26,35 +26,35 @@ from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape, group_shapes
 
 @dataclass(frozen=True)
 class SimtTarget:
-    """A machine. Sizes are in bytes unless their name says bits."""
+    """A target. Sizes are in bytes unless their name says bits."""
 
     name: str
     warp_size: int  # lanes of a warp
     shared_bytes: int  # shared memory of a program
     registers: int  # of 32 bits, that a thread can have
     max_threads: int  # of a program
-    register_file: int = 1 << 16  # registers of 32 bits that programs beside each other share
+    register_file: int = 1 << 16  # registers of 32 bits that co-resident programs share
     vector_bits: int = 128  # the widest access of one lane to global memory
     shuffles: bool = False  # lanes of a warp can read each other's registers
-    copy_bytes: tuple[int, ...] = ()  # what one lane can copy to shared memory asynchronously
-    matrix_shapes: tuple[MatrixShape, ...] = ()  # instructions of a warp for products
-    # Of those shapes, the ones that take only some of the elements of their width.
+    copy_bytes: tuple[int, ...] = ()  # sizes of one lane's async copy to shared memory (cp.async)
+    matrix_shapes: tuple[MatrixShape, ...] = ()  # mma instructions of a warp
+    # Those shapes that take only some of the elements of their width.
     matrix_elements: tuple[tuple[MatrixShape, tuple[Scalar, ...]], ...] = ()
-    group_shapes: tuple[MatrixShape, ...] = ()  # of four warps, from shared memory
-    # The elements that these multiply, and of each those into which they add up.
+    group_shapes: tuple[MatrixShape, ...] = ()  # wgmma instructions of a warpgroup
+    # The elements that these multiply, each with its accumulator elements.
     group_elements: tuple[tuple[Scalar, tuple[Scalar, ...]], ...] = ()
-    # Those whose sums have fewer digits than f32 meanwhile: how many behind the leading one.
+    # Elements accumulated with less precision than f32: the bits after the leading one.
     group_digits: tuple[tuple[Scalar, int], ...] = ()
-    bulk_copies: bool = False  # boxes of arrays go to shared memory as a whole
-    matrix_loads: bool = False  # a warp of 32 loads matrices of rows of 16 bytes together
-    matrix_stores: bool = False  # and stores them
-    narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with sums and products
-    narrow_comparison: tuple[Scalar, ...] = ()  # those that are compared, for their extrema too
-    # What all lanes of a warp combine at once, by elements: their sums, extrema and so on.
+    bulk_copies: bool = False  # TMA: descriptor blocks move to and from shared memory as a whole
+    matrix_loads: bool = False  # ldmatrix: a warp of 32 loads matrices with rows of 16 bytes
+    matrix_stores: bool = False  # stmatrix: a warp of 32 stores them
+    narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with add, mul and fma
+    narrow_comparison: tuple[Scalar, ...] = ()  # floats below 32 bits with cmp, min and max
+    # Reductions over all lanes of a warp that take one instruction, by element.
     lane_reductions: tuple[tuple[Scalar, tuple[ReduceKind, ...]], ...] = ()
-    # How many neighbours in memory of some elements a lane adds to at once, in atomic steps.
+    # Contiguous elements that one vector atomic addition covers, by element.
     added_together: tuple[tuple[Scalar, int], ...] = ()
-    abreast: int = 1  # lanes that a vector instruction runs, and for which neighbours are cheapest
+    abreast: int = 1  # SIMD width: adjacent lanes that one vector instruction executes
     banks: Banks = field(default=BANKS)
 
     def __post_init__(self) -> None:
@@ -74,25 +74,25 @@ class SimtTarget:
                 )
 
     def multiplies(self, shape: MatrixShape, element: Scalar) -> bool:
-        """Whether there is a matrix instruction of a shape for factors of an element."""
+        """Return True if there is an mma instruction of a shape for operands of an element."""
         fitting = shape in self.matrix_shapes and shape.bits == element.bits
         return fitting and element in dict(self.matrix_elements).get(shape, (element,))
 
     def group_multiplies(self, element: Scalar, into: Scalar) -> bool:
-        """Whether groups of four warps multiply elements and add them up into others."""
+        """Return True if wgmma multiplies elements and accumulates them in elements `into`."""
         return into in dict(self.group_elements).get(element, ())
 
     def reduces_lanes(self, kind: ReduceKind, element: Scalar) -> bool:
-        """Whether all lanes of a warp combine elements at once."""
+        """Return True if one instruction reduces such elements over all lanes of a warp."""
         return kind in dict(self.lane_reductions).get(element, ())
 
     def most_added(self, element: Scalar) -> int:
-        """How many neighbours of an element a lane adds to at once, at most."""
+        """Return how many contiguous elements one atomic addition of a lane covers, at most."""
         return dict(self.added_together).get(element, 1)
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> SimtTarget:
-        """A target from its fields by name. Raises `ArgumentValueError`, naming what is wrong."""
+        """Create a target from its fields. Raises `ArgumentValueError`, naming a wrong one."""
         known = {f.name: f for f in fields(cls)}
         unknown = sorted(set(description) - set(known))
         if unknown:
@@ -110,7 +110,7 @@ class SimtTarget:
 
     @classmethod
     def parse(cls, text: str) -> SimtTarget:
-        """A target by name, as pipelines in text have it."""
+        """Return the target of a name, as in textual pass pipelines."""
         if text not in TARGETS:
             raise ArgumentValueError(f"no target is named {text!r}; there are {', '.join(TARGETS)}")
         return TARGETS[text]
@@ -119,7 +119,7 @@ class SimtTarget:
         return self.name
 
 
-# What machines that combine the lanes of a warp at once do with integers.
+# Reductions of integers on targets with warp reductions.
 REDUCTIONS = (
     ReduceKind.SUM,
     ReduceKind.MAX,
@@ -129,7 +129,7 @@ REDUCTIONS = (
     ReduceKind.XOR,
 )
 
-# What groups of warps multiply where they multiply at all, and the digits of sums of 8-bit floats.
+# The elements of wgmma, and the bits of its accumulation of 8-bit floats after the leading one.
 GROUP_ELEMENTS: tuple[tuple[Scalar, tuple[Scalar, ...]], ...] = (
     (F16, (F32, F16)),
     (BF16, (F32,)),

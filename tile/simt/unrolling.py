@@ -1,8 +1,8 @@
-"""What every emitter does when it unrolls fragments to registers, whatever registers are to it.
+"""Helpers of emitters that unroll fragments to registers, whatever a register is to them.
 
-Fragments become lists of names. To fill, to pick and to take an element is then to choose from
-lists, and emits nothing. Where a layout leads from a thread is a sum of what few moves of the
-thread's number give, and of a constant for each register.
+Fragments become lists of names. To fill, to pick and to extract a register is then to choose from
+lists, and emits nothing. The image of a thread under a layout is the XOR of a few masked shifts of
+the thread number, and of a constant for each register.
 
     >>> terms((1, 2, 8))                       # bits 0 and 1 stay where they are, bit 2 goes one up
     [Term(mask=3, shift=0), Term(mask=4, shift=1)]
@@ -27,22 +27,22 @@ class Body(Protocol):
 
 
 def fill(body: Body, op: Operation) -> None:
-    """One scalar in all registers."""
+    """Repeat one scalar in all registers."""
     body.set(op, body.of(op.inputs[0]) * op["count"])
 
 
 def pick(body: Body, op: Operation) -> None:
-    """Registers by numbers that are known."""
+    """Select registers by constant numbers."""
     every = [register for value in op.inputs for register in body.of(value)]
     body.set(op, [every[number] for number in op["registers"]])
 
 
 def element(body: Body, op: Operation) -> None:
-    """One register."""
+    """Select one register."""
     body.set(op, [body.of(op.inputs[0])[op["register"]]])
 
 
-# Rules that an emitter's table takes as they are.
+# Rules for an emitter's table.
 RULES: dict[Any, Any] = {
     ops.thread.fill: fill,
     ops.thread.pick: pick,
@@ -51,7 +51,7 @@ RULES: dict[Any, Any] = {
 
 
 class Term(NamedTuple):
-    """Bits of the thread's number, moved up by `shift`, or down for a negative one."""
+    """Bits of the thread number, shifted left by `shift`, or right for a negative one."""
 
     mask: int
     shift: int
@@ -63,9 +63,9 @@ class Term(NamedTuple):
 
 
 def terms(images: Sequence[int]) -> list[Term]:
-    """The XOR of the images of the bits that are set in a number, as moves of that number.
+    """Return the XOR of the images of a number's set bits, as masked shifts of the number.
 
-    Bits that move equally far do so together.
+    Bits that are shifted equally far share a term.
     """
     masks: dict[int, int] = {}
     for bit, image in enumerate(images):
@@ -76,12 +76,12 @@ def terms(images: Sequence[int]) -> list[Term]:
 
 
 def thread_images(layout: LinearLayout) -> tuple[int, ...]:
-    """The images of the bits of a thread's number: of its lane, then of its warp."""
+    """Return the images of the bits of a thread number: of its lane, then of its warp."""
     return (*layout.images(LANE), *layout.images(WARP))
 
 
 def reached_by(images: Sequence[int]) -> int:
-    """The bits that any of the images has."""
+    """Return the bits that any of the images has."""
     reached = 0
     for image in images:
         reached |= image
@@ -89,7 +89,7 @@ def reached_by(images: Sequence[int]) -> int:
 
 
 def register_offsets(layout: LinearLayout) -> list[int]:
-    """What each register adds, by XOR, to where its thread is; one 0 for a layout without any."""
+    """Return the XOR constant of each register relative to its thread; [0] without any."""
     offsets = [0]
     for image in layout.images(REGISTER) if REGISTER in layout.in_dims else ():
         offsets += [offset ^ image for offset in offsets]

@@ -1,9 +1,9 @@
-"""The layout of each tile: TILE to LAID_OUT.
+"""Assign a layout to each tile: TILE to LAID_OUT.
 
-machine      what layouts are chosen for
-wishes       the layout that users of a value would like best
-homes        the layouts in which loads, dots, loops and the like give their results
-placing      operations with layouts, and conversions between them
+machine      the options that layouts are chosen for
+wishes       preferred layouts: what the users of a value would take without a conversion
+homes        anchor layouts of loads, dots, loops and the like
+placing      operations with layouts, and the conversions between them
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ def assign_layouts(
     thread_tile: int = Tiling.thread_tile,
     warp_rows: int = Tiling.warp_rows,
 ) -> None:
-    """Give every tile a layout, and convert where an operation needs another.
+    """Give every tile a layout, and insert conversions where an operation needs another.
 
-    Accesses to memory have layouts with neighbours in neighbouring threads (`coalescing`), dots
-    those of their instructions (`dot_layouts`), which become `matrix_dot` where there are such.
-    What is loaded or computed at some cost stays as it is through arithmetic, loops and branches.
-    What costs little (indices, constants, pointers made of them) is computed in the layouts in
-    which it is used, in each of them if there are several. `thread_tile` and `warp_rows` are sizes
-    of products; see `dot_layouts.Tiling`.
+    Memory accesses have coalesced layouts (`coalescing`), dots those of their instructions
+    (`dot_layouts`), which become `matrix_dot` where the target has mma instructions. Loaded and
+    expensive values keep their layout through arithmetic, loops and branches. Cheap values
+    (indices, constants, pointers made of them) are computed in each layout in which they are used.
+    `thread_tile` and `warp_rows` are sizes of dots; see `dot_layouts.Tiling`.
 
         %o = arange {start = 0, end = 64}         %o = arange ... : tile<64xi32, #a>
         %p = splat %x {shape = (64)}              %p = splat %x ... : tile<64xptr<f32>, #a>

@@ -1,9 +1,10 @@
-"""The layouts in which values are computed that it costs something to compute.
+"""Find anchor layouts: the layouts in which expensive values are computed.
 
 A load gives its result in the layout of its pointers, a dot in that of its accumulator; these are
-their *homes*. Arithmetic keeps the home of its operands; of several, the one with the least to
-convert. What a loop carries is at home where the loop computes it. The rest, such as indices and
-what is made of them alone, has no home, and is computed wherever it is used.
+their *anchor layouts*. Arithmetic keeps the anchor layout of its operands; of several, the one with
+the least to convert. A loop-carried value has the layout in which the loop computes it. Other
+values, such as indices and what is computed from them alone, have no anchor layout, and are
+computed wherever they are used.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tile.simt.layouts.layout import LinearLayout
 from tile.simt.operand_layouts import forward, is_flexible, operand_layout
 from tile.simt.ops.group import group_dot
 
-# The registers into which a thread loads a small tile, copies of what others load.
+# The registers per thread for a small tile, at most: several threads load the same elements.
 _FEW = 8
 
 # The layout in which an operation takes each operand; None for a scalar.
@@ -38,7 +39,7 @@ Taken = list[LinearLayout | None]
 
 @dataclass(frozen=True)
 class Homes:
-    """Where values are at home, and how operations take their operands."""
+    """The anchor layouts of values, and the layouts in which operations take their operands."""
 
     of: dict[Value, LinearLayout] = field(default_factory=dict)
     taken: dict[Operation, Taken] = field(default_factory=dict)
@@ -50,14 +51,14 @@ def homes(
     accesses: Mapping[Operation, LinearLayout],
     products: Mapping[Operation, Product],
 ) -> Homes:
-    """The homes of a function's values, given the layouts of its accesses and dots."""
+    """Find the anchor layouts of a function's values, given its access and dot layouts."""
     search = _Search(function, machine, accesses, products)
     search.run()
     return search.found
 
 
 def tiles(op: Operation) -> list[Value]:
-    """The operands that are tiles."""
+    """Return the operands that are tiles."""
     return [value for value in op.inputs if isinstance(value.type, Tile)]
 
 
@@ -78,7 +79,7 @@ class _Search:
         self.depths: dict[Block, int] = {function.body: 0}
         for op in self.ops:
             self.note_depth(op)
-        # Of a small tile each thread has an element at most, which may be any: chosen later.
+        # A small tile has at most one element per thread; its layout is chosen later.
         self.small = {op: layout for op, layout in accesses.items() if self.is_small(op)}
         needs = {op: self.each(op, x) for op, x in accesses.items() if op not in self.small}
         needs |= {op: [*product.factors, product.result] for op, product in products.items()}
@@ -87,7 +88,7 @@ class _Search:
             self.settle(value, self.own_layout(value))
         for op, layouts in needs.items():
             self.anchor(op, layouts)
-        # Last, when all that can be is known, operations on values without a home choose one.
+        # In the last sweep, operations on values without an anchor layout choose one.
         self.last = False
 
     def note_depth(self, op: Operation) -> None:
@@ -96,14 +97,14 @@ class _Search:
             self.depths[region] = self.depths.get(op.block, 0) + (op.defn in LOOPS)
 
     def anchor(self, op: Operation, layouts: Taken) -> None:
-        """An operation that needs its operands in certain layouts, and its result in the last."""
+        """Anchor an operation with given operand layouts; its result has the last of them."""
         if all(x is not None for x, v in zip(layouts, op.operands, strict=True) if _is_tile(v)):
             self.found.taken[op] = layouts
         for value in op.results:
             self.settle(value, next(x for x in reversed(layouts) if x is not None))
 
     def each(self, op: Operation, layout: LinearLayout | None) -> Taken:
-        """All tiles among an operation's operands in one layout."""
+        """Return one layout for all tile operands of an operation."""
         return [layout if _is_tile(v) else None for v in op.operands]
 
     def settle(self, value: Value, layout: LinearLayout | None) -> None:
@@ -111,7 +112,7 @@ class _Search:
             self.home[value] = layout
 
     def default(self, value: Value, axis: int | None = None) -> LinearLayout | None:
-        """The wish of users, or the machine's own layout."""
+        """Return the layout that the users prefer, or the default one."""
         if not isinstance(value.type, Tile):
             return None
         return self.wished.get(value) or self.machine.default(value.type, axis)
@@ -131,7 +132,7 @@ class _Search:
         self.hand_over()
 
     def sweep(self) -> None:
-        """Walk the function until no more homes are found."""
+        """Walk the function until no more anchor layouts are found."""
         before = -1
         while len(self.home) != before:
             before = len(self.home)
@@ -154,7 +155,7 @@ class _Search:
             _RULES.get(op.defn, _Search.alike)(self, op)
 
     def decide(self) -> None:
-        """Give what is carried without a home of its own that which is wished for."""
+        """Give loop-carried values without an anchor layout the preferred one."""
         for group in self.carried():
             if group.result not in self.home:
                 layout = self.default(group.result)
@@ -162,20 +163,20 @@ class _Search:
                     self.settle(value, layout)
 
     def carried(self) -> Iterator[Carried]:
-        """What all loops and branches carry."""
+        """Return the values that all loops and branches carry."""
         return (group for groups in self.groups.values() for group in groups)
 
     def wish(self) -> None:
-        """Learn what is wished for by the operations that have a place now."""
+        """Update the preferred layouts from the operations that have layouts now."""
         self.wished = wishes(self.function, self.found.taken)
 
     def is_small(self, op: Operation) -> bool:
-        """Whether an access may have any layout, as its tile has no more elements than threads."""
+        """Return True if any layout will do, as the tile has at most one element per thread."""
         few = _tile(op.inputs[0]).numel <= self.machine.threads
         return few and (op.defn is memory.load or not any(v.uses for v in op.results))
 
     def place_small(self) -> None:
-        """Load small tiles where they are used, and store them from where they are."""
+        """Load small tiles in the layouts of their users, and store them from their own."""
         self.wish()
         for op, layout in self.small.items():
             if op.defn is memory.load and op not in self.found.taken:
@@ -197,7 +198,7 @@ class _Search:
             self.settle(value, layout)
 
     def flexible(self, op: Operation) -> None:
-        """The operation goes where an operand is at home, or where its result is wished for."""
+        """Give the operation the layout of an operand, or the preferred one of its result."""
         placed = [value for value in tiles(op) if value in self.home]
         if not placed:
             return
@@ -215,7 +216,7 @@ class _Search:
         result: Value,
         op: Operation | None = None,
     ) -> LinearLayout:
-        """Of some layouts of a result the one with the least to convert; the first, if several."""
+        """Return the candidate layout of a result with the least to convert; the first if equal."""
         distinct = list(dict.fromkeys(candidates))
         if len(distinct) == 1:
             return distinct[0]
@@ -234,7 +235,7 @@ class _Search:
         depth = self.depths[result.block]
         for value in operands:
             assert isinstance(value.type, Tile)
-            # What is converted outside of a loop is so once for many rounds.
+            # A conversion outside of a loop is executed once for many iterations.
             outside = max(0, depth - self.depths[value.block])
             total += conversion(value.type, self.home[value], taken) / 4**outside
         if result in self.wished:
@@ -244,7 +245,7 @@ class _Search:
     # -- operations that are not flexible
 
     def product(self, op: Operation) -> None:
-        """Factors are taken as they are, or to be turned, and the accumulator as the result is."""
+        """Take operands as they are or transposed, and the accumulator in the result's layout."""
         if self.last or all(v in self.home for v in op.inputs[:2]):
             factors = [self.factor(op, operand) for operand in (Operand.LEFT, Operand.RIGHT)]
             self.found.taken[op] = [*factors, self.home[op.result]]
@@ -257,7 +258,7 @@ class _Search:
         return taken_factor(op, operand, _tile(value), home, threads)
 
     def alike(self, op: Operation) -> None:
-        """All tiles are taken in one layout, from which that of the results follows."""
+        """Take all tiles in one layout, from which that of the results follows."""
         operands = tiles(op)
         placed = [value for value in operands if value in self.home]
         if not operands or not (placed or self.last):
@@ -274,7 +275,7 @@ class _Search:
                 self.settle(value, forward(op, layout))
 
     def free(self, op: Operation) -> None:
-        """The result may be in any layout, whatever the operands are in."""
+        """Choose the layout of the result independently of the operands'."""
         self.alike(op)
         if op in self.found.taken:
             for value in op.results:
@@ -284,7 +285,7 @@ class _Search:
         (self.alike if op["count"] is None else self.free)(op)
 
     def gather(self, op: Operation) -> None:
-        """The result is where the index is; the tile may be anywhere."""
+        """Give the result the layout of the index; the tile may have any."""
         x, at = op.inputs
         if not (at in self.home or self.last):
             return
@@ -293,7 +294,7 @@ class _Search:
         self.settle(op.result, where)
 
     def join(self, op: Operation) -> None:
-        """The result has pairs in two registers; of scalars it may be anywhere."""
+        """Give the result pairs in two registers; for scalars, any layout."""
         if not tiles(op):
             self.settle(op.result, self.default(op.result))
             self.found.taken[op] = self.each(op, None)
@@ -307,7 +308,7 @@ class _Search:
             self.alike(op)
 
     def split(self, op: Operation) -> None:
-        """Each thread has both of a pair in two registers."""
+        """Give the operand a layout in which each thread holds both of a pair in two registers."""
         (x,) = op.inputs
         if not (x in self.home or self.last):
             return
@@ -322,13 +323,13 @@ class _Search:
             self.settle(value, half)
 
     def call(self, op: Operation) -> None:
-        """What functions take and give is in the machine's own layouts."""
+        """Pass arguments and results of functions in default layouts."""
         self.found.taken[op] = self.own(op)
         for value in op.results:
             self.settle(value, self.own_layout(value))
 
     def observe(self, op: Operation) -> None:
-        """Each operand as it is."""
+        """Take each operand in the layout it has."""
         if self.last:
             self.found.taken[op] = [
                 None if v is None else self.home.get(v) or self.default(v) for v in op.operands
@@ -341,7 +342,7 @@ class _Search:
         return self.machine.default(value.type) if isinstance(value.type, Tile) else None
 
     def hand_over(self) -> None:
-        """What goes into loops and out of regions has the layout of what is carried."""
+        """Give loop inits and yields the layouts of the carried values."""
         for op in self.groups:
             results = [self.home.get(value) for value in op.results]
             fixed = [None] * len(op.defn.operands)

@@ -1,4 +1,4 @@
-"""The machine that layouts are chosen for."""
+"""The options that layouts are chosen for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tile.simt.target import SimtTarget
 
 @dataclass(frozen=True)
 class Machine:
-    """A target, and how many warps a program has."""
+    """A target, and the number of warps of a program."""
 
     target: SimtTarget
     num_warps: int
@@ -22,10 +22,10 @@ class Machine:
         return self.target.warp_size * self.num_warps
 
     def default(self, ty: Tile, axis: int | None = None) -> LinearLayout:
-        """The layout of a tile that nothing else decides on.
+        """Return the layout of an otherwise unconstrained tile.
 
-        Where it is to be combined along an axis, counted from the right, that one comes first: a
-        warp then has as much of it as it can.
+        If it is combined along `axis`, counted from the right, that axis comes first: a warp then
+        holds as much of it as possible.
         """
         order = None
         if axis is not None:

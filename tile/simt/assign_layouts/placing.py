@@ -1,8 +1,8 @@
-"""Operations with layouts, and conversions between them, once homes are known.
+"""Assign layouts to operations and insert conversions, given the anchor layouts.
 
-A walk backwards finds in which layouts each value is needed: users come before what they use. A
-walk forwards then makes them. What has a home is converted from there; what has none is computed
-in each layout, unless it took much to compute.
+A backward walk finds the layouts in which each value is needed: users come before definitions. A
+forward walk then materializes them. A value with an anchor layout is converted from it; a value
+without one is computed in each layout, unless that is expensive.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tile.simt.layouts.layout import LinearLayout
 from tile.simt.operand_layouts import operand_layout
 from tile.simt.ops.layout import convert_layout
 
-# How many operations, counted with all that they are made of, may be done again for a layout of
-# their own rather than converted.
+# A value that takes up to this many operations, with those of its operands, is recomputed in
+# another layout rather than converted.
 REPEATED = 24
 
 # The operations whose attribute `result` is their result's type.
@@ -39,7 +39,7 @@ class _Placing:
         self.home = found.of
         self.taken = found.taken
         self.ops = list(function.walk())
-        # The layouts in which each value is needed, its own first, and the first that needs it so.
+        # The layouts in which each value is needed, its own first, each with its first user.
         self.needed: dict[Value, dict[LinearLayout, Operation]] = {}
         self.made: dict[tuple[Value, LinearLayout], Value] = {}
 
@@ -62,7 +62,7 @@ class _Placing:
                 op.erase()
 
     def need(self, op: Operation) -> None:
-        """Note in which layouts an operation takes its operands."""
+        """Record the layouts in which an operation takes its operands."""
         if op in self.taken:
             for value, layout in zip(op.operands, self.taken[op], strict=True):
                 self.ask(op, value, layout)
@@ -78,7 +78,7 @@ class _Placing:
             self.needed.setdefault(value, {})[layout] = op
 
     def efforts(self) -> dict[Value, int]:
-        """How many operations each value without a home takes, counting shared ones again."""
+        """Return how many operations compute each value without an anchor; shared ones recount."""
         effort: dict[Value, int] = {}
         for op in self.ops:
             if op not in self.taken:
@@ -87,7 +87,7 @@ class _Placing:
         return effort
 
     def arguments(self, block: Block) -> None:
-        """The arguments of a block in other layouts, where they are needed in those."""
+        """Convert the arguments of a block to the other layouts in which they are needed."""
         for value in block.args:
             self.convert(value, block, block.first)
 
@@ -103,7 +103,7 @@ class _Placing:
     def hand(
         self, op: Operation, index: int, value: Value | None, layout: LinearLayout | None
     ) -> None:
-        """Give an operation a value in a layout as an operand."""
+        """Set an operand of an operation to the value in a layout."""
         if value is not None and layout is not None and isinstance(value.type, Tile):
             op.set_operand(index, self.made.get((value, layout), value))
 
@@ -144,5 +144,5 @@ class _Placing:
 
 
 def _is_left_over(op: Operation) -> bool:
-    """Whether nobody needs an operation, which so has no layout."""
+    """Return True if an operation has no users, and so no layout."""
     return any(isinstance(v.type, Tile) and v.type.layout is None for v in op.results)

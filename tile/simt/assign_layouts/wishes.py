@@ -1,6 +1,6 @@
-"""The layout that users of a value would like best: a walk backwards from loads, stores and dots.
+"""Find the preferred layout of each value: a backward walk from loads, stores and dots.
 
-    %o = arange {start = 0, end = 64}         // wished for: that of the load
+    %o = arange {start = 0, end = 64}         // preferred: that of the load
     %q = addptr %p, %o {stride = 4}           // the same
     %v = load %q : tile<64xf32>
 
@@ -23,7 +23,7 @@ Needs = Mapping[Operation, Sequence[LinearLayout | None]]
 
 
 def wishes(function: Function, needs: Needs) -> dict[Value, LinearLayout]:
-    """The layout that is wished for each value, if any, given what some operations need."""
+    """Return the preferred layout of each value that has one, given what some operations need."""
     sweep = _Wishes(needs)
     sweep.block(function.body, 0)
     return {value: layout for value, (layout, _) in sweep.found.items()}
@@ -67,7 +67,7 @@ class _Wishes:
             self.all_of(group.inits, group.result, depth)
 
     def all_of(self, values: Sequence[Value], wished: Value, depth: int) -> None:
-        """Wish of some values what is wished of another."""
+        """Give some values the preferred layout of another value."""
         if wished in self.found:
             for value in values:
                 self.wish(value, self.found[wished][0], depth)

@@ -1,4 +1,4 @@
-"""A tile's axes cut, joined and reordered: new names for its elements, which stay where they are.
+"""Slice, expand, permute and reshape the axes of a tile; the elements stay where they are.
 
 >>> from tile.simt.layouts.blocked import blocked
 >>> rows = blocked([4, 4], [1, 2], [4, 2], [1, 1])
@@ -20,13 +20,13 @@ from tile.simt.layouts.layout import LinearLayout, identity1d
 
 
 def slice_axis(parent: LinearLayout, axis: int) -> LinearLayout:
-    """The layout after a reduction along an axis: all that held a part of a sum hold the sum."""
+    """Return the layout after a reduction along an axis: holders of a partial sum hold the sum."""
     kept = [name for name in parent.out_dims if name != _axis(parent, axis)]
     return _numbered(parent.select_outs(*kept))
 
 
 def expand_axis(layout: LinearLayout, axis: int) -> LinearLayout:
-    """The layout with a new axis of extent 1, the axis number `axis` of the result."""
+    """Return the layout with a new axis of extent 1, the axis number `axis` of the result."""
     require(0 <= axis <= len(layout.outs), f"axis {axis} is not within {list(layout.shape)}")
     outs = list(layout.outs)
     outs.insert(axis, ("new", 0))
@@ -34,22 +34,22 @@ def expand_axis(layout: LinearLayout, axis: int) -> LinearLayout:
 
 
 def permute_axes(layout: LinearLayout, order: Sequence[int]) -> LinearLayout:
-    """The layout of the tile whose axis i is axis `order[i]` of this one."""
+    """Return the layout of the tile whose axis i is axis `order[i]` of this one."""
     check_order(order, len(layout.outs))
     return _numbered(layout.transpose_outs(*[_axis(layout, axis) for axis in order]))
 
 
 def reshape_axes(layout: LinearLayout, shape: Sequence[int]) -> LinearLayout:
-    """The layout of the tile with its elements, in order, in another shape."""
+    """Return the layout of the tile with its elements, in order, in another shape."""
     return layout.reshape_outs(shape)
 
 
 def vector_width(layout: LinearLayout, axis: int, contiguity: int) -> int:
-    """How many registers in a row, from each aligned one on, hold neighbours along an axis.
+    """Return how many consecutive registers hold contiguous elements along an axis, aligned.
 
-    `contiguity` is how many neighbours are in a row in memory, from each aligned one on. So it is
-    the widest run of registers along the axis, up to that, by which the layout can be divided: the
-    division fails if another register, a lane or a warp moves by less than the run.
+    `contiguity` is the number of elements contiguous in memory, from each aligned one on. The
+    result is the widest run of registers along the axis, up to that, by which the layout can be
+    divided: the division fails if another register, a lane or a warp moves by less than the run.
     """
     name = _axis(layout, axis)
     most = min(layout.in_size(REGISTER), layout.out_size(name))
@@ -65,6 +65,6 @@ def _axis(layout: LinearLayout, axis: int) -> str:
 
 
 def _numbered(layout: LinearLayout) -> LinearLayout:
-    """The outputs named by their places."""
+    """Name the outputs by their positions."""
     outs = tuple((axis_name(axis), bits) for axis, (_, bits) in enumerate(layout.outs))
     return LinearLayout(layout.ins, outs)

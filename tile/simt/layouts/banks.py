@@ -1,10 +1,10 @@
-"""What an access to shared memory costs: how many times the banks must be asked.
+"""Bank conflicts: the wavefronts that an access to shared memory takes.
 
-Words lie in the banks in turn, and one *wavefront* reads or writes one word of every bank, for any
-number of lanes. Lanes go together up to as many as can fill a wavefront: of 32 banks of 4 bytes,
-that is 32 lanes with up to 4 bytes each, 16 with 8 or 8 with 16. Two different words of a bank need
-two wavefronts: a bank conflict. A machine may do better on loads, where it finds lanes that fit
-together across these groups; never worse.
+Consecutive words lie in consecutive banks, and one *wavefront* reads or writes one word of every
+bank, for any number of lanes. As many lanes are served together as can fill a wavefront: of 32
+banks of 4 bytes, that is 32 lanes with up to 4 bytes each, 16 with 8 or 8 with 16. Two different
+words of a bank need two wavefronts: a bank conflict. Hardware may do better on loads, where it
+finds lanes that fit together across these groups; never worse.
 
     >>> rows = np.arange(32)                              # each lane a word of one row
     >>> wavefronts(np.stack([rows, rows * 32]), element_bits=32, vector=1)
@@ -27,7 +27,7 @@ from tile.simt.layouts.layout import IntArray
 class Banks:
     """The banks of shared memory, and the widest access of one lane.
 
-    `abreast`: how many lanes vector instructions run together, where there are no banks; see
+    `abreast`: the SIMD width of targets whose lanes are SIMD lanes and which have no banks; see
     `neighbours`.
     """
 
@@ -38,15 +38,15 @@ class Banks:
 
     @property
     def line_bits(self) -> int:
-        """What one wavefront can move."""
+        """The bits that one wavefront can move."""
         return self.count * self.word_bits
 
     def up_to(self, access_bits: int) -> Banks:
-        """The banks, where one lane accesses no more than so much."""
+        """Return the banks with accesses of one lane limited to `access_bits`."""
         return replace(self, vector_bits=min(self.vector_bits, access_bits))
 
     def lanes_together(self, access_bits: int) -> int:
-        """How many lanes share a wavefront, if each accesses so much: one, if it needs more."""
+        """Return the number of lanes that share a wavefront; 1 if a lane needs several."""
         return max(1, self.line_bits // max(access_bits, self.word_bits))
 
 
@@ -54,10 +54,10 @@ BANKS = Banks()
 
 
 def wavefronts(offsets: IntArray, element_bits: int, vector: int, banks: Banks = BANKS) -> IntArray:
-    """How many wavefronts each instruction takes, counted bank by bank.
+    """Return the number of wavefronts of each instruction, counted bank by bank.
 
-    `offsets` has the lanes along its last axis: where each one's vector of `vector` elements
-    begins, counted in elements. The result has an entry for each instruction, of the axes before.
+    `offsets` has the lanes along its last axis: the start of each lane's vector of `vector`
+    elements, counted in elements. The result has an entry for each instruction, of the axes before.
     """
     bits = element_bits * vector
     starts = np.asarray(offsets, np.int64) * element_bits

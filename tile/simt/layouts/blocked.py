@@ -19,12 +19,13 @@ def blocked(
     warps_per_block: Sequence[int],
     order: Sequence[int] | None = None,
 ) -> LinearLayout:
-    """The layout (register, lane, warp) of a tile that is cut into blocks.
+    """Return the layout (register, lane, warp) of a tile that is divided into blocks.
 
-    A thread holds `size_per_thread` elements along each axis, a warp is `threads_per_warp` of these
-    pieces, a block of threads `warps_per_block` warps. In each of the three grids the axes are
-    counted in `order`, fastest first: the last axis first unless told otherwise. A tile larger than
-    that takes more registers for more blocks, and a smaller one is held by several threads.
+    A thread holds `size_per_thread` elements along each axis, a warp is a grid of
+    `threads_per_warp` threads, a block of threads a grid of `warps_per_block` warps. In each of the
+    three grids the axes are counted in `order`, fastest first; by default the last axis is first. A
+    tile larger than that takes more registers for more blocks, and a smaller one is replicated in
+    several threads.
     """
     order = row_major(len(shape)) if order is None else order
     check_order(order, len(shape))
@@ -49,12 +50,12 @@ def blocked(
 
 
 def row_major(rank: int) -> tuple[int, ...]:
-    """The axes from the last to the first: the order in which the last varies fastest."""
+    """Return the axes from the last to the first: the order in which the last varies fastest."""
     return tuple(range(rank))[::-1]
 
 
 def check_order(order: Sequence[int], rank: int) -> None:
-    """Refuse what is not an order of all axes."""
+    """Raise unless `order` is a permutation of all axes."""
     require(
         sorted(order) == list(range(rank)),
         f"an order of {rank} axes has each of {list(range(rank))} once, and {list(order)} does not",
@@ -62,7 +63,7 @@ def check_order(order: Sequence[int], rank: int) -> None:
 
 
 def grid_of(in_dim: str, sizes: Sequence[int], order: Sequence[int]) -> LinearLayout:
-    """An index that counts through a grid of these sizes, the axis `order[0]` fastest."""
+    """Return an index that counts through a grid of these sizes, the axis `order[0]` fastest."""
     dims = named(sizes)
     at = places(dims)
     columns: list[int] = []
@@ -73,10 +74,11 @@ def grid_of(in_dim: str, sizes: Sequence[int], order: Sequence[int]) -> LinearLa
 
 
 def cover(layout: LinearLayout, shape: Sequence[int], order: Sequence[int]) -> LinearLayout:
-    """A layout made to fit a tile's shape.
+    """Fit a layout to a tile's shape.
 
-    Where the layout is larger than the tile, it wraps: what was outside holds a copy of what is
-    inside. Where it is smaller, more registers repeat it, first along the axis `order[0]`.
+    Where the layout is larger than the tile, it wraps: indices outside of the tile hold copies of
+    the elements inside. Where it is smaller, more registers repeat it, first along the axis
+    `order[0]`.
     """
     check_order(order, len(shape))
     extents = named(shape)

@@ -1,9 +1,10 @@
-"""How to convert a tile from one layout to another: by the innermost parts that can do it.
+"""Plan layout conversions, by the innermost level of the hierarchy that can do them.
 
-The map `src⁻¹ ∘ dst` says for each register, lane and warp of `dst` where `src` has its element. If
-it keeps lanes and warps, only registers change their names. If it keeps warps, shuffles do. For
-the rest the tile goes through shared memory. It is read from the receiver's side, since each of the
-places in `dst` is to be filled, copies too, and one holder of each element in `src` is enough.
+The map `src⁻¹ ∘ dst` gives, for each register, lane and warp of `dst`, the position of its element
+in `src`. If it preserves lanes and warps, registers are renamed. If it preserves warps, shuffles do
+it. Otherwise the tile goes through shared memory. The map is defined from the receiver's side,
+since each position of `dst` must be filled, copies too, and one holder of each element in `src` is
+enough.
 
     >>> from tile.simt.layouts.blocked import blocked
     >>> rows = blocked([16, 16], [1, 8], [16, 2], [1, 1])
@@ -26,13 +27,13 @@ THREAD = (REGISTER, LANE, WARP)
 
 @dataclass(frozen=True)
 class Renaming:
-    """Each register of the result has the value of a register of the same thread."""
+    """A conversion in which each register takes the value of a register of the same thread."""
 
     registers: tuple[int, ...]
 
     @property
     def is_identity(self) -> bool:
-        """Whether nothing changes."""
+        """True if nothing changes."""
         return self.registers == tuple(range(len(self.registers)))
 
 
@@ -49,13 +50,12 @@ def plan_conversion(
     matrix_stores: bool = False,
     banks: Banks = BANKS,
 ) -> Conversion:
-    """The cheapest way for a tile of `element_bits` (8, 16, 32 or 64) from layout `src` to `dst`.
+    """Plan the cheapest conversion of `element_bits` (8, 16, 32, 64) elements from `src` to `dst`.
 
-    Both are surjective layouts of (register, lane, warp, block), any of which may be left out. With
-    `shuffles` false, a machine has none; with `matrix_loads`, it loads matrices, and
-    with `matrix_stores`, it stores them. Raises
-    `LayoutError` for layouts of different tiles or different numbers of lanes, warps or blocks, and
-    where elements move between blocks.
+    Both are surjective layouts of (register, lane, warp, block), any of which may be left out.
+    `shuffles`, `matrix_loads` (ldmatrix) and `matrix_stores` (stmatrix) say which instructions the
+    target has. Raises `LayoutError` for layouts of different tiles or different numbers of lanes,
+    warps or blocks, and where elements move between blocks.
     """
     require(element_bits in (8, 16, 32, 64), f"elements have 8 to 64 bits, not {element_bits}")
     src, dst = distributed(src), distributed(dst)
@@ -85,7 +85,7 @@ def plan_conversion(
 
 
 def distributed(layout: LinearLayout) -> LinearLayout:
-    """The layout with inputs (register, lane, warp, block), in this order."""
+    """Return the layout with inputs (register, lane, warp, block), in this order."""
     every = (*THREAD, BLOCK)
     others = [name for name in layout.in_dims if name not in every]
     if others:

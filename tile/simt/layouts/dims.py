@@ -1,4 +1,4 @@
-"""Named dimensions of power-of-two sizes, and their bits lined up in one int.
+"""Named dimensions of power-of-two sizes, and their bits packed into one int.
 
 >>> dims = named({"dim0": 4, "dim1": 8})
 >>> dims
@@ -18,8 +18,8 @@ from typing import Any
 from tile.errors import TileError
 from tile.ir.types import is_power_of_two
 
-# What holds elements: the registers of a lane, lanes of a warp, warps of a block of threads,
-# blocks of a cluster, and the places in shared memory.
+# Holders of elements: the registers of a lane, lanes of a warp, warps of a block of threads,
+# blocks of a cluster, and the offsets in shared memory.
 REGISTER, LANE, WARP, BLOCK, OFFSET = "register", "lane", "warp", "block", "offset"
 
 # Dimensions in order, each with its number of bits.
@@ -27,57 +27,57 @@ Dims = tuple[tuple[str, int], ...]
 
 
 class LayoutError(TileError):
-    """A layout, or an operation on layouts, that is not possible."""
+    """An impossible layout, or an impossible operation on layouts."""
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuse what is not possible."""
+    """Raise `LayoutError` unless the condition holds."""
     if not condition:
         raise LayoutError(message)
 
 
 def axis_name(axis: int) -> str:
-    """The output dimension of a tile's axis."""
+    """Return the name of the output dimension of a tile's axis."""
     return f"dim{axis}"
 
 
 def log2_of(size: int, what: str) -> int:
-    """The number of bits that index `size` things."""
+    """Return the number of bits that index `size` things."""
     if not is_power_of_two(size):
         raise LayoutError(f"{what} is a power of two, and {size} is not")
     return size.bit_length() - 1
 
 
 def named(sizes: Mapping[str, int] | Sequence[int]) -> Dims:
-    """Dimensions of these sizes; a plain sequence is a tile's shape, of dim0, dim1, and so on."""
+    """Return dimensions of these sizes; a sequence is a tile's shape, of dim0, dim1, and so on."""
     if not isinstance(sizes, Mapping):
         sizes = {axis_name(axis): size for axis, size in enumerate(sizes)}
     return tuple([(name, log2_of(size, f"the size of {name}")) for name, size in sizes.items()])
 
 
 def sizes(dims: Dims) -> dict[str, int]:
-    """The sizes of dimensions by name."""
+    """Return the sizes of dimensions by name."""
     return {name: 1 << bits for name, bits in dims}
 
 
 def bits_of(dims: Dims) -> int:
-    """How many bits all the dimensions have."""
+    """Return the total number of bits of the dimensions."""
     return sum([bits for _, bits in dims])
 
 
 @lru_cache(maxsize=1024)
 def places(dims: Dims) -> dict[str, int]:
-    """Where each dimension has its lowest bit when all are lined up, the last one lowest."""
-    found: dict[str, int] = {}
-    place = 0
+    """Return each dimension's lowest bit in a packed index, the last dimension lowest."""
+    positions: dict[str, int] = {}
+    position = 0
     for name, bits in reversed(dims):
-        found[name] = place
-        place += bits
-    return found
+        positions[name] = position
+        position += bits
+    return positions
 
 
 def pack(index: Sequence[int], dims: Dims, what: str) -> int:
-    """An index into each dimension, lined up in one int. Raises `LayoutError` that names `what`."""
+    """Pack an index into each dimension into one int. Raises `LayoutError` that names `what`."""
     if len(index) != len(dims):
         raise LayoutError(f"{what} is {list(index)}; it takes one number for each of {sizes(dims)}")
     packed = 0
@@ -89,34 +89,34 @@ def pack(index: Sequence[int], dims: Dims, what: str) -> int:
 
 
 def unpack(packed: Any, dims: Dims) -> list[Any]:
-    """The indices, ints or arrays, that are lined up in an int or an array."""
+    """Return the indices, ints or arrays, that are packed in an int or an array."""
     at = places(dims)
     return [packed >> at[name] & (1 << bits) - 1 for name, bits in dims]
 
 
-# How a part of a packed index moves: its lowest bit, a mask of its length, its new lowest bit.
+# A move of a part of a packed index: its lowest bit, a mask of its length, its new lowest bit.
 Move = tuple[int, int, int]
 
 
 def moves(old: Dims, new: Dims, up: Mapping[str, int]) -> list[Move]:
-    """How to line up anew what is lined up as `old`.
+    """Return the moves that repack an index from dimensions `old` to `new`.
 
-    A dimension goes where `new` has it, and within it `up` by the bits given for its name, or down
-    for a negative number. Bits that have no place there are dropped.
+    A dimension goes to its position in `new`, shifted up there by the bits that `up` has for its
+    name, or down for a negative number. Bits that do not fit are dropped.
     """
-    before, after, room = places(old), places(new), dict(new)
-    found = []
+    before, after, widths = places(old), places(new), dict(new)
+    parts = []
     for name, bits in old:
         raised = up.get(name, 0)
         above, below = max(raised, 0), max(-raised, 0)
-        kept = min(bits - below, room.get(name, 0) - above)
-        if kept > 0:
-            found.append((before[name] + below, (1 << kept) - 1, after[name] + above))
-    return found
+        width = min(bits - below, widths.get(name, 0) - above)
+        if width > 0:
+            parts.append((before[name] + below, (1 << width) - 1, after[name] + above))
+    return parts
 
 
 def move(packed: int, how: Sequence[Move]) -> int:
-    """A packed index with its parts moved."""
+    """Return a packed index with its parts moved."""
     image = 0
     for place, mask, new in how:
         image |= (packed >> place & mask) << new
@@ -124,7 +124,7 @@ def move(packed: int, how: Sequence[Move]) -> int:
 
 
 def less(whole: Dims, part: Dims) -> Dims | None:
-    """What `part` leaves of the bits of each dimension; None if it has more."""
+    """Return the bits per dimension of `whole` less those of `part`; None if `part` has more."""
     left = dict(whole)
     for name, bits in part:
         if left.get(name, -1) < bits:
@@ -134,7 +134,7 @@ def less(whole: Dims, part: Dims) -> Dims | None:
 
 
 def check_names(dims: Sequence[str]) -> None:
-    """Refuse a name twice, or one that the text of a layout cannot have."""
+    """Raise for a duplicate name, or one that the text of a layout cannot have."""
     if len({*dims}) < len(dims):
         raise LayoutError(f"a dimension is named twice in {list(dims)}")
     for name in dims:
@@ -142,7 +142,7 @@ def check_names(dims: Sequence[str]) -> None:
             raise LayoutError(f"a dimension is named as in Python, and {name!r} is no such name")
 
 
-def check_permutation(given: Sequence[str], own: Sequence[str]) -> None:
-    """Refuse names that are not all of a layout's own, each once."""
-    if sorted(given) != sorted(own):
-        raise LayoutError(f"{list(given)} is not an order of the dimensions {list(own)}")
+def check_permutation(names: Sequence[str], own: Sequence[str]) -> None:
+    """Raise unless the names are a permutation of a layout's own."""
+    if sorted(names) != sorted(own):
+        raise LayoutError(f"{list(names)} is not an order of the dimensions {list(own)}")

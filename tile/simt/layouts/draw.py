@@ -1,4 +1,4 @@
-"""Pictures of layouts, as text and as SVG: for each element of a tile, who holds it.
+"""Draw layouts, as text and as SVG: the holder of each element of a tile.
 
 >>> from tile.simt.layouts.blocked import blocked
 >>> print(draw(blocked([4, 8], [1, 2], [4, 2], [1, 2])))
@@ -33,10 +33,11 @@ _CELL, _MARGIN = 20, 32
 
 
 def draw(layout: LinearLayout) -> str:
-    """A table of the elements, with a row and a column for each coordinate of the last two axes.
+    """Return a table of the elements, with rows and columns for the last two axes.
 
-    An entry is the first index that holds the element, written as the heading says, and "+3" behind
-    it that three more do; "-" that none does. Raises `LayoutError` beyond `MOST_ELEMENTS` elements.
+    An entry is the first index that holds the element, in the format of the heading; "+3" after it
+    means that three more indices do; "-" that none does. Raises `LayoutError` beyond
+    `MOST_ELEMENTS` elements.
     """
     holders = _Holders.of(layout)
     lines = [holders.heading]
@@ -51,10 +52,10 @@ def draw(layout: LinearLayout) -> str:
 
 
 def svg(layout: LinearLayout, element_bits: int = 32, banks: Banks = BANKS) -> str:
-    """A picture of the elements, one cell each, in a file of its own.
+    """Return a picture of the elements, one cell each, as the text of an SVG file.
 
-    The colour of a cell is of the lane that holds it, paler for higher warps; in shared memory, it
-    is of the bank, paler for higher lines of banks. Labels are those of `draw`. Raises
+    The color of a cell is that of the lane that holds it, paler for higher warps; in shared memory,
+    it is that of the bank, paler for higher lines of banks. Labels are those of `draw`. Raises
     `LayoutError` beyond `MOST_ELEMENTS` elements.
     """
     holders = _Holders.of(layout)
@@ -108,7 +109,7 @@ Element = tuple[int, ...]
 
 @dataclass(frozen=True)
 class _Holders:
-    """Who holds each element: the indices, as numbers of the inputs that are worth telling."""
+    """The holders of each element: indices into the inputs that have more than one value."""
 
     layout: LinearLayout
     names: tuple[str, ...]
@@ -121,20 +122,20 @@ class _Holders:
             len(layout.shape) > 0 and count <= MOST_ELEMENTS,
             f"a picture is of 1 to {MOST_ELEMENTS} elements, and not of {list(layout.shape)}",
         )
-        told = [name for name, bits in layout.indices if bits] or list(layout.in_dims)
-        told.sort(key=lambda name: _OUTERMOST.index(name) if name in _OUTERMOST else -1)
-        table = layout.select_ins(*told).table()
-        found: dict[Element, list[tuple[int, ...]]] = {}
-        for index in np.ndindex(*[layout.in_size(name) for name in told]):
+        names = [name for name, bits in layout.indices if bits] or list(layout.in_dims)
+        names.sort(key=lambda name: _OUTERMOST.index(name) if name in _OUTERMOST else -1)
+        table = layout.select_ins(*names).table()
+        holders: dict[Element, list[tuple[int, ...]]] = {}
+        for index in np.ndindex(*[layout.in_size(name) for name in names]):
             element = tuple(int(table[name][index]) for name in layout.out_dims)
-            found.setdefault(element, []).append(index)
-        return cls(layout, tuple(told), found)
+            holders.setdefault(element, []).append(index)
+        return cls(layout, tuple(names), holders)
 
     def elements(self) -> Iterator[Element]:
         yield from np.ndindex(*self.layout.shape)
 
     def planes(self) -> Iterator[tuple[str, list[list[Element]]]]:
-        """The elements in rows, for each coordinate of the axes before the last two."""
+        """Yield the elements in rows, for each coordinate of the axes before the last two."""
         *outer, rows, columns = (1, *self.layout.shape)
         for plane in np.ndindex(*outer[1:]):
             named = zip(self.layout.out_dims, plane, strict=False)
@@ -171,12 +172,12 @@ class _Holders:
 
 
 def _joined(names: tuple[str, ...], shown: tuple[str, ...]) -> str:
-    """Numbers or names, the register after a colon and others after a point."""
-    marks = ["", *(":" if name == REGISTER else "." for name in names[1:])]
-    return "".join(mark + text for mark, text in zip(marks, shown, strict=True))
+    """Join numbers or names, the register after a colon and others after a point."""
+    separators = ["", *(":" if name == REGISTER else "." for name in names[1:])]
+    return "".join(before + text for before, text in zip(separators, shown, strict=True))
 
 
 def _colour(hue: float, paleness: float) -> str:
-    """A colour on which black text can be read; both arguments are from 0 up to but not 1."""
+    """Return a color on which black text is legible; both arguments are in [0, 1)."""
     channels = colorsys.hls_to_rgb(hue, 0.70 + 0.22 * paleness, 0.65)
     return "#" + "".join(f"{round(255 * channel):02x}" for channel in channels)

@@ -2,7 +2,7 @@
 
 A vector is a Python int whose bit i is its i-th coordinate, so adding two vectors is `^`. A matrix
 is the sequence of its columns, the images of the unit vectors 1, 2, 4, and so on. A space is given
-by vectors that span it. Everything here is Gaussian elimination, told once by `Elimination`.
+by vectors that span it. Every algorithm is Gaussian elimination, implemented by `Elimination`.
 
     >>> multiply([0b01, 0b11], 0b10)            # the second column
     3
@@ -20,12 +20,12 @@ from collections.abc import Iterable, Sequence
 
 
 def units(bits: int) -> list[int]:
-    """The unit vectors, which are also the columns of the identity."""
+    """Return the unit vectors, which are also the columns of the identity."""
     return [1 << bit for bit in range(bits)]
 
 
 def multiply(columns: Sequence[int], vector: int) -> int:
-    """The matrix times the vector: the sum of the columns that the vector's bits choose."""
+    """Return the matrix times the vector: the sum of the columns that the vector's bits select."""
     image = 0
     while vector:
         lowest = vector & -vector
@@ -35,10 +35,10 @@ def multiply(columns: Sequence[int], vector: int) -> int:
 
 
 class Elimination:
-    """A linear map that is known on some vectors, and so on all their sums.
+    """A linear map that is defined on some vectors, and thereby on their span.
 
-    Its rows are kept by leading bit, no two alike: whether a vector is a sum of those defined, and
-    what its image is then, shows by cancelling leading bits until nothing is left.
+    Its rows have distinct leading bits: cancelling leading bits until nothing is left decides
+    whether a vector is in the span, and computes its image.
     """
 
     __slots__ = ("_rows",)
@@ -47,9 +47,9 @@ class Elimination:
         self._rows: dict[int, tuple[int, int]] = {}
 
     def reduce(self, vector: int, image: int = 0) -> tuple[int, int]:
-        """Take known vectors away while they help: what is left, and `image` less their images.
+        """Subtract defined vectors; return the remainder, and `image` less their images.
 
-        The rest is 0 if and only if the vector is in the span of those defined.
+        The remainder is 0 if and only if the vector is in the span of the defined vectors.
         """
         rows = self._rows
         while (row := rows.get(vector.bit_length())) is not None:
@@ -58,10 +58,10 @@ class Elimination:
         return vector, image
 
     def define(self, vector: int, image: int = 0) -> int | None:
-        """Say that the map takes `vector` to `image`.
+        """Define the image of `vector`.
 
-        For a vector that earlier ones sum to, the map stays as it is, and what comes back is by how
-        much `image` differs from the value that it already has there; None for any other.
+        For a vector in the span of earlier ones, the map stays as it is, and the result is the
+        difference between `image` and the value that the map has there; None for any other vector.
         """
         rest, difference = self.reduce(vector, image)
         if not rest:
@@ -70,13 +70,13 @@ class Elimination:
         return None
 
     def image(self, vector: int) -> int | None:
-        """Where the map takes `vector`; None outside the span of the vectors defined."""
+        """Return the image of `vector`; None outside the span of the defined vectors."""
         rest, image = self.reduce(vector)
         return None if rest else image
 
 
 def extend(space: Iterable[int], within: Iterable[int]) -> list[int]:
-    """Vectors of `within` that complete `space`, each adding a dimension to it.
+    """Return vectors of `within` that complete `space`, each adding a dimension to it.
 
     They span a complement of `space` in the sum of both.
     """
@@ -87,24 +87,24 @@ def extend(space: Iterable[int], within: Iterable[int]) -> list[int]:
 
 
 def basis(vectors: Iterable[int]) -> list[int]:
-    """Those of the vectors that are no sum of earlier ones."""
+    """Return those of the vectors that are not sums of earlier ones."""
     return extend((), vectors)
 
 
 def rank(vectors: Iterable[int]) -> int:
-    """The dimension of what the vectors span."""
+    """Return the dimension of the span."""
     return len(basis(vectors))
 
 
 def kernel(columns: Sequence[int]) -> list[int]:
-    """A basis of the vectors that the matrix takes to 0."""
+    """Return a basis of the vectors that the matrix maps to 0."""
     known = Elimination()
     sums = (known.define(column, 1 << index) for index, column in enumerate(columns))
     return [combination for combination in sums if combination is not None]
 
 
 def intersection(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """A basis of the space that both share.
+    """Return a basis of the intersection of two spaces.
 
     A vector of `b` that earlier ones and `a` sum to is, less those earlier ones, in both. Defining
     `a` as its own image and `b` as 0 leaves just that part of the sum.
@@ -117,11 +117,11 @@ def intersection(a: Sequence[int], b: Sequence[int]) -> list[int]:
 
 
 def common_complement(p: Sequence[int], q: Sequence[int], within: Sequence[int]) -> list[int]:
-    """A largest space inside `within` that shares nothing but 0 with `p`, nor with `q`.
+    """Return a largest space inside `within` that intersects both `p` and `q` only in 0.
 
-    `p` and `q` are inside `within`. Of dimension `within` less the larger of the two: pairing a
-    vector of `p` alone with one of `q` alone gives a sum that is in neither, and what neither
-    reaches can be taken as it is.
+    `p` and `q` are inside `within`. Its dimension is that of `within` less that of the larger of
+    the two: a vector of `p` alone plus one of `q` alone is a sum that is in neither, and vectors
+    outside the sum of both are taken as they are.
     """
     both = intersection(p, q)
     pairs = zip(extend(both, p), extend(both, q), strict=False)

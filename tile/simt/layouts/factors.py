@@ -1,10 +1,9 @@
-"""How factors of products lie in shared memory, for groups of warps that read them from there.
+"""Shared-memory layouts of wgmma operands.
 
-A group's instruction takes a piece of a factor: of the rows m or columns n, and of k. Elements
-that are neighbours along one of the axes are in one piece there, 32, 64 or 128 bytes of them; such
-a *row* is followed by the next along the other axis, with its vectors of 16 bytes reordered by
-XOR (`byte_swizzled`). Where the tile is wider than a row, the rest of it follows as a whole, so
-that there are *strips*, each as wide as a row.
+A wgmma reads a tile of an operand: of the rows m or columns n, and of k. Along one of the axes, 32,
+64 or 128 bytes of elements are contiguous; such a *row* is followed by the next along the other
+axis, with its vectors of 16 bytes permuted by XOR (`byte_swizzled`). Where the tile is wider than a
+row, it is divided into *strips* of the width of a row, which follow each other.
 
     >>> layout = factor_layout((64, 64), 16, along=1, piece=64)
     >>> strips_of(layout, 16)
@@ -23,14 +22,14 @@ from tile.simt.layouts.layout import LinearLayout
 from tile.simt.layouts.swizzle import byte_swizzled
 
 ROW_BYTES = (128, 64, 32)
-# The bits of elements of which an instruction takes rows along m or n too, and not along k alone.
+# The element widths, in bits, that wgmma accepts MN-major as well as K-major.
 EITHER_WAY = frozenset({16})
-ROWS = 8  # after which the order of the vectors in a row is the first one again
+ROWS = 8  # the period of the swizzle
 
 
 @dataclass(frozen=True)
 class Strips:
-    """A factor with rows of `row_bytes` along the axis `along`, in strips of so many bytes.
+    """An operand with rows of `row_bytes` along the axis `along`, in strips of `bytes` bytes.
 
     `itemsize` is that of an element, in bytes.
     """
@@ -41,10 +40,10 @@ class Strips:
     itemsize: int
 
     def place(self, row: int, column: int) -> int:
-        """The byte where the element (row, column) would be if no vectors were reordered.
+        """Return the byte offset of the element (row, column) before swizzling.
 
-        From places at multiples of a vector of 16 bytes and of 8 rows that is where an instruction
-        is told to begin: it reorders by the bits of the addresses itself.
+        At multiples of a 16-byte vector and of 8 rows this is the start address for an
+        instruction's matrix descriptor: the hardware swizzles by address bits itself.
         """
         across, inside = (row, column) if self.along == 1 else (column, row)
         strip, byte = divmod(inside * self.itemsize, self.row_bytes)
@@ -52,7 +51,7 @@ class Strips:
 
 
 def row_bytes(piece: int, element_bits: int) -> int | None:
-    """The widest row for pieces of so many elements; None if they are too narrow for any."""
+    """Return the widest row for `piece` elements; None if they are too narrow for any."""
     return next((width for width in ROW_BYTES if width * 8 <= piece * element_bits), None)
 
 
@@ -60,9 +59,9 @@ def row_bytes(piece: int, element_bits: int) -> int | None:
 def factor_layout(
     shape: Sequence[int], element_bits: int, along: int, piece: int
 ) -> LinearLayout | None:
-    """The layout of a factor whose neighbours along an axis are neighbours in memory.
+    """Return the layout of an operand that is contiguous along an axis in memory.
 
-    An instruction takes `piece` elements along it, or more. None if that is no whole row.
+    An instruction takes at least `piece` elements along it. None if that is less than a row.
     """
     width = row_bytes(piece, element_bits)
     if width is None or shape[1 - along] < ROWS:
@@ -72,7 +71,7 @@ def factor_layout(
 
 @lru_cache(maxsize=1024)
 def strips_of(layout: LinearLayout, element_bits: int) -> Strips | None:
-    """What a layout of rank 2 is as strips; None if it is none that `factor_layout` gives."""
+    """Return a layout of rank 2 as strips; None if it is none that `factor_layout` returns."""
     for along in (0, 1):
         for width in ROW_BYTES:
             piece = width * 8 // element_bits

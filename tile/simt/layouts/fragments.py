@@ -1,10 +1,10 @@
-"""Which lane and register holds which element of a matrix instruction's operands.
+"""Register layouts of the operands of mma and wgmma instructions.
 
 An instruction multiplies an m x k matrix by a k x n matrix and adds to an m x n accumulator. In
 each of the three, every bit of the register, lane and warp number is one bit of the row or column,
-and a fragment lists them, lowest bit first. So "n0 m3 | n1 n2 m0 m1 m2" says: bit 0 of the register
-is bit 0 of the column, bit 1 of the register is bit 3 of the row, bit 0 of the lane is bit 1 of the
-column, and so on.
+and a fragment lists them, lowest bit first. So "n0 m3 | n1 n2 m0 m1 m2" means: bit 0 of the
+register is bit 0 of the column, bit 1 of the register is bit 3 of the row, bit 0 of the lane is bit
+1 of the column, and so on. The fragments are those of the PTX ISA.
 
     >>> matrix_fragment(MatrixShape(8, 8, 4, 64), Operand.LEFT)
     #linear{register = [], lane = [[0,1],[0,2],[1,0],[2,0],[4,0]], warp = [] -> dim0 = 8, dim1 = 4}
@@ -22,7 +22,7 @@ from tile.simt.layouts.layout import LinearLayout, identity1d, zeros1d
 
 
 class Operand(enum.Enum):
-    """A part in the product; the value names its axes."""
+    """An operand of a dot; the value names its axes."""
 
     LEFT = "mk"
     RIGHT = "kn"
@@ -30,7 +30,7 @@ class Operand(enum.Enum):
 
 
 class MatrixShape(NamedTuple):
-    """A matrix instruction: its sizes, and how many bits an element of its factors has."""
+    """The shape of an mma instruction, and the bits of an element of its operands."""
 
     m: int
     n: int
@@ -41,8 +41,8 @@ class MatrixShape(NamedTuple):
         return f"m{self.m}n{self.n}k{self.k} of {self.bits} bits"
 
 
-# Instructions of one warp: the left factor, the right factor, the accumulator; register | lane.
-# Factors of 8 and 16 bits have neighbours in k in one 32-bit register.
+# Instructions of one warp: operand a, operand b, accumulator; register | lane.
+# Operands of 8 and 16 bits have elements contiguous in k in one 32-bit register.
 _NARROW = {
     MatrixShape(8, 8, 4, 64): (
         "| k0 k1 m0 m1 m2",
@@ -91,8 +91,8 @@ _NARROW = {
     ),
 }
 
-# Instructions of four warps, by k and bits: the left factor; register | lane | warp. The right
-# factor is read from shared memory, and n has 3 to 8 bits, all above the third in registers.
+# Instructions of a warpgroup, by k and bits: operand a; register | lane | warp. Operand b is read
+# from shared memory, and n has 3 to 8 bits, all above the third in registers.
 _WIDE = {
     (8, 32): "m3 k2 | k0 k1 m0 m1 m2 | m4 m5",
     (16, 16): "k0 m3 k3 | k1 k2 m0 m1 m2 | m4 m5",
@@ -117,19 +117,19 @@ FRAGMENTS: dict[MatrixShape, dict[Operand, str]] = {
 
 
 def group_shapes(*bits: int) -> Iterator[MatrixShape]:
-    """The instructions of four warps for factors whose elements have so many bits."""
+    """Return the wgmma shapes for operands whose elements have such widths in bits."""
     return (shape for shape in FRAGMENTS if shape.m == 64 and shape.bits in bits)
 
 
 def matrix_fragment(shape: MatrixShape, operand: Operand) -> LinearLayout:
-    """The layout (register, lane, warp) of one operand of one instruction.
+    """Return the layout (register, lane, warp) of one operand of one instruction.
 
     Its outputs are the operand's axes: m and k, k and n, or m and n. Raises `LayoutError` for a
     shape that `FRAGMENTS` does not have, or an operand that is not held in registers.
     """
     if shape not in FRAGMENTS:
-        known = sorted(s for s in FRAGMENTS if s.bits == shape.bits)
-        names = ", ".join(map(str, known)) or "none of that width"
+        shapes = sorted(s for s in FRAGMENTS if s.bits == shape.bits)
+        names = ", ".join(map(str, shapes)) or "none of that width"
         raise LayoutError(f"no matrix instruction is {shape}; there are {names}")
     if operand not in FRAGMENTS[shape]:
         raise LayoutError(f"the right factor of {shape} is read from shared memory")
@@ -145,19 +145,19 @@ def matrix_fragment(shape: MatrixShape, operand: Operand) -> LinearLayout:
 
 
 def _step(bit: str, axes: str) -> list[int]:
-    """The coordinates of a bit such as "k3"."""
+    """Return the coordinates of a bit such as "k3"."""
     return [1 << int(bit[1:]) if bit[0] == axis else 0 for axis in axes]
 
 
 def matrix_layout(
     tile: Sequence[int], shape: MatrixShape, operand: Operand, warps: tuple[int, int]
 ) -> LinearLayout:
-    """The layout of a whole tile that matrix instructions take or give.
+    """Return the layout of a whole tile of an operand of mma instructions.
 
-    `warps` has how many warps, or groups of warps for an instruction of several, share the rows m
-    and the columns n; those that differ in an axis that the operand lacks have copies of it. What
-    is larger than all warps together takes more registers, first along k, then n, then m. Raises
-    `LayoutError` for a tile smaller than one instruction's.
+    `warps` is the number of warps, or warpgroups for wgmma, that share the rows m and the columns
+    n; those that differ in an axis that the operand lacks hold copies of it. A tile larger than all
+    warps together takes more registers, first along k, then n, then m. Raises `LayoutError` for a
+    tile smaller than one instruction's.
     """
     layout = matrix_fragment(shape, operand)
     require(

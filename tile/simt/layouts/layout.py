@@ -37,18 +37,18 @@ compiler has about layouts are questions of linear algebra about twenty columns.
     >>> lanes * registers                           # lanes in a row, then the next register
     #linear{lane = [[1],[2]], register = [[4]] -> dim0 = 8}
 
-**Inverses** turn the question round: who holds this element? A chain of maps is `@`, the product
-of their matrices. So `a.invert() @ b` takes each index of `b` to that where `a` has its element,
-which is what a conversion from one to the other has to move:
+**Inverses** answer the opposite question: which index holds this element? `@` composes maps: the
+product of their matrices. So `a.invert() @ b` takes each index of `b` to the index where `a` has
+its element, which is the data movement of a conversion from one to the other:
 
     >>> (lanes * registers).invert() @ (registers * lanes)
     #linear{register = [[1,0]], lane = [[2,0],[0,1]] -> lane = 4, register = 2}
 
 Register 1 has its element in lane 1 of the other, lane 1 in lane 2, and lane 2 in register 1.
 
-**Duplicates** come of zero bases: the bit changes and the element does not. After a sum along
-dim1, registers 0 and 1 hold the sum of the same row, and so do lanes 0 and 1. Forgetting an output
-does that to a layout, and `free_variables` has a mask of the bits that lead to copies:
+**Duplicates** come from zero bases: the bit changes and the element does not. After a sum along
+dim1, registers 0 and 1 hold the sum of the same row, and so do lanes 0 and 1. Dropping an output
+has that effect on a layout, and `free_variables` has a mask of the bits that lead to copies:
 
     >>> sums = square.select_outs("dim0")
     >>> sums
@@ -62,8 +62,9 @@ of each element, of all holders the one with zeros there:
     >>> sums.pseudo_invert()
     #linear{dim0 = [[2,0],[0,2]] -> register = 4, lane = 4}
 
-**Division** undoes products: it tells whether a layout is made of a smaller one. An instruction
-that takes two neighbours from each of two lanes fits a layout that its own divides:
+**Division** undoes products: it decides whether a layout consists of copies of a smaller one. An
+instruction that takes two contiguous elements from each of two lanes fits a layout that its own
+layout divides:
 
     >>> instruction = identity1d(2, "register", "dim1") * identity1d(2, "lane", "dim1")
     >>> square.divide_left(instruction)             # over what it is to be repeated
@@ -78,8 +79,8 @@ as linear as all else. Its inverse after a layout of registers has the addresses
     >>> swizzled.invert() @ square
     #linear{register = [[1],[5]], lane = [[2],[10]] -> offset = 16}
 
-**Order**: `columns` and the two `reshape`s line up the bits of several dimensions, and do that as
-NumPy flattens arrays: the last dimension named has the lowest bits.
+**Order**: `columns` and the two `reshape`s pack the bits of several dimensions as NumPy flattens
+arrays: the last dimension named has the lowest bits.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class LinearLayout:
     """A map from the bits of indices to the bits of coordinates, linear over F2; see the module.
 
     `ins` has for each input dimension the images of its bits, lowest bit first; `outs` has for each
-    output dimension its number of bits. An image is one int in which all outputs are lined up.
+    output dimension its number of bits. An image is one int in which all outputs are packed.
     `of` takes coordinates instead. Layouts are equal if names, their order and all bases are.
     """
 
@@ -141,7 +142,7 @@ class LinearLayout:
     def of(
         cls, bases: Mapping[str, Sequence[Sequence[int]]], outs: Mapping[str, int] | Sequence[int]
     ) -> LinearLayout:
-        """From coordinates: for each input bit, how far it moves along each output dimension.
+        """Create a layout from coordinates: each input bit's step along each output dimension.
 
         `outs` has the size of each output dimension, a power of two; a plain sequence is the shape
         of a tile, of dimensions dim0, dim1, and so on. Raises `LayoutError`, naming the basis.
@@ -153,7 +154,7 @@ class LinearLayout:
             ins.append((name, tuple(images)))
         return cls(tuple(ins), dims)
 
-    # What it is made of.
+    # Components.
 
     @property
     def in_dims(self) -> tuple[str, ...]:
@@ -174,14 +175,14 @@ class LinearLayout:
         return tuple([1 << bits for _, bits in self.outs])
 
     def images(self, name: str) -> tuple[int, ...]:
-        """The images of the bits of one input, each packed into an int."""
+        """Return the images of the bits of one input, each packed into an int."""
         for own, columns in self.ins:
             if own == name:
                 return columns
         raise LayoutError(f"the layout has inputs {list(self.in_dims)} and not {name}")
 
     def bases(self, name: str) -> tuple[tuple[int, ...], ...]:
-        """The images of the bits of one input, as coordinates."""
+        """Return the images of the bits of one input, as coordinates."""
         return tuple([tuple(unpack(column, self.outs)) for column in self.images(name)])
 
     def in_bits(self, name: str) -> int:
@@ -201,7 +202,7 @@ class LinearLayout:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The matrix: the images of the bits of all inputs lined up, lowest first."""
+        """The matrix: the images of the packed bits of all inputs, lowest first."""
         return tuple([column for _, columns in reversed(self.ins) for column in columns])
 
     def __str__(self) -> str:
@@ -210,13 +211,13 @@ class LinearLayout:
     __repr__ = __str__
 
     def _bits(self) -> Iterator[tuple[str, int, int, int]]:
-        """Each input's bits: the input, bit, unit vector among all inputs lined up, and image."""
+        """Yield each input's bits: input, bit, unit vector among packed inputs, and image."""
         at = places(self.indices)
         for name, columns in self.ins:
             for bit, column in enumerate(columns):
                 yield name, bit, 1 << at[name] + bit, column
 
-    # What it says of an index.
+    # Evaluation.
 
     @overload
     def apply(self, **index: int) -> dict[str, int]: ...
@@ -228,17 +229,17 @@ class LinearLayout:
         An input that is not given is 0. Raises `LayoutError` for an index outside its dimension.
         """
         packed: Any = 0
-        for name, given in index.items():
-            value = given if isinstance(given, int) else np.asarray(given, np.int64)
+        for name, number in index.items():
+            value = number if isinstance(number, int) else np.asarray(number, np.int64)
             if np.any(value >> self.in_bits(name)):
-                raise LayoutError(f"{name} is 0 to {self.in_size(name) - 1}, which {given} is not")
+                raise LayoutError(f"{name} is 0 to {self.in_size(name) - 1}, which {number} is not")
             packed = packed ^ (value & 0)
             for bit, column in enumerate(self.images(name)):
                 packed = packed ^ (value >> bit & 1) * column
         return dict(zip(self.out_dims, unpack(packed, self.outs), strict=True))
 
     def table(self) -> dict[str, IntArray]:
-        """The coordinates at every index: arrays with an axis for each input dimension."""
+        """Return the coordinates at every index: arrays with an axis for each input dimension."""
         packed = np.zeros(1, np.int64)
         for column in self.columns:
             packed = np.concatenate([packed, packed ^ column])
@@ -248,13 +249,13 @@ class LinearLayout:
     # Chains.
 
     def compose(self, inner: LinearLayout) -> LinearLayout:
-        """First `inner`, then this one; also written `self @ inner`.
+        """Apply `inner` first, then this layout; also written `self @ inner`.
 
         The outputs of `inner` are the inputs of this one, by name and at most as large.
         """
-        given, taken = sizes(inner.outs), sizes(self.indices)
-        if given.keys() != taken.keys() or any(given[name] > taken[name] for name in given):
-            raise LayoutError(f"outputs {given} are not indices into inputs {taken}")
+        outs, ins = sizes(inner.outs), sizes(self.indices)
+        if outs.keys() != ins.keys() or any(outs[name] > ins[name] for name in outs):
+            raise LayoutError(f"outputs {outs} are not indices into inputs {ins}")
         columns: list[int] = []
         for name, bits in reversed(inner.outs):
             columns += self.images(name)[:bits]
@@ -263,7 +264,7 @@ class LinearLayout:
     __matmul__ = compose
 
     def invert(self) -> LinearLayout:
-        """The layout from coordinates to indices. Raises `LayoutError` unless it is bijective."""
+        """Return the inverse. Raises `LayoutError` unless the layout is bijective."""
         if not self.is_injective():
             raise LayoutError(f"{self} has no inverse: it holds elements more than once")
         if not self.is_surjective():
@@ -271,36 +272,36 @@ class LinearLayout:
         return self.pseudo_invert()
 
     def pseudo_invert(self) -> LinearLayout:
-        """A layout from coordinates to indices that comes as near to an inverse as can be.
+        """Return a layout from coordinates to indices that is an inverse where one exists.
 
         Call it `x`: `self @ x @ self == self` and `x @ self @ x == x`. Of the indices of an element
-        it gives the one whose free variables are 0, and for an element that nothing holds, that of
+        it gives the one whose free variables are 0, and for an element that no index holds, that of
         another. Where each basis moves along one dimension, no index has fewer bits set.
         """
-        known = f2.Elimination()
+        inverse = f2.Elimination()
         for _, _, unit, column in self._bits():
-            known.define(column, unit)
+            inverse.define(column, unit)
         for unit in f2.units(bits_of(self.outs)):
-            known.define(unit)
+            inverse.define(unit)
         at = places(self.outs)
         ins = [
-            (name, tuple([known.reduce(1 << at[name] + bit)[1] for bit in range(bits)]))
+            (name, tuple([inverse.reduce(1 << at[name] + bit)[1] for bit in range(bits)]))
             for name, bits in self.outs
         ]
         return LinearLayout(tuple(ins), self.indices)
 
     def invert_and_compose(self, other: LinearLayout) -> LinearLayout:
-        """The map `x` with `self @ x == other`: at which index this layout has what `other` has.
+        """Return `x` with `self @ x == other`: the indices here of the elements of `other`.
 
-        Where that leaves a choice, an index stays what it is: an input bit of `other` that is free
-        here, by the same name, goes to itself, and other free bits are 0. So the map from a layout
+        Where that leaves a choice, an index stays as it is: an input bit of `other` that is free
+        here, by the same name, maps to itself, and other free bits to 0. So the map from a layout
         to itself is the identity, duplicates too. Raises `LayoutError` for an element of `other`
         that is not held here.
         """
-        known = f2.Elimination()
+        inverse = f2.Elimination()
         stays: dict[tuple[str, int], int] = {}
         for name, bit, unit, column in self._bits():
-            same = known.define(column, unit)
+            same = inverse.define(column, unit)
             if same is not None:
                 stays[name, bit] = same
         matched = other.transpose_outs(*self.out_dims)
@@ -308,10 +309,10 @@ class LinearLayout:
             raise LayoutError(f"outputs {sizes(other.outs)} are not {sizes(self.outs)}")
 
         def index(name: str, bit: int, column: int) -> int:
-            found = known.image(column)
-            if found is None:
+            image = inverse.image(column)
+            if image is None:
                 raise LayoutError(f"{name} basis {bit} of {other} is in no index of {self}")
-            return found ^ stays.get((name, bit), 0)
+            return image ^ stays.get((name, bit), 0)
 
         ins = [
             (name, tuple([index(name, bit, column) for bit, column in enumerate(columns)]))
@@ -322,29 +323,29 @@ class LinearLayout:
     # Ranks.
 
     def rank(self) -> int:
-        """How many input bits matter: the number of different elements is 2 to that power."""
+        """Return the rank of the matrix: the number of different elements is 2 to that power."""
         return f2.rank(self.columns)
 
     def is_surjective(self) -> bool:
-        """Whether every element is held."""
+        """Return True if every element is held."""
         return self.rank() == bits_of(self.outs)
 
     def is_injective(self) -> bool:
-        """Whether no element is held twice."""
+        """Return True if no element is held twice."""
         return self.rank() == len(self.columns)
 
     def is_bijective(self) -> bool:
         return self.is_surjective() and self.is_injective()
 
     def free_variables(self) -> dict[str, int]:
-        """For each input, a mask of the bits that can stay 0 without missing any element.
+        """Return, for each input, a mask of the bits that can stay 0 without missing any element.
 
         They are those whose basis is a sum of earlier ones, in the order of the inputs.
         """
-        known = f2.Elimination()
+        span = f2.Elimination()
         free = dict.fromkeys(self.in_dims, 0)
         for name, bit, _, column in self._bits():
-            free[name] |= (known.define(column) is not None) << bit
+            free[name] |= (span.define(column) is not None) << bit
         return free
 
     # Products.
@@ -363,7 +364,7 @@ class LinearLayout:
     __mul__ = product
 
     def divide_left(self, inner: LinearLayout) -> LinearLayout | None:
-        """The `outer` whose `inner * outer` is this layout, up to order; None if there is none.
+        """Return the `outer` whose `inner * outer` is this layout, up to order; None if none is.
 
         It has all dimensions of this layout, of size 1 where `inner` leaves nothing.
         """
@@ -376,7 +377,7 @@ class LinearLayout:
         return outer if (inner * outer)._is(self) else None
 
     def divide_right(self, outer: LinearLayout) -> LinearLayout | None:
-        """The `inner` whose `inner * outer` is this layout, up to order; None if there is none.
+        """Return the `inner` whose `inner * outer` is this layout, up to order; None if none is.
 
         It has all dimensions of this layout, of size 1 where `outer` leaves nothing.
         """
@@ -388,10 +389,10 @@ class LinearLayout:
         return inner if (inner * outer)._is(self) else None
 
     def quotient(self, *names: str) -> LinearLayout | None:
-        """The map of the other dimensions, if this one leaves those named alone; else None.
+        """Return the map of the other dimensions, if this is the identity on those named.
 
-        It leaves a dimension alone that is an input and an output of one size, if each of its bits
-        goes to itself and no other input reaches it.
+        It is the identity on a dimension that is an input and an output of one size if each of its
+        bits maps to itself and no other input reaches it.
         """
         if not {*names} <= {*self.in_dims} & {*self.out_dims}:
             return None
@@ -403,38 +404,38 @@ class LinearLayout:
         return rest if whole._is(self) else None
 
     def is_identity_on(self, *names: str) -> bool:
-        """Whether the named dimensions are left alone, in the sense of `quotient`."""
+        """Return True if the map is the identity on the named dimensions; see `quotient`."""
         return self.quotient(*names) is not None
 
     # The same map over other dimensions.
 
     def select_ins(self, *names: str) -> LinearLayout:
-        """This layout with only these inputs, in this order, and the others at 0."""
+        """Return this layout with only these inputs, in this order, and the others at 0."""
         return LinearLayout(tuple([(name, self.images(name)) for name in names]), self.outs)
 
     def select_outs(self, *names: str) -> LinearLayout:
-        """This layout with only these outputs, in this order: what is left after a reduction."""
+        """Return this layout with only these outputs, in this order, as after a reduction."""
         outs = tuple([(name, self.out_bits(name)) for name in names])
         return self if outs == self.outs else LinearLayout(self._placed(outs), outs)
 
     def transpose_ins(self, *names: str) -> LinearLayout:
-        """The inputs in another order."""
+        """Return this layout with the inputs in another order."""
         check_permutation(names, self.in_dims)
         return self.select_ins(*names)
 
     def transpose_outs(self, *names: str) -> LinearLayout:
-        """The outputs in another order."""
+        """Return this layout with the outputs in another order."""
         check_permutation(names, self.out_dims)
         return self.select_outs(*names)
 
     def rename(self, names: Mapping[str, str]) -> LinearLayout:
-        """Other names for some inputs and outputs."""
+        """Rename some inputs and outputs."""
         ins = [(names.get(name, name), columns) for name, columns in self.ins]
         outs = [(names.get(name, name), bits) for name, bits in self.outs]
         return LinearLayout(tuple(ins), tuple(outs))
 
     def reshape_ins(self, shape: Mapping[str, int]) -> LinearLayout:
-        """The inputs lined up and cut anew, as NumPy reshapes an array of these dimensions."""
+        """Reshape the inputs, as NumPy reshapes an array of these dimensions."""
         ins, columns = named(shape), self.columns
         if bits_of(ins) != len(columns):
             raise LayoutError(f"inputs {dict(shape)} do not count {1 << len(columns)} indices")
@@ -443,20 +444,20 @@ class LinearLayout:
         return LinearLayout(tuple(cut), self.outs)
 
     def reshape_outs(self, shape: Mapping[str, int] | Sequence[int]) -> LinearLayout:
-        """The outputs lined up and cut anew, as NumPy reshapes an array of these dimensions."""
+        """Reshape the outputs, as NumPy reshapes an array of these dimensions."""
         outs = named(shape)
         if bits_of(outs) != bits_of(self.outs):
             raise LayoutError(f"{sizes(outs)} does not have as many elements as {sizes(self.outs)}")
         return LinearLayout(self.ins, outs)
 
     def wrap_outs(self, shape: Mapping[str, int] | Sequence[int]) -> LinearLayout:
-        """The coordinates modulo these sizes; a larger size leaves them as they are."""
+        """Reduce the coordinates modulo these sizes; a larger size leaves them as they are."""
         outs = named(shape)
         check_permutation([name for name, _ in outs], self.out_dims)
         return LinearLayout(self._placed(outs), outs)
 
     def concat_ins(self, other: LinearLayout) -> LinearLayout:
-        """The layout with the inputs of both; the outputs are the same."""
+        """Return the layout with the inputs of both; the outputs are the same."""
         if self.outs != other.outs:
             raise LayoutError(
                 f"outputs {sizes(self.outs)} and {sizes(other.outs)} are not the same"
@@ -464,7 +465,7 @@ class LinearLayout:
         return LinearLayout(self.ins + other.ins, self.outs)
 
     def concat_outs(self, other: LinearLayout) -> LinearLayout:
-        """The layout with the outputs of both; the inputs are the same."""
+        """Return the layout with the outputs of both; the inputs are the same."""
         if self.indices != other.indices:
             both = f"{sizes(self.indices)} and {sizes(other.indices)}"
             raise LayoutError(f"inputs {both} are not the same")
@@ -477,7 +478,7 @@ class LinearLayout:
         return LinearLayout(tuple(ins), outs)
 
     def _is(self, other: LinearLayout) -> bool:
-        """Whether both are one map, whatever the order of the dimensions."""
+        """Return True if both are the same map up to the order of the dimensions."""
         if self.indices == other.indices and self.outs == other.outs:
             return self.ins == other.ins
         if {*self.indices} != {*other.indices} or {*self.outs} != {*other.outs}:
@@ -485,10 +486,10 @@ class LinearLayout:
         return self.select_ins(*other.in_dims).select_outs(*other.out_dims) == other
 
     def _placed(self, outs: Dims, up: Mapping[str, int] | None = None) -> Inputs:
-        """The inputs with their images lined up as in `outs`.
+        """Return the inputs with their images packed as in `outs`.
 
-        A dimension is moved `up` as many bits as given for its name, down for a negative number,
-        and what has no place there is dropped.
+        A dimension is shifted `up` by the bits given for its name, down for a negative number, and
+        bits that do not fit are dropped.
         """
         how = moves(self.outs, outs, up or {})
         return self._map(lambda image: move(image, how))
@@ -499,7 +500,7 @@ class LinearLayout:
 
 @lru_cache(maxsize=4096)
 def _text(layout: LinearLayout) -> str:
-    """The layout as text: once, since every check of a layout has a message with it at hand."""
+    """Return the layout as text: cached, since every check formats its message eagerly."""
 
     def steps(name: str) -> str:
         return ",".join(f"[{','.join(map(str, basis))}]" for basis in layout.bases(name))
@@ -510,18 +511,18 @@ def _text(layout: LinearLayout) -> str:
 
 
 def identity1d(size: int, in_dim: str, out_dim: str) -> LinearLayout:
-    """Index i is at coordinate i."""
+    """Return the layout with index i at coordinate i."""
     return strided1d(size, 1, in_dim, out_dim)
 
 
 def strided1d(size: int, stride: int, in_dim: str, out_dim: str) -> LinearLayout:
-    """Index i is at coordinate i * stride, of size * stride."""
+    """Return the layout with index i at coordinate i * stride, of size * stride."""
     bits, skipped = log2_of(size, f"the size of {in_dim}"), log2_of(stride, "a stride")
     columns = tuple([1 << skipped + bit for bit in range(bits)])
     return LinearLayout(((in_dim, columns),), ((out_dim, bits + skipped),))
 
 
 def zeros1d(size: int, in_dim: str, out_dim: str, out_size: int = 1) -> LinearLayout:
-    """Every index is at coordinate 0: all hold copies of one element."""
+    """Return the layout with every index at coordinate 0: all hold copies of one element."""
     bits = log2_of(size, f"the size of {in_dim}")
     return LinearLayout(((in_dim, (0,) * bits),), ((out_dim, log2_of(out_size, out_dim)),))

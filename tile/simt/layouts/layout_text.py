@@ -1,4 +1,4 @@
-"""Text to layout, the inverse of `str`.
+"""Parse the text of layouts, the inverse of `str`.
 
     layout = "#linear{" [input {"," input}] "->" [output {"," output}] "}"
     input  = name "=" "[" [basis {"," basis}] "]"          one basis for each bit, lowest first
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def parse_layout(text: str) -> LinearLayout:
-    """Read a layout. Raises `ParseError` for wrong text, `LayoutError` for what is no layout."""
+    """Parse a layout. Raises `ParseError` for wrong text, `LayoutError` for impossible layouts."""
     reader = _Reader(text)
     reader.expect("#linear")
     reader.expect("{")
@@ -42,7 +42,7 @@ def parse_layout(text: str) -> LinearLayout:
 
 
 class _Reader:
-    """A place in the text: `word` is the one that comes next, "" at the end."""
+    """A position in the text: `word` is the next token, "" at the end."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -52,7 +52,7 @@ class _Reader:
         self.advance()
 
     def advance(self) -> str:
-        """Take the word, and see the next one."""
+        """Consume the token, and read the next one."""
         taken = self.word
         match = next(self._words)
         self.word, self.start = match.group(1), match.start(1)
@@ -91,14 +91,14 @@ class _Reader:
         return name, value()
 
     def several(self, read: Callable[[], T], end: str) -> list[T]:
-        """What `read` reads, between commas, and the word that ends it."""
-        found: list[T] = []
+        """Parse a list of what `read` parses, separated by commas, and the token `end`."""
+        items: list[T] = []
         while self.word != end:
-            if found:
+            if items:
                 self.expect(",")
-            found.append(read())
+            items.append(read())
         self.advance()
-        return found
+        return items
 
     def mapping(self, entries: list[tuple[str, T]]) -> dict[str, T]:
         names = [name for name, _ in entries]

@@ -1,15 +1,16 @@
-"""How a warp moves a tile to or from shared memory in matrices of 8 rows of 16 bytes.
+"""ldmatrix and stmatrix: a warp moves matrices of 8 rows of 16 bytes to or from shared memory.
 
-A lane asks for a row and gets four bytes of each of several rows. So there are two layouts: the one
-in which the tile is asked for, whose registers walk a row and whose lanes walk the rows, and the
-one in which it arrives. For four matrices of 16-bit elements, with r, l the bits of the registers
-and lanes in which the tile arrives:
+A lane gives the address of a row and gets four bytes of each of several rows. So there are two
+layouts: the *address* layout, whose registers walk a row and whose lanes walk the rows, and the
+layout in which the tile arrives. For four matrices of 16-bit elements, with r, l the bits of the
+registers and lanes in which the tile arrives:
 
-                        register            lane                 what a lane gets of a row
-    asked for           r0 l0 l1 r3..       l2 l3 l4 r1 r2       two neighbours
+                        register            lane                 a lane gets of a row
+    addresses           r0 l0 l1 r3..       l2 l3 l4 r1 r2       two contiguous elements
     if transposed       l2 l3 l4 r3..       r0 l0 l1 r1 r2       one element of two rows
 
-A tile arrives in its layout if the first bits of the registers that ask are those of the offset:
+A tile arrives in its layout if the first register bits of the address layout are the low bits of
+the offset:
 
     >>> from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_fragment
     >>> from tile.simt.layouts.swizzle import swizzled
@@ -22,7 +23,7 @@ A tile arrives in its layout if the first bits of the registers that ask are tho
     >>> found.matrices, found.transposed, found.rows.apply(lane=1), found.rows.apply(lane=8)
     (2, True, {'offset': 8}, {'offset': 64})
 
-A store is the same the other way round: what lanes hold in the layout goes to the rows.
+A store is the inverse: the elements that lanes hold in the layout go to the rows.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, log2_of
 from tile.simt.layouts.layout import LinearLayout, identity1d
 from tile.simt.layouts.shared_access import shared_access
 
-_PART_BITS = 32  # of a row, for one lane
+_PART_BITS = 32  # bits of a row that one lane gets
 _LANE_BITS = 5
 _ROW_BITS = 3  # the number of a row in its matrix
 _MATRIX_BITS = 2  # up to four at once
@@ -45,9 +46,10 @@ _MATRIX_BITS = 2  # up to four at once
 
 @dataclass(frozen=True)
 class MatrixAccess:
-    """A tile in loads of so many matrices; `rows` leads (register, lane, warp) to their offsets.
+    """An access to a tile by ldmatrix or stmatrix, `matrices` matrices each.
 
-    The registers of `rows` number the loads; what they give is in the order of the tile's own.
+    `rows` maps (register, lane, warp) to the offsets of the rows; its registers number the
+    instructions, whose results are in the order of the tile's own registers.
     """
 
     matrices: int
@@ -57,7 +59,7 @@ class MatrixAccess:
 
 @dataclass(frozen=True)
 class Asked:
-    """A layout in which rows are asked for, the first `row` bits of its registers."""
+    """An address layout for rows: the first `row` bits of its registers walk a row."""
 
     layout: LinearLayout
     row: int
@@ -71,7 +73,7 @@ class Asked:
 
 
 def asked_for(layout: LinearLayout, element_bits: int) -> Iterator[Asked]:
-    """The layouts in which to ask for what arrives in this one, of (register, lane, warp)."""
+    """Yield the address layouts for tiles that arrive in this (register, lane, warp) layout."""
     part = log2_of(max(1, _PART_BITS // element_bits), "the elements of a lane's part")
     registers, lanes, warps = (layout.images(name) for name in (REGISTER, LANE, WARP))
     if element_bits > _PART_BITS or len(lanes) != _LANE_BITS or len(registers) < part:
@@ -96,7 +98,7 @@ def asked_for(layout: LinearLayout, element_bits: int) -> Iterator[Asked]:
 def matrix_access(
     layout: LinearLayout, shared: LinearLayout, element_bits: int
 ) -> MatrixAccess | None:
-    """How matrices are loaded that arrive in this layout; None if no rows are in one piece."""
+    """Return the ldmatrix access that loads a tile in this layout; None without contiguous rows."""
     for asked in asked_for(layout, element_bits):
         offsets = shared.invert_and_compose(asked.layout)
         if offsets.divide_left(identity1d(1 << asked.row, REGISTER, OFFSET)) is not None:
@@ -110,24 +112,24 @@ def matrix_access(
 def matrix_store(
     layout: LinearLayout, shared: LinearLayout, element_bits: int, banks: Banks = BANKS
 ) -> MatrixAccess | None:
-    """How matrices of a tile in this layout are stored; None where vectors do as well.
+    """Return the stmatrix access that stores a tile in this layout; None where vectors do as well.
 
-    They do where they are as few, where several threads hold the same, of which one alone is to
-    store it, or where the rows of a matrix meet in the same banks.
+    Vectors do as well where they take no more instructions, where several threads hold the same
+    element, of which only one is to store it, or where the rows of a matrix conflict in the banks.
     """
     if not all(layout.images(LANE)) or not all(layout.images(WARP)):
         return None
-    found = matrix_access(layout, shared, element_bits)
-    if found is None:
+    access = matrix_access(layout, shared, element_bits)
+    if access is None:
         return None
     vectors = len(shared_access(layout, shared, element_bits, banks).registers)
-    if found.rows.in_size(REGISTER) >= vectors or _rows_meet(found.rows, element_bits, banks):
+    if access.rows.in_size(REGISTER) >= vectors or _rows_meet(access.rows, element_bits, banks):
         return None
-    return found
+    return access
 
 
 def _rows_meet(rows: LinearLayout, element_bits: int, banks: Banks) -> bool:
-    """Whether some of the eight rows of a matrix are in the same banks."""
+    """Return True if some of the eight rows of a matrix are in the same banks."""
     line = (1 << log2_of(banks.line_bits // element_bits, "the elements of a line")) - 1
     down = rows.images(LANE)[:_ROW_BITS]
     return f2.rank([offset & line for offset in down]) < _ROW_BITS

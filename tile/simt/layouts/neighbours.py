@@ -1,8 +1,8 @@
-"""Shared layouts for machines whose lanes are run by vector instructions, as those of a CPU are.
+"""Shared layouts for targets whose lanes are SIMD lanes of a CPU.
 
-There are no banks. One instruction serves so many lanes as run abreast where each accesses the
-place behind its neighbour's, or all access one; else every lane is served by itself. So the lowest
-bits of an offset are what such lanes walk, of that access which takes the most instructions:
+There are no banks. One vector instruction serves as many lanes as its SIMD width if adjacent lanes
+access contiguous elements, or all lanes access one element; else every lane is served by itself. So
+the lowest bits of an offset are the lane bits of the access that takes the most instructions:
 
     >>> from tile.simt.layouts.blocked import blocked
     >>> rows = blocked([32, 32], [1, 1], [1, 32], [4, 1])
@@ -23,9 +23,9 @@ from tile.simt.layouts.layout import LinearLayout
 
 
 def neighbouring(store: LinearLayout, loads: Sequence[LinearLayout], abreast: int) -> LinearLayout:
-    """The layout to which a tile is stored, and from which it is loaded.
+    """Return the layout to which a tile is stored, and from which it is loaded.
 
-    All are of (register, lane, warp). Lanes that walk nothing access one place in any layout.
+    All are of (register, lane, warp). Lanes with zero bases access one element in any layout.
     """
     bits = log2_of(abreast, "the lanes abreast")
     sides = [store, *(load.transpose_outs(*store.out_dims) for load in loads)]

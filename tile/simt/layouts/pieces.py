@@ -1,4 +1,4 @@
-"""Layouts of tiles of which threads hold one piece along an axis after the other.
+"""Layouts of tiles that threads process one slice along an axis after the other.
 
 >>> from tile.simt.layouts.blocked import blocked
 >>> in_pieces(blocked([2, 8], [1, 8], [2, 1], [1, 2]), axis=-1, extent=4)
@@ -15,7 +15,7 @@ from tile.simt.layouts.layout import LinearLayout
 
 
 def _numbers(layout: LinearLayout, axis: int, extent: int) -> tuple[int, ...]:
-    """What leads to a piece of `extent` along an axis, by the bits of its number."""
+    """Return the images of the bits of a slice's number, for slices of `extent` along an axis."""
     name, bits = layout.outs[axis]
     at = places(layout.outs)[name]
     return tuple([1 << at + bit for bit in range(log2_of(extent, "a piece"), bits)])
@@ -23,9 +23,9 @@ def _numbers(layout: LinearLayout, axis: int, extent: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def in_pieces(layout: LinearLayout, axis: int, extent: int) -> LinearLayout:
-    """A tile's layout (register, lane, warp) as if each piece had warps of its own.
+    """Return a tile's layout (register, lane, warp) as if each slice had warps of its own.
 
-    So an access to the tile in this layout is one to each of its pieces. Threads hold all pieces:
+    An access to the tile in this layout is thus one to each of its slices. Threads hold all slices:
     some registers lead from one to the other, and no others do.
     """
     numbers = _numbers(layout, axis, extent)
@@ -36,7 +36,7 @@ def in_pieces(layout: LinearLayout, axis: int, extent: int) -> LinearLayout:
 
 @lru_cache(maxsize=1024)
 def of_pieces(layout: LinearLayout, axis: int, shape: tuple[int, ...]) -> LinearLayout:
-    """As `in_pieces`, of a tile of this shape, from the layout of one piece of it."""
+    """Return `in_pieces` of a tile of this shape, from the layout of one slice of it."""
     whole = layout.wrap_outs(shape)
     numbers = _numbers(whole, axis, layout.shape[axis])
     registers, lanes, (_, warps) = whole.ins
@@ -45,13 +45,13 @@ def of_pieces(layout: LinearLayout, axis: int, shape: tuple[int, ...]) -> Linear
 
 @lru_cache(maxsize=1024)
 def stacked(shared: LinearLayout, axis: int, shape: tuple[int, ...]) -> LinearLayout:
-    """The shared layout of a tile of this shape, each piece laid out so, one behind the other."""
+    """Return the shared layout of a tile of this shape whose slices follow each other."""
     whole = shared.wrap_outs(shape)
     numbers = _numbers(whole, axis, shared.shape[axis])
     return LinearLayout(((OFFSET, (*whole.images(OFFSET), *numbers)),), whole.outs)
 
 
 def divided(layout: LinearLayout, axis: int, extent: int) -> LinearLayout:
-    """A tile's layout with all pieces in one place, those of one thread and of several."""
+    """Return a tile's layout with all slices at one position, whichever threads hold them."""
     shape: Sequence[int] = [*layout.shape]
     return layout.wrap_outs([extent if a == axis % len(shape) else n for a, n in enumerate(shape)])

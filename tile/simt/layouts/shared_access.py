@@ -1,4 +1,4 @@
-"""How the threads of a block store a tile to shared memory, or load it, in vectors.
+"""Vectorized accesses to shared memory: stores and loads of a tile by the threads of a block.
 
 >>> from tile.simt.layouts.blocked import blocked
 >>> from tile.simt.layouts.swizzle import swizzled
@@ -26,8 +26,8 @@ from tile.simt.layouts.layout import IntArray, LinearLayout
 class Access:
     """The instructions that move a tile between registers and shared memory.
 
-    Each takes a vector of `vector` elements: `registers` has for each instruction the registers in
-    the order of their places in memory, the first of which is at `offsets`. A register in none of
+    Each moves a vector of `vector` elements: `registers` has for each instruction the registers in
+    the order of their offsets in memory, the first of which is at `offsets`. A register in none of
     them holds a copy of another on the same thread: `copies` has such pairs.
     """
 
@@ -37,23 +37,23 @@ class Access:
     copies: tuple[tuple[int, int], ...]
 
     def wavefronts(self, element_bits: int, banks: Banks = BANKS) -> IntArray:
-        """How many wavefronts each instruction takes, an array of shape (instructions, warps)."""
+        """Return the wavefronts of each instruction, an array of shape (instructions, warps)."""
         first = np.array([registers[0] for registers in self.registers])
         lanes, warps = (np.arange(self.offsets.in_size(name)) for name in (LANE, WARP))
         index = {REGISTER: first[:, None, None], WARP: warps[:, None], LANE: lanes}
         return wavefronts(self.offsets.apply(**index)[OFFSET], element_bits, self.vector, banks)
 
     def conflicts(self, element_bits: int, banks: Banks = BANKS) -> int:
-        """How many wavefronts there are beyond those that the lanes' number alone makes needed."""
+        """Return the number of wavefronts beyond the least that the number of lanes requires."""
         together = banks.lanes_together(element_bits * self.vector)
         least = max(1, self.offsets.in_size(LANE) // together)
         return int(np.sum(self.wavefronts(element_bits, banks) - least))
 
     def wavefronts_each(self, element_bits: int, banks: Banks = BANKS) -> tuple[int, int]:
-        """The wavefronts of one instruction of a warp, and how many of them are for conflicts.
+        """Return the wavefronts of one instruction of a warp, and those due to conflicts.
 
-        Offsets are linear, so all instructions take as many. Words that lanes ask for together are
-        a space, of which those in one bank are a coset of what the bank's number leaves at 0.
+        Offsets are linear, so all instructions take as many. The words that lanes access together
+        are a space, of which those in one bank are a coset of the kernel of the bank number.
         """
         word = log2_of(max(1, banks.word_bits // element_bits), "the elements of a word")
         wide = log2_of(max(1, element_bits // banks.word_bits), "the words of an element")
@@ -70,11 +70,11 @@ class Access:
 def shared_access(
     layout: LinearLayout, shared: LinearLayout, element_bits: int, banks: Banks = BANKS
 ) -> Access:
-    """The fewest instructions that move a tile of a layout to or from shared memory.
+    """Return the fewest instructions that move a tile of a layout to or from shared memory.
 
     `layout` is of (register, lane, warp) and `shared` of offset, a bijection. A vector's registers
-    are where the offset's low bits lead among registers alone, while lanes and warps begin at its
-    multiples. Raises `LayoutError` if the shapes differ.
+    are the preimage of the low bits of the offset among registers alone, while lanes and warps
+    begin at multiples of the vector. Raises `LayoutError` if the shapes differ.
     """
     offsets = shared.invert_and_compose(layout)
     widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
@@ -99,7 +99,7 @@ def shared_access(
 
 
 def distinct_registers(layout: LinearLayout) -> tuple[list[int], list[tuple[int, int]]]:
-    """Registers with different elements, and each other one with that among them that it copies."""
+    """Return the registers with different elements, and pairs (copy, original) of the others."""
     own = layout.select_ins(REGISTER)
     free = own.free_variables()[REGISTER]
     registers = [r for r in range(own.in_size(REGISTER)) if not r & free]

@@ -1,8 +1,8 @@
-"""A tile's way from one layout to another through shared memory, without bank conflicts.
+"""Convert a tile from one layout to another through shared memory, without bank conflicts.
 
-Offsets in shared memory have three parts, from the lowest bit on: the place in a *vector* that one
-lane moves at once, the *bank*, and the *line*, which counts wavefronts' worths of memory. A shared
-layout is a choice of basis of the tile's space for each of the parts:
+Offsets in shared memory have three parts, from the lowest bit on: the position in a *vector* that
+one lane moves at once, the *bank*, and the *line*, which counts wavefronts' worths of memory. A
+shared layout is a choice of basis of the tile's space for each of the parts:
 
 - Registers walk the vectors, on both sides: so vectors span what the registers of both do. Beyond
   that, the vectors of one side can be wider, along what its own registers walk and, on the other
@@ -11,9 +11,9 @@ layout is a choice of basis of the tile's space for each of the parts:
   meets neither the space that such lanes walk in the store, nor that of the load. These spaces are
   no larger than a line, and any two spaces have a common complement (`f2.common_complement`): so
   conflicts can be avoided whatever the two layouts are.
-- Banks are what is left.
+- Banks are the rest.
 
-A warp that holds columns, to hold rows: rows are stored word by word and loaded four words at once.
+A warp converts columns to rows: rows are stored word by word and loaded four words at once.
 
     >>> from tile.simt.layouts.blocked import blocked
     >>> columns = blocked([32, 32], [1, 1], [1, 32], [1, 1])
@@ -45,9 +45,9 @@ from tile.simt.layouts.swizzle import swizzled
 
 @dataclass(frozen=True)
 class Shared:
-    """Store the tile to shared memory of this layout, wait for all threads, and load it.
+    """A conversion: store the tile to shared memory of this layout, synchronize, and load it.
 
-    Threads that hold copies store the same value to the same place.
+    Threads that hold copies store the same value to the same offset.
     """
 
     layout: LinearLayout
@@ -56,7 +56,7 @@ class Shared:
 
     @property
     def instructions(self) -> int:
-        """How many a thread takes."""
+        """The number of instructions of a thread."""
         return len(self.store.registers) + len(self.load.registers)
 
 
@@ -69,16 +69,16 @@ def through_shared(
     matrix_loads: bool = False,
     matrix_stores: bool = False,
 ) -> Shared:
-    """The conversion of `src` to `dst`, both of (register, lane, warp), through shared memory.
+    """Plan the conversion of `src` to `dst`, both of (register, lane, warp), via shared memory.
 
-    With `matrix_loads`, warps load matrices if that takes fewer instructions, and with
-    `matrix_stores`, they store them; `load`, or `store`, then is how rows are asked for.
+    With `matrix_loads`, warps use ldmatrix if that takes fewer instructions, and with
+    `matrix_stores`, stmatrix; `load`, or `store`, then is the access of the row addresses.
     """
     layout = conflict_free(src, dst, element_bits, banks)
     plans = [_through(src, dst, layout, element_bits, banks)]
     other = by_matrices(src, dst, element_bits, banks) if matrix_loads else None
     if other is not None:
-        # Of as many instructions, those whose registers need not be moved together.
+        # Of plans with as many instructions, prefer one whose registers need not be moved.
         plans.insert(len(plans) if _in_order(plans[0].load) else 0, other)
     back = by_matrices(dst, src, element_bits, banks) if matrix_stores else None
     if back is not None and _stores_by_matrices(src, back.layout, element_bits, banks):
@@ -87,7 +87,7 @@ def through_shared(
 
 
 def _in_order(load: Access) -> bool:
-    """Whether what a load gives is in registers that follow each other in the layout."""
+    """Return True if a load gives vectors in registers that are consecutive in the layout."""
     return all(
         vector == tuple(range(vector[0], vector[0] + len(vector))) for vector in load.registers
     )
@@ -123,10 +123,10 @@ def by_matrices(
     *,
     exact: bool = False,
 ) -> Shared | None:
-    """The conversion whose load is of matrices; None if there is none without bank conflicts.
+    """Return the conversion that loads by ldmatrix; None if there is none without bank conflicts.
 
     The vectors of `src` begin with `head`, as in `conflict_free`, and with `exact` are no longer.
-    `load` is how rows are asked for.
+    `load` is the access of the row addresses.
     """
     stores = banks.up_to(element_bits << len(head)) if exact else banks
     plans = []
@@ -150,9 +150,9 @@ def by_matrices(
 
 
 def _rows(asked: Asked, element_bits: int, banks: Banks) -> Iterator[LinearLayout]:
-    """Rows in the order of the tile, with their vectors reordered by the row's number.
+    """Yield rows in the order of the tile, with their vectors swizzled by the row's number.
 
-    Copies from global memory go best to where a row stays in few lines of banks.
+    Copies from global memory are best to a layout where a row stays in few lines of banks.
     """
     shape = asked.layout.shape
     if len(shape) != 2:
@@ -169,7 +169,7 @@ def _rows(asked: Asked, element_bits: int, banks: Banks) -> Iterator[LinearLayou
 
 @dataclass(frozen=True)
 class _Side:
-    """What the registers, the lanes and all threads of one side walk, as spaces."""
+    """The spaces that the registers, the lanes and all threads of one side walk."""
 
     registers: list[int]
     lanes: tuple[int, ...]
@@ -188,9 +188,9 @@ def conflict_free(
     banks: Banks = BANKS,
     head: Sequence[int] = (),
 ) -> LinearLayout:
-    """The shared layout to which `src` is stored, and from which `dst` is loaded, in wide vectors.
+    """Return a shared layout for wide vectors that store `src` and load `dst`.
 
-    Every wavefront of both moves all that its lanes ask for: none is there for a bank conflict.
+    There are no bank conflicts on either side.
 
     The vectors begin with `head`, which the registers of `src` walk and its threads do not. That
     can cost bank conflicts, on the load, where threads that walk it do not share a wavefront.
@@ -204,7 +204,7 @@ def conflict_free(
     store, load = _Side.of(src), _Side.of(dst.transpose_outs(*src.out_dims))
 
     def together(side: _Side, vector: int) -> list[int]:
-        """What the lanes walk that share a wavefront."""
+        """Return the space walked by lanes that share a wavefront."""
         return f2.basis(side.lanes[: max(0, line - max(vector, word))])
 
     threads = f2.basis(store.threads + load.threads)
@@ -215,7 +215,7 @@ def conflict_free(
         vector += f2.extend(head, common)[: widest - len(head)]
 
     def widened(wide: _Side, narrow: _Side) -> tuple[list[int], _Side, _Side]:
-        """What `wide` can add to its vectors, as lanes of `narrow` walk it."""
+        """Return the vectors that `wide` can add to its own, as lanes of `narrow` walk them."""
         walked = f2.intersection(wide.registers, together(narrow, len(vector)))
         return _apart(walked, wide.threads)[: widest - len(vector)], wide, narrow
 
@@ -224,12 +224,13 @@ def conflict_free(
     else:
         choices = widened(load, store), widened(store, load)
         more, wide, narrow = max(choices, key=lambda choice: len(choice[0]))
-    # What remains of the space. Threads walk it without leaving the start of their vectors.
+    # The rest of the space. Threads walk it without leaving the start of their vectors.
     rest = threads + f2.extend([*vector, *threads], space)
     rest = wide.threads + f2.extend([*more, *wide.threads], rest)
     in_word = rest[: max(0, word - len(vector) - len(more))]
-    # Two accesses of a bank conflict if they differ by lines, and else by places in a vector or a
-    # word at most. What the narrow side's lanes walk of the wide side's vectors is within a line.
+    # Two accesses of a bank conflict if they differ by lines, and else by positions in a vector or
+    # a word at most. The part of the wide side's vectors that the narrow side's lanes walk is
+    # within a line.
     same_word = [*vector, *more, *in_word][:word]
     lines = f2.common_complement(
         f2.intersection([*same_word, *together(narrow, len(vector))], rest),
@@ -242,5 +243,5 @@ def conflict_free(
 
 
 def _apart(space: list[int], other: list[int]) -> list[int]:
-    """A largest part of a space that shares nothing but 0 with another."""
+    """Return a largest subspace of a space that intersects another only in 0."""
     return f2.extend(f2.intersection(space, other), space)

@@ -1,15 +1,15 @@
 """Shared layouts for a tile that is stored once, and loaded in several layouts.
 
-An offset in shared memory is made of linear functions of the element's coordinates, over F2, a
-bit each: the lowest are its place in a vector, those up to `line` its bank, and the rest the line.
-An access moves a vector for each lane, and lanes that share a wavefront have no conflict if what
-they walk, together with their vectors, is told apart by the functions of place and bank alone. So
-each access gives a space on which these functions must leave nothing but 0 at 0. They are chosen
-one after the other, each so that it halves what the earlier ones left of every space.
+An offset in shared memory consists of linear functions of the element's coordinates, over F2, one
+per bit: the lowest give its position in a vector, those up to `line` its bank, and the rest the
+line. An access moves a vector for each lane, and lanes that share a wavefront have no conflict if
+the functions of position and bank are injective on the space that these lanes walk, together with
+their vectors. So each access gives a space on which these functions must have the kernel 0. They
+are chosen one after the other, each so that it halves what the earlier ones left of every space.
 
 For two accesses there always is such a choice (`shared_conversion`). For three there need not be:
-where lanes of one walk a, of another b, and of a third a + b, one function cannot tell all three
-from 0. Then the layout with the fewest wavefronts of those for two is taken.
+where lanes of one walk a, of another b, and of a third a + b, one function cannot distinguish all
+three from 0. Then the layout with the fewest wavefronts of those for two is taken.
 
     >>> from tile.simt.layouts.blocked import blocked
     >>> rows = blocked([32, 32], [1, 4], [4, 8], [1, 1])
@@ -35,7 +35,7 @@ from tile.simt.layouts.neighbours import neighbouring
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_conversion import conflict_free
 
-# Of how many coordinates a function of the bank is a sum, at most.
+# The number of coordinates that a function of the bank sums, at most.
 TERMS = 3
 
 
@@ -49,7 +49,7 @@ def shared_layout(
     *,
     exact: bool = False,
 ) -> LinearLayout:
-    """The layout to which a tile is stored, and from which it is loaded, with few wavefronts.
+    """Return the shared layout to store and load a tile with few wavefronts.
 
     All layouts are of (register, lane, warp) and have one order of axes. The vectors of the store
     begin with `head`; with `exact` they are no longer than that.
@@ -60,7 +60,7 @@ def shared_layout(
     stores = banks.up_to(element_bits << len(head)) if exact else banks
 
     def cost(layout: LinearLayout) -> tuple[int, int]:
-        """The wavefronts, and how many of them are for bank conflicts."""
+        """Return the wavefronts, and how many of them are for bank conflicts."""
         total = conflicts = 0
         for x, own in ((store, stores), *((load, banks) for load in loads)):
             access = shared_access(x, layout, element_bits, own)
@@ -69,20 +69,20 @@ def shared_layout(
             total, conflicts = total + times * every, conflicts + times * vain
         return total, conflicts
 
-    found = {
+    costs = {
         x: cost(x) for x in (conflict_free(store, y, element_bits, banks, head) for y in loads)
     }
-    if all(conflicts > 0 for _, conflicts in found.values()):
+    if all(conflicts > 0 for _, conflicts in costs.values()):
         own = len(head) if exact else None
         layout = _Search.of(store, loads, own, element_bits, banks).layout(head)
         if layout is not None:
-            found[layout] = cost(layout)
-    return min(found, key=found.__getitem__)
+            costs[layout] = cost(layout)
+    return min(costs, key=costs.__getitem__)
 
 
 @dataclass(frozen=True)
 class _Side:
-    """What registers, lanes and threads walk in an access; `most` is the bits of a vector."""
+    """The spaces that registers, lanes and threads walk; `most` is the bits of a vector."""
 
     registers: list[int]
     lanes: tuple[int, ...]
@@ -97,7 +97,7 @@ class _Side:
         return cls(f2.basis(registers), lanes, threads, layout.in_bits(WARP), most)
 
     def vector(self, units: Sequence[int]) -> int:
-        """How many of the units, which are the offset's low bits, its vectors have."""
+        """Return how many of the units, which are the offset's low bits, its vectors have."""
         count = 0
         while (
             count < min(len(units), self.most)
@@ -109,13 +109,13 @@ class _Side:
 
     @property
     def own(self) -> list[int]:
-        """What registers walk and threads do not."""
+        """The vectors that registers walk and threads do not."""
         return [column for column in self.registers if f2.extend(self.threads, [column])]
 
 
 @dataclass(frozen=True)
 class _Search:
-    """The store first among the sides; how many bits of an offset are within a word, and a line."""
+    """A search; the store is the first side. `word` and `line` count offset bits."""
 
     sides: tuple[_Side, ...]
     outs: Dims
@@ -140,7 +140,7 @@ class _Search:
         return cls(tuple(sides), store.outs, widest, word, line)
 
     def layout(self, head: Sequence[int]) -> LinearLayout | None:
-        """A layout without conflicts, with the vectors that take the fewest wavefronts."""
+        """Return a layout without conflicts, with the vectors that take the fewest wavefronts."""
         for units in sorted(dict.fromkeys(self.vectors(head)), key=self.wavefronts):
             functions = self.functions(units)
             if functions is not None:
@@ -148,9 +148,10 @@ class _Search:
         return None
 
     def vectors(self, head: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Vectors that begin with `head`, and go on with what all sides' registers walk, or one's.
+        """Yield vectors that begin with `head`, and continue with units that registers walk.
 
-        What all walk suits all best; what one walks may be what lanes of the store walk.
+        Units that the registers of all sides walk suit all; those of one side may be walked by
+        lanes of the store.
         """
         store, *loads = self.sides
         shared = store.own
@@ -165,7 +166,7 @@ class _Search:
                 yield (*head, *f2.extend(head, units)[: count - len(head)])
 
     def wavefronts(self, units: Sequence[int]) -> int:
-        """How many all accesses take with such vectors, if none is for a conflict."""
+        """Return the wavefronts of all accesses with such vectors, if none is for a conflict."""
         total = 0
         for side in self.sides:
             width = side.vector(units)
@@ -174,13 +175,13 @@ class _Search:
         return total
 
     def together(self, width: int) -> int:
-        """The bits that number lanes of one wavefront, for vectors of `width` bits."""
+        """Return the bits that number lanes of one wavefront, for vectors of `width` bits."""
         return self.line - max(width, self.word)
 
     def functions(self, units: Sequence[int]) -> list[int] | None:
-        """Functions of coordinates, as masks of their bits, for each bit of the offset.
+        """Return functions of coordinates, as masks of their bits, for each bit of the offset.
 
-        The low ones are 1 at one of the units each. None if banks cannot tell all apart.
+        The low ones are 1 at one of the units each. None if banks cannot distinguish all vectors.
         """
         widths = [side.vector(units) for side in self.sides]
         if max(widths) < len(units):
@@ -212,9 +213,9 @@ class _Search:
     def place(
         self, units: Sequence[int], number: int, widths: Sequence[int]
     ) -> tuple[int, list[int]] | None:
-        """A function that is 1 at one of the units, and 0 where threads begin their vectors.
+        """Return a function that is 1 at one of the units, and 0 at the starts of vectors.
 
-        And what can be added to it. None if threads begin within vectors.
+        Also return the functions that can be added to it. None if threads begin within vectors.
         """
         zeros = [*units[:number], *units[number + 1 :]]
         for side, width in zip(self.sides, widths, strict=True):
@@ -226,12 +227,12 @@ class _Search:
         return base, others[len(zeros) :]
 
     def apart(self, side: _Side, units: Sequence[int], width: int) -> list[int]:
-        """What lanes that share a wavefront walk, and their vectors beyond a word."""
+        """Return the space walked by lanes that share a wavefront, and vectors beyond a word."""
         return f2.basis([*units[self.word : width], *side.lanes[: self.together(width)]])
 
 
 def _dual(vectors: Sequence[int]) -> list[int]:
-    """For a basis of the space the functions, as masks, that are 1 at one of it and 0 at others.
+    """Return the dual basis, as masks: functions that are 1 at one vector of a basis, else 0.
 
     And for such functions, the basis.
     """
@@ -251,7 +252,7 @@ def _at(function: int, vector: int) -> int:
 
 
 def _zeros(function: int, space: Sequence[int]) -> list[int]:
-    """Where a function is 0 in a space, by a basis of it."""
+    """Return a basis of the kernel of a function in a space."""
     ones = [vector for vector in space if _at(function, vector)]
     return [vector for vector in space if not _at(function, vector)] + [
         vector ^ ones[0] for vector in ones[1:]
@@ -265,10 +266,11 @@ def _halving(
     spaces: Sequence[Sequence[int]],
     slots: int,
 ) -> int | None:
-    """A sum of `base` and few functions that is not 0 on the spaces, when so many slots are left.
+    """Return a sum of `base` and few functions of `free` that is not 0 on the spaces.
 
-    On those that no later function may spare it must not be, and on as many others as can be. It is
-    no sum of those `chosen`. None if there is none.
+    With `slots` functions left to choose, it must not be 0 on those spaces that the later functions
+    cannot separate alone, and on as many others as possible. It is independent of those `chosen`.
+    None if there is none.
     """
     best, score = None, -1
     for terms in range(TERMS + 1):

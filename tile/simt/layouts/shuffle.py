@@ -1,19 +1,19 @@
-"""A tile's way from one layout to another inside each warp, by shuffles.
+"""Convert a tile from one layout to another inside each warp, by shuffles.
 
-In a shuffle every lane sends one register, and reads what one lane of its choice sends: so elements
-of one round come from different lanes, and go to different lanes. To go through the registers of
-the result, one a round, breaks that: if two lanes swap halves of their registers, both elements
-that such a round wants are on the same lane.
+In a shuffle every lane sends one register, and reads the one that a lane of its choice sends: so
+the elements of one step come from different lanes, and go to different lanes. Filling the result's
+registers in order, one per step, breaks that: if two lanes swap half of their registers, both
+elements that such a step needs are on the same lane.
 
-Rounds are found in the space of the receivers, of (register, lane, warp), as parallel copies of one
-of its subspaces, the *team*. A team has one receiver on each thread, so it meets the space of the
-registers nowhere but in 0. What it takes from one sender is in one register, so neither does it
-meet the space of what one sender has, but for elements that are received twice. That is what
-`f2.common_complement` finds. As all is linear, so is what a lane does in a round: the register it
+Steps are found in the space of the receivers, of (register, lane, warp), as cosets of one of its
+subspaces, the *team*. A team has one receiver on each thread, so it intersects the space of the
+registers only in 0. The elements that it takes from one sender are in one register, so neither does
+it intersect the space of the elements of one sender, except for elements that are received twice.
+`f2.common_complement` finds such a space. As all is linear, so is a step of a lane: the register it
 sends, the lane it reads from and the register it fills are layouts of (lane, warp), the same in all
-rounds but for a constant of each that is added by XOR.
+steps but for a constant of each that is added by XOR.
 
-Two lanes that swap halves of their registers take two rounds, and in the first stay by themselves:
+Two lanes that swap half of their registers take two steps, and in the first keep to themselves:
 
     >>> src = LinearLayout.of({"register": [[1]], "lane": [[2]], "warp": []}, [4])
     >>> dst = LinearLayout.of({"register": [[2]], "lane": [[1]], "warp": []}, [4])
@@ -39,7 +39,7 @@ WORD_BITS = 32
 
 @dataclass(frozen=True)
 class Round:
-    """One shuffle: what it adds, by XOR, to the outputs of the layouts of its `Shuffle`."""
+    """One shuffle: constants that are XORed to the outputs of its `Shuffle`'s layouts."""
 
     send: int
     source: int
@@ -49,13 +49,13 @@ class Round:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """A conversion by one shuffle a round, each of a word for every lane.
+    """A conversion by several shuffles, each of 32 bits for every lane.
 
-    All layouts are of (lane, warp). In a round a lane sends what is in the register `send`, reads
-    what the lane `source` sends, and has that for its register `receive`, provided that `turn` is
-    0, each after XOR with the round's own. A word is of several registers if `packed` has several
-    pairs: what to XOR with `send`, and with `receive`, for each register in it. Last, a register
-    that holds a copy of another takes its value: `copies` has such pairs.
+    All layouts are of (lane, warp). In a step a lane sends the register `send`, reads the one that
+    lane `source` sends, and writes it to its register `receive`, provided that `turn` is 0, each
+    after XOR with the step's own constant. 32 bits hold several registers if `packed` has several
+    pairs: the XOR to `send`, and to `receive`, for each register in it. Last, a register that holds
+    a copy of another takes its value: `copies` has such pairs.
     """
 
     send: LinearLayout
@@ -68,20 +68,20 @@ class Shuffle:
 
     @property
     def is_butterfly(self) -> bool:
-        """Whether lanes read from each other in pairs: `source` of a round is XORed with them.
+        """True if lanes read from each other in pairs: the source is the lane XOR `source`.
 
-        A round that XORs with 0 then needs no shuffle.
+        A step that XORs with 0 then needs no shuffle.
         """
         return self.source.is_identity_on(LANE)
 
     @property
     def shuffles(self) -> int:
-        """How many rounds need a shuffle, of a word each."""
+        """The number of shuffles, of 32 bits each."""
         return sum(not self.is_butterfly or r.source != 0 for r in self.rounds)
 
 
 class _Receivers:
-    """The space of receivers: vectors of (register, lane, warp), with where each is served from.
+    """The space of receivers: vectors of (register, lane, warp), with the source of each.
 
     A register that holds a copy of others is no receiver.
     """
@@ -100,10 +100,10 @@ class _Receivers:
         self._spread(src)
 
     def _spread(self, src: LinearLayout) -> None:
-        """Where too many receivers share a sender, serve some from copies on idle senders.
+        """Redirect receivers to copies on idle senders where too many share a sender.
 
-        Too many is more than receive in different rounds, as different registers, or receive the
-        same element. What `src` takes to 0 leads from any holder of an element to another one.
+        Too many is more than receive in different steps, as different registers, or receive the
+        same element. The kernel of `src` leads from any holder of an element to another one.
         """
         space = self.registers + self.threads
         settled = self.registers + self.zeros(self.origin, space)
@@ -119,8 +119,8 @@ class _Receivers:
         idle = [copy for copy in copies if busy.define(self._thread(copy)) is None]
         for receiver in settled:
             moved.define(receiver)
-        served = f2.extend(settled, of_one_sender)[:excess]
-        for receiver, copy in zip(served, idle, strict=False):
+        redirected = f2.extend(settled, of_one_sender)[:excess]
+        for receiver, copy in zip(redirected, idle, strict=False):
             moved.define(receiver, copy)
         for unit in space:
             moved.define(unit)
@@ -131,37 +131,37 @@ class _Receivers:
         return holder & (1 << self._from[REGISTER]) - 1
 
     def origin(self, receiver: int) -> int:
-        """The (register, lane, warp) that has the element."""
+        """Return the (register, lane, warp) that has the element."""
         return f2.multiply(self._columns, receiver)
 
     def sender(self, receiver: int) -> int:
-        """The thread that has it, a vector of (lane, warp)."""
+        """Return the thread that has it, a vector of (lane, warp)."""
         return self._thread(self.origin(receiver))
 
     def sent(self, receiver: int) -> int:
-        """The register that it is in there."""
+        """Return the register that it is in there."""
         return self.origin(receiver) >> self._from[REGISTER]
 
     def lane(self, thread: int) -> int:
         return thread >> self._from[LANE] & self._lanes
 
     def register(self, receiver: int) -> int:
-        """The register that is to be filled."""
+        """Return the register that is to be filled."""
         return receiver >> self.first_register
 
     def team(self) -> list[int]:
-        """Receivers of one round: at most one on a thread, and of one register on a sender."""
+        """Return the receivers of one step: at most one a thread, of one register on a sender."""
         space = self.threads + self.registers
         twice, of_one_sender = self.zeros(self.origin, space), self.zeros(self.sender, space)
         apart = self.registers + twice
         return twice + f2.common_complement(apart, of_one_sender, within=space)
 
     def zeros(self, rule: Callable[[int], int], space: Sequence[int]) -> list[int]:
-        """What a linear rule takes to 0, of the space that these vectors are a basis of."""
+        """Return the kernel of a linear rule in the space that these vectors are a basis of."""
         return [f2.multiply(space, chosen) for chosen in f2.kernel([rule(v) for v in space])]
 
     def of_thread(self, rule: Callable[[int], int], name: str, bits: int) -> LinearLayout:
-        """A linear rule of threads as a layout of (lane, warp)."""
+        """Return a linear rule of threads as a layout of (lane, warp)."""
         ins = [
             (dim, tuple([rule(1 << self._at[dim] + bit) for bit in range(self._dst.in_bits(dim))]))
             for dim in (LANE, WARP)
@@ -170,17 +170,17 @@ class _Receivers:
 
 
 def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuffle:
-    """The rounds that fill the registers of `dst`, where `src` has each element in the same warp.
+    """Plan the shuffles that fill the registers of `dst`; `src` has each element in the same warp.
 
-    Both are of (register, lane, warp). Where several lanes hold an element, the rounds may be more
-    than the fewest.
+    Both are of (register, lane, warp). Where several lanes hold an element, there may be more
+    shuffles than necessary.
     """
     to = _Receivers(src, dst)
     team = to.team()
-    # Registers that have their elements from one sender, whoever the thread is, share a word.
+    # Registers whose elements come from one sender, in every thread, share a 32-bit register.
     packed = log2_of(max(1, WORD_BITS // element_bits), "the elements of a word")
     pack = to.zeros(to.sender, to.registers)[:packed]
-    # A round is a copy of the team, some steps away. Steps along threads are for what is left over
+    # Each shuffle is a coset of the team. Cosets along threads are for the threads that remain
     # where a team cannot have all threads.
     steps = f2.extend([*team, *pack], to.registers + to.threads)
     turns = [step for step in steps if not to.register(step)]
@@ -196,8 +196,8 @@ def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuf
     for thread in to.threads:
         sent.define(thread)
 
-    def at(known: f2.Elimination, vector: int) -> int:
-        return known.reduce(vector)[1]
+    def at(rule: f2.Elimination, vector: int) -> int:
+        return rule.reduce(vector)[1]
 
     def source(thread: int) -> int:
         return to.lane(to.sender(at(in_team, thread)))
@@ -222,7 +222,7 @@ def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuf
 
 
 def _sums(space: Sequence[int]) -> list[int]:
-    """All vectors of a space that these are a basis of."""
+    """Return all vectors of a space that these are a basis of."""
     sums = [0]
     for vector in space:
         sums += [vector ^ other for other in sums]

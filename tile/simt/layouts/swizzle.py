@@ -1,7 +1,7 @@
 """Layouts of shared memory: from an offset, counted in elements, to the element that is there.
 
-Rows one after the other put a whole column into one bank. A swizzle reorders the vectors of a row
-by XOR with the row's number, so that a column is spread over the banks too:
+Row-major storage puts a whole column into one bank. A swizzle permutes the vectors of a row by XOR
+with the row's number, so that a column is spread over the banks too:
 
     >>> swizzled([4, 8], vector=2, per_phase=1, max_phase=4).table()["dim1"].reshape(4, 8)
     array([[0, 1, 2, 3, 4, 5, 6, 7],
@@ -26,11 +26,11 @@ def swizzled(
     max_phase: int,
     order: Sequence[int] | None = None,
 ) -> LinearLayout:
-    """Rows along the axis `order[0]`, each with its vectors reordered by the row's phase.
+    """Return rows along the axis `order[0]`, each with its vectors permuted by its phase.
 
     The phase of row r, counted along the axis `order[1]`, is `r // per_phase % max_phase`, and the
-    vector number v of the row, of `vector` elements, is at place `v ^ phase`. With `max_phase` 1
-    nothing is reordered. Further axes are outermost. Raises `LayoutError` where a row has fewer
+    vector number v of the row, of `vector` elements, is at position `v ^ phase`. With `max_phase` 1
+    nothing is permuted. Further axes are outermost. Raises `LayoutError` where a row has fewer
     vectors than there are phases.
     """
     order = row_major(len(shape)) if order is None else order
@@ -54,11 +54,11 @@ def swizzled(
 def byte_swizzled(
     shape: Sequence[int], element_bits: int, row_bytes: int, order: Sequence[int] | None = None
 ) -> LinearLayout:
-    """The layout with a swizzle of 32, 64 or 128 bytes, as copy engines and matrix units know it.
+    """Return the layout with a swizzle of 32, 64 or 128 bytes, as TMA and wgmma define it.
 
-    The tile is cut into strips as wide as the swizzle, which follow one another; in a strip, eight
-    rows reorder their vectors of 16 bytes so that a column of vectors meets every bank. Raises
-    `LayoutError` for another width, or a tile whose rows are narrower than a strip.
+    The tile is divided into strips as wide as the swizzle, which follow one another; in a strip,
+    eight rows permute their vectors of 16 bytes so that a column of vectors covers every bank.
+    Raises `LayoutError` for another width, or a tile whose rows are narrower than a strip.
     """
     require(row_bytes in (32, 64, 128), f"a swizzle is of 32, 64 or 128 bytes, not {row_bytes}")
     order = row_major(len(shape)) if order is None else order
@@ -79,9 +79,9 @@ def in_strips(
     per_phase: int,
     order: Sequence[int],
 ) -> LinearLayout:
-    """A tile cut into strips of `row_bytes` along the axis `order[0]`, which follow one another.
+    """Return a tile divided into strips of `row_bytes` along `order[0]`, which follow one another.
 
-    In a strip, each `per_phase` rows have the next order of their vectors of 16 bytes.
+    In a strip, each `per_phase` rows have the next permutation of their vectors of 16 bytes.
     """
     strip = [1] * len(shape)
     strip[order[0]], strip[order[1]] = row_bytes * 8 // element_bits, shape[order[1]]

@@ -1,4 +1,4 @@
-"""The operations of the LAID_OUT and THREAD levels. Importing this declares them, and layouts."""
+"""Operations of the LAID_OUT and THREAD levels. Importing this declares them, and layouts."""
 
 from tile.simt.layouts import layout_text
 from tile.simt.ops import bulk, group, layout, matrix, shared, thread

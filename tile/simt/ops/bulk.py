@@ -1,25 +1,25 @@
-"""Copies of whole boxes of an array to shared memory and back, and barriers on which they arrive.
+"""TMA loads and stores of descriptor blocks, and the mbarriers that TMA loads arrive on.
 
-A bulk copy is begun by one thread of the program, the first, and done by the machine meanwhile. It
-arrives on a *barrier*, a number in shared memory, which has been told how many bytes to expect; all
-threads wait for that. Barriers come in rings, as the buffers do that are filled:
+A TMA load is issued by one thread of the program, the first, and executed asynchronously. It
+completes on an *mbarrier*, a 64-bit object in shared memory, which has been told how many bytes to
+expect; all threads wait for that. mbarriers form multi-buffers, as the buffers do that are filled:
 
     %b = alloc : shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 3>
     barrier_init %b
-    group_fence                                        the machine sees the barriers
-    barrier                                            and so do the other threads
-    barrier_expect %b, %turn, %yes {size = 4096}      turn t has barrier t mod 3
+    group_fence                                        makes the mbarriers visible to TMA
+    barrier                                            and to the other threads
+    barrier_expect %b, %turn, %yes {size = 4096}      iteration t uses mbarrier t mod 3
     bulk_copy %m, %b, %turn, %yes, %base, ...
     barrier_wait %b, %turn                             all threads may read %m from here on
     barrier
-    barrier_free %b                                    the memory may be used for something else
+    barrier_free %b                                    the memory may be reused
 
-A barrier is used again and again: it counts its *phases*, one for each time that all it expects has
-arrived, and turn t waits for phase t div stages to end. A turn is waited for before the next one on
-the same barrier is told what to expect.
+An mbarrier is reused: it counts its *phases*, one for each time that all expected bytes have
+arrived, and iteration t waits for phase t div stages to complete. An iteration is waited for before
+the next one on the same mbarrier sets its expected bytes.
 
-Before a buffer is filled that threads have touched, they pass a barrier; what they wrote there, or
-where a barrier is made, they tell the machine by a `group_fence`.
+Before a buffer that threads have accessed is filled, they pass a barrier; their writes to it, or
+the initialization of an mbarrier, are made visible to TMA by a `group_fence` (fence.proxy.async).
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ def _turn(name: str, turn: Type, active: Type, shift: int) -> None:
 
 @op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_RING} | barrier_init %b",))
 def barrier_init(bars: Type) -> None:
-    """Make the barriers of a ring, by the first thread.
+    """Initialize the mbarriers of a multi-buffer, by the first thread.
 
-    Others may wait for them after a `barrier`, and copies arrive on them after a `group_fence`.
+    Other threads may wait for them after a `barrier`, and TMA loads arrive on them after a
+    `group_fence`.
     """
     _ring("barrier_init", bars)
 
 
 @op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_RING} | barrier_free %b",))
 def barrier_free(bars: Type) -> None:
-    """End the barriers of a ring, by the first thread, after all threads have waited for them."""
+    """Invalidate the mbarriers of a multi-buffer, by the first thread, after all have waited."""
     _ring("barrier_free", bars)
 
 
@@ -74,9 +75,9 @@ def barrier_free(bars: Type) -> None:
     ),
 )
 def barrier_expect(bars: Type, turn: Type, active: Type, *, size: int, shift: int = 0) -> None:
-    """Tell the barrier of turn `turn + shift` the size, in bytes, of all that copies bring for it.
+    """Arrive on the mbarrier of iteration `turn + shift` and expect `size` bytes of TMA loads.
 
-    The first thread does, if the turn is `active`, which is the same for all threads.
+    The first thread does so, if the iteration is `active`, which is the same for all threads.
     """
     _ring("barrier_expect", bars)
     _turn("barrier_expect", turn, active, shift)
@@ -89,9 +90,9 @@ def barrier_expect(bars: Type, turn: Type, active: Type, *, size: int, shift: in
     examples=(f"%b: {_RING}, %t: i32 | barrier_wait %b, %t",),
 )
 def barrier_wait(bars: Type, turn: Type, *, shift: int = 0) -> None:
-    """Wait until all that turn `turn + shift` expects has arrived; every thread does.
+    """Wait until all bytes expected for iteration `turn + shift` have arrived; every thread does.
 
-    What came there it may then read, and products may that begin later.
+    The data may then be read by the thread, and by wgmmas that it issues later.
     """
     _ring("barrier_wait", bars)
     _turn("barrier_wait", turn, I1, shift)
@@ -108,13 +109,13 @@ def barrier_wait(bars: Type, turn: Type, *, shift: int = 0) -> None:
 def bulk_copy(
     mem: Type, bars: Type, turn: Type, active: Type, ptr: Type, *numbers: Type, shift: int = 0
 ) -> None:
-    """Begin to copy a box of an array to a buffer, to arrive on the barrier of `turn + shift`.
+    """Begin a TMA load of a descriptor block, arriving on the mbarrier of iteration `turn + shift`.
 
     The array is at `ptr`, of rank 2: `numbers` are its extents (i32), its first stride in elements
-    (i64; the last one is 1), and the index of the box's first element (i32), which may be negative.
-    What is outside of the array is filled up with zeros, and counts as brought. The address and the
-    stride in bytes are multiples of 16, and the buffer is in the order of a `byte_swizzled` layout
-    along the last axis. The first thread begins it, if the turn is `active`.
+    (i64; the last one is 1), and the index of the block's first element (i32), which may be
+    negative. Elements outside of the array are filled with zeros, and count as arrived bytes. The
+    address and the stride in bytes are multiples of 16, and the buffer has a `byte_swizzled` layout
+    along the last axis. The first thread issues it, if the iteration is `active`.
     """
     _ring("bulk_copy", bars)
     _turn("bulk_copy", turn, active, shift)
@@ -127,10 +128,10 @@ def bulk_copy(
     examples=(f"%m: {_BOX}, %p: ptr<f16>, {_NUMBERS} | bulk_store %m, %p, %n0, %n1, %s, %i, %j",),
 )
 def bulk_store(mem: Type, ptr: Type, *numbers: Type) -> None:
-    """Copy a buffer to a box of an array, of which what is outside is not written.
+    """Store a buffer to a descriptor block; elements outside of the array are not written.
 
-    The array and the buffer are as for `bulk_copy`. The first thread does it, and waits until it is
-    done. What others wrote to the buffer they told the machine by a `group_fence`.
+    The array and the buffer are as for `bulk_copy`. The first thread issues it, and waits until it
+    is complete. Writes of other threads to the buffer are made visible to it by a `group_fence`.
     """
     _box("bulk_store", mem, ptr, numbers)
 
@@ -139,11 +140,11 @@ NUMBERS = (I32, I32, I64, I32, I32)  # two extents, a stride, two indices
 
 
 def _box(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> None:
-    """Refuse a buffer, an array and numbers that do not go together."""
+    """Raise for a buffer, an array and numbers that do not fit together."""
     held = buffer(name, mem)
     require(len(held.dims) == 2, f"{name} takes a buffer of rank 2, not {mem}")
-    found = with_shape(held.dims, pointee(name, ptr))
-    require(found == with_shape(held.dims, held.of), f"{name} of {mem} takes no {ptr}")
+    block = with_shape(held.dims, pointee(name, ptr))
+    require(block == with_shape(held.dims, held.of), f"{name} of {mem} takes no {ptr}")
     require(
         numbers == NUMBERS,
         f"{name} takes numbers of types ({_list(NUMBERS)}), not ({_list(numbers)})",

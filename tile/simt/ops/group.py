@@ -1,12 +1,12 @@
-"""Products of matrices by groups of four warps, which read them from shared memory meanwhile.
+"""wgmma: asynchronous matrix multiply-accumulate by warpgroups, from shared memory.
 
-A `group_dot` only begins: the group goes on, and may begin others, until a `group_wait` says that
-it needs what has been computed. Until then the product's buffers are being read, and its result is
-nothing that any operation but the next product of the same accumulator, or a wait, may touch. The
-accumulator passes through the wait, so that data leads every use of it past one:
+A `group_dot` (wgmma) only begins: the warpgroup goes on, and may issue others, until a
+`group_wait`. Until then the wgmma reads its buffers, and no operation but the next wgmma of the
+same accumulator, or a wait, may use its result. Waits are data dependences: the wait takes the
+accumulator and returns the completed value, which every use takes:
 
-    %r = group_dot %a, %b, %acc {...}       begins; is done, for its threads, after
-    %s = group_wait %r {pending = 1}        all products but the last one are done
+    %r = group_dot %a, %b, %acc {...}       issued; complete, for its threads, after
+    %s = group_wait %r {pending = 1}        all wgmmas but the last one are complete
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SIZES = "{shape = (64, 8, 16, 16), groups = (1, 1)}"
 
 
 def _check_sizes(a: Type, b: Type, acc: Type, groups: Sequence[int]) -> None:
-    """Refuse factors and accumulators of sizes that do not go together."""
+    """Raise for operands and accumulators of sizes that do not fit together."""
     k, n = b.shape
     threads = GROUP_THREADS * groups[0] * groups[1]
     m = a.shape[0]
@@ -71,16 +71,16 @@ def group_dot(
     groups: tuple[int, ...],
     input_precision: Precision = Precision.IEEE,
 ) -> Type:
-    """Begin `a @ b + acc` by instructions of a `shape` (m, n, k, bits), each of four warps.
+    """Issue `a @ b + acc` by wgmma instructions of a `shape` (m, n, k, bits), each of a warpgroup.
 
-    `groups` are how many groups share the rows and the columns; the accumulator has the layout that
-    `matrix_layout` gives for these. The right factor is a buffer in the order of a `byte_swizzled`
-    layout, along either axis for elements of 16 bits and along k for others, and so is the left
-    one, or a tile in the layout of `matrix_layout`. Factors that are tiles of any other layout, and
-    a right factor that is one, come to be buffers in `expose-shared`.
+    `groups` are how many warpgroups share the rows and the columns; the accumulator has the layout
+    that `matrix_layout` gives for these. `b` is a buffer with a `byte_swizzled` layout, in either
+    major order for elements of 16 bits and K-major for others, and so is `a`, or it is a tile in
+    the layout of `matrix_layout`. An `a` that is a tile of any other layout, and a `b` that is a
+    tile, become buffers in `expose-shared`.
 
-    All warps of a group take part. The result is there after a `group_wait`, and buffers are read
-    until then. What threads wrote to these they tell the product by a `group_fence`.
+    All warps of a warpgroup take part. The result is complete after a `group_wait`, and buffers are
+    read until then. Writes of threads to these are made visible to wgmma by a `group_fence`.
     """
     require(len(shape) == 4, f"group_dot has a shape (m, n, k, bits), not {shape}")
     require(len(groups) == 2, f"group_dot has groups along m and n, not {groups}")
@@ -97,7 +97,7 @@ def group_dot(
 
 
 def sizes_of(op: Operation) -> tuple[int, int, int]:
-    """The (m, n, k) of a whole `group_dot` at the THREAD level."""
+    """Return the (m, n, k) of a whole `group_dot` at the THREAD level."""
     _, b, acc = (value.type for value in op.inputs)
     k, n = b.shape
     rows, columns = op["groups"]
@@ -111,9 +111,9 @@ def sizes_of(op: Operation) -> tuple[int, int, int]:
     examples=("%c: frag<4xf32> | %r = group_wait %c {pending = 1} : frag<4xf32>",),
 )
 def group_wait(acc: Type, *, pending: int) -> Type:
-    """The accumulator, after all products of this group but the last `pending` are done.
+    """Wait for all wgmmas of this warpgroup but the last `pending`; return the accumulator.
 
-    If the last product of this accumulator is among those, it still goes on.
+    If the last wgmma of this accumulator is among those pending, it is still in flight.
     """
     require(isinstance(acc, Tile | Fragment), f"group_wait takes an accumulator, not {acc}")
     require(pending >= 0, f"group_wait leaves a number of products from 0 on, not {pending}")
@@ -122,8 +122,8 @@ def group_wait(acc: Type, *, pending: int) -> Type:
 
 @op(effect=Effect.SHARED, levels=LOWERED, examples=("group_fence",))
 def group_fence() -> None:
-    """What this thread has written to shared memory, products that begin later will find.
+    """Make this thread's writes to shared memory visible to later wgmma and TMA (a proxy fence).
 
-    Copies count as written when they have been waited for. Products of other threads find it
-    after a barrier behind the fence.
+    Async copies count as written when they have been waited for. Operations issued by other threads
+    see the writes after a barrier that follows the fence.
     """

@@ -23,7 +23,7 @@ from tile.ir.types import Tile, Type, is_power_of_two, require, without_layout
     ),
 )
 def convert_layout(x: Type, *, result: Type) -> Type:
-    """The same tile in another layout."""
+    """Convert a tile to another layout."""
     require(
         isinstance(x, Tile) and without_layout(result) == x,
         f"convert_layout keeps the tile {x} and changes its layout alone, not to {result}",
@@ -45,9 +45,9 @@ def _exchange(x: Any, *, axis: int, mask: int) -> Any:
     ),
 )
 def exchange(x: Type, *, axis: int, mask: int) -> Type:
-    """Element i along an axis is element i XOR `mask` of `x`, in the same layout.
+    """Permute elements along an axis: i is element i XOR `mask` of `x`, in the same layout.
 
-    With all bits in the mask the axis is reversed; with one, neighbours at that distance swap.
+    With all bits in the mask the axis is reversed; with one, elements at that distance swap.
     """
     along("exchange", x, axis)
     extent = x.shape[axis]

@@ -1,4 +1,4 @@
-"""Products of matrices: by a warp together, or what one thread holds by itself."""
+"""Matrix multiply-accumulate: mma by a warp, or FMA by each thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tile.simt.ops.thread import fragment
 
 
 def check_elements(name: str, a: Type, b: Type, acc: Type) -> None:
-    """Refuse factors of elements that are not multiplied into those of the accumulator."""
+    """Raise for operand elements that cannot be multiplied into those of the accumulator."""
     left, right = a.element, b.element
     require(
         left == right or (left in FP8 and right in FP8),
@@ -27,8 +27,8 @@ def check_elements(name: str, a: Type, b: Type, acc: Type) -> None:
 
 
 def _counts(name: str, a: Type, b: Type, acc: Type, counts: tuple[int, int, int]) -> None:
-    found = tuple(fragment(name, x).count for x in (a, b, acc))
-    require(found == counts, f"{name} of these sizes takes {counts} registers, not {found}")
+    own = tuple(fragment(name, x).count for x in (a, b, acc))
+    require(own == counts, f"{name} of these sizes takes {counts} registers, not {own}")
 
 
 _TINY = MatrixShape(8, 8, 4, 64)
@@ -55,9 +55,9 @@ def matrix_dot(
     warps: tuple[int, ...],
     input_precision: Precision = Precision.IEEE,
 ) -> Type:
-    """A `dot` by matrix instructions of a `shape` (m, n, k, bits).
+    """Compute a `dot` by mma instructions of a `shape` (m, n, k, bits).
 
-    `warps` are how many share the rows and the columns; the operands have the layouts that
+    `warps` are how many warps share the rows and the columns; the operands have the layouts that
     `matrix_layout` gives for these.
     """
     require(len(shape) == 4, f"matrix_dot has a shape (m, n, k, bits), not {shape}")
@@ -82,7 +82,7 @@ def thread_dot(
     sizes: tuple[int, ...],
     input_precision: Precision = Precision.IEEE,
 ) -> Type:
-    """Each thread's own product `a @ b + acc`. `sizes` are those of (batch, m, n, k).
+    """Compute `a @ b + acc` in each thread by FMA. `sizes` are those of (batch, m, n, k).
 
     Registers are in row-major order: of (batch, m, k), of (batch, k, n) and of (batch, m, n).
     """
@@ -110,7 +110,7 @@ def matrix_multiply(
     repeats: tuple[int, ...],
     input_precision: Precision = Precision.IEEE,
 ) -> Type:
-    """Products of matrices that the lanes of a warp hold together: `a @ b + acc`.
+    """Compute `a @ b + acc` by mma instructions; the lanes of a warp hold the matrices together.
 
     `shape` is a `MatrixShape` (m, n, k, bits), whose fragments `tile/simt/layouts/fragments.py`
     has, and each warp does `repeats` of them (along m, n, k). A fragment's registers are those of

@@ -1,7 +1,7 @@
 """Shared memory of a program: buffers, and tiles moved to and from them.
 
 The buffer's type has its layout. At the THREAD level the `shared_*` operations of
-`tile/simt/ops/thread.py` take the place of those that move tiles here.
+`tile/simt/ops/thread.py` replace those that move tiles here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAIR = "#linear{register = [], lane = [[1],[0]], warp = [] -> dim0 = 2}"
 
 
 def buffer(name: str, mem: Type) -> Shared:
-    """A buffer of one stage."""
+    """Return the type of a buffer; raise unless it has one stage."""
     require(
         isinstance(mem, Shared) and mem.stages == 1,
         f"{name} takes a buffer of one stage, not {mem}; `slot` chooses one of several",
@@ -43,9 +43,9 @@ def buffer(name: str, mem: Type) -> Shared:
 
 @op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%m = alloc : shared<4xf32, {_ROW}>",))
 def alloc(*, at: int = -1, result: Type) -> Type:
-    """A buffer in shared memory. `at` is where it begins, in bytes; -1 as long as that is open.
+    """Allocate a buffer in shared memory. `at` is its offset in bytes; -1 before it is assigned.
 
-    What it holds at first is undefined.
+    Its initial contents are undefined.
     """
     require(isinstance(result, Shared), f"alloc gives a buffer, not {result}")
     require(at >= -1, f"a buffer begins at a byte from 0 on, not at {at}")
@@ -60,9 +60,9 @@ def alloc(*, at: int = -1, result: Type) -> Type:
     ),
 )
 def slot(mem: Type, turn: Type, *, shift: int = 0) -> Type:
-    """The stage number `(turn + shift) mod stages` of a buffer of several. `turn` counts from 0.
+    """Return the subview of stage `(turn + shift) mod stages` of a multi-buffer; `turn` is from 0.
 
-    So two slots of one turn are different stages if their shifts are.
+    Two subviews of one iteration are thus different stages if their shifts are.
     """
     require(isinstance(mem, Shared), f"slot takes a buffer, not {mem}")
     assert isinstance(mem, Shared)
@@ -80,7 +80,7 @@ def slot(mem: Type, turn: Type, *, shift: int = 0) -> Type:
     ),
 )
 def local_trans(mem: Type, *, order: tuple[int, ...]) -> Type:
-    """The same buffer with its axes in another order: axis i is axis `order[i]` of `mem`."""
+    """View the same buffer with its axes permuted: axis i is axis `order[i]` of `mem`."""
     held = buffer("local_trans", mem)
     require(
         sorted(order) == list(range(len(held.dims))),
@@ -92,11 +92,11 @@ def local_trans(mem: Type, *, order: tuple[int, ...]) -> Type:
     )
 
 
-VIEWS = frozenset({slot, local_trans})  # what gives a part of a buffer, or another look at it
+VIEWS = frozenset({slot, local_trans})  # subviews and other views of a buffer
 
 
 def allocation(mem: Value) -> Operation | None:
-    """The `alloc` of a buffer, if it can be seen."""
+    """Return the `alloc` of a buffer, if it is visible."""
     while mem.op is not None and mem.op.defn in VIEWS:
         mem = mem.op.inputs[0]
     return mem.op if mem.op is not None and mem.op.defn is alloc else None
@@ -142,7 +142,7 @@ def local_load(mem: Type, *, mask: tuple[int, ...] = (), result: Type) -> Type:
 
 
 def _parts(name: str, mem: Shared, shape: Sequence[int], axis: int, *, of_buffer: bool) -> None:
-    """Hold a buffer and a tile to parts of one in the other, along one axis."""
+    """Check that a buffer and a tile are a slice and the whole of one shape, along one axis."""
     whole, part = (mem.dims, shape) if of_buffer else (shape, mem.dims)
     require(
         -len(whole) <= axis < 0
@@ -164,10 +164,10 @@ def _parts(name: str, mem: Shared, shape: Sequence[int], axis: int, *, of_buffer
     ),
 )
 def local_load_part(mem: Type, number: Type, *, axis: int, result: Type) -> Type:
-    """Read a part of a buffer along an axis as a tile of any layout.
+    """Read a slice of a buffer along an axis as a tile of any layout.
 
-    Parts have the result's extent along it; `number` counts them from 0, and is less than there
-    are.
+    Slices have the result's extent along it; `number` counts them from 0, and is less than their
+    number.
     """
     held = buffer("local_load_part", mem)
     require(number == I32, f"local_load_part takes a number of type i32, not {number}")
@@ -188,9 +188,9 @@ def local_load_part(mem: Type, number: Type, *, axis: int, result: Type) -> Type
     ),
 )
 def local_store_part(mem: Type, x: Type, number: Type, *, axis: int) -> None:
-    """Write a part of a tile along an axis to a buffer.
+    """Write a slice of a tile along an axis to a buffer.
 
-    Parts have the buffer's extent along it; `number` counts them from 0.
+    Slices have the buffer's extent along it; `number` counts them from 0.
     """
     held = buffer("local_store_part", mem)
     require(number == I32, f"local_store_part takes a number of type i32, not {number}")
@@ -210,9 +210,9 @@ def local_store_part(mem: Type, x: Type, number: Type, *, axis: int) -> None:
     ),
 )
 def local_gather(mem: Type, index: Type, *, axis: int) -> Type:
-    """The elements of a buffer at positions `index` along an axis, in the index's layout.
+    """Gather the elements of a buffer at positions `index` along an axis, in the index's layout.
 
-    A position outside is undefined, and reads within the buffer.
+    A position outside gives an undefined element, and reads within the buffer.
     """
     held = buffer("local_gather", mem)
     require(
@@ -231,7 +231,7 @@ def local_gather(mem: Type, index: Type, *, axis: int) -> Type:
     ),
 )
 def local_count(mem: Type, index: Type, mask: Type) -> None:
-    """Add 1 to the element of a buffer of rank 1 at each position, in one step, where the mask is.
+    """Atomically add 1 to a buffer of rank 1 at each position where the mask is true.
 
     Each element of the index counts once, however many threads hold it.
     """
@@ -260,15 +260,15 @@ def local_copy(
     cache: CacheModifier = CacheModifier.NONE,
     eviction: Eviction = Eviction.NONE,
 ) -> None:
-    """Begin to copy a tile from global memory to a buffer; zeros where the mask is false.
+    """Begin an async copy of a tile from global memory to a buffer; zeros where the mask is false.
 
-    Of several threads that hold an element the first copies it. It belongs to the group that the
-    next `copy_commit` closes, and has happened after a `copy_wait` for that group, for the thread
-    that waits. `cache` and `eviction` are hints, as those of a `load`.
+    Of several threads that hold an element the first copies it. The copy belongs to the group that
+    the next `copy_commit` commits, and is complete, for the waiting thread, after a `copy_wait` for
+    that group. `cache` and `eviction` are hints, as those of a `load`.
     """
     held = buffer("local_copy", mem)
-    found = with_element(ptr, pointee("local_copy", ptr))
-    require(found == with_shape(held.dims, held.of), f"{mem} takes no copy of {found}")
+    source = with_element(ptr, pointee("local_copy", ptr))
+    require(source == with_shape(held.dims, held.of), f"{mem} takes no copy of {source}")
     require(
         mask in (None, with_element(ptr, I1)),
         f"local_copy through {ptr} takes a mask of that shape, not {mask}",
@@ -277,10 +277,10 @@ def local_copy(
 
 @op(effect=Effect.SHARED, levels=LOWERED, examples=("copy_commit",))
 def copy_commit() -> None:
-    """Close a group of copies: those begun since the last one."""
+    """Commit a group of async copies: those begun since the last commit."""
 
 
 @op(effect=Effect.SHARED, levels=LOWERED, examples=("copy_wait {pending = 1}",))
 def copy_wait(*, pending: int) -> None:
-    """Wait until all groups of this thread but the last `pending` have happened."""
+    """Wait until all groups of this thread but the last `pending` are complete."""
     require(pending >= 0, f"copy_wait leaves a number of groups from 0 on, not {pending}")

@@ -1,7 +1,7 @@
 """Operations of one thread among those of its warp and program.
 
-A scalar here is a register of each thread; a fragment is several, its part of a tile. Offsets into
-a buffer count elements, after the buffer's layout.
+A scalar here is a register of each thread; a fragment is several: the thread's part of a tile.
+Offsets into a buffer count elements, in the order of the buffer's layout.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tile.simt.ops.shared import buffer
 
 
 def fragment(name: str, x: Type) -> Fragment:
-    """A fragment, as an operation needs it."""
+    """Return the type of a fragment; raise for another type."""
     require(isinstance(x, Fragment), f"{name} takes a fragment, not {x}")
     assert isinstance(x, Fragment)
     return x
@@ -36,9 +36,9 @@ def fragment(name: str, x: Type) -> Fragment:
 
 @op(levels=THREAD, examples=("%t = thread_id : i32",))
 def thread_id(*, again: bool = False) -> Type:
-    """The number of this thread in its program: lane + lanes of a warp * warp.
+    """Return the number of this thread in its program: lane + lanes of a warp * warp.
 
-    With `again` an emitter sees to it that nothing computed before is kept for it.
+    With `again`, emitters do not reuse an earlier computation of it (no CSE).
     """
     return I32
 
@@ -51,14 +51,14 @@ def thread_id(*, again: bool = False) -> Type:
     ),
 )
 def linear_index(*, layout: LinearLayout, again: bool = False) -> Type:
-    """Where a layout of (register, lane, warp) leads from each register of this thread.
+    """Return the image of each register of this thread under a layout of (register, lane, warp).
 
-    The outputs are lined up in one number, the last one lowest (row-major). A layout of (lane,
-    warp) alone gives a scalar. `again` is as for `thread_id`.
+    The outputs are packed in one number, the last one lowest (row-major). A layout of (lane, warp)
+    alone gives a scalar. `again` is as for `thread_id`.
     """
-    known = ("register", "lane", "warp")
+    dims = ("register", "lane", "warp")
     require(
-        set(layout.in_dims) <= {*known} and {"lane", "warp"} <= set(layout.in_dims),
+        set(layout.in_dims) <= {*dims} and {"lane", "warp"} <= set(layout.in_dims),
         f"linear_index takes a layout of register, lane and warp, not {list(layout.in_dims)}",
     )
     if "register" not in layout.in_dims:
@@ -68,7 +68,7 @@ def linear_index(*, layout: LinearLayout, again: bool = False) -> Type:
 
 @op(levels=THREAD, examples=("%x: f32 | %r = fill %x {count = 4} : frag<4xf32>",))
 def fill(x: Type, *, count: int) -> Type:
-    """A fragment every register of which is the scalar `x`."""
+    """Return a fragment every register of which is the scalar `x`."""
     require(not isinstance(x, Fragment), f"fill takes a scalar, not {x}")
     return Fragment(count, x.element)
 
@@ -81,7 +81,7 @@ def fill(x: Type, *, count: int) -> Type:
     ),
 )
 def pick(*xs: Type, registers: tuple[int, ...]) -> Type:
-    """Registers of fragments, which are numbered through from the first to the last."""
+    """Return registers of fragments; registers are numbered consecutively over all fragments."""
     require(len(xs) > 0, "pick takes at least one fragment")
     first = fragment("pick", xs[0])
     for x in xs:
@@ -99,14 +99,14 @@ def pick(*xs: Type, registers: tuple[int, ...]) -> Type:
     examples=("%x: frag<4xf32>, %i: frag<2xi32> | %r = pick_by %x, %i : frag<2xf32>",),
 )
 def pick_by(x: Type, index: Type) -> Type:
-    """Registers of a fragment by numbers that this thread computes, which lie inside it."""
+    """Return registers of a fragment by numbers computed by this thread, which must be in range."""
     require(index.element == I32, f"pick_by takes an index of i32, not {index}")
     return Fragment(fragment("pick_by", index).count, fragment("pick_by", x).of)
 
 
 @op(levels=THREAD, examples=("%x: frag<4xf32> | %r = element %x {register = 2} : f32",))
 def element(x: Type, *, register: int = 0) -> Type:
-    """One register of a fragment as a scalar."""
+    """Return one register of a fragment as a scalar."""
     count = fragment("element", x).count
     require(0 <= register < count, f"{x} has no register {register}")
     return x.element
@@ -117,14 +117,14 @@ def element(x: Type, *, register: int = 0) -> Type:
     examples=("%x: frag<4xf32>, %l: i32 | %r = shuffle %x, %l : frag<4xf32>",),
 )
 def shuffle(x: Type, lane: Type) -> Type:
-    """What lane `lane` of this warp gives as `x`. All lanes of the warp take part."""
+    """Return `x` of lane `lane` of this warp. All lanes of the warp take part."""
     require(lane == I32, f"shuffle takes a lane of type i32, not {lane}")
     return x
 
 
 @op(levels=THREAD, examples=("%x: frag<4xf32> | %r = shuffle_xor %x {mask = 1} : frag<4xf32>",))
 def shuffle_xor(x: Type, *, mask: int) -> Type:
-    """What the lane whose number differs in the bits of `mask` gives as `x`."""
+    """Return `x` of the lane whose number differs in the bits of `mask`."""
     require(mask >= 0, f"shuffle_xor takes a mask of lane bits, not {mask}")
     return x
 
@@ -134,7 +134,7 @@ def shuffle_xor(x: Type, *, mask: int) -> Type:
     examples=("%x: frag<2xi32> | %r = lane_reduce %x {kind = sum} : frag<2xi32>",),
 )
 def lane_reduce(x: Type, *, kind: ReduceKind, propagate_nan: bool = False) -> Type:
-    """What all lanes of this warp give as `x`, combined; each of them takes part and gets it.
+    """Reduce `x` over all lanes of this warp; each of them takes part and gets the result.
 
     `propagate_nan` is for the extrema of floats, as in `max` and `min`.
     """
@@ -187,7 +187,7 @@ def shared_load(mem: Type, offset: Type, *, vector: int = 1) -> Type:
 
 
 def is_matrix_element(ty: Type) -> bool:
-    """Whether matrices of these are loaded; pointers and booleans are nothing to multiply."""
+    """Return True if ldmatrix loads such elements; it is not used for pointers and booleans."""
     return isinstance(ty, Scalar) and ty.bits in (8, 16, 32)
 
 
@@ -203,13 +203,13 @@ def is_matrix_element(ty: Type) -> bool:
 def shared_matrix_load(
     mem: Type, offset: Type, *, matrices: int = 4, transposed: bool = False
 ) -> Type:
-    """Read matrices of 8 rows of 16 bytes; a warp of 32 lanes does it together.
+    """Read matrices of 8 rows of 16 bytes (ldmatrix); a warp of 32 lanes does it together.
 
-    For each of the offsets it reads 1, 2 or 4 matrices. Lane l says where row l mod 8 of matrix
-    l / 8 begins, at a multiple of 16 bytes; lanes beyond the last row are not asked. Of each matrix
-    in turn, lane l gets the four bytes number l mod 4 of row l / 4: of 16-bit elements, columns
-    2 * (l mod 4) and the next. `transposed` is for these alone: lane l gets the elements of column
-    l / 4 in the rows 2 * (l mod 4) and the next.
+    For each of the offsets it reads 1, 2 or 4 matrices. Lane l gives the offset of row l mod 8 of
+    matrix l / 8, a multiple of 16 bytes; offsets of lanes beyond the last row are ignored. Of each
+    matrix in order, lane l gets the four bytes number l mod 4 of row l / 4: of 16-bit elements,
+    columns 2 * (l mod 4) and the next. `transposed` is for these alone: lane l gets the elements of
+    column l / 4 in the rows 2 * (l mod 4) and the next.
     """
     held = buffer("shared_matrix_load", mem)
     return Fragment(
@@ -220,7 +220,7 @@ def shared_matrix_load(
 def _matrix_registers(
     name: str, held: Shared, offset: Type, matrices: int, transposed: bool
 ) -> int:
-    """The registers of a lane for matrices of a buffer at some offsets."""
+    """Return the registers of a lane for matrices of a buffer at some offsets."""
     moves = name.rpartition("_")[2]
     require(
         is_matrix_element(held.of),
@@ -248,7 +248,7 @@ def _matrix_registers(
 def shared_matrix_store(
     mem: Type, offset: Type, value: Type, *, matrices: int = 4, transposed: bool = False
 ) -> None:
-    """Write matrices of 8 rows of 16 bytes: what `shared_matrix_load` would read back."""
+    """Write matrices of 8 rows of 16 bytes (stmatrix): the inverse of `shared_matrix_load`."""
     held = buffer("shared_matrix_store", mem)
     count = _matrix_registers("shared_matrix_store", held, offset, matrices, transposed)
     wanted = Fragment(count, held.of)
@@ -282,7 +282,7 @@ def shared_store(
     ),
 )
 def shared_count(mem: Type, offset: Type, mask: Type | None = None) -> None:
-    """Add 1 to the elements of a buffer of i32, each in one step, where the mask is true."""
+    """Atomically add 1 to the elements of a buffer of i32 where the mask is true."""
     held = buffer("shared_count", mem)
     require(held.of == I32, f"shared_count counts in i32, not in {held.of}")
     require(
@@ -311,11 +311,11 @@ def shared_copy(
     cache: CacheModifier = CacheModifier.NONE,
     eviction: Eviction = Eviction.NONE,
 ) -> None:
-    """Begin to copy vectors from global memory to a buffer; zeros where the mask is false.
+    """Begin an async copy of vectors from global memory to a buffer; zeros where the mask is false.
 
-    The pointers of a vector are neighbours. A thread for which `active` is false copies nothing,
-    zeros neither: no two threads may copy to one place. See `local_copy` for when it has happened,
-    and for the hints.
+    The pointers of a vector are contiguous. A thread for which `active` is false copies nothing,
+    zeros neither: no two threads may copy to one offset. See `local_copy` for completion, and for
+    the hints.
     """
     held = buffer("shared_copy", mem)
     require(pointee("shared_copy", ptr) == held.of, f"{mem} takes no copy of {ptr}")
@@ -335,7 +335,7 @@ def shared_copy(
 def thread_print(
     *values: Type, prefix: str, hex: bool = False, layouts: tuple[LinearLayout, ...] = ()
 ) -> None:
-    """Print a text and values. The layouts say which elements of their tiles fragments have.
+    """Print a text and values. The layouts map registers of fragments to tile elements.
 
     There is one for each fragment, in order; scalars are those of the first thread.
     """

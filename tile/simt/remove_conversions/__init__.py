@@ -1,9 +1,9 @@
-"""Fewer and cheaper conversions between layouts.
+"""Remove layout conversions, or make them cheaper.
 
-folding      conversions of conversions, equal ones, and those in loops that could be before them
-carried      other layouts for what loops and branches carry
-backwards    computing a value where it is needed, rather than converting it
-forwards     converting what is computed of a value, rather than the value
+folding      folds chains and duplicates of conversions, and hoists them out of loops
+carried      changes the layouts of loop-carried values
+backwards    rematerializes a value in the layout where it is needed instead of converting it
+forwards     sinks conversions below the users of the value
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tile.simt.remove_conversions.forwards import convert_later
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.dce import remove_dead
 
-# Rounds over a function; what one makes possible, the next does.
-ROUNDS = 3
+# Sweeps over a function: each may enable more rewrites in the next.
+SWEEPS = 3
 
 
 @module_pass("remove-conversions", before=Level.LAID_OUT)
 def remove_conversions(module: Module, *, target: SimtTarget = GENERIC) -> None:
-    """Do with fewer conversions, and with smaller ones.
+    """Remove layout conversions, and shrink those that remain.
 
-    A conversion of what takes little to compute gives way to computing it in the other layout. It
-    moves to where elements are fewer or narrower: before an extension or a broadcast, behind a
-    truncation or a reduction. What a loop carries is in the layout in which the loop uses it, and
-    what is the same in all rounds is converted before the loop.
+    A conversion of a cheap value is replaced by computing it in the other layout. A conversion
+    moves to where elements are fewer or narrower: above an extension or a broadcast, below a
+    truncation or a reduction. A loop-carried value gets the layout in which the loop uses it, and a
+    loop-invariant one is converted before the loop.
 
         %c = cast %x {to = f32} : <..., #a>       %y = convert_layout %x : <..., #b>
         %y = convert_layout %c : <..., #b>        %c = cast %y {to = f32} : <..., #b>
@@ -39,15 +39,15 @@ def remove_conversions(module: Module, *, target: SimtTarget = GENERIC) -> None:
         %p = convert_layout %o : <..., #b>
     """
     for function in module:
-        for _ in range(ROUNDS):
+        for _ in range(SWEEPS):
             if not any(op.defn is convert_layout for op in function.walk()):
                 break
-            if not _round(function):
+            if not _sweep(function):
                 break
 
 
-def _round(function: Function) -> bool:
-    """One attempt at everything; whether anything changed that may allow for more."""
+def _sweep(function: Function) -> bool:
+    """Apply every rewrite once; return True if a change may enable more."""
     fold(function)
     hoist(function)
     merge(function)

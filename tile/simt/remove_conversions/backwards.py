@@ -1,7 +1,7 @@
-"""Computing a value in the layout where it is needed, from operands that are, or can be, there.
+"""Rematerialize a value in the layout where it is needed.
 
-What is converted instead are the operands, where that costs less: they may be narrower, as before
-an extension, or smaller, as before a broadcast. Constants and indices need none.
+Its operands are converted instead, where that costs less: they may be narrower, as before an
+extension, or smaller, as before a broadcast. Constants and indices need no conversion.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tile.simt.operand_layouts import is_flexible, operand_layout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.remove_conversions.folding import conversions
 
-# The operations that are looked at for one conversion.
+# The operations that are considered for one conversion.
 REACH = 32
-# How much less a conversion costs outside the loop: it is done once for many rounds.
+# How much less a conversion costs outside the loop: it is executed once for many iterations.
 OUTSIDE = 4
 
 
 def compute_where_needed(function: Function) -> bool:
-    """Do without conversions of what costs less to compute; whether there was one."""
+    """Replace conversions of values that are cheaper to recompute; return True if there was one."""
     changed = False
     for op in reversed(conversions(function)):
         if not op.result.uses:
@@ -43,18 +43,18 @@ def compute_where_needed(function: Function) -> bool:
 
 @dataclass
 class Plan:
-    """How to come by values in other layouts, for one conversion or in place of several."""
+    """A plan to obtain values in other layouts, for one conversion or in place of several."""
 
     block: Block  # where they are used
     instead: Operation | None = None  # the conversion that is then gone
-    there: frozenset[tuple[Value, LinearLayout]] = frozenset()  # what there is going to be
+    there: frozenset[tuple[Value, LinearLayout]] = frozenset()  # available after the rewrite
     reach: int = REACH
     # The operations that are to be done in a layout; other values are converted.
     chosen: dict[tuple[Value, LinearLayout], bool] = field(default_factory=dict)
     made: dict[tuple[Value, LinearLayout], Value] = field(default_factory=dict)
 
     def cost(self, value: Value, layout: LinearLayout) -> float:
-        """What it costs to have a value in a layout."""
+        """Return the cost to obtain a value in a layout."""
         key = value, layout
         if layout_of(value) == layout or key in self.chosen or key in self.there:
             return 0
@@ -66,7 +66,7 @@ class Plan:
         return converted if computed is None else min(computed, converted)
 
     def has(self, value: Value, layout: LinearLayout) -> bool:
-        """Whether the value is converted to the layout anyway."""
+        """Return True if the value is converted to the layout anyway."""
         return any(
             op.defn is convert_layout and op is not self.instead and layout_of(op.result) == layout
             for op in value.users
@@ -77,7 +77,7 @@ class Plan:
         return cost / OUTSIDE if self.block is not value.block else cost
 
     def computed(self, value: Value, layout: LinearLayout) -> float | None:
-        """What it costs to compute a value in a layout; None where that cannot be."""
+        """Return the cost to compute a value in a layout; None where that is impossible."""
         op = value.op
         if op is None or self.reach == 0:
             return None
@@ -87,7 +87,7 @@ class Plan:
             return None
         taken = operand_layout(op, layout)
         self.reach -= 1
-        # What nobody else uses is computed in the other layout only.
+        # A value without other users is computed in the other layout only.
         before = work(op, layout_of(value)) if len(value.uses) == 1 else 0
         total: float = max(0, work(op, layout) - before)
         for operand in op.inputs:
@@ -96,7 +96,7 @@ class Plan:
         return total
 
     def make(self, value: Value, layout: LinearLayout) -> Value:
-        """The value in the layout, as `cost` has planned it."""
+        """Return the value in the layout, as `cost` has planned it."""
         key = value, layout
         if layout_of(value) == layout:
             return value
@@ -107,7 +107,7 @@ class Plan:
         return self.made[key]
 
     def convert(self, value: Value, layout: LinearLayout) -> Value:
-        """A conversion right behind the value, so that it is seen wherever the value is."""
+        """Convert directly after the value's definition, so that the result dominates all uses."""
         following = value.block.first if value.op is None else value.op.next
         instead = [] if self.instead is None else [self.instead]
         b = Builder(value.block, following, conversion_loc(value, instead))

@@ -1,4 +1,4 @@
-"""Other layouts for what loops and branches carry.
+"""Change the layouts of loop-carried values and results of branches.
 
 %r = for ... iter(%a = %x) : #a {         %y = convert_layout %x : #b
 %b = convert_layout %a : #b             %r = for ... iter(%b = %y) : #b {
@@ -24,7 +24,7 @@ from tile.simt.remove_conversions.backwards import OUTSIDE, Plan
 
 
 def move_carried(function: Function) -> bool:
-    """Carry values in the layouts with the least to convert; whether any changed."""
+    """Carry values in the layouts with the least to convert; return True if any changed."""
     changed = False
     for op in list(function.walk()):
         if op.defn in CARRYING:
@@ -46,7 +46,7 @@ def _move(op: Operation, group: Carried) -> bool:
 
 
 def _candidates(group: Carried) -> list[LinearLayout]:
-    """The layouts from which and to which a carried value is converted."""
+    """Return the layouts from which and to which a carried value is converted."""
     handed = [value.op for value in (*group.inits, *group.yields)]
     sources = [op.inputs[0] for op in handed if op is not None and _converts(op)]
     results = [user.result for value in group.values for user in value.users if _converts(user)]
@@ -58,18 +58,18 @@ def _converts(op: Operation) -> bool:
 
 
 def _cost(op: Operation, group: Carried, layout: LinearLayout) -> float:
-    """What is converted if a value is carried in a layout."""
-    rounds = OUTSIDE if op.defn in LOOPS else 1
-    there = frozenset((value, layout) for value in group.values)
-    arriving = [(use, Plan(_block(use), there=there)) for use in (*group.starts, *group.ends)]
+    """Return the cost of the conversions if a value is carried in a layout."""
+    iterations = OUTSIDE if op.defn in LOOPS else 1
+    available = frozenset((value, layout) for value in group.values)
+    arriving = [(use, Plan(_block(use), there=available)) for use in (*group.starts, *group.ends)]
     total = 0.0
     for use, plan in arriving:
         cost = plan.cost(used(use), layout)
-        total += cost * rounds if use in group.ends else cost
-    # What computes the next value is then done in that layout, too.
+        total += cost * iterations if use in group.ends else cost
+    # The operations that compute the next value are then done in that layout, too.
     moving = {value.op for _, plan in arriving for (value, _), done in plan.chosen.items() if done}
     inside = sum(_leaving(value, layout, moving) for value in group.arguments)
-    return total + rounds * inside + _leaving(group.result, layout, moving)
+    return total + iterations * inside + _leaving(group.result, layout, moving)
 
 
 def _block(use: Use) -> Block:
@@ -79,14 +79,14 @@ def _block(use: Use) -> Block:
 
 
 def _leaving(value: Value, layout: LinearLayout, moving: Set[Operation | None]) -> float:
-    """What it costs to use a value that comes in a layout."""
-    wanted = {
+    """Return the cost to use a value that has a layout."""
+    layouts = {
         layout_of(user.result) if _converts(user) else layout_of(value)
         for user in value.users
         if user not in moving
     }
     assert isinstance(value.type, Tile)
-    return sum(conversion(value.type, layout, other) for other in wanted)
+    return sum(conversion(value.type, layout, other) for other in layouts)
 
 
 def _relocate(op: Operation, group: Carried, layout: LinearLayout) -> None:

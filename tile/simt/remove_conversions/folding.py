@@ -1,4 +1,4 @@
-"""Conversions that are not needed, whatever they cost."""
+"""Remove redundant conversions, whatever they cost."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tile.simt.ops.layout import convert_layout
 
 
 def conversions(function: Function) -> list[Operation]:
-    """The conversions of a function, in program order."""
+    """Return the conversions of a function, in program order."""
     return [op for op in function.walk() if op.defn is convert_layout]
 
 
 def fold(function: Function) -> None:
-    """Convert straight from where a value is first, and not at all to where it is already.
+    """Fold chains of conversions, and remove those to the layout that a value has already.
 
     %b = convert_layout %a : #b               %c = convert_layout %a : #c
     %c = convert_layout %b : #c
@@ -33,12 +33,12 @@ def fold(function: Function) -> None:
 
 
 def hoist(function: Function) -> None:
-    """Move conversions of what a loop does not change out of it."""
+    """Hoist conversions of loop-invariant values out of loops."""
     for op in conversions(function):
         at = op
-        home = op.inputs[0].block
+        defining = op.inputs[0].block
         for outer in op.ancestors():
-            if any(region is home for region in outer.regions):
+            if any(region is defining for region in outer.regions):
                 break
             if outer.defn in LOOPS:
                 at = outer
@@ -49,17 +49,17 @@ def hoist(function: Function) -> None:
 
 
 def merge(function: Function) -> None:
-    """Convert once what is converted twice to one layout."""
+    """Merge equal conversions."""
     _merge(function.body, {})
 
 
-def _merge(block: Block, known: dict[tuple[Value, LinearLayout], Value]) -> None:
+def _merge(block: Block, converted: dict[tuple[Value, LinearLayout], Value]) -> None:
     for op in block:
         if op.defn is convert_layout:
             key = op.inputs[0], layout_of(op.result)
-            if key in known:
-                op.replace_by([known[key]])
+            if key in converted:
+                op.replace_by([converted[key]])
             else:
-                known[key] = op.result
+                converted[key] = op.result
         for region in op.regions:
-            _merge(region, dict(known))
+            _merge(region, dict(converted))

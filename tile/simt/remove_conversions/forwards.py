@@ -1,8 +1,8 @@
-"""Converting what is computed of a value, rather than the value itself.
+"""Sink conversions below operations on the converted value.
 
-The operations behind a conversion are done in the layout before it, as far as each is the only
-user of the one before, and the conversion comes where there is least to convert: behind a
-truncation or a reduction, or where another conversion follows.
+The operations after a conversion are done in the layout before it, as long as each is the only user
+of the one before, and the conversion moves to where there is least to convert: below a truncation
+or a reduction, or where another conversion follows.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tile.simt.ops.layout import convert_layout
 from tile.simt.remove_conversions.backwards import Plan, set_layout
 from tile.simt.remove_conversions.folding import conversions
 
-# How many operations behind a conversion are looked at.
+# The operations after a conversion that are considered.
 STEPS = 16
 
 _REDUCTIONS = frozenset({reduce.reduce, reduce.arg_reduce, combine.reduce_by})
 
 
 def convert_later(function: Function) -> bool:
-    """Move conversions behind operations where that costs less; whether one moved."""
+    """Sink conversions below operations where that costs less; return True if one moved."""
     changed = False
     for op in conversions(function):
         path = _best(op)
@@ -40,7 +40,7 @@ def convert_later(function: Function) -> bool:
 
 @dataclass(frozen=True)
 class _Step:
-    """An operation that is to be done in another layout, and that of its result then."""
+    """An operation to be done in another layout, and the layout of its result then."""
 
     op: Operation
     taken: LinearLayout
@@ -48,7 +48,7 @@ class _Step:
 
 
 def _best(convert: Operation) -> list[_Step]:
-    """The operations that are better done before a conversion."""
+    """Return the operations that are cheaper to do before a conversion."""
     source = convert.inputs[0]
     before = conversion(_tile(source), layout_of(source), layout_of(convert.result))
     plan = Plan(source.block, convert)
@@ -57,7 +57,7 @@ def _best(convert: Operation) -> list[_Step]:
     value, layout = convert.result, layout_of(source)
     while len(steps) < STEPS and (user := _only_user(value)) is not None:
         if user.defn is convert_layout:
-            # The two become one.
+            # The two conversions merge.
             end = layout_of(user.result)
             saved = conversion(_tile(value), layout_of(value), end)
             if spent + conversion(_tile(value), layout, end) - saved < least:
@@ -84,7 +84,7 @@ def _best(convert: Operation) -> list[_Step]:
 
 
 def _saved(value: Value, layout: LinearLayout) -> int:
-    """What the conversion costs that gives a value for one use, if it comes from a layout."""
+    """Return the cost of the conversion that gives a value for one use, if from `layout`."""
     op = value.op
     if op is None or op.defn is not convert_layout or len(value.uses) > 1:
         return 0
@@ -98,14 +98,14 @@ def _only_user(value: Value) -> Operation | None:
 
 
 def _movable(op: Operation, value: Value) -> bool:
-    """Whether an operation can be done in the layout that the value has before its conversion."""
+    """Return True if an operation can be done in the value's layout before its conversion."""
     if op.block is not value.block or op.defn is shape.broadcast:
         return False
     return op.defn in _REDUCTIONS or is_flexible(op)
 
 
 def _move(convert: Operation, steps: list[_Step]) -> None:
-    """Do some operations before a conversion, which then comes behind the last of them."""
+    """Do some operations before a conversion, which then follows the last of them."""
     value = convert.inputs[0]
     plan = Plan(value.block, convert)
     converted = convert.result
