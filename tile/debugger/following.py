@@ -19,7 +19,7 @@ from tile.ir.ops.debug import StepKind
 
 
 class Until(enum.Enum):
-    """Where the followed program stops next."""
+    """The places where a followed program can stop next."""
 
     STEP = enum.auto()  # at its next line, wherever that is
     NEXT = enum.auto()  # at its next line in this function or a caller of it
@@ -30,7 +30,7 @@ class Until(enum.Enum):
 
 @dataclass(frozen=True)
 class Goal:
-    """What the user asked for, and where the program was then.
+    """A goal of the user, and the position of the program when it was set.
 
     `row` is the program's index in the launch; without one any program will do.
     """

@@ -444,7 +444,7 @@ def to_host(host: int, address: int, size: int, stream: int) -> None:
     check(cuda.cuMemcpyDtoHAsync(host, address, size, stream), "copying an array from the device")
 
 
-def write_word(address: int, value: int, bits: int) -> None:
+def write_variable(address: int, value: int, bits: int) -> None:
     """Set a 32-bit or 64-bit variable in the current device's memory."""
     data = ctypes.c_uint64(value)
     check(cuda.cuMemcpyHtoD(address, ctypes.addressof(data), bits // 8), "setting a variable")

@@ -9,7 +9,7 @@ from tile.backends.nvptx.facts import RECORD, REPORTED, LaunchMetadata
 from tile.errors import DeviceAssertionError
 
 # i32s: the assertion's number from 1, or 0 for none; the program along x, y, z; the thread
-_WORDS = 8
+_FIELDS = 8
 _WARP = 32
 
 
@@ -19,18 +19,18 @@ class FaultRecord:
     def __init__(self, loaded: driver.Loaded, metadata: LaunchMetadata) -> None:
         self._metadata = metadata
         self._reported = loaded.global_address(REPORTED)
-        host, device = driver.shared_with_host(4 * _WORDS)
-        self._words = (ctypes.c_int32 * _WORDS).from_address(host)
-        driver.write_word(loaded.global_address(RECORD), device, 64)
+        host, device = driver.shared_with_host(4 * _FIELDS)
+        self._fields = (ctypes.c_int32 * _FIELDS).from_address(host)
+        driver.write_variable(loaded.global_address(RECORD), device, 64)
 
     def check(self) -> None:
         """Raise `DeviceAssertionError` if a completed launch reported a false assertion."""
-        number = self._words[0]
+        number = self._fields[0]
         if not number:
             return
-        x, y, z, thread = self._words[1:5]
-        self._words[0] = 0
-        driver.write_word(self._reported, 0, 32)
+        x, y, z, thread = self._fields[1:5]
+        self._fields[0] = 0
+        driver.write_variable(self._reported, 0, 32)
         assertion = self._metadata.assertions[number - 1]
         message = f": {assertion.message}" if assertion.message else ""
         warp, lane = divmod(thread, _WARP)

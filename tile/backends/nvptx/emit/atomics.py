@@ -132,14 +132,14 @@ def _vector(
 ) -> None:
     """Emit one `red` for contiguous elements: pairs of 16 bits, and up to four 32-bit registers."""
     assert form.kind == "red"
-    words = pack(builder, element, values)
+    packed = pack(builder, element, values)
     *prefix, ty = suffix.split(".")
     pairs = "x2" if element.bits == 16 else ""
-    width = [f"v{len(words)}"] if len(words) > 1 else []
+    width = [f"v{len(packed)}"] if len(packed) > 1 else []
     name = ".".join([*prefix, *width, ty + pairs])
-    guard = f"@${1 + len(words)} " if mask != "true" else ""
-    text = f"{guard}{form.name(name)} [$0], {braces(1, len(words))};"
-    operands = [("i64", pointer), *words, *([("i1", mask)] if guard else [])]
+    guard = f"@${1 + len(packed)} " if mask != "true" else ""
+    text = f"{guard}{form.name(name)} [$0], {braces(1, len(packed))};"
+    operands = [("i64", pointer), *packed, *([("i1", mask)] if guard else [])]
     assemble(builder, text, [], operands, memory=True)
 
 

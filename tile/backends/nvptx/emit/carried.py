@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.body import FunctionBuilder, Registers, types_of
 from tile.backends.nvptx.emit.types import count_of
-from tile.backends.nvptx.emit.words import pack, unpack, word_types
+from tile.backends.nvptx.emit.words import pack, packed_types, unpack
 from tile.ir.core import Operation, Value
 from tile.ir.types import Fragment
 from tile.simt import ops
@@ -41,13 +41,13 @@ class LoopCarried:
     def _types(self, number: int, value: Value) -> list[str]:
         if number not in self.packed:
             return types_of([value])
-        return word_types(value.type.element, count_of(value.type))
+        return packed_types(value.type.element, count_of(value.type))
 
     def registers(self, builder: FunctionBuilder, number: int, value: Value) -> Registers:
         """Return the registers of a value as the phis take them."""
         if number not in self.packed:
             return builder.of(value)
-        return [word for _, word in pack(builder, value.type.element, builder.of(value))]
+        return [register for _, register in pack(builder, value.type.element, builder.of(value))]
 
     def flat(self, builder: FunctionBuilder, values: Sequence[Value]) -> Registers:
         """Return the registers of all values as the phis take them, in order."""

@@ -188,7 +188,12 @@ class _Statement:
     zero: bool
 
     def lines(
-        self, left: _SharedOperand | None, right: _SharedOperand, row: int, column: int, words: int
+        self,
+        left: _SharedOperand | None,
+        right: _SharedOperand,
+        row: int,
+        column: int,
+        a_count: int,
     ) -> list[str]:
         a, b, acc = self.kinds
         m, n, k, bits = self.shape
@@ -198,7 +203,7 @@ class _Statement:
         transposed = [operand.transposed for operand in (left, right) if operand is not None]
         majors = transposed if bits in EITHER_WAY else []
         flags = "".join(f", {flag}" for flag in (*signs, *majors))
-        each = words // self.depth
+        each = a_count // self.depth
         lines = [
             ".reg .pred p; .reg .b64 da, db;",
             "setp.eq.b32 p, 0, 0;",
@@ -211,7 +216,7 @@ class _Statement:
             if left is not None:
                 lines.append(f"add.s64 da, ${self.count}, {left.offset(row, step)};")
                 first = "da"
-            last = self.count + (words or 1)
+            last = self.count + (a_count or 1)
             lines.append(f"add.s64 db, ${last}, {right.offset(column, step)};")
             accumulators = braces(0, self.count)
             scale_d = "z" if self.zero and not step else "p"

@@ -28,12 +28,12 @@ Move = Callable[[str], str]
 def shuffle_idx(builder: FunctionBuilder, op: Operation) -> None:
     """Read the register of a lane given by number."""
     lane = builder.scalar(op.inputs[1])
-    _move_registers(builder, op, lambda word: _sync(builder, "idx", word, lane))
+    _move_registers(builder, op, lambda register: _sync(builder, "idx", register, lane))
 
 
 def shuffle_xor(builder: FunctionBuilder, op: Operation) -> None:
     """Read the register of the lane whose number differs by XOR with a mask."""
-    _move_registers(builder, op, lambda word: _sync(builder, "bfly", word, str(op["mask"])))
+    _move_registers(builder, op, lambda register: _sync(builder, "bfly", register, str(op["mask"])))
 
 
 def warp_reduce(builder: FunctionBuilder, op: Operation) -> None:
@@ -55,8 +55,8 @@ def warp_reduce(builder: FunctionBuilder, op: Operation) -> None:
 _REDUX = {ReduceKind.SUM: "add"}
 
 
-def _sync(builder: FunctionBuilder, kind: str, word: str, lane: str) -> str:
-    operands = (("i32", "-1"), ("i32", word), ("i32", lane), ("i32", str(LAST_LANE)))
+def _sync(builder: FunctionBuilder, kind: str, register: str, lane: str) -> str:
+    operands = (("i32", "-1"), ("i32", register), ("i32", lane), ("i32", str(LAST_LANE)))
     return builder.call(f"@llvm.nvvm.shfl.sync.{kind}.i32", "i32", *operands, pure=False)
 
 
@@ -64,13 +64,13 @@ def _move_registers(builder: FunctionBuilder, op: Operation, move: Move) -> None
     x = op.inputs[0]
     element: Scalar | Pointer = x.type.element
     registers = builder.of(x)
-    per_word = 32 // (8 * element.itemsize)
-    packed = len(registers) - len(registers) % per_word if per_word > 1 else 0
+    per_register = 32 // (8 * element.itemsize)
+    packed_count = len(registers) - len(registers) % per_register if per_register > 1 else 0
     results: list[str] = []
-    if packed:
-        words = [move(word) for _, word in pack(builder, element, registers[:packed])]
-        results = unpack(builder, element, words)
-    for register in registers[packed:]:
+    if packed_count:
+        moved = [move(register) for _, register in pack(builder, element, registers[:packed_count])]
+        results = unpack(builder, element, moved)
+    for register in registers[packed_count:]:
         results.append(_move_element(builder, element, register, move))
     builder.set(op, results)
 
@@ -81,8 +81,8 @@ def _move_element(
     """Move an element of 32 bits or more, or one that is left over from packing."""
     stored = I8 if element is I1 else element
     (register,) = to_memory(builder, element, [register])
-    words = [move(word) for word in as_integers(builder, stored, register)]
-    return from_memory(builder, element, [from_integers(builder, stored, words)])[0]
+    moved = [move(register) for register in as_integers(builder, stored, register)]
+    return from_memory(builder, element, [from_integers(builder, stored, moved)])[0]
 
 
 RULES: dict[OpDef, Rule] = {

@@ -58,7 +58,7 @@ def mma(builder: FunctionBuilder, op: Operation) -> None:
     for k, (i, j) in product(range(depth), pairs):
         for row, column in product(range(rows), range(columns)):
             at = (row * columns + column) * step
-            x, y = left.words(i, row * depth + k), right.words(j, column * depth + k)
+            x, y = left.slice(i, row * depth + k), right.slice(j, column * depth + k)
             accumulators[at : at + step] = _instruction(
                 builder, shape, left, right, x, y, accumulators[at : at + step]
             )
@@ -67,14 +67,14 @@ def mma(builder: FunctionBuilder, op: Operation) -> None:
     builder.set(op, accumulators)
 
 
-Word = tuple[str, str]  # type and value
+TypedRegister = tuple[str, str]  # type and value
 
 
 class _Operand:
     """An operand as 32-bit registers (64 for f64), emitted when an instruction needs them.
 
-    Each instruction takes `each` of `registers`; `slices` makes of them lists of words that add up
-    to them.
+    Each instruction takes `each` of `registers`; `slices` makes of them lists of packed registers
+    that add up to them.
     """
 
     def __init__(
@@ -83,17 +83,17 @@ class _Operand:
         kind: str,
         registers: Registers,
         each: int,
-        slices: Callable[[Registers], list[list[Word]]],
+        slices: Callable[[Registers], list[list[TypedRegister]]],
     ) -> None:
         self.builder = builder
         self.kind = kind
         self.registers = registers
         self.each = each
         self.slices = slices
-        self._emitted: dict[int, list[list[Word]]] = {}
+        self._emitted: dict[int, list[list[TypedRegister]]] = {}
 
-    def words(self, number: int, instruction: int) -> list[Word]:
-        """Return the words of a slice of the operand of an instruction, both by number."""
+    def slice(self, number: int, instruction: int) -> list[TypedRegister]:
+        """Return the registers of a slice of the operand of an instruction, both by number."""
         slices = self._emitted.get(instruction)
         if slices is None:
             first = instruction * self.each
@@ -110,7 +110,7 @@ def _operand(
     element, registers = number_of(x.type), builder.of(x)
     each = size * shape.k // 32  # lanes
 
-    def operand(kind: str, slices: Callable[[Registers], list[list[Word]]]) -> _Operand:
+    def operand(kind: str, slices: Callable[[Registers], list[list[TypedRegister]]]) -> _Operand:
         return _Operand(builder, kind, registers, each, slices)
 
     if shape.bits == 64:
@@ -121,7 +121,7 @@ def _operand(
     count = 1 + max(max(pair) for pair in _PAIRS[precision])
     if shape.bits == 16:
 
-        def bf16_slices(own: Registers) -> list[list[Word]]:
+        def bf16_slices(own: Registers) -> list[list[TypedRegister]]:
             slices = _split(builder, own, count, _to_bf16, lambda b, x: wide(b, BF16, x))
             return [pack(builder, BF16, part) for part in slices]
 
@@ -149,9 +149,9 @@ def _fp8_as_f16(builder: FunctionBuilder, x: Value, *, rows: bool = True) -> _Op
     """Convert an operand of 8-bit floats to f16, exactly, for targets without 8-bit mma."""
     element, order = number_of(x.type), _A_ORDER if rows else (0, 1)
 
-    def convert(own: Registers) -> list[list[Word]]:
-        words = fp8_as_f16(builder, element, own)
-        return [[("i32", words[number]) for number in order]]
+    def convert(own: Registers) -> list[list[TypedRegister]]:
+        packed = fp8_as_f16(builder, element, own)
+        return [[("i32", packed[number]) for number in order]]
 
     return _Operand(builder, "f16", builder.of(x), 2 * len(order), convert)
 

@@ -13,11 +13,11 @@ from tile.backends.nvptx.emit.words import (
     elements,
     from_memory,
     pack,
+    packed_bits,
+    packed_types,
     to_memory,
     unpack,
     vector,
-    word_bits,
-    word_types,
 )
 from tile.ir.core import Operation
 from tile.ir.opdef import OpDef
@@ -150,8 +150,8 @@ def _ptx_load(
     other: Registers | None,
 ) -> Registers:
     """Load contiguous elements by inline PTX; where the mask is false they are `other` or zero."""
-    bits = word_bits(element, count)
-    types = word_types(element, count, bits)
+    bits = packed_bits(element, count)
+    types = packed_types(element, count, bits)
     register_types = [_REGISTER.get(ty, ty) for ty in types]
     number = len(types)
     guarded = mask != "true"
@@ -164,19 +164,21 @@ def _ptx_load(
     text = f"{guard}ld{hints.kind}{ptx_width(types)} {braces(0, number)}, [${number}]{policy};"
     initial: Registers = []
     if guarded and other is not None:
-        initial = [in_register(builder, word) for word in pack(builder, element, other, bits)]
-    words = assemble(builder, text, register_types, operands, initial=initial, memory=True)
-    words = [from_register(builder, ty, word) for ty, word in zip(types, words, strict=True)]
-    return unpack(builder, element, words, bits)
+        initial = [in_register(builder, typed) for typed in pack(builder, element, other, bits)]
+    packed = assemble(builder, text, register_types, operands, initial=initial, memory=True)
+    packed = [
+        from_register(builder, ty, register) for ty, register in zip(types, packed, strict=True)
+    ]
+    return unpack(builder, element, packed, bits)
 
 
 # PTX registers, as LLVM types, that hold values of narrower types as operands of instructions.
 _REGISTER = {"i8": "i16", "half": "i16", "bfloat": "i16"}
 
 
-def in_register(builder: FunctionBuilder, word: tuple[str, str]) -> str:
+def in_register(builder: FunctionBuilder, typed: tuple[str, str]) -> str:
     """Return a value as an operand of PTX, which has no registers of 8 bits."""
-    ty, value = word
+    ty, value = typed
     if ty == "i8":
         return builder.new(f"zext i8 {value} to i16")
     return builder.new(f"bitcast {ty} {value} to i16") if ty in _REGISTER else value
@@ -225,19 +227,21 @@ def guarded_store(
     policy: str = "",
 ) -> None:
     """Store by inline PTX where the mask is true; `kind` is such as `st.global`."""
-    bits = word_bits(element, len(values))
-    words = pack(builder, element, values, bits)
-    types = [ty for ty, _ in words]
-    operands = [(_REGISTER.get(ty, ty), in_register(builder, (ty, word))) for ty, word in words]
+    bits = packed_bits(element, len(values))
+    packed = pack(builder, element, values, bits)
+    types = [ty for ty, _ in packed]
+    operands = [
+        (_REGISTER.get(ty, ty), in_register(builder, (ty, register))) for ty, register in packed
+    ]
     guard = ""
     if mask != "true":
-        guard = f"@${len(words) + 1} "
+        guard = f"@${len(packed) + 1} "
     operands = [address, *operands] + ([("i1", mask)] if guard else [])
     hint = ""
     if policy:
         hint = f", ${len(operands)}"
         operands.append(("i64", policy))
-    text = f"{guard}{kind}{ptx_width(types)} [$0], {braces(1, len(words))}{hint};"
+    text = f"{guard}{kind}{ptx_width(types)} [$0], {braces(1, len(packed))}{hint};"
     assemble(builder, text, [], operands, memory=True)
 
 

@@ -63,9 +63,9 @@ class ModuleText:
     def name_function(self, function: Function) -> None:
         """Choose a symbol for a function that is valid in PTX."""
         plain = re.sub(r"[^A-Za-z0-9_$]", "_", function.name)
-        taken = set(self._symbols.values())
+        used = set(self._symbols.values())
         name, number = f"@{plain}", 1
-        while name in taken:
+        while name in used:
             name, number = f"@{plain}_{number}", number + 1
         self._symbols[function.name] = name
 
@@ -79,13 +79,13 @@ class ModuleText:
         name = self._globals.get(text)
         if name is None:
             name = self._globals[text] = f"@text{len(self._globals)}"
-            spelled = "".join(
+            escaped = "".join(
                 chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in raw
             )
             self.declare(
                 name,
                 f"{name} = private unnamed_addr addrspace(1) constant [{len(raw)} x i8] "
-                f'c"{spelled}"',
+                f'c"{escaped}"',
             )
         return f"addrspacecast (ptr addrspace(1) {name} to ptr)"
 
@@ -142,9 +142,9 @@ class ModuleText:
 
     def _file(self, path: str) -> int:
         folder, _, name = path.rpartition("/")
-        spelled = [part.replace("\\", "\\5C").replace('"', "\\22") for part in (name, folder)]
+        escaped = [part.replace("\\", "\\5C").replace('"', "\\22") for part in (name, folder)]
         return self._node(
-            ("file", path), f'!DIFile(filename: "{spelled[0]}", directory: "{spelled[1]}")'
+            ("file", path), f'!DIFile(filename: "{escaped[0]}", directory: "{escaped[1]}")'
         )
 
     # -- the whole

@@ -60,17 +60,17 @@ def fp8_as_f16(
     builder: FunctionBuilder, element: Scalar | Pointer, registers: Registers
 ) -> Registers:
     """Convert 8-bit floats to f16, exactly, two to a 32-bit register."""
-    per_word = 2 if element is F8E4M3 and builder.module.arch.fp8 else 4
-    words = []
-    for ty, word in pack(builder, element, registers, 8 * per_word):
-        if per_word == 2:
-            words += assemble(builder, "cvt.rn.f16x2.e4m3x2 $0, $1;", ["i32"], [(ty, word)])
+    per_register = 2 if element is F8E4M3 and builder.module.arch.fp8 else 4
+    results = []
+    for ty, register in pack(builder, element, registers, 8 * per_register):
+        if per_register == 2:
+            results += assemble(builder, "cvt.rn.f16x2.e4m3x2 $0, $1;", ["i32"], [(ty, register)])
             continue
         for selector in _HIGH_BYTES:
-            operands = ((ty, word), ("i32", "0"), ("i32", str(selector)))
+            operands = ((ty, register), ("i32", "0"), ("i32", str(selector)))
             spread = builder.call("@llvm.nvvm.prmt", "i32", *operands)
-            words.append(_f16x2(builder, element, spread))
-    return words
+            results.append(_f16x2(builder, element, spread))
+    return results
 
 
 # Selectors of `prmt` for a register and zero (bytes 4 to 7): the first two bytes of the register,

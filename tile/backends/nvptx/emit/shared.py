@@ -186,8 +186,8 @@ def ldmatrix(builder: FunctionBuilder, op: Operation) -> None:
         text = f"{name} {destination}, [${matrices}+{constant}];"
         operands = [(SHARED, pointer)]
         before = len(builder.lines)
-        words = assemble(builder, text, ["i32"] * matrices, operands, memory=True, convergent=True)
-        loaded = [x for word in words for x in from_word(builder, mem.type.element, word)]
+        packed = assemble(builder, text, ["i32"] * matrices, operands, memory=True, convergent=True)
+        loaded = [x for register in packed for x in unpack_i32(builder, mem.type.element, register)]
         if deferred:
             builder.defer(before, loaded)
         registers += loaded
@@ -214,12 +214,12 @@ def _feeds_only_mma(op: Operation) -> bool:
     return not multiplies
 
 
-def from_word(builder: FunctionBuilder, element: Element, word: str) -> Registers:
+def unpack_i32(builder: FunctionBuilder, element: Element, register: str) -> Registers:
     """Return the elements in a 32-bit register."""
     if element.itemsize == 4:
         ty = llvm_type(element)
-        return [word if ty == "i32" else builder.new(f"bitcast i32 {word} to {ty}")]
-    return unpack(builder, element, [word])
+        return [register if ty == "i32" else builder.new(f"bitcast i32 {register} to {ty}")]
+    return unpack(builder, element, [register])
 
 
 def stmatrix(builder: FunctionBuilder, op: Operation) -> None:
@@ -229,19 +229,19 @@ def stmatrix(builder: FunctionBuilder, op: Operation) -> None:
     trans = ".trans" if op["transposed"] else ""
     source = braces(1, matrices) if matrices > 1 else "{$1}"
     name = f"stmatrix.sync.aligned.m8n8.x{matrices}{trans}.shared.b16"
-    words = to_words(builder, mem.type.element, builder.of(op.inputs[2]))
+    packed = pack_i32(builder, mem.type.element, builder.of(op.inputs[2]))
     for number, offset in enumerate(builder.of(op.inputs[1])):
         pointer, constant = addresses.parts(offset)
-        stored = words[number * matrices : (number + 1) * matrices]
-        operands = [(SHARED, pointer), *[("i32", word) for word in stored]]
+        stored = packed[number * matrices : (number + 1) * matrices]
+        operands = [(SHARED, pointer), *[("i32", register) for register in stored]]
         text = f"{name} [$0+{constant}], {source};"
         assemble(builder, text, [], operands, memory=True, convergent=True)
 
 
-def to_words(builder: FunctionBuilder, element: Element, registers: Registers) -> Registers:
+def pack_i32(builder: FunctionBuilder, element: Element, registers: Registers) -> Registers:
     """Return elements in 32-bit registers."""
-    words = pack(builder, element, registers)
-    return [x if ty == "i32" else builder.new(f"bitcast {ty} {x} to i32") for ty, x in words]
+    packed = pack(builder, element, registers)
+    return [x if ty == "i32" else builder.new(f"bitcast {ty} {x} to i32") for ty, x in packed]
 
 
 def shared_store(builder: FunctionBuilder, op: Operation) -> None:

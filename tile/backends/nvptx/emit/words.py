@@ -36,7 +36,7 @@ def vector(builder: FunctionBuilder, ty: str, registers: Sequence[str]) -> tuple
     if count == 1:
         return ty, registers[0]
     vector_type = f"<{count} x {ty}>"
-    value = builder.vectors.get((ty, *registers)) or _from_words(builder, ty, registers)
+    value = builder.vectors.get((ty, *registers)) or _from_registers(builder, ty, registers)
     value = value or _from_bytes(builder, registers)
     if value is not None:
         return vector_type, value
@@ -46,18 +46,18 @@ def vector(builder: FunctionBuilder, ty: str, registers: Sequence[str]) -> tuple
     return vector_type, value
 
 
-def _from_words(builder: FunctionBuilder, ty: str, registers: Sequence[str]) -> str | None:
+def _from_registers(builder: FunctionBuilder, ty: str, registers: Sequence[str]) -> str | None:
     """Return a vector whose elements came from several 32-bit vectors; None if they did not."""
-    per_word, count = _PER_WORD.get(ty, 0), len(registers)
-    if not per_word or count <= per_word or count % per_word:
+    per_register, count = _PER_REGISTER.get(ty, 0), len(registers)
+    if not per_register or count <= per_register or count % per_register:
         return None
-    words = []
-    for first in range(0, count, per_word):
-        part = builder.vectors.get((ty, *registers[first : first + per_word]))
+    packed = []
+    for first in range(0, count, per_register):
+        part = builder.vectors.get((ty, *registers[first : first + per_register]))
         if part is None:
             return None
-        words.append(builder.new(f"bitcast <{per_word} x {ty}> {part} to i32"))
-    vector_type, value = vector(builder, "i32", words)
+        packed.append(builder.new(f"bitcast <{per_register} x {ty}> {part} to i32"))
+    vector_type, value = vector(builder, "i32", packed)
     return builder.new(f"bitcast {vector_type} {value} to <{count} x {ty}>")
 
 
@@ -67,8 +67,8 @@ def _from_bytes(builder: FunctionBuilder, registers: Sequence[str]) -> str | Non
     if count % 4 or not all(register in builder.byte_sources for register in registers):
         return None
     sources = [builder.byte_sources[register] for register in registers]
-    words = [_gather_bytes(builder, sources[first : first + 4]) for first in range(0, count, 4)]
-    vector_type, value = vector(builder, "i32", words)
+    packed = [_gather_bytes(builder, sources[first : first + 4]) for first in range(0, count, 4)]
+    vector_type, value = vector(builder, "i32", packed)
     return builder.new(f"bitcast {vector_type} {value} to <{count} x i8>")
 
 
@@ -101,7 +101,7 @@ def _prmt(builder: FunctionBuilder, x: str, y: str, selection: Sequence[int]) ->
 
 
 # Elements of a type in 32 bits.
-_PER_WORD = {"i8": 4, "i16": 2, "half": 2, "bfloat": 2}
+_PER_REGISTER = {"i8": 4, "i16": 2, "half": 2, "bfloat": 2}
 
 
 def elements(builder: FunctionBuilder, ty: str, value: str, count: int) -> Registers:
@@ -117,51 +117,51 @@ def elements(builder: FunctionBuilder, ty: str, value: str, count: int) -> Regis
 def pack(
     builder: FunctionBuilder, element: Element, registers: Sequence[str], bits: int = 32
 ) -> list[tuple[str, str]]:
-    """Pack elements into words of `bits` bits, the first in the lowest: types and values.
+    """Pack elements into registers of `bits` bits, the first in the lowest: types and values.
 
-    Elements that fill a word or more stay as they are. The number of elements is a multiple of
-    those in a word.
+    Elements of `bits` bits or more stay as they are. The number of elements is a multiple of those
+    in a register.
     """
     ty = memory_type(element)
-    per_word = bits // (8 * element.itemsize)
+    per_register = bits // (8 * element.itemsize)
     registers = to_memory(builder, element, registers)
-    if per_word <= 1:
+    if per_register <= 1:
         return [(ty, register) for register in registers]
-    words = []
-    for first in range(0, len(registers), per_word):
-        vector_type, value = vector(builder, ty, registers[first : first + per_word])
-        words.append((f"i{bits}", builder.new(f"bitcast {vector_type} {value} to i{bits}")))
-    return words
+    packed = []
+    for first in range(0, len(registers), per_register):
+        vector_type, value = vector(builder, ty, registers[first : first + per_register])
+        packed.append((f"i{bits}", builder.new(f"bitcast {vector_type} {value} to i{bits}")))
+    return packed
 
 
-def word_types(element: Element, count: int, bits: int = 32) -> list[str]:
-    """Return the types of the words into which `pack` packs `count` registers."""
-    per_word = bits // (8 * element.itemsize)
-    if per_word <= 1:
+def packed_types(element: Element, count: int, bits: int = 32) -> list[str]:
+    """Return the types of the registers into which `pack` packs `count` elements."""
+    per_register = bits // (8 * element.itemsize)
+    if per_register <= 1:
         return [memory_type(element)] * count
-    return [f"i{bits}"] * (count // per_word)
+    return [f"i{bits}"] * (count // per_register)
 
 
 def unpack(
-    builder: FunctionBuilder, element: Element, words: Sequence[str], bits: int = 32
+    builder: FunctionBuilder, element: Element, packed: Sequence[str], bits: int = 32
 ) -> Registers:
-    """Return the elements that are packed in words."""
+    """Return the elements that are packed in registers."""
     ty = memory_type(element)
-    per_word = bits // (8 * element.itemsize)
-    if per_word <= 1:
-        return from_memory(builder, element, words)
+    per_register = bits // (8 * element.itemsize)
+    if per_register <= 1:
+        return from_memory(builder, element, packed)
     registers: Registers = []
-    for word in words:
-        value = builder.new(f"bitcast i{bits} {word} to <{per_word} x {ty}>")
-        unpacked = elements(builder, ty, value, per_word)
+    for register in packed:
+        value = builder.new(f"bitcast i{bits} {register} to <{per_register} x {ty}>")
+        unpacked = elements(builder, ty, value, per_register)
         if (ty, bits) == ("i8", 32):
-            builder.byte_sources.update({byte: (word, at) for at, byte in enumerate(unpacked)})
+            builder.byte_sources.update({byte: (register, at) for at, byte in enumerate(unpacked)})
         registers += unpacked
     return from_memory(builder, element, registers)
 
 
-def word_bits(element: Element, count: int) -> int:
-    """Return the bits of the words in which `count` elements are moved: 32, or fewer for fewer."""
+def packed_bits(element: Element, count: int) -> int:
+    """Return the width of the registers in which `count` elements move: 32 bits, or fewer."""
     return min(32, 8 * element.itemsize * count)
 
 
@@ -178,15 +178,15 @@ def as_integers(builder: FunctionBuilder, element: Element, register: str) -> Re
     return [builder.new(f"zext {ty} {register} to i32")]
 
 
-def from_integers(builder: FunctionBuilder, element: Element, words: Sequence[str]) -> str:
+def from_integers(builder: FunctionBuilder, element: Element, integers: Sequence[str]) -> str:
     """Reverse `as_integers`."""
     ty = llvm_type(element)
     if element.bits == 64:
-        _, pair = vector(builder, "i32", words)
+        _, pair = vector(builder, "i32", integers)
         return builder.new(f"bitcast <2 x i32> {pair} to {ty}")
-    (word,) = words
+    (integer,) = integers
     if element.bits == 32:
-        return word if ty == "i32" else builder.new(f"bitcast i32 {word} to {ty}")
+        return integer if ty == "i32" else builder.new(f"bitcast i32 {integer} to {ty}")
     if ty in ("half", "bfloat"):
-        return builder.new(f"bitcast i16 {builder.new(f'trunc i32 {word} to i16')} to {ty}")
-    return builder.new(f"trunc i32 {word} to {ty}")
+        return builder.new(f"bitcast i16 {builder.new(f'trunc i32 {integer} to i16')} to {ty}")
+    return builder.new(f"trunc i32 {integer} to {ty}")
