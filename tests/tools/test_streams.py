@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from tests.processes import running
 from tile.tools.cli import main
+from tile.tools.streams import Watched
 
 PROGRAM = """
 import numpy as np
@@ -58,6 +60,20 @@ COMMANDS = {
 MAIN = "import sys; from tile.tools.cli import main; sys.exit(main(sys.argv[1:]))"
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell's redirections")
+
+
+def test_a_stream_is_left_alone_when_its_watcher_is_forgotten() -> None:
+    """From Python 3.13 on, what flushing a closed stream raises then is printed."""
+    flushed = []
+
+    class Stream(io.StringIO):
+        def flush(self) -> None:
+            flushed.append(True)
+
+    stream = Stream()
+    watched = Watched(stream)
+    del watched
+    assert not flushed
 
 
 @pytest.fixture

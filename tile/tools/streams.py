@@ -35,6 +35,9 @@ class CheckedStream(io.TextIOBase):
         self.closed_before = stream is None
         self.error: OSError | None = None
 
+    def __del__(self) -> None:
+        """Leave the stream alone: `IOBase` would flush it, which may be closed by now."""
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
 
