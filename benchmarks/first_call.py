@@ -1,14 +1,14 @@
-"""How long a kernel's first call takes on an NVIDIA GPU, in processes that have seen nothing yet.
+"""Time a kernel's first call on an NVIDIA GPU, in new processes.
 
     python benchmarks/first_call.py              this project and Triton, softmax, matmul, attention
-    python benchmarks/first_call.py --rounds 5   medians of as many
-    python benchmarks/first_call.py --compile    this project alone, for sm_90a, where no GPU is:
-                                                 until the launcher has what it loads
+    python benchmarks/first_call.py --repeats 5  the number of runs, of which medians are printed
+    python benchmarks/first_call.py --compile    only this project, for sm_90a, without a GPU: until
+                                                 the launcher has the code that it loads
 
-Cold: with empty caches on disk, the driver's own too. Warm: a new process with what a cold one left
-there. Timed are importing the compiler and its kernels, and the call until its result is there, in
-a process in which PyTorch has been imported and has used the device, and which has the arrays.
-Modules have their bytecode on disk. In parentheses stands what of it is the import.
+Cold: with empty caches on disk, including the driver's own. Warm: a new process with the caches of
+a cold one. The time includes importing the compiler and its kernels, and the call until its result
+is available, in a process in which PyTorch was imported and has used the device, and which has the
+arrays. Modules have their bytecode on disk. The time of the import alone is in parentheses.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def attention(kernels: ModuleType, torch: Any) -> Callable[[], Any]:
     return lambda: kernels.attention_kernel[(8, 8)](*inputs, **tiles)
 
 
-# What is compiled for where there is no GPU: types, constants, options.
+# Types, constants and options of the kernels that are compiled without a GPU.
 ROW, FP16, COUNT = "*fp32:16", "*fp16:16", "i32:16"
 SIGNATURES: dict[str, tuple[str, dict[str, str], dict[str, Any], dict[str, int]]] = {
     "softmax": (
@@ -83,7 +83,7 @@ KERNELS = {"softmax": softmax, "matmul": matmul, "attention": attention}
 
 
 def first_call(kernel: str) -> tuple[float, float]:
-    """Seconds of importing the compiler, which the environment names, and of the call."""
+    """Return the seconds of importing the compiler that TILE_PEER names, and of the call."""
     torch = importlib.import_module("torch")
     torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
@@ -99,22 +99,22 @@ def first_call(kernel: str) -> tuple[float, float]:
 
 
 def compiled(kernel: str) -> tuple[float, float]:
-    """The same of compiling for sm_90a, in a process with NumPy instead of PyTorch."""
+    """Return the seconds of the import and of compiling for sm_90a, without PyTorch."""
     importlib.import_module("ml_dtypes")
     name, signature, constants, options = SIGNATURES[kernel]
     start = time.perf_counter()
     kernels = importlib.import_module("gpu_kernels")
     imported = time.perf_counter() - start
     start = time.perf_counter()
-    made = kernels.compiler.compile(
+    kernel = kernels.compiler.compile(
         getattr(kernels, name), signature, constants, options, "nvptx:sm_90a"
     )
-    assert made.executable is not None  # loaded as far as that needs no device
+    assert kernel.executable is not None  # loaded, except for the steps that need a device
     return imported, time.perf_counter() - start
 
 
-def in_new_process(peer: str, kernel: str, folder: Path, how: list[str]) -> list[float]:
-    """The same in a process of its own, whose compiler keeps its files in a folder."""
+def in_new_process(peer: str, kernel: str, folder: Path, flags: list[str]) -> list[float]:
+    """Return the times in a new process, with the compiler's caches in `folder`."""
     folders = {
         "TILE_CACHE_DIR": f"{folder}/tile",
         "TRITON_CACHE_DIR": f"{folder}/triton",
@@ -124,7 +124,7 @@ def in_new_process(peer: str, kernel: str, folder: Path, how: list[str]) -> list
     environment = {**os.environ, **folders, "TILE_PEER": peer}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
-        [sys.executable, __file__, "--inside", kernel, *how],
+        [sys.executable, __file__, "--inside", kernel, *flags],
         env=environment,
         capture_output=True,
         text=True,
@@ -133,39 +133,39 @@ def in_new_process(peer: str, kernel: str, folder: Path, how: list[str]) -> list
     return [float(word) for word in done.stdout.split()[-2:]]
 
 
-def measure(peer: str, kernel: str, rounds: int, how: list[str]) -> list[str]:
-    """Medians, cold and warm."""
-    with tempfile.TemporaryDirectory() as folder:  # for the bytecode
-        in_new_process(peer, kernel, Path(folder), how)
+def measure(peer: str, kernel: str, repeats: int, flags: list[str]) -> list[str]:
+    """Return the medians, cold and warm, as table cells."""
+    with tempfile.TemporaryDirectory() as folder:  # to compile the bytecode
+        in_new_process(peer, kernel, Path(folder), flags)
     cold, warm = [], []
-    for _ in range(rounds):
+    for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
-            cold.append(in_new_process(peer, kernel, Path(folder), how))
-            warm.append(in_new_process(peer, kernel, Path(folder), how))
-    words = []
+            cold.append(in_new_process(peer, kernel, Path(folder), flags))
+            warm.append(in_new_process(peer, kernel, Path(folder), flags))
+    cells = []
     for runs in (cold, warm):
         imported = statistics.median(run[0] for run in runs)
-        words.append(f"{statistics.median(map(sum, runs)):.3f} s ({imported:.3f})")
-    return words
+        cells.append(f"{statistics.median(map(sum, runs)):.3f} s ({imported:.3f})")
+    return cells
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3, help="of which the medians are printed")
-    parser.add_argument("--compile", action="store_true", help="without a GPU: for sm_90a")
+    parser.add_argument("--repeats", type=int, default=3, help="runs, whose medians are printed")
+    parser.add_argument("--compile", action="store_true", help="compile for sm_90a without a GPU")
     parser.add_argument("--inside", choices=KERNELS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
         print(*(compiled if options.compile else first_call)(options.inside))
         return 0
-    peers, how = (PEERS[:1], ["--compile"]) if options.compile else (PEERS, [])
+    peers, flags = (PEERS[:1], ["--compile"]) if options.compile else (PEERS, [])
     print("| first call | " + " | ".join(f"{p}, cold | {p}, warm" for p in peers) + " |")
     print("| --- |" + " --- |" * 2 * len(peers))
     for kernel in KERNELS:
-        words = [word for peer in peers for word in measure(peer, kernel, options.rounds, how)]
-        print(f"| {kernel} | " + " | ".join(words) + " |", flush=True)
+        cells = [cell for peer in peers for cell in measure(peer, kernel, options.repeats, flags)]
+        print(f"| {kernel} | " + " | ".join(cells) + " |", flush=True)
     return 0
 
 

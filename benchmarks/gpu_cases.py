@@ -1,4 +1,4 @@
-"""The problems of `benchmarks/gpu.py`: what is computed, in which tiles, and how much it is."""
+"""The cases of `benchmarks/gpu.py`: problems, choices of tiles, and amounts of work."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BATCH, HEADS, CONTEXT = 4, 32, 4096
 class Case:
     """One problem.
 
-    `torch` computes it, and gives what it should be. `run` takes the kernels of a peer and one of
-    `choices`, and gives a function that computes `results`, which may be wrong by `tolerance`
-    times the greatest number.
+    `torch` computes it and returns the expected results. `run` takes the kernels of a peer and one
+    of `choices`, and returns a function that computes `results`. Their error may be up to
+    `tolerance` times the greatest number.
     """
 
     name: str
@@ -48,7 +48,7 @@ Maker = Callable[[str], Case]
 
 
 def makers() -> Iterator[tuple[str, Maker]]:
-    """What makes each case, by the case's name."""
+    """Yield the name of each case and the function that creates it."""
     for power in (20, 24, 27):
         yield f"add 2^{power}", partial(add, 1 << power)
     for columns in (256, 1024, 12672):
@@ -58,25 +58,25 @@ def makers() -> Iterator[tuple[str, Maker]]:
     for columns in (1024, 4096, 8192, 16384):
         yield f"layer norm 4096x{columns}", partial(norm, columns)
     for n in (1024, 2048, 4096, 8192):
-        yield f"matmul f16 {n}", partial(product, n, n, n, torch.float16)
+        yield f"matmul f16 {n}", partial(matmul, n, n, n, torch.float16)
     for n in (4096, 8192):
-        yield f"matmul bf16 {n}", partial(product, n, n, n, torch.bfloat16)
+        yield f"matmul bf16 {n}", partial(matmul, n, n, n, torch.bfloat16)
     for kind, n in itertools.product(KINDS, (4096, 8192)):
-        yield f"matmul {kind} {n}", partial(product_of, KINDS[kind], n)
+        yield f"matmul {kind} {n}", partial(matmul_of_kind, KINDS[kind], n)
     for n in (2048, 4096, 8192):
-        yield f"matmul f16 {n}, descriptors", partial(boxes, n, n, n)
+        yield f"matmul f16 {n}, descriptors", partial(matmul_descriptors, n, n, n)
     for m, n, k in SKINNY:
-        yield f"matmul f16 {m}x{n}x{k}", partial(product, m, n, k, torch.float16)
-    yield "matmul f16 2048x7000x2048, descriptors", partial(boxes, 2048, 7000, 2048)
-    for what, make in (("attention", attention), ("attention backward", backward)):
+        yield f"matmul f16 {m}x{n}x{k}", partial(matmul, m, n, k, torch.float16)
+    yield "matmul f16 2048x7000x2048, descriptors", partial(matmul_descriptors, 2048, 7000, 2048)
+    for title, make in (("attention", attention), ("attention backward", backward)):
         for head, causal in itertools.product((64, 128), (False, True)):
-            yield f"{what} D={head}{', causal' if causal else ''}", partial(make, head, causal)
+            yield f"{title} D={head}{', causal' if causal else ''}", partial(make, head, causal)
 
 
-def cases(wanted: str) -> Iterator[Case]:
-    """Those whose name has a text in it, each made when it is its turn."""
+def cases(part: str) -> Iterator[Case]:
+    """Yield the cases whose name contains `part`, each created when it is requested."""
     for name, make in makers():
-        if wanted in name:
+        if part in name:
             yield make(name)
             torch.cuda.empty_cache()
 
@@ -85,14 +85,14 @@ def cases(wanted: str) -> Iterator[Case]:
 
 
 def row_tiles(columns: int) -> tuple[Tiles, ...]:
-    """A block that holds a row, and warps for it: those with 8 to 128 elements a thread."""
+    """Return a block that holds a row, with numbers of warps for 8 to 128 elements per thread."""
     block = 1 << (columns - 1).bit_length()
     warps = [warps for warps in (2, 4, 8, 16, 32) if 8 <= block // (32 * warps) <= 128]
     return tuple({"BLOCK": block, "num_warps": count} for count in warps or [4])
 
 
 def rows_tiles(columns: int) -> tuple[Tiles, ...]:
-    """A block of rows; several where a row is short."""
+    """Return blocks of one row, or also of several rows if a row is short."""
     block = 1 << (columns - 1).bit_length()
     if block > 1024:
         return tuple({"ROWS": 1, **tiles} for tiles in row_tiles(columns))
@@ -166,7 +166,7 @@ def norm(columns: int, name: str) -> Case:
     return Case(name, "GB/s", 4 * x.numel(), by_torch, run, (out,), choices, 2e-3)
 
 
-# -- matrix products
+# -- matmul
 
 SKINNY = (
     *((1760, n, 1760) for n in (16, 32, 64, 128)),
@@ -176,8 +176,8 @@ SKINNY = (
 )
 
 
-def product_tiles(n: int) -> tuple[Tiles, ...]:
-    """Tiles for products with `n` columns: edges, warps, depth and stages."""
+def matmul_tiles(n: int) -> tuple[Tiles, ...]:
+    """Return tiles for matmuls with `n` columns: edges, warps, depth and stages."""
     if n >= 1024:
         shapes = ((128, 128, 4), (128, 128, 8), (128, 256, 8), (64, 128, 4))
         depths: tuple[tuple[int, int], ...] = ((32, 4), (64, 3), (64, 4))
@@ -191,14 +191,14 @@ def product_tiles(n: int) -> tuple[Tiles, ...]:
 def tiles_of(
     shapes: Sequence[tuple[int, int, int]], depths: Sequence[tuple[int, int]]
 ) -> tuple[Tiles, ...]:
-    """All shapes, of edges and warps, with all depths and stages."""
+    """Return all combinations of shapes (edges and warps) with depths and stages."""
     return tuple(
         {"BM": bm, "BN": bn, "BK": bk, "GROUP": 8, "num_warps": warps, "num_stages": stages}
         for (bm, bn, warps), (bk, stages) in itertools.product(shapes, depths)
     )
 
 
-def product(m: int, n: int, k: int, dtype: torch.dtype, name: str) -> Case:
+def matmul(m: int, n: int, k: int, dtype: torch.dtype, name: str) -> Case:
     a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
     out, wanted = (torch.empty(m, n, device="cuda", dtype=dtype) for _ in range(2))
 
@@ -210,14 +210,14 @@ def product(m: int, n: int, k: int, dtype: torch.dtype, name: str) -> Case:
         return (torch.matmul(a, b, out=wanted),)
 
     tolerance = 2e-3 if dtype is torch.float16 else 1e-2
-    return Case(name, "TFLOP/s", 2 * m * n * k, by_torch, run, (out,), product_tiles(n), tolerance)
+    return Case(name, "TFLOP/s", 2 * m * n * k, by_torch, run, (out,), matmul_tiles(n), tolerance)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A square product of other elements than f16, into `out`, which is added up in `sums`.
+    """A square matmul of other elements than f16, with accumulators of type `sums`.
 
-    B lies by columns, or else by rows; `by_torch` multiplies A by it.
+    B is column-major if `by_columns`, else row-major; `by_torch` computes the expected result.
     """
 
     element: torch.dtype
@@ -266,39 +266,39 @@ KINDS = {
 
 
 def numbers(n: int, element: torch.dtype) -> torch.Tensor:
-    """A square matrix: normal numbers, or integers from all of their range."""
+    """Return a square matrix of normally distributed floats, or of integers of the full range."""
     if element is torch.int8:
         return torch.randint(-128, 128, (n, n), device="cuda", dtype=element)
     return normal(n, n).to(element)
 
 
-def product_of(kind: Kind, n: int, name: str) -> Case:
+def matmul_of_kind(kind: Kind, n: int, name: str) -> Case:
     a, b = (numbers(n, kind.element) for _ in "ab")
-    given = b.t() if kind.by_columns else b
+    right = b.t() if kind.by_columns else b
     out = torch.empty(n, n, device="cuda", dtype=kind.out)
 
     def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
         grid = (math.ceil(n / tiles["BM"]) * math.ceil(n / tiles["BN"]),)
-        how = {
+        constants = {
             "SUMS": getattr(kernels.tl, kind.sums),
             "B_BY_COLUMNS": kind.by_columns,
             "PRECISION": kind.precision,
             "IMPRECISE": kind.imprecise(kernels),
         }
-        return lambda: kernels.matmul_kernel[grid](a, b, out, n, n, n, **how, **tiles)
+        return lambda: kernels.matmul_kernel[grid](a, b, out, n, n, n, **constants, **tiles)
 
     def by_torch() -> Sequence[torch.Tensor]:
-        return (kind.by_torch(a, given),)
+        return (kind.by_torch(a, right),)
 
-    choices = tiles_of(GROUP_TILES, kind.depths)
+    choices = tiles_of(WGMMA_TILES, kind.depths)
     return Case(name, "TFLOP/s", 2 * n**3, by_torch, run, (out,), choices, kind.tolerance)
 
 
-GROUP_TILES = ((128, 128, 4), (128, 128, 8), (128, 256, 8))
+WGMMA_TILES = ((128, 128, 4), (128, 128, 8), (128, 256, 8))
 
 
-def boxes(m: int, n: int, k: int, name: str) -> Case:
-    """A product whose tiles are boxes of descriptors, made on the host."""
+def matmul_descriptors(m: int, n: int, k: int, name: str) -> Case:
+    """Return a matmul whose tiles are blocks of descriptors that the host creates."""
     a, b = normal(m, k, dtype=torch.float16), normal(k, n, dtype=torch.float16)
     out, wanted = (torch.empty(m, n, device="cuda", dtype=torch.float16) for _ in range(2))
 
@@ -306,14 +306,15 @@ def boxes(m: int, n: int, k: int, name: str) -> Case:
         rows, columns, depth = (tiles[name] for name in ("BM", "BN", "BK"))
         blocks = ([rows, depth], [depth, columns], [rows, columns])
         make = kernels.TensorDescriptor.from_tensor
-        given = [make(x, block) for x, block in zip((a, b, out), blocks, strict=True)]
+        descriptors = [make(x, block) for x, block in zip((a, b, out), blocks, strict=True)]
         grid = (math.ceil(m / rows) * math.ceil(n / columns),)
-        return lambda: kernels.matmul_boxes_kernel[grid](*given, m, n, k, **tiles)
+        kernel = kernels.matmul_descriptors_kernel[grid]
+        return lambda: kernel(*descriptors, m, n, k, **tiles)
 
     def by_torch() -> Sequence[torch.Tensor]:
         return (torch.matmul(a, b, out=wanted),)
 
-    return Case(name, "TFLOP/s", 2 * m * n * k, by_torch, run, (out,), product_tiles(n), 2e-3)
+    return Case(name, "TFLOP/s", 2 * m * n * k, by_torch, run, (out,), matmul_tiles(n), 2e-3)
 
 
 # -- attention
@@ -365,14 +366,14 @@ def backward(head: int, causal: bool, name: str) -> Case:
     def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
         flat = (BATCH * HEADS * CONTEXT // 64,)
         grid = (CONTEXT // tiles["BM"], BATCH * HEADS)
-        same = {"HEAD": head, "CAUSAL": causal, **tiles}
-        by_key = {**same, "BM": tiles["BN"], "BN": tiles["BM"]}
-        given = (*inputs, log_sum, delta)
+        by_query = {"HEAD": head, "CAUSAL": causal, **tiles}
+        by_key = {**by_query, "BM": tiles["BN"], "BN": tiles["BM"]}
+        arguments = (*inputs, log_sum, delta)
 
         def compute() -> None:
             kernels.out_dot_kernel[flat](done, inputs[3], delta, BM=64, HEAD=head)
-            kernels.backward_kv_kernel[grid](*given, dk, dv, *scales, CONTEXT, **by_key)
-            kernels.backward_q_kernel[grid](*given, dq, *scales, CONTEXT, **same)
+            kernels.backward_kv_kernel[grid](*arguments, dk, dv, *scales, CONTEXT, **by_key)
+            kernels.backward_q_kernel[grid](*arguments, dq, *scales, CONTEXT, **by_query)
 
         return compute
 
@@ -385,7 +386,7 @@ def backward(head: int, causal: bool, name: str) -> Case:
 
 
 def logarithms(q: torch.Tensor, k: torch.Tensor, causal: bool) -> torch.Tensor:
-    """log2 of the sum of the powers of each query's scores, a head at a time."""
+    """Return log2 of the sum of exponentials of each query's scores, computed head by head."""
     rows = []
     mask = torch.ones(CONTEXT, CONTEXT, device="cuda", dtype=torch.bool).tril() if causal else None
     for queries, keys in zip(q.flatten(0, 1), k.flatten(0, 1), strict=True):

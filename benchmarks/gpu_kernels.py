@@ -1,6 +1,6 @@
-"""Kernels for a GPU, one text for this project's compiler and for Triton's.
+"""GPU kernels whose source is shared by this project's compiler and Triton.
 
-`benchmarks/gpu.py` loads this file twice: the environment variable TILE_PEER says for which.
+`benchmarks/gpu.py` loads this file twice; the environment variable TILE_PEER selects the compiler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ else:
 __all__ = ["TensorDescriptor"]
 
 jit = compiler.jit
-# What says that sums of 8-bit floats may be imprecise; Triton takes that for granted.
+# The constant that allows imprecise sums of 8-bit floats, which is Triton's default.
 IMPRECISE = None if os.environ.get("TILE_PEER") == "triton" else 1 << 30
 
 
@@ -98,7 +98,7 @@ def matmul_kernel(
     group = min(rows_of_tiles - first, GROUP)
     tile_row = first + program % in_group % group
     tile_column = program % in_group // group
-    # So that remainders count up: what is divided is not negative.
+    # Non-negative dividends let the compiler prove that the remainders are contiguous.
     tl.assume(tile_row >= 0)
     tl.assume(tile_column >= 0)
     rows = (tile_row * BM + tl.arange(0, BM)) % M
@@ -127,7 +127,7 @@ def matmul_kernel(
 
 
 @jit
-def matmul_boxes_kernel(
+def matmul_descriptors_kernel(
     a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr
 ):
     program = tl.program_id(0)
@@ -169,7 +169,8 @@ def attention_blocks(
         scores = tl.dot(q, tl.trans(k))
         if MASKED:
             scores = tl.where(key[None, :] <= query[:, None], scores, -float("inf"))
-        # The scale is positive, so that the highest score is found without it, as in Triton's 06.
+        # The scale is positive, so the maximum can be taken before scaling, as in Triton's
+        # tutorial 06.
         above = tl.maximum(highest, tl.max(scores, axis=1) * scale)
         shrink = tl.exp2(highest - above)
         powers = tl.exp2(scores * scale - above[:, None])
@@ -202,7 +203,7 @@ def attention_kernel(
     weights = tl.zeros((BM,), dtype=tl.float32)
     total = tl.zeros((BM, HEAD), dtype=tl.float32)
     seen = context
-    if CAUSAL:  # what all queries of the block see, and then what only some see
+    if CAUSAL:  # first the keys that all queries of the block attend to, then the masked block
         seen = tl.program_id(0) * BM
     highest, weights, total = attention_blocks(
         q, k_ptr, v_ptr, first, query, 0, seen, scale, highest, weights, total, BN, HEAD, False
@@ -213,7 +214,7 @@ def attention_kernel(
             q, k_ptr, v_ptr, first, query, seen, end, scale, highest, weights, total, BN, HEAD, True
         )
     tl.store(out_ptr + queries, (total / weights[:, None]).to(tl.float16))
-    # 2 ** (score - log_sum) is what softmax makes of a score.
+    # The softmax of a score is 2 ** (score - log_sum).
     tl.store(log_sum_ptr + first + query, highest + tl.log2(weights))
 
 
@@ -224,7 +225,7 @@ def sin_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + index, tl.sin(tl.load(x_ptr + index, mask=inside)), mask=inside)
 
 
-# The backward pass of attention: the scores anew from q, k and one number a query, `log_sum`.
+# The backward pass of attention recomputes the scores from q, k and `log_sum`, a number per query.
 
 
 @jit
@@ -269,7 +270,7 @@ def backward_kv_kernel(
         query = start + tl.arange(0, BM)
         queries = (first + query[:, None]) * HEAD + feature[None, :]
         q = tl.load(q_ptr + queries)
-        # The scores of keys (rows) and queries (columns), so that no product needs them turned.
+        # Rows of the scores are keys and columns are queries, so that no dot needs a transpose.
         scores = tl.dot(k, tl.trans(q)) * log2_scale
         if CAUSAL:
             scores = tl.where(key[:, None] <= query[None, :], scores, -float("inf"))

@@ -1,9 +1,9 @@
-"""Kernels on halves on an OpenCL device, by the CPU time of this process.
+"""Benchmark f16 kernels on an OpenCL device by the CPU time of this process.
 
     python benchmarks/halves.py --device portable     medians of 7, results compared in the same run
 
-Attention is the example's, two heads of 512 queries: what it takes to convert halves, and what
-becomes of loops that do.
+They measure the cost of converting f16 on a device without f16 arithmetic, and the loops that
+convert. Attention is that of the examples, with two heads of 512 queries.
 """
 
 from __future__ import annotations
@@ -59,19 +59,21 @@ def rows() -> Iterator[list[str]]:
         1e-2,
     )
     q, k, v, dout = (halves(1, 2, 512, 64) for _ in range(4))
-    wanted = attention.reference(q, k, v, dout, False)
+    expected = attention.reference(q, k, v, dout, False)
     done = attention.forward(q, k, v, False)
     yield row(
         "attention, forward",
         lambda: done.update(attention.forward(q, k, v, False)),
-        lambda: (done["out"], wanted["out"]),
+        lambda: (done["out"], expected["out"]),
         4e-3,
     )
-    found: dict[str, np.ndarray] = {}
+    gradients: dict[str, np.ndarray] = {}
     yield row(
         "attention, backward",
-        lambda: found.update(attention.backward(q, k, v, done, dout, False)),
-        lambda: tuple(np.stack([of[g] for g in ("dq", "dk", "dv")]) for of in (found, wanted)),
+        lambda: gradients.update(attention.backward(q, k, v, done, dout, False)),
+        lambda: tuple(
+            np.stack([of[g] for g in ("dq", "dk", "dv")]) for of in (gradients, expected)
+        ),
         4e-3,
     )
 
@@ -82,10 +84,10 @@ def row(
     results: Callable[[], tuple[np.ndarray, np.ndarray]],
     tolerance: float,
 ) -> list[str]:
-    """Its median, and how far what it found is from what is right."""
+    """Return the median and least time of a call, and the greatest error of its result."""
     times = cpu_seconds(call)
-    found, wanted = results()
-    error = float(np.abs(found.astype(np.float64) - wanted).max())
+    result, expected = results()
+    error = float(np.abs(result.astype(np.float64) - expected).max())
     verdict = f"{error:.1e}" if error <= tolerance else f"WRONG by {error:.1e}"
     return [name, f"{statistics.median(times) * 1e3:.1f}", f"{min(times) * 1e3:.1f}", verdict]
 

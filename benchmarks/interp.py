@@ -1,15 +1,15 @@
-"""The interpreter's speed: against Triton's on the same kernels, against NumPy, and as grids grow.
+"""Time the interpreter against Triton's interpreter and NumPy, and as grids grow.
 
-    python benchmarks/interp.py                  all cases; the first time, Triton is installed
-    python benchmarks/interp.py --case matmul    those whose name has `matmul` in it
+    python benchmarks/interp.py                  all cases; installs Triton the first time
+    python benchmarks/interp.py --case matmul    cases whose name contains `matmul`
     python benchmarks/interp.py --no-peer        without Triton
     python benchmarks/interp.py --grid           time and memory for grids of up to 2^22 programs
-    python benchmarks/interp.py --checks         what checks cost, each alone and all together
+    python benchmarks/interp.py --checks         the cost of checks, each alone and all together
     python benchmarks/interp.py --markdown       the table as Markdown; --json: all numbers
 
-Every result is compared with NumPy's in float64 in the run that is timed. Bounds are checked: there
-is no way to turn that off. The exit status is 1 when a result is wrong, a grid takes 2 GiB, or all
-checks together take more than `MOST_CHECKED` times as long as none.
+Every result is compared with NumPy's in float64 in the run that is timed. Bounds are always
+checked. The exit status is 1 if a result is wrong, a grid takes 2 GiB, or all checks together take
+more than `MOST_CHECKED` times as long as none.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ import numpy as np
 from peer_kernels import CASES, Prepared, compiler, jit, tl
 from peer_triton import DEFAULT_ROOT, SEED, measure_peer
 
-# What a speed is measured by: the median of this many launches after the first, and of as many more
-# as fit the time.
+# A time is the median of at least this many launches after the first, for at least this many
+# seconds.
 LEAST_REPEATS = 5
 REPEAT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One case: seconds of a launch, None for what was not measured."""
+    """One case: seconds of a launch, None if not measured."""
 
     case: str
     first_s: float
@@ -57,40 +57,40 @@ class Measurement:
 
     @property
     def ratio(self) -> float | None:
-        """How many times faster than Triton's interpreter."""
+        """Return the speedup over Triton's interpreter."""
         return None if self.triton_s is None else self.triton_s / self.tile_s
 
     @property
     def numpy_ratio(self) -> float | None:
-        """How many times slower than NumPy."""
+        """Return the slowdown compared with NumPy."""
         return None if self.numpy_s is None else self.tile_s / self.numpy_s
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """How long one call took."""
+    """Return the seconds of one call."""
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
 
 
 def median_seconds(function: Callable[[], object]) -> float:
-    """The median time of repeated calls."""
+    """Return the median seconds of repeated calls."""
     times: list[float] = []
     while len(times) < LEAST_REPEATS or sum(times) < REPEAT_SECONDS:
         times.append(seconds(function))
     return statistics.median(times)
 
 
-def checked_error(what: str, prepared: Prepared, tolerance: float) -> float:
-    """The largest difference of the last result from the reference; exits if it is too large."""
+def checked_error(title: str, prepared: Prepared, tolerance: float) -> float:
+    """Return the largest error of the last result; exit if it exceeds the tolerance."""
     error = float(np.abs(prepared.output() - prepared.reference()).max())
     if not error <= tolerance:
-        raise SystemExit(f"{what}: off by {error:.1e}, more than {tolerance:.1e}")
+        raise SystemExit(f"{title}: off by {error:.1e}, more than {tolerance:.1e}")
     return error
 
 
 def measure(name: str, triton_s: float | None) -> Measurement:
-    """Time the case `name`, and NumPy on the same where there is a plain way to write it."""
+    """Time the case `name`, and a plain NumPy version if there is one."""
     case = CASES[name]
     prepared = case.prepare(np.random.default_rng(SEED))
     first = seconds(prepared.launch)
@@ -150,7 +150,7 @@ def plain_softmax(rng: np.random.Generator, rows: int, columns: int) -> Prepared
 PLAIN: dict[str, Callable[..., Prepared]] = {"add": plain_add, "softmax": plain_softmax}
 
 
-# What checks cost: the same launches, with each set of checks in turn, round after round.
+# The cost of checks: the same launches, interleaved over the sets of checks.
 
 CHECKS = ("none", "bounds", "race", "undef", "overflow", "assume", "all")
 MOST_CHECKED = 6.0
@@ -164,7 +164,7 @@ class Checked:
     seconds: dict[str, float]
 
     def ratio(self, checks: str) -> float:
-        """How many times as long a launch takes."""
+        """Return the time of a launch relative to one without checks."""
         return self.seconds[checks] / self.seconds["none"]
 
 
@@ -174,16 +174,16 @@ def measure_checks(name: str) -> Checked:
     times: dict[str, list[float]] = {checks: [] for checks in CHECKS}
     spent = 0.0
     while len(times["all"]) <= LEAST_REPEATS or spent < REPEAT_SECONDS * len(CHECKS):
-        for checks, taken in times.items():
+        for checks, samples in times.items():
             with compiler.sanitize(checks):
-                taken.append(seconds(prepared.launch))
-            spent += taken[-1]
+                samples.append(seconds(prepared.launch))
+            spent += samples[-1]
             checked_error(f"{name} under {checks}", prepared, CASES[name].tolerance)
-    return Checked(name, {checks: statistics.median(taken[1:]) for checks, taken in times.items()})
+    return Checked(name, {checks: statistics.median(s[1:]) for checks, s in times.items()})
 
 
 def checks_rows(checked: Sequence[Checked]) -> list[list[str]]:
-    """Header and lines of the table of checks."""
+    """Return the header and lines of the table of checks."""
     lines = [
         [c.case, f"{c.seconds['none']:.5f}", *(f"{c.ratio(checks):.2f}" for checks in CHECKS[1:])]
         for c in checked
@@ -193,12 +193,12 @@ def checks_rows(checked: Sequence[Checked]) -> list[list[str]]:
 
 
 def mean_ratio(checked: Sequence[Checked], checks: str) -> float:
-    """The geometric mean of how many times as long launches take."""
+    """Return the geometric mean of the relative times."""
     return statistics.geometric_mean(c.ratio(checks) for c in checked)
 
 
-# How time and memory grow with the grid. All values of the largest one together would take 1 GiB
-# for each operation of the kernel; its arrays take 17 MiB.
+# Growth of time and memory with the grid. On the largest grid, the values of all programs together
+# would take 1 GiB for each operation of the kernel; the arrays take 17 MiB.
 
 GRIDS = tuple(1 << exponent for exponent in range(14, 23, 2))
 GRID_BLOCK = 64
@@ -217,7 +217,7 @@ def grid_kernel(x_ptr, out_ptr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
 
 @dataclass(frozen=True)
 class Growth:
-    """Launches of `grid_kernel`: its programs, seconds, and the most memory its process had."""
+    """A launch of `grid_kernel`: programs, seconds, and the peak memory of its process in bytes."""
 
     programs: int
     seconds: float
@@ -225,26 +225,26 @@ class Growth:
 
 
 def grow_here(programs: int) -> Growth:
-    """Launch on a grid of `programs` in this very process, which should be a fresh one."""
+    """Launch on a grid of `programs` in this process, which should be new."""
     x = np.random.default_rng(SEED).standard_normal(GRID_TABLE, np.float32)
     out = np.zeros(programs, np.float32)
     sizes = {"SIZE": GRID_TABLE, "BLOCK": GRID_BLOCK}
     grid_kernel[(1,)](x, out, **sizes)
-    taken = statistics.median(
+    median = statistics.median(
         seconds(lambda: grid_kernel[(programs,)](x, out, **sizes)) for _ in range(GRID_REPEATS)
     )
-    # In KiB on Linux, in bytes on macOS.
+    # `ru_maxrss` is in KiB on Linux, in bytes on macOS.
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     blocks = (x.astype(np.float64) ** 2).reshape(-1, GRID_BLOCK).sum(axis=1)
     error = np.abs(out - blocks[np.arange(programs) % len(blocks)]).max()
     if not error <= 1e-4:
         raise SystemExit(f"grid of {programs}: off by {error:.1e}")
-    return Growth(programs, taken, peak)
+    return Growth(programs, median, peak)
 
 
 def grow(programs: int) -> Growth:
-    """Launch on a grid of `programs` in a process of its own."""
+    """Launch on a grid of `programs` in a new process."""
     command = [sys.executable, __file__, "--grid-here", str(programs)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return Growth(**json.loads(done.stdout))
@@ -254,24 +254,24 @@ def grow(programs: int) -> Growth:
 
 
 def machine() -> str:
-    """The processor, and what runs on it, today."""
+    """Return the processor, the versions of the software, and the date."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        found = re.search(r"^model name\s*: (.+)$", info.read_text(encoding="utf-8"), re.MULTILINE)
-        model = found[1] if found else model
+        line = re.search(r"^model name\s*: (.+)$", info.read_text(encoding="utf-8"), re.MULTILINE)
+        model = line[1] if line else model
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}"
     today = datetime.date.today().isoformat()
     return f"{model}, {os.cpu_count()} cores, {platform.system()}, {versions}, {today}"
 
 
 def number(value: float | None, form: str) -> str:
-    """A cell of a table."""
+    """Return a cell of a table."""
     return "" if value is None else format(value, form)
 
 
 def case_rows(measured: Sequence[Measurement]) -> list[list[str]]:
-    """Header and lines of the table of cases."""
+    """Return the header and lines of the table of cases."""
     header = ["case", "Triton s", "tile s", "ratio", "NumPy s", "to NumPy", "max error"]
     lines = [
         [
@@ -289,7 +289,7 @@ def case_rows(measured: Sequence[Measurement]) -> list[list[str]]:
 
 
 def grid_rows(grown: Sequence[Growth]) -> list[list[str]]:
-    """Header and lines of the table of grids."""
+    """Return the header and lines of the table of grids."""
     lines = [
         [
             f"2^{g.programs.bit_length() - 1}",
@@ -303,7 +303,7 @@ def grid_rows(grown: Sequence[Growth]) -> list[list[str]]:
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns padded to one width, the first to the left."""
+    """Format a table; the first column is left-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligned = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
     return "\n".join(
@@ -313,14 +313,14 @@ def text_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """The same, in Markdown."""
+    """Format a table as Markdown."""
     header, *lines = rows
     alignment = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in (header, alignment, *lines))
 
 
 def ratios_line(measured: Sequence[Measurement]) -> str:
-    """The ratios in one line; empty where Triton was not measured."""
+    """Return the ratios in one line; "" if Triton was not measured."""
     ratios = [m.ratio for m in measured if m.ratio is not None]
     if not ratios:
         return ""
@@ -332,7 +332,7 @@ def ratios_line(measured: Sequence[Measurement]) -> str:
 
 
 def linearity_line(grown: Sequence[Growth]) -> str:
-    """How time grew from the smallest to the largest grid."""
+    """Return a line on the growth of time from the smallest to the largest grid."""
     first, last = grown[0], grown[-1]
     exponent = math.log(last.seconds / first.seconds) / math.log(last.programs / first.programs)
     return (
@@ -346,7 +346,7 @@ def report(
     checked: Sequence[Checked],
     table: Callable[..., str],
 ) -> str:
-    """All that was measured, as text."""
+    """Return all measurements as text."""
     parts = [machine()]
     if checked:
         parts += [table(checks_rows(checked))]
@@ -360,7 +360,7 @@ def report(
 def as_json(
     measured: Sequence[Measurement], grown: Sequence[Growth], checked: Sequence[Checked]
 ) -> dict[str, Any]:
-    """All that was measured, for programs."""
+    """Return all measurements as JSON data."""
     return {
         "machine": machine(),
         "cases": [
@@ -373,7 +373,7 @@ def as_json(
 
 
 def chosen_cases(parts: Sequence[str]) -> list[str]:
-    """The cases whose names have one of `parts` in them; all if there are none."""
+    """Return the cases whose names contain one of `parts`; all cases if `parts` is empty."""
     for part in parts:
         if not any(part in name for name in CASES):
             raise SystemExit(f"no case has {part!r} in its name; there are {', '.join(CASES)}")
@@ -389,7 +389,7 @@ def main() -> int:
         "--peer-root", type=Path, default=DEFAULT_ROOT, help="folder to install Triton in"
     )
     parser.add_argument("--grid", action="store_true", help="measure growing grids instead")
-    parser.add_argument("--checks", action="store_true", help="measure what checks cost instead")
+    parser.add_argument("--checks", action="store_true", help="measure the cost of checks instead")
     parser.add_argument("--grid-here", type=int, metavar="PROGRAMS", help=argparse.SUPPRESS)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
@@ -408,7 +408,7 @@ def main() -> int:
         grown = [grow(programs) for programs in GRIDS]
     else:
         for name in chosen_cases(options.case):
-            # Case by case, so that both have the machine in about the same state.
+            # Measure both case by case, so that the machine is in about the same state for both.
             peer = {} if options.no_peer else measure_peer([name], options.peer_root)
             measured.append(measure(name, peer.get(name, {}).get("seconds")))
 

@@ -1,12 +1,12 @@
-"""How long the lowering takes, from TILE IR to THREAD IR, and how that grows.
+"""Time the lowering from TILE IR to THREAD IR, also as kernels grow.
 
     python benchmarks/lowering.py                   medians for each kernel, pass by pass
     python benchmarks/lowering.py --target generic  for another machine of tile/simt/target.py
     python benchmarks/lowering.py --growth          time against operations and tile sizes
-    python benchmarks/lowering.py --profile matmul  where Python spends it, function by function
+    python benchmarks/lowering.py --profile matmul  a profile of Python's functions
     python benchmarks/lowering.py --markdown        the tables as Markdown
 
-The first compilation of a process fills the caches of layout algebra; both are shown.
+The first lowering of a process fills the caches of the layout algebra, so its time is listed apart.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ POINTER, COUNT = "*fp16:16", "i32:16"
 
 @tile.jit
 def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """The matrix product as tutorials write it."""
+    """Compute a matmul as tutorials write it."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     inner = tl.arange(0, BK)
@@ -61,7 +61,7 @@ def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK:
 
 @tile.jit
 def chain(x_ptr, y_ptr, BLOCK: tl.constexpr, STEPS: tl.constexpr):
-    """As many operations as wished."""
+    """Run a chain of `STEPS` steps of three operations."""
     at = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at)
     for step in tl.static_range(STEPS):
@@ -80,12 +80,12 @@ def _matmul(bm: int, bn: int, bk: int) -> Module:
 
 
 def _module(function: Any, signature: dict[str, str], constants: dict[str, int]) -> Module:
-    """The TILE IR of a kernel, optimised."""
+    """Return the optimized TILE IR of a kernel."""
     return tile.compile(function, signature, constants, target="interp").artifact.module
 
 
 def _example(function: Any) -> Module:
-    """A kernel of `examples/attention.py`: pointers to f16, to f32 what is a sum."""
+    """Return a kernel of `examples/attention.py` with f16 arrays, and f32 arrays of sums."""
     kinds = {"context": COUNT, "log_sum_ptr": "*fp32:16", "delta_ptr": "*fp32:16"}
     names = [p.name for p in function.parameters if not p.is_constexpr]
     signature = {
@@ -104,7 +104,7 @@ KERNELS: dict[str, Callable[[], Module]] = {
 
 
 def lower(module: Module, target: SimtTarget, num_warps: int) -> list[tuple[str, float]]:
-    """Seconds of each pass over a copy of a module."""
+    """Lower a copy of a module; return the seconds of each pass."""
     copy = module.clone()
     passes = lowering(target, num_warps=num_warps, num_stages=3)
     manager = PassManager(passes, verify_each=False)
@@ -113,7 +113,7 @@ def lower(module: Module, target: SimtTarget, num_warps: int) -> list[tuple[str,
 
 
 def measure(module: Module, target: SimtTarget, num_warps: int) -> tuple[float, dict[str, float]]:
-    """The first time in all, and the median of later ones pass by pass, in seconds."""
+    """Return the total seconds of the first lowering, and the median of later ones by pass."""
     first = sum(seconds for _, seconds in lower(module, target, num_warps))
     runs = [lower(module, target, num_warps) for _ in range(REPEATS)]
     medians: dict[str, float] = {}
@@ -124,7 +124,7 @@ def measure(module: Module, target: SimtTarget, num_warps: int) -> tuple[float, 
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool) -> str:
-    """Columns as wide as they need; numbers to the right."""
+    """Format a table with right-aligned numbers."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
 
     def line(row: Sequence[str]) -> str:

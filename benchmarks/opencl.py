@@ -1,18 +1,18 @@
-"""Kernels on OpenCL devices, side by side with what else runs on them, in one process.
+"""Benchmark kernels on OpenCL devices against other implementations, in one process.
 
-    python benchmarks/opencl.py                    the cases, on the device that is chosen
+    python benchmarks/opencl.py                    the cases, on the default device
     python benchmarks/opencl.py --builds           the examples: lines of text, seconds to build
     python benchmarks/opencl.py --builds --whole   the same with every register a variable
     python benchmarks/opencl.py --device pocl      on another device (see `tile info`)
     python benchmarks/opencl.py --unrolled 65536   long fragments as variables, too
     python benchmarks/opencl.py --markdown         tables as Markdown
 
-On a CPU: a matrix product beside one written by hand for the same runtime, by the CPU time of
-this process, which other processes do not change. On a GPU: this backend beside `nvptx`, and
-PyTorch, where these are there: medians of what the device's clock says of single kernels, in
-OpenCL of their own events, in CUDA of one event before and one behind each. Many are enqueued at
-once, so that the host does not matter. Each takes the best of the same tiles, which processes
-beside this one compile ahead. Results are compared in the same run.
+On a CPU: a matmul against a hand-written one for the same runtime, by the CPU time of this process,
+which is independent of other processes. On a GPU: this backend against `nvptx` and PyTorch, if
+available, by medians of device times of single kernels. OpenCL measures a kernel's own event, CUDA
+an event before and one after each kernel. Many kernels are enqueued at once, so that host time does
+not matter. Each peer uses its fastest of the same tiles, which other processes compile in advance.
+Results are compared in the same run.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def matmul_kernel(a_ptr, b_ptr, c_ptr, N, K, BM: tl.constexpr, BN: tl.constexpr,
     tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
 
 
-# A thread has 4 x 4 sums, each 16 apart, so that neighbours read and write neighbours.
+# A thread has 4 x 4 sums at a distance of 16, so that adjacent threads access contiguous elements.
 BY_HAND = """
 __kernel __attribute__((reqd_work_group_size(16, 16, 1)))
 void matmul(__global const float *a, __global const float *b, __global float *c, int n, int k) {
@@ -138,11 +138,11 @@ void matmul(__global const float *a, __global const float *b, __global float *c,
 """
 
 
-# -- a matrix product on a CPU, beside one by hand
+# -- a matmul on a CPU, against a hand-written one
 
 
 def cpu_seconds(call: Callable[[], object]) -> list[float]:
-    """CPU times of a call, over all threads of this process."""
+    """Return the CPU seconds of repeated calls, over all threads of this process."""
     call()
     times = []
     for _ in range(REPEATS):
@@ -152,7 +152,7 @@ def cpu_seconds(call: Callable[[], object]) -> list[float]:
     return times
 
 
-def product_rows(device: Device, size: int) -> Iterator[list[str]]:
+def matmul_rows(device: Device, size: int) -> Iterator[list[str]]:
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((size, size), dtype=np.float32) for _ in "ab")
     wanted = a @ b
@@ -173,7 +173,7 @@ def product_rows(device: Device, size: int) -> Iterator[list[str]]:
         device.queue.finish()
 
     yield row("by hand", "64 64 32", hand)
-    for bm, bn, bk, warps, edge in PRODUCTS:
+    for bm, bn, bk, warps, edge in CPU_MATMUL_TILES:
         grid = (size // bn, size // bm)
         sizes = {"BM": bm, "BN": bn, "BK": bk}
         options = {"num_warps": warps, "thread_tile": edge, "num_stages": 1}
@@ -186,7 +186,7 @@ def product_rows(device: Device, size: int) -> Iterator[list[str]]:
     yield row("NumPy", "", lambda out: np.matmul(a, b, out=out))
 
 
-PRODUCTS = (
+CPU_MATMUL_TILES = (
     (64, 64, 32, 2, 4),
     (64, 64, 32, 4, 4),
     (64, 64, 32, 8, 4),
@@ -200,12 +200,12 @@ PRODUCTS = (
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel's launches with these tiles, and how much work it is."""
+    """A kernel's launch, its choices of tiles and its amount of work."""
 
     name: str
     unit: str
     work: float
-    arrays: tuple[np.ndarray, ...]  # the last one is written
+    arrays: tuple[np.ndarray, ...]  # the last one is the output
     launch: Callable[..., Any]
     choices: tuple[dict[str, int], ...]
     torch: Callable[..., Any]
@@ -220,7 +220,7 @@ MATMUL_TILES = tuple(
     )
 )
 SMALLEST = 128 * 128
-# Kernels, and arguments for one program that are specialised on as those that are timed.
+# Kernels, and arguments for one program with the same specialization as the timed launches.
 SMALL: dict[str, tuple[Any, int, tuple[int, ...], tuple[dict[str, int], ...]]] = {
     "add": (add_kernel, 3, (SMALLEST,), ADD_TILES),
     "softmax": (softmax_kernel, 2, (4096,), ROW_TILES),
@@ -283,46 +283,49 @@ def gpu_rows(device: Device) -> Iterator[list[str]]:
     for case in gpu_cases():
         queue = device.queue
         mine = [cl_array.to_device(queue, array) for array in case.arrays]
-        found = best(case, mine, lambda call, queue=queue: queue_seconds(call, queue))
-        row = [case.name, case.unit, f"{case.work / found[0]:.2f}"]
+        opencl = best(case, mine, lambda call, queue=queue: queue_seconds(call, queue))
+        row = [case.name, case.unit, f"{case.work / opencl[0]:.2f}"]
         if torch is not None and torch.cuda.is_available():
             theirs = [torch.from_numpy(array).cuda() for array in case.arrays]
             seconds = torch_seconds(torch, lambda case=case, x=theirs: case.torch(torch, *x))
-            wanted = theirs[-1].cpu().numpy().copy()
-            error = float(np.abs(mine[-1].get() - wanted).max())
+            expected = theirs[-1].cpu().numpy().copy()
+            error = float(np.abs(mine[-1].get() - expected).max())
             nvptx = best(case, theirs, lambda call: torch_seconds(torch, call))
             row += [f"{case.work / nvptx[0]:.2f}", f"{case.work / seconds:.2f}"]
-            row += [f"{nvptx[0] / found[0]:.2f}", f"{seconds / found[0]:.2f}", found[1]]
+            row += [f"{nvptx[0] / opencl[0]:.2f}", f"{seconds / opencl[0]:.2f}", opencl[1]]
             row += [f"{error:.1e}", nvptx[1]]
         else:
-            row += ["", "", "", "", found[1], "", ""]
+            row += ["", "", "", "", opencl[1], "", ""]
         yield row
 
 
 def best(
     case: Case, arrays: Sequence[Any], seconds: Callable[[Callable[[], object]], float]
 ) -> tuple[float, str]:
-    """The least time of the tiles that there are, and these; the result is of the last ones."""
-    found, chosen = float("inf"), "none"
+    """Return the least time over the choices of tiles, and the tiles.
+
+    The output array has the result of the last choice.
+    """
+    least, chosen = float("inf"), "none"
     for tiles in case.choices:
         try:
-            taken = seconds(lambda tiles=tiles: case.launch(arrays, **tiles))
+            time_taken = seconds(lambda tiles=tiles: case.launch(arrays, **tiles))
         except TileError as error:
             print(f"  {case.name} {tiles}: {str(error).splitlines()[0]}", file=sys.stderr)
             continue
-        if taken < found:
-            found, chosen = taken, " ".join(map(str, tiles.values()))
-    return found, chosen
+        if time_taken < least:
+            least, chosen = time_taken, " ".join(map(str, tiles.values()))
+    return least, chosen
 
 
 def queue_seconds(call: Callable[[], object], queue: Any) -> float:
-    """The median on the device's own clock."""
+    """Return the median seconds by the device's clock."""
     ms = do_bench(call, warmup=30, rep=100, return_mode="median", timer=EventTimer(queue))
     return float(ms) / 1e3
 
 
 def torch_seconds(torch: Any, call: Callable[[], object]) -> float:
-    """The median by events of the current stream."""
+    """Return the median seconds by events of the current stream."""
     call()
     torch.cuda.synchronize()
     pairs = []
@@ -336,35 +339,35 @@ def torch_seconds(torch: Any, call: Callable[[], object]) -> float:
     return statistics.median(start.elapsed_time(stop) / 1e3 for start, stop in pairs)
 
 
-def ahead(case: str, backend: str, tiles: dict[str, int]) -> None:
-    """Compile a case with these tiles, for other processes to find on disk, by one program of it.
+def compile_case(case: str, backend: str, tiles: dict[str, int]) -> None:
+    """Compile a case into the cache on disk by launching one program of it.
 
-    What does not compile is reported where it is timed.
+    Errors are ignored here; the timed launch reports them.
     """
-    kernel, arrays, numbers, _ = SMALL[case]
-    given = [np.ones(SMALLEST, np.float32) for _ in range(arrays)]
+    kernel, count, numbers, _ = SMALL[case]
+    arrays = [np.ones(SMALLEST, np.float32) for _ in range(count)]
     with suppress(TileError), tile.backend(backend), config.scope(cache=True):
-        kernel[(1,)](*given, *numbers, **tiles)
+        kernel[(1,)](*arrays, *numbers, **tiles)
 
 
-def compile_ahead(device: str, jobs: int) -> None:
-    """Compile all cases for both backends in as many processes."""
+def compile_cases(device: str, jobs: int) -> None:
+    """Compile all cases for both backends in `jobs` processes."""
     with concurrent.futures.ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        waiting = [
-            pool.submit(ahead, name, backend, tiles)
+        futures = [
+            pool.submit(compile_case, name, backend, tiles)
             for name, (*_, choices) in SMALL.items()
             for backend in (f"opencl:@{device}" if device else "opencl", "nvptx")
             for tiles in choices
         ]
-        for one in waiting:
-            one.result()
+        for future in futures:
+            future.result()
 
 
 # -- building the examples
 
 
 def build_rows() -> Iterator[list[str]]:
-    """Every program of the examples: its lines, and seconds until it has run for the first time."""
+    """Yield the lines of each program of the examples, and the seconds of its first launch."""
     sys.path.insert(0, str(ROOT / "examples"))
     seen: dict[Any, tuple[str, int, float, float]] = {}
     launch = LoadedKernel.launch
@@ -373,7 +376,7 @@ def build_rows() -> Iterator[list[str]]:
         start, cpu = time.perf_counter(), time.process_time()
         launch(self, grid, arguments)
         taken = time.perf_counter() - start, time.process_time() - cpu
-        # Runtimes differ in what they leave for the first launch: PoCL compiles only then.
+        # Runtimes defer different work to the first launch: PoCL compiles only then.
         lines = re.sub(r"(?m)^#line.*\n", "", self.metadata.numbered).count("\n")
         seen.setdefault(self, (self.name, lines, *taken))
 
@@ -395,7 +398,7 @@ def build_rows() -> Iterator[list[str]]:
 def _greatest(
     seen: Sequence[tuple[str, int, float, float]],
 ) -> list[tuple[str, int, float, float]]:
-    """The costliest program of each kernel."""
+    """Return the costliest program of each kernel."""
     worst: dict[str, tuple[str, int, float, float]] = {}
     for entry in seen:
         if entry[3] >= worst.get(entry[0], entry)[3]:
@@ -407,7 +410,7 @@ def _greatest(
 
 
 def table(header: Sequence[str], rows: Iterator[list[str]], markdown: bool) -> None:
-    """Rows as they come."""
+    """Print a table, each row as soon as it is measured."""
     between, edge = (" | ", "|") if markdown else ("  ", "")
     for row in [list(header), *([["---"] * len(header)] if markdown else [])]:
         print(f"{edge} {between.join(row)} {edge}".strip())
@@ -418,14 +421,14 @@ def table(header: Sequence[str], rows: Iterator[list[str]], markdown: bool) -> N
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", default="", help="by index or part of its name")
-    parser.add_argument("--builds", action="store_true", help="how long programs of examples take")
+    parser.add_argument("--builds", action="store_true", help="time builds of the examples instead")
     parser.add_argument("--whole", action="store_true", help="every register a variable")
-    parser.add_argument("--unrolled", type=int, help="registers that are variables at most")
-    parser.add_argument("--jobs", type=int, default=0, help="processes that compile ahead on GPUs")
-    parser.add_argument("--size", type=int, default=1024, help="of the matrix product on CPUs")
+    parser.add_argument("--unrolled", type=int, help="most registers that are variables")
+    parser.add_argument("--jobs", type=int, default=0, help="processes that compile for GPUs")
+    parser.add_argument("--size", type=int, default=1024, help="of the matmul on CPUs")
     parser.add_argument("--markdown", action="store_true", help="tables as Markdown")
     options = parser.parse_args()
-    # What processes compile ahead, they leave on disk.
+    # The compiling processes leave their kernels in the cache on disk.
     with config.scope(opencl_device=options.device, cache=options.jobs > 0):
         device = devices.chosen()
         unrolled = 1 << 16 if options.whole else options.unrolled
@@ -438,10 +441,10 @@ def main() -> int:
             table(header, build_rows(), options.markdown)
         elif device.raw.type & cl.device_type.CPU:
             header = ("case", "by", "tiles", "GFLOP per CPU s")
-            table(header, product_rows(device, options.size), options.markdown)
+            table(header, matmul_rows(device, options.size), options.markdown)
         else:
             if options.jobs:
-                compile_ahead(options.device, options.jobs)
+                compile_cases(options.device, options.jobs)
             header = ("case", "unit", "opencl", "nvptx", "torch", "to nvptx", "to torch", "tiles",
                       "error", "tiles of nvptx")  # fmt: skip
             table(header, gpu_rows(device), options.markdown)

@@ -1,14 +1,15 @@
-"""Five kernels and their launches, for this project's compiler and for Triton's: one text for both.
+"""Five kernels and their launches, with one source for this project's compiler and Triton.
 
-`tile` compiles them, unless the environment says `TILE_PEER=triton`. `CASES` holds, by name, how to
-make a kernel's inputs, launch it, read its output and compute the same in float64 with NumPy::
+`tile` compiles them, unless the environment variable TILE_PEER is `triton`. `CASES` has, by name,
+the functions that create a kernel's inputs, launch it, read its output and compute the reference in
+float64 with NumPy::
 
     prepared = CASES["softmax"].prepare(np.random.default_rng(0))
     prepared.launch()
     error = np.abs(prepared.output() - prepared.reference()).max()
 
-Arrays are made by NumPy; `prepare` passes each through `to_device`, for a compiler that takes
-another kind. Dots are asked for in full float32 (`ieee`): Triton's interpreter knows no other.
+Arrays are created by NumPy; `prepare` passes each through `to_device`, for a compiler that takes
+another kind. Dots use full float32 precision (`ieee`), the only one of Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ ToDevice = Callable[[np.ndarray], Any]
 
 @dataclass(frozen=True)
 class Prepared:
-    """One launch of a kernel; every run of it reads and writes the same arrays."""
+    """A launch of a kernel, each run of which reads and writes the same arrays."""
 
     launch: Callable[[], object]
     result: Any
-    """What the kernel writes, as `to_device` made it."""
+    """The array that the kernel writes, as `to_device` returned it."""
     reference: Callable[[], np.ndarray]
     """Computes the expected result in float64."""
 
     def output(self) -> np.ndarray:
-        """What the last launch wrote, as a NumPy array of the reference's shape."""
+        """Return the output of the last launch, as a NumPy array of the reference's shape."""
         return np.asarray(self.result)
 
 
@@ -54,15 +55,15 @@ class Case:
     make: Callable[..., Prepared]
     sizes: dict[str, int]
     tolerance: float
-    """The largest absolute difference from the reference that rounding to float32 explains."""
+    """The largest absolute error that rounding to float32 can cause."""
 
     def prepare(self, rng: np.random.Generator, to_device: ToDevice = np.asarray) -> Prepared:
-        """Make inputs from `rng` and bind the launch to them."""
+        """Create inputs from `rng` and bind the launch to them."""
         return self.make(rng, to_device, **self.sizes)
 
 
 def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Standard normal float32 numbers."""
+    """Return normally distributed float32 numbers."""
     return rng.standard_normal(shape, dtype=np.float32)
 
 
@@ -79,7 +80,7 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def vector_add(rng: np.random.Generator, to_device: ToDevice, n: int, block: int) -> Prepared:
-    """The sum of two vectors of `n` elements, `block` to a program."""
+    """Prepare the sum of two vectors of `n` elements, `block` per program."""
     x, y = normal(rng, n), normal(rng, n)
     x_dev, y_dev, out = to_device(x), to_device(y), to_device(np.zeros(n, np.float32))
     grid = (compiler.cdiv(n, block),)
@@ -106,7 +107,7 @@ def softmax_kernel(out_ptr, x_ptr, out_stride, x_stride, columns, BLOCK: tl.cons
 
 
 def softmax(rng: np.random.Generator, to_device: ToDevice, rows: int, columns: int) -> Prepared:
-    """The softmax of each row, a whole row to a program."""
+    """Prepare the softmax of each row, one row per program."""
     x = normal(rng, rows, columns)
     x_dev, out = to_device(x), to_device(np.zeros_like(x))
     block = compiler.next_power_of_2(columns)
@@ -122,7 +123,7 @@ def softmax(rng: np.random.Generator, to_device: ToDevice, rows: int, columns: i
     )
 
 
-# Matrix product
+# Matmul
 
 
 @jit
@@ -153,7 +154,7 @@ def matmul_kernel(
     tile_row = first_row + pid % in_group % group_rows
     tile_column = pid % in_group // group_rows
 
-    # Rows and columns past the end wrap around: what they give is never stored.
+    # Rows and columns past the end wrap around; their results are not stored.
     row = (tile_row * BLOCK_M + tl.arange(0, BLOCK_M)) % M
     column = (tile_column * BLOCK_N + tl.arange(0, BLOCK_N)) % N
     k = tl.arange(0, BLOCK_K)
@@ -175,7 +176,7 @@ def matmul_kernel(
 
 
 def matmul(rng: np.random.Generator, to_device: ToDevice, size: int) -> Prepared:
-    """The product of two square matrices by tiles of 64 x 64, 32 of the inner axis at a time."""
+    """Prepare a matmul of two square matrices with tiles of 64 x 64 x 32."""
     a, b = normal(rng, size, size), normal(rng, size, size)
     a_dev, b_dev, out = to_device(a), to_device(b), to_device(np.zeros_like(a))
     grid = (compiler.cdiv(size, 64) ** 2,)
@@ -197,7 +198,7 @@ def matmul(rng: np.random.Generator, to_device: ToDevice, size: int) -> Prepared
     return Prepared(launch, out, reference=lambda: a.astype(np.float64) @ b.astype(np.float64))
 
 
-# Layer normalisation, forward
+# Layer normalization, forward
 
 
 @jit
@@ -245,7 +246,7 @@ def layer_norm_kernel(
 def layer_norm(
     rng: np.random.Generator, to_device: ToDevice, rows: int, columns: int, block: int
 ) -> Prepared:
-    """Each row brought to mean 0 and variance 1, then scaled and shifted column by column."""
+    """Prepare the normalization of rows to mean 0 and variance 1, with weight and bias."""
     x = normal(rng, rows, columns) * np.float32(2) + np.float32(0.5)
     weight, bias = normal(rng, columns), normal(rng, columns)
     x_dev, weight_dev, bias_dev = to_device(x), to_device(weight), to_device(bias)
@@ -283,8 +284,8 @@ def attention_kernel(
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
 ):
-    # One program takes BLOCK_M queries of one head over all keys, BLOCK_N at a time. `highest` and
-    # `weights` are each query's greatest score so far and the sum of exp(score - highest).
+    # A program handles BLOCK_M queries of one head, iterating over the keys in blocks of BLOCK_N.
+    # `highest` and `weights` are each query's running maximum and sum of exp(score - highest).
     base = tl.program_id(1) * head_stride
     query = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     feature = tl.arange(0, HEAD)
@@ -316,7 +317,7 @@ def attention_kernel(
 def attention(
     rng: np.random.Generator, to_device: ToDevice, batch: int, heads: int, context: int, head: int
 ) -> Prepared:
-    """softmax(Q Kᵀ / √head) V of each head; all four are batch x heads x context x head."""
+    """Prepare softmax(Q Kᵀ / √head) V; all four are batch x heads x context x head."""
     shape = (batch, heads, context, head)
     q, k, v = normal(rng, *shape), normal(rng, *shape), normal(rng, *shape)
     tensors = tuple(to_device(array) for array in (q, k, v, np.zeros_like(q)))

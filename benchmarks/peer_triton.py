@@ -1,11 +1,11 @@
-"""Triton's interpreter as a peer: its own environment, and how long it takes for each case.
+"""Time Triton's interpreter on each case, in an environment of its own.
 
     python benchmarks/peer_triton.py                 all cases, as JSON on standard output
-    python benchmarks/peer_triton.py --case NAME     one of them; may be given again
+    python benchmarks/peer_triton.py --case NAME     one case; may be repeated
 
-Started by any Python, the script makes the peer's environment if it is not there yet (Triton,
-PyTorch and a NumPy that both take: about 1.6 GB) and runs itself inside it. Nothing but the
-standard library is needed to import this module.
+Any Python can run the script. It creates the peer's environment if necessary (Triton, PyTorch and a
+NumPy that both accept: about 1.6 GB) and runs itself inside it. Importing this module needs only
+the standard library.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pathlib import Path
 
 DEFAULT_ROOT = Path.home() / ".cache" / "tile-benchmarks" / "triton-3.6"
 
-# Triton 3.6's interpreter fails with a later NumPy. Two steps, so that a PyTorch that asks for
-# another Triton does not keep this one out.
+# Triton 3.6's interpreter fails with a later NumPy. There are two steps, so that a PyTorch that
+# requires another Triton does not prevent the installation of this one.
 INSTALLS = (("torch==2.13.0", "numpy<2.3"), ("triton==3.6.0", "numpy<2.3"))
 
 SEED = 0
@@ -33,16 +33,16 @@ REPETITIONS = 3
 
 
 def peer_environment(root: Path = DEFAULT_ROOT) -> Path:
-    """The Python of a virtual environment with Triton and PyTorch in the folder `root`.
+    """Return the Python of a virtual environment with Triton and PyTorch in the folder `root`.
 
-    It is made on the first call, and made anew when what it should hold has changed or when making
-    it was cut short. Raises `FileExistsError` when `root` holds something else, and
-    `subprocess.CalledProcessError` when a package cannot be installed.
+    The first call creates it. It is created again if its required packages have changed or the
+    installation was interrupted. Raises `FileExistsError` if `root` has other contents, and
+    `subprocess.CalledProcessError` if a package cannot be installed.
     """
     python = root / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     finished = root / "installed.json"
-    wanted = json.dumps(INSTALLS)
-    if python.exists() and finished.exists() and finished.read_text() == wanted:
+    required = json.dumps(INSTALLS)
+    if python.exists() and finished.exists() and finished.read_text() == required:
         return python
     if root.exists() and any(root.iterdir()) and not (root / "pyvenv.cfg").exists():
         raise FileExistsError(f"{root} is neither empty nor a virtual environment; name another")
@@ -51,7 +51,7 @@ def peer_environment(root: Path = DEFAULT_ROOT) -> Path:
     venv.create(root, clear=True, with_pip=True, symlinks=os.name != "nt")
     for step in INSTALLS:
         subprocess.run([str(python), "-m", "pip", "install", "-qq", *step], check=True)
-    finished.write_text(wanted)
+    finished.write_text(required)
     return python
 
 
@@ -60,8 +60,8 @@ def measure_peer(
 ) -> dict[str, dict[str, float]]:
     """Run `cases` (all, if none is named) under Triton's interpreter, in the environment at `root`.
 
-    Gives for each case `seconds`, the median time of a launch, and `max_error`, the largest
-    difference from NumPy. Raises `subprocess.CalledProcessError` when a result is wrong.
+    Returns for each case `seconds`, the median time of a launch, and `max_error`, the largest
+    difference from NumPy. Raises `subprocess.CalledProcessError` if a result is wrong.
     """
     options = [option for case in cases for option in ("--case", case)]
     finished = subprocess.run(
@@ -76,7 +76,7 @@ def measure_peer(
 
 
 def median_seconds(launch: Callable[[], object]) -> float:
-    """The median time of a few launches after a first; of a long one, the time of the first."""
+    """Return the median seconds of launches after the first; only of the first if it is long."""
     first = seconds(launch)
     if first > LONG_SECONDS:
         return first
@@ -84,15 +84,15 @@ def median_seconds(launch: Callable[[], object]) -> float:
 
 
 def seconds(launch: Callable[[], object]) -> float:
-    """How long one launch took."""
+    """Return the seconds of one launch."""
     start = time.perf_counter()
     launch()
     return time.perf_counter() - start
 
 
 def measure_here(names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Run the cases of these names with the Triton of this very environment."""
-    # These stand in the peer environment alone.
+    """Run the cases with these names with the Triton of this environment."""
+    # Only the peer environment has these packages.
     import numpy as np
     import torch
     from peer_kernels import CASES

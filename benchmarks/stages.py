@@ -1,14 +1,14 @@
-"""What compiling for an NVIDIA GPU takes: stage by stage, and as kernels grow longer.
+"""Time the stages of compilation for an NVIDIA GPU, also as kernels grow.
 
     python benchmarks/stages.py                     milliseconds of CPU time for each kernel
     python benchmarks/stages.py --growth            time and code size with 1 to 16 copies of a body
-    python benchmarks/stages.py --profile matmul    functions of one kernel that take most
+    python benchmarks/stages.py --profile matmul    the slowest functions for one kernel
     python benchmarks/stages.py --markdown          the tables as Markdown
 
-From Python's text to PTX for sm_90a, and to a cubin where ptxas is installed; no GPU is needed.
-CPU time of this process, except for ptxas, which is another one: its time is by the clock. The
-least of several runs, nothing kept on disk; the first compilation of a process has a row of its
-own, with what is imported and filled by it.
+Kernels are compiled from Python source to PTX for sm_90a, and to a cubin if ptxas is installed; no
+GPU is needed. Times are CPU time of this process, except for ptxas, a process of its own, whose
+time is wall time. Each is the least of several runs without the cache on disk. The first
+compilation of a process, which includes imports and fills in-memory caches, has a row of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REPEATS = 7
 COPIES = (1, 2, 4, 8, 16)
 HALF, COUNT, FLOAT = "*fp16:16", "i32:16", "*fp32:16"
 
-# The functions of `tile.backends.nvptx.compiler` that are stages; the frontend is what is left.
+# The functions of `tile.backends.nvptx.compiler` that are stages; the frontend is the rest.
 STAGES = {
     "optimise": "passes over tiles",
     "lower": "lowering to threads",
@@ -51,7 +51,7 @@ STAGES = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """What `tile.compile` is given."""
+    """The arguments of `tile.compile`."""
 
     function: Any
     signature: dict[str, str]
@@ -97,7 +97,7 @@ KERNELS = {
 
 @tile.jit
 def rows(out_ptr, x_ptr, columns, BLOCK: tl.constexpr, COPIES: tl.constexpr):
-    """Softmax of as many rows as there are copies of the body."""
+    """Compute the softmax of `COPIES` rows."""
     column = tl.arange(0, BLOCK)
     inside = column < columns
     for copy in tl.static_range(COPIES):
@@ -108,8 +108,8 @@ def rows(out_ptr, x_ptr, columns, BLOCK: tl.constexpr, COPIES: tl.constexpr):
 
 
 @tile.jit
-def products(a_ptr, b_ptr, c_ptr, K, N, BM: tl.constexpr, BN: tl.constexpr, COPIES: tl.constexpr):
-    """As many products as there are copies of the body, in one loop."""
+def dots(a_ptr, b_ptr, c_ptr, K, N, BM: tl.constexpr, BN: tl.constexpr, COPIES: tl.constexpr):
+    """Compute a matmul with `COPIES` dots in the body of the loop."""
     row, column, inner = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, 32)
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(0, K, 32 * COPIES):
@@ -123,7 +123,7 @@ def products(a_ptr, b_ptr, c_ptr, K, N, BM: tl.constexpr, BN: tl.constexpr, COPI
 
 @contextmanager
 def timed() -> Iterator[dict[str, float]]:
-    """Seconds of CPU time that the stages take meanwhile."""
+    """Yield the CPU seconds of each stage, which compilations inside the `with` block add to."""
     spent = dict.fromkeys(STAGES.values(), 0.0)
 
     def timing(function: Callable[..., Any], stage: str) -> Callable[..., Any]:
@@ -144,7 +144,7 @@ def timed() -> Iterator[dict[str, float]]:
 
 
 def measure(kernel: Kernel) -> tuple[dict[str, float], CompiledKernel]:
-    """Seconds by stage, and what was compiled."""
+    """Compile a kernel; return the seconds by stage, and the compiled kernel."""
     with timed() as spent:
         start = time.process_time()
         compiled = kernel.compile()
@@ -154,7 +154,7 @@ def measure(kernel: Kernel) -> tuple[dict[str, float], CompiledKernel]:
 
 
 def least(kernel: Kernel) -> tuple[dict[str, float], CompiledKernel]:
-    """The run that took least, of several, and ptxas after it."""
+    """Return the fastest of several compilations, with the time of ptxas."""
     stages, compiled = min((measure(kernel) for _ in range(REPEATS)), key=_whole)
     program = ptxas.find()
     if program is not None:
@@ -175,46 +175,47 @@ def _text(compiled: CompiledKernel, stage: str) -> str:
 
 
 def _lines(compiled: CompiledKernel, stage: str) -> str:
-    """How many instructions or operations: lines that are neither labels nor directives."""
+    """Return the number of instructions or operations: lines except labels and directives."""
     lines = map(str.strip, _text(compiled, stage).splitlines())
     return str(sum(1 for line in lines if line and line[0] not in "./#;}!$"))
 
 
 def times() -> list[list[str]]:
-    """The table of stages; its header first."""
+    """Return the table of stages, beginning with its header."""
     firsts = {name: _whole(measure(kernel)) for name, kernel in KERNELS.items()}
-    found = {name: least(kernel) for name, kernel in KERNELS.items()}
-    stages = list(next(iter(found.values()))[0])
-    body = [[s, *(f"{taken[s] * 1e3:.1f}" for taken, _ in found.values())] for s in stages]
+    results = {name: least(kernel) for name, kernel in KERNELS.items()}
+    stages = list(next(iter(results.values()))[0])
+    body = [[s, *(f"{seconds[s] * 1e3:.1f}" for seconds, _ in results.values())] for s in stages]
     body.append(["first in a process", *(f"{first * 1e3:.1f}" for first in firsts.values())])
     for stage in ("thread", "ptx"):
-        body.append([f"lines of {stage}", *(_lines(made, stage) for _, made in found.values())])
+        lines = (_lines(compiled, stage) for _, compiled in results.values())
+        body.append([f"lines of {stage}", *lines])
     return [["ms", *KERNELS], *body]
 
 
 def growth() -> list[list[str]]:
-    """The table of kernels that grow; its header first."""
+    """Return the table of kernels that grow, beginning with its header."""
     kinds: dict[str, tuple[Any, str, dict[str, Any]]] = {
         "softmax of rows": (rows, "ffi", {"BLOCK": 1024}),
-        "products in a loop": (products, "hhhii", {"BM": 64, "BN": 64}),
+        "dots in a loop": (dots, "hhhii", {"BM": 64, "BN": 64}),
     }
-    found = []
-    for what, (function, signature, constants) in kinds.items():
+    body = []
+    for title, (function, signature, constants) in kinds.items():
         base = 0.0
         for copies in COPIES:
             kernel = _kernel(function, signature, {**constants, "COPIES": copies}, num_warps=4)
-            taken, made = least(kernel)
-            base = base or taken["all to PTX"]
-            found.append(
+            seconds, compiled = least(kernel)
+            base = base or seconds["all to PTX"]
+            body.append(
                 [
-                    f"{what}, {copies}",
-                    *(_lines(made, stage) for stage in ("tile", "thread", "ptx")),
-                    f"{taken['all to PTX'] * 1e3:.1f}",
-                    f"{taken['all to PTX'] / base:.1f}",
-                    f"{taken.get('ptxas', 0) * 1e3:.1f}",
+                    f"{title}, {copies}",
+                    *(_lines(compiled, stage) for stage in ("tile", "thread", "ptx")),
+                    f"{seconds['all to PTX'] * 1e3:.1f}",
+                    f"{seconds['all to PTX'] / base:.1f}",
+                    f"{seconds.get('ptxas', 0) * 1e3:.1f}",
                 ]
             )
-    return [["copies", "tile", "thread", "ptx", "ms to PTX", "of one copy's", "ptxas"], *found]
+    return [["copies", "tile", "thread", "ptx", "ms to PTX", "relative to one", "ptxas"], *body]
 
 
 def profile(name: str) -> None:
@@ -230,8 +231,8 @@ def profile(name: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--growth", action="store_true", help="as kernels grow longer")
-    parser.add_argument("--profile", metavar="KERNEL", help="functions that take most")
+    parser.add_argument("--growth", action="store_true", help="time kernels that grow instead")
+    parser.add_argument("--profile", metavar="KERNEL", help="profile the compilation of a kernel")
     parser.add_argument("--markdown", action="store_true", help="tables as Markdown")
     options = parser.parse_args()
     os.environ["TILE_CACHE"] = "0"
@@ -239,8 +240,8 @@ def main() -> int:
     if options.profile:
         profile(options.profile)
         return 0
-    found: Sequence[Sequence[str]] = growth() if options.growth else times()
-    print(table(found[0], found[1:], options.markdown))
+    rows: Sequence[Sequence[str]] = growth() if options.growth else times()
+    print(table(rows[0], rows[1:], options.markdown))
     return 0
 
 

@@ -1,15 +1,16 @@
-"""What the examples cost in global and shared memory, counted on the thread machine.
+"""Count the examples' traffic in global and shared memory on the SIMT simulator.
 
     python benchmarks/traffic.py                      every example with its defaults
     python benchmarks/traffic.py --target generic     on another machine of tile/simt/target.py
-    python benchmarks/traffic.py --by-line matmul_nt  one line of a kernel after the other
-    python benchmarks/traffic.py --small              sizes that take seconds, as the tests run them
+    python benchmarks/traffic.py --by-line matmul_nt  a table by source line
+    python benchmarks/traffic.py --small              sizes that take seconds, as in the tests
     python benchmarks/traffic.py --markdown           the table as Markdown
 
-Each example runs as a user would run it, with its own checks, and every launch is counted: those of
-the autotuner, too. Sectors are of 32 bytes of global memory, and efficiency is the share of them
-that what warps asked for would have needed. Wavefronts are of shared memory; conflicts are those
-that bank conflicts cost.
+Each example runs as a user would run it, with its own checks, and every launch is counted,
+including those of the autotuner. Sectors are 32 bytes of global memory; efficiency is the least
+number of sectors that could hold the bytes that warps requested, divided by the number of sectors
+accessed. Wavefronts are those of shared memory; conflicts are the additional ones due to bank
+conflicts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tile.tools.table import table
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 # The examples that launch kernels, with sizes small enough for a test: several programs each, and
-# rows that begin where a vector may.
+# rows with an alignment that allows vector accesses.
 SMALL: dict[str, list[str]] = {
     "vector_add": [],
     "sin": ["--rows", "8", "--columns", "64", "256"],
@@ -52,22 +53,22 @@ SMALL: dict[str, list[str]] = {
 class Traffic:
     """The counts of each kernel's launches, by its name, in order.
 
-    A launch that repeats an earlier one, of the same compiled kernel over as large a grid, is run
-    and not counted again: so the counts do not depend on how often a tuner measures.
+    A launch that repeats an earlier one, of the same compiled kernel over the same grid, runs but
+    is not counted again: the counts must not depend on how often a tuner measures.
     """
 
     def __init__(self) -> None:
         self.kernels: dict[str, Counters] = {}
         self.seen: set[tuple[int, Grid]] = set()
-        self.held: list[ThreadKernel] = []  # so that no other takes the place of one seen
+        self.kernels_seen: list[ThreadKernel] = []  # keeps them alive, so that ids stay unique
 
     def launch(self, kernel: ThreadKernel, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
-        """Stands for `ThreadKernel.launch`."""
+        """Replace `ThreadKernel.launch`."""
         if (id(kernel), grid) in self.seen:
             UNCOUNTED(kernel, grid, arguments)
             return
         self.seen.add((id(kernel), grid))
-        self.held.append(kernel)
+        self.kernels_seen.append(kernel)
         counters = self.kernels.setdefault(kernel.code.code.module.kernel.name, Counters())
         kernel.count(grid, arguments, counters)
 
@@ -77,7 +78,7 @@ UNCOUNTED = ThreadKernel.launch
 
 @contextlib.contextmanager
 def counting(target: str) -> Iterator[Traffic]:
-    """Run kernels on a machine of the thread machine, and count what they cost."""
+    """Run kernels on a machine of the SIMT simulator, and count their traffic."""
     traffic = Traffic()
 
     def launch(kernel: ThreadKernel, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
@@ -89,7 +90,7 @@ def counting(target: str) -> Iterator[Traffic]:
 
 
 def measure(example: str, arguments: Sequence[str], target: str) -> dict[str, Counters]:
-    """The counts of an example's kernels. Raises `SystemExit` where its checks fail."""
+    """Return the counts of an example's kernels. Raises `SystemExit` if its checks fail."""
     path = str(EXAMPLES / f"{example}.py")
     printed = io.StringIO()
     with (
@@ -100,9 +101,9 @@ def measure(example: str, arguments: Sequence[str], target: str) -> dict[str, Co
     ):
         try:
             runpy.run_path(path, run_name="__main__")
-        except SystemExit as left:
-            if left.code:
-                raise SystemExit(f"{example}: {left.code}\n{printed.getvalue()}") from left
+        except SystemExit as exit_:
+            if exit_.code:
+                raise SystemExit(f"{example}: {exit_.code}\n{printed.getvalue()}") from exit_
     return traffic.kernels
 
 

@@ -38,8 +38,8 @@ def histogram(x_ptr, count_ptr, n, B: tl.constexpr):
     tl.store(count_ptr + bins, before + 1, mask=i < n)  # where an atomic addition belongs
 
 
-def found() -> Report:
-    """The faults of all three."""
+def collect_faults() -> Report:
+    """Run the kernels and return their faults."""
     rng = np.random.default_rng(0)
     table = np.zeros((22, 24), np.float32)[:, :20]
     with tile.sanitize(collect=True) as report:
@@ -52,4 +52,4 @@ def found() -> Report:
 
 
 if __name__ == "__main__":
-    found().html(sys.argv[1])
+    collect_faults().html(sys.argv[1])
