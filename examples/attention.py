@@ -1,13 +1,14 @@
-"""Attention that never stores its scores: forward and backward, causal or not.
+"""Flash attention, which never stores its scores: forward and backward, causal or not.
 
 python examples/attention.py --heads 2 --context 256 --head 64
 
     out = softmax(Q Kᵀ / √head) V        for each head; causal: a query sees the keys up to its own
 
-The scores of all queries and keys are context x context numbers. A program here takes a block of
-queries and goes over the keys in blocks, keeping for each query the greatest score so far, the sum
-of the powers and the sum of the values weighted by them; when a greater score turns up, both sums
-are scaled down. The backward pass computes the scores anew from Q, K and one number a query.
+The scores of all queries and keys are context x context numbers. A program handles a block of
+queries and iterates over the keys in blocks. For each query it keeps the running maximum of the
+scores, the sum of their exponentials, and the sum of the values weighted by these; when the maximum
+grows, both sums are scaled down. The backward pass recomputes the scores from Q, K and one number
+per query.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LOG2_E = 1.4426950408889634
 
 @tile.jit
 def seen_scores(q, k, query, key, context, scale, CAUSAL: tl.constexpr):
-    """The scores of queries (rows) and keys (columns), -inf for a key that the query cannot see."""
+    """Return the scores of queries (rows) and keys (columns), -inf for masked keys."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
     seen = key[None, :] < context
     if CAUSAL:
@@ -77,7 +78,7 @@ def forward_kernel(
 
     out = (total / weights[:, None]).to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + q_tile, out, mask=query[:, None] < context)
-    # 2 ** (score - log_sum) is what softmax makes of a score.
+    # The softmax of a score is 2 ** (score - log_sum).
     tl.store(log_sum_ptr + first_row + query, highest + tl.log2(weights), mask=query < context)
 
 
@@ -112,7 +113,7 @@ def backward_kv_kernel(
     HEAD: tl.constexpr,
     CAUSAL: tl.constexpr,
 ):
-    # A block of keys against all queries that see it.
+    # A block of keys against all queries that attend to it.
     first_row = tl.program_id(1) * context
     key = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     feature = tl.arange(0, HEAD)
@@ -163,7 +164,7 @@ def backward_q_kernel(
     HEAD: tl.constexpr,
     CAUSAL: tl.constexpr,
 ):
-    # A block of queries against all keys that it sees.
+    # A block of queries against all keys that it attends to.
     first_row = tl.program_id(1) * context
     query = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     inside = query < context
@@ -197,13 +198,13 @@ Arrays = dict[str, np.ndarray]
 
 
 def forward(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> Arrays:
-    """`out` (batch x heads x context x head, as q, k and v) and `log_sum`, a number a query."""
+    """Return `out` (batch x heads x context x head, like q, k, v) and `log_sum`, one per query."""
     batch, heads, context, head = q.shape
     out = np.empty_like(q)
     log_sum = np.empty((batch, heads, context), np.float32)
     grid = (tile.cdiv(context, BLOCK), batch * heads)
     blocks = {"BLOCK_M": BLOCK, "BLOCK_N": BLOCK, "HEAD": head, "CAUSAL": causal}
-    # exp2 is what hardware has; the factor that makes exp of it goes into the scale.
+    # Hardware has exp2; the constant that turns it into exp is part of the scale.
     forward_kernel[grid](q, k, v, out, log_sum, head**-0.5 * LOG2_E, context, **blocks)
     return {"out": out, "log_sum": log_sum}
 
@@ -211,7 +212,7 @@ def forward(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> Arrays
 def backward(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, done: Results, dout: np.ndarray, causal: bool
 ) -> Arrays:
-    """The gradients `dq`, `dk` and `dv`, given that of out and what `forward` gave."""
+    """Return the gradients `dq`, `dk` and `dv` from that of out and the results of `forward`."""
     batch, heads, context, head = q.shape
     dq, dk, dv, delta = *(np.empty_like(q) for _ in range(3)), np.empty_like(done["log_sum"])
     grid = (tile.cdiv(context, BLOCK), batch * heads)
@@ -227,7 +228,7 @@ def backward(
 def reference(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, dout: np.ndarray, causal: bool
 ) -> Arrays:
-    """`out`, `dq`, `dk` and `dv` in float64."""
+    """Return `out`, `dq`, `dk` and `dv`, computed in float64."""
     q, k, v, dout = (array.astype(np.float64) for array in (q, k, v, dout))
     scale = q.shape[-1] ** -0.5
     scores = q @ k.swapaxes(-1, -2) * scale
@@ -265,12 +266,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="attention over random queries, keys and values")
     parser.add_argument("--batch", type=positive, default=1)
     parser.add_argument("--heads", type=positive, default=2)
-    parser.add_argument(
-        "--context", type=positive, default=256, help="queries, and keys, of a head"
-    )
-    parser.add_argument(
-        "--head", type=positive, default=64, help="numbers of a query; a power of two"
-    )
+    parser.add_argument("--context", type=positive, default=256, help="number of queries and keys")
+    parser.add_argument("--head", type=positive, default=64, help="size of a head; a power of two")
     options = parser.parse_args()
     shape = (options.batch, options.heads, options.context, options.head)
     rng = np.random.default_rng(0)

@@ -1,9 +1,9 @@
-"""Dropout that keeps no mask: one seed gives the same random numbers back whenever they are needed.
+"""Dropout without a stored mask: a seed reproduces the random numbers whenever they are needed.
 
 python examples/dropout.py --elements 1000000 --p 0.3
 
-Random numbers are a function of a seed and a counter (Philox), here the index of the element. So
-the backward pass makes the mask again instead of reading it from memory.
+Random numbers are a function of a seed and a counter (Philox), here the index of the element. The
+backward pass therefore recomputes the mask instead of reading it from memory.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ def dropout_kernel(x_ptr, out_ptr, n, p, seed, BLOCK: tl.constexpr):
     inside = offsets < n
     x = tl.load(x_ptr + offsets, mask=inside)
     kept = tl.rand(seed, offsets) > p
-    # What is left is scaled up, so that the sum stays about the same.
+    # The remaining elements are scaled up, so that the sum stays about the same.
     tl.store(out_ptr + offsets, tl.where(kept, x / (1 - p), 0.0), mask=inside)
 
 
 def dropout(x: np.ndarray, p: float, seed: int) -> np.ndarray:
-    """`x` with each element set to 0 with probability `p`, and the others divided by 1 - p."""
+    """Return `x` with elements set to 0 with probability `p`, and the others divided by 1 - p."""
     out = np.empty_like(x)
     dropout_kernel[(tile.cdiv(x.size, 1024),)](x, out, x.size, p, seed, BLOCK=1024)
     return out
 
 
 def philox(seed: int, counter: np.ndarray) -> np.ndarray:
-    """The first of the four words of Philox 4x32-10 at (counter, 0, 0, 0), in NumPy."""
+    """Return the first of the four words of Philox 4x32-10 at (counter, 0, 0, 0), in NumPy."""
     low_word = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
     c0 = counter.astype(np.uint64) & low_word
     c1, c2, c3 = (np.zeros_like(c0) for _ in range(3))
     key0, key1 = seed & 0xFFFFFFFF, seed >> 32
     for _ in range(10):
-        # Products of two 32-bit words fit 64 bits: their halves are the high and the low word.
+        # The product of two 32-bit words has 64 bits: a high and a low word.
         product0, product1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
         c0, c2 = (
             (product1 >> half) ^ c1 ^ np.uint64(key0),
@@ -55,15 +55,15 @@ def philox(seed: int, counter: np.ndarray) -> np.ndarray:
 
 
 def uniform(words: np.ndarray) -> np.ndarray:
-    """Random words as float32 numbers from 0 to 1, as `tl.rand` makes them."""
+    """Convert random words to float32 numbers from 0 to 1, as `tl.rand` does."""
     signed = words.view(np.int32)
     folded = np.where(signed < 0, ~signed, signed)  # -1 - x, which is 0 or more
     return folded.astype(np.float32) * np.float32(4.6566127342e-10)
 
 
-def within_chance(found: float, probability: float, n: int) -> bool:
-    """Whether a share found among `n` is one that chance explains: within 5 standard deviations."""
-    return abs(found - probability) <= 5 * (probability * (1 - probability) / n) ** 0.5
+def within_chance(share: float, probability: float, n: int) -> bool:
+    """Return True if an observed share of `n` is within 5 standard deviations of the expected."""
+    return abs(share - probability) <= 5 * (probability * (1 - probability) / n) ** 0.5
 
 
 def main() -> int:
@@ -79,7 +79,7 @@ def main() -> int:
     expected = np.where(above, x.astype(np.float64) / (1 - p), 0.0)
 
     report = Report(f"dropout of {n} float32 numbers with probability {p}")
-    # The quotient is rounded; a single element wrongly kept or dropped would be far off.
+    # The quotient is rounded; one element with a wrong mask would have a large error.
     allowed = 4 * float(np.finfo(np.float32).eps * np.abs(expected).max())
     results = report.measure(
         "dropout", lambda: {"out": dropout(x, p, seed)}, {"out": expected}, allowed

@@ -1,12 +1,12 @@
-"""Layer normalisation, forward and backward; the backward pass adds up under locks.
+"""Layer normalization, forward and backward; the backward pass accumulates under locks.
 
 python examples/layer_norm.py --rows 512 --columns 1000
 
     y = (x - mean) / sqrt(variance + eps) * weight + bias        mean and variance of each row
 
-The gradients of `weight` and `bias` are sums over all rows. Programs that each have a row cannot
-all add to one place at once, and to keep every row's part would take as much memory as x. So the
-rows share a few buffers, each guarded by a lock, and a second kernel adds up the buffers.
+The gradients of `weight` and `bias` are sums over all rows. The programs, one per row, cannot all
+add to one buffer at once, and a buffer per row would take as much memory as x. The rows therefore
+share a few buffers, each guarded by a lock, and a second kernel adds up the buffers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def forward_kernel(
     weight = tl.load(weight_ptr + column, mask=inside)
     bias = tl.load(bias_ptr + column, mask=inside)
     tl.store(y_ptr + row * stride + column, centred * rstd * weight + bias, mask=inside)
-    # The backward pass needs these two.
+    # The backward pass needs the mean and the reciprocal standard deviation.
     tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
 
@@ -78,7 +78,7 @@ def backward_kernel(
     weight = tl.load(weight_ptr + column, mask=inside, other=0.0)
     rstd = tl.load(rstd_ptr + row)
 
-    # How x moves y directly, less what it does through the mean and through the variance.
+    # The direct gradient of x, less its contributions through the mean and the variance.
     normal = tl.where(inside, (x - tl.load(mean_ptr + row)) * rstd, 0.0)
     direct = weight * dy
     by_mean = tl.sum(direct, axis=0) / columns
@@ -86,7 +86,7 @@ def backward_kernel(
     dx = (direct - by_mean - normal * by_variance) * rstd
     tl.store(dx_ptr + row * stride + column, dx, mask=inside)
 
-    # A lock is 0 when free: whoever changes it from 0 to 1 has it, and the others try again.
+    # A free lock is 0: the program that changes it from 0 to 1 holds it, and others try again.
     buffer = row % BUFFERS
     weight_part = weight_parts_ptr + buffer * columns + column
     bias_part = bias_parts_ptr + buffer * columns + column
@@ -94,7 +94,7 @@ def backward_kernel(
     dbias = dy
     while tl.atomic_cas(lock_ptr + buffer, 0, 1) == 1:
         pass
-    # The first to come finds no part to add to, only what was in memory before.
+    # The first program to hold the lock must not add to the uninitialized buffer.
     if tl.load(used_ptr + buffer) == 0:
         tl.atomic_xchg(used_ptr + buffer, 1)
     else:
@@ -102,7 +102,7 @@ def backward_kernel(
         dbias += tl.load(bias_part, mask=inside, other=0.0)
     tl.store(weight_part, dweight, mask=inside)
     tl.store(bias_part, dbias, mask=inside)
-    # All stores of the program must be done before the next one gets the lock.
+    # All stores of the program must complete before the next program acquires the lock.
     tl.debug_barrier()
     tl.atomic_xchg(lock_ptr + buffer, 0)
 
@@ -122,7 +122,7 @@ def add_parts_kernel(
 
 
 def forward(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
-    """`y`, and the `mean` and `rstd` (1 / standard deviation) of each row."""
+    """Return `y`, and the `mean` and `rstd` (1 / standard deviation) of each row."""
     rows, columns = x.shape
     y = np.empty_like(x)
     mean, rstd = np.empty(rows, np.float32), np.empty(rows, np.float32)
@@ -134,7 +134,7 @@ def forward(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> dict[str, np
 def backward(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray, mean: np.ndarray, rstd: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The gradients `dx`, `dweight` and `dbias`, given that of y."""
+    """Return the gradients `dx`, `dweight` and `dbias` from that of y."""
     rows, columns = x.shape
     buffers = min(BUFFERS, rows)
     dx = np.empty_like(x)
@@ -158,7 +158,7 @@ def backward(
 def reference(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """All results in float64."""
+    """Return all results, computed in float64."""
     x, dy, weight, bias = (array.astype(np.float64) for array in (x, dy, weight, bias))
     mean = x.mean(axis=1, keepdims=True)
     rstd = 1 / np.sqrt(x.var(axis=1, keepdims=True) + EPS)
@@ -196,7 +196,7 @@ def main() -> int:
         {name: expected[name] for name in forward_names},
         {"y": 1e-5, "mean": 1e-6, "rstd": 1e-6},
     )
-    # Sums over all rows are larger than the rest, and so are their last bits.
+    # Sums over all rows are larger than other results, and so is their rounding error.
     sums = 5e-6 * options.rows**0.5
     report.measure(
         "backward",

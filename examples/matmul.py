@@ -1,8 +1,8 @@
-"""Matrix product of any sizes, with an activation applied before the result leaves the chip.
+"""Matmul of any sizes, with an activation fused into the kernel.
 
 python examples/matmul.py --sizes 300 270 190
 
-A program computes one tile of C = f(A B), stepping through tiles of A and B along the inner axis.
+A program computes one tile of C = f(A B), iterating over tiles of A and B along the inner axis.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def leaky_relu(x):
 
 
 def config(m: int, n: int, k: int) -> tile.Config:
-    """Tiles of m x n of the result, k of the inner axis at a time."""
+    """Return a configuration with tiles of m x n of the result and a step of k in the loop."""
     return tile.Config({"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8})
 
 
-# The best tiles depend on the sizes, so they are chosen anew when these change.
+# The best tiles depend on the sizes, so each new size is tuned again.
 @tile.autotune(
     configs=[config(32, 32, 32), config(64, 64, 32), config(128, 64, 64)], key=["M", "N", "K"]
 )
@@ -52,8 +52,8 @@ def matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    # Programs that run at the same time should share what they read. Going through C row by row,
-    # they would share rows of A only; so they go down GROUP_M tiles before they move to the right.
+    # Co-resident programs should share operands in the L2 cache. In row-major order of C they would
+    # only share rows of A, so they go down GROUP_M tiles before they move to the next column.
     pid = tl.program_id(0)
     in_group = GROUP_M * tl.cdiv(N, BLOCK_N)
     first_row = pid // in_group * GROUP_M
@@ -67,19 +67,19 @@ def matmul_kernel(
     row_inside = row[:, None] < M
     column_inside = column[None, :] < N
 
-    # Blocks of pointers, moved along the inner axis by one addition each.
+    # Blocks of pointers, advanced along the inner axis by one addition each.
     a_tile = a_ptr + row[:, None] * a_row + k[None, :] * a_column
     b_tile = b_ptr + k[:, None] * b_row + column[None, :] * b_column
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for left in range(K, 0, -BLOCK_K):
         a = tl.load(a_tile, mask=row_inside & (k[None, :] < left), other=0.0)
         b = tl.load(b_tile, mask=column_inside & (k[:, None] < left), other=0.0)
-        # "ieee": float32 factors in full precision, not rounded to tf32 as tensor cores take them.
+        # "ieee": float32 operands in full precision, not rounded to tf32 for tensor cores.
         total = tl.dot(a, b, total, input_precision="ieee")
         a_tile += BLOCK_K * a_column
         b_tile += BLOCK_K * b_row
 
-    # ACTIVATION is a function known when this is compiled, or None: this costs nothing if unused.
+    # ACTIVATION is a compile-time constant, a function or None: it costs nothing if unused.
     if ACTIVATION is not None:
         total = ACTIVATION(total)
     c_tile = c_ptr + row[:, None] * c_row + column[None, :] * c_column
@@ -87,7 +87,7 @@ def matmul_kernel(
 
 
 def matmul(a: np.ndarray, b: np.ndarray, activation: object = None) -> np.ndarray:
-    """activation(A B), accumulated in float32 and rounded to A's dtype; any strides."""
+    """Return activation(A B), accumulated in float32 and rounded to A's dtype; any strides."""
     (m, k), n = a.shape, b.shape[1]
     c = np.empty((m, n), a.dtype)
     strides = [step // array.itemsize for array in (a, b, c) for step in array.strides]
@@ -100,7 +100,7 @@ def matmul(a: np.ndarray, b: np.ndarray, activation: object = None) -> np.ndarra
 
 
 def check(report: Report, sizes: tuple[int, int, int], dtype: type[np.floating[Any]]) -> None:
-    """Measure products of random matrices of `dtype`, with B in either order in memory."""
+    """Measure matmuls of random matrices of `dtype`, with B in row-major and column-major order."""
     m, n, k = sizes
     rng = np.random.default_rng(0)
     a = rng.standard_normal((m, k)).astype(dtype)
@@ -108,7 +108,7 @@ def check(report: Report, sizes: tuple[int, int, int], dtype: type[np.floating[A
     b_by_columns = np.asfortranarray(b)
     expected = a.astype(np.float64) @ b.astype(np.float64)
     activated = np.where(expected >= 0, expected, 0.01 * expected)
-    # One rounding to `dtype`, and some last bits of float32 while adding up.
+    # One rounding to `dtype`, and a few ulp of float32 in the accumulation.
     allowed = float(np.abs(expected).max() * (np.finfo(dtype).eps / 2 + 4 * 2.0**-23))
 
     name = np.dtype(dtype).name

@@ -1,11 +1,12 @@
-"""Matrix product by tensor descriptors: arrays that know their bounds, read and written in boxes.
+"""Matmul with tensor descriptors: arrays with bounds that are loaded and stored in blocks.
 
 python examples/matmul_descriptor.py --sizes 300 270 190
 
-Compared with `matmul.py` there are no blocks of pointers and no masks: a box that reaches beyond
-the edge of a matrix is filled up with zeros, and what of it is outside is not written. Descriptors
-are made on the host, as here those of A and B, or in the kernel, as that of C. Machines that copy
-whole boxes need the rows of an array to begin at multiples of 16 bytes, so that is the rule.
+Compared with `matmul.py` there are no blocks of pointers and no masks: a load pads a block that
+reaches beyond the edge of a matrix with zeros, and a store skips its elements out of bounds.
+Descriptors are created on the host, as those of A and B here, or in the kernel, as that of C.
+Hardware that copies whole blocks (TMA) requires the rows of an array to begin at multiples of 16
+bytes, so every descriptor does.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ import tile.language as tl
 
 
 def config(m: int, n: int, k: int) -> tile.Config:
-    """Tiles of m x n of the result, k of the inner axis at a time.
+    """Return a configuration with tiles of m x n of the result and a step of k in the loop.
 
-    Before a launch with it, the descriptors are told to be read in boxes of these sizes.
+    Before a launch with it, a hook sets the block shapes of the descriptors to these sizes.
     """
 
-    def shape_boxes(arguments: dict[str, Any]) -> None:
+    def set_block_shapes(arguments: dict[str, Any]) -> None:
         arguments["a"].block_shape = [m, k]
         arguments["b"].block_shape = [k, n]
 
-    return tile.Config({"BLOCK_N": n}, pre_hook=shape_boxes)
+    return tile.Config({"BLOCK_N": n}, pre_hook=set_block_shapes)
 
 
 @tile.autotune(
@@ -55,7 +56,7 @@ def matmul_kernel(a, b, c_ptr, M, N, K, pitch, BLOCK_N: tl.constexpr):
 
 
 def matrix(values: np.ndarray, dtype: type[np.floating[Any]]) -> np.ndarray:
-    """The numbers in memory whose rows begin at multiples of 16 bytes."""
+    """Return a copy of an array whose rows begin at multiples of 16 bytes."""
     rows, columns = values.shape
     step = 16 // np.dtype(dtype).itemsize
     whole = np.zeros((rows, -(-columns // step) * step), dtype)
@@ -64,28 +65,28 @@ def matrix(values: np.ndarray, dtype: type[np.floating[Any]]) -> np.ndarray:
 
 
 def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A B, accumulated in float32 and rounded to A's dtype, of matrices as `matrix` makes them."""
+    """Return A B, accumulated in float32 and rounded to A's dtype, of arrays from `matrix`."""
     (m, k), n = a.shape, b.shape[1]
     c = matrix(np.zeros((m, n)), a.dtype.type)
-    any_box = [1, 16]  # until a configuration says which
-    described = [tile.TensorDescriptor.from_tensor(x, any_box) for x in (a, b)]
+    any_block = [1, 16]  # until a configuration sets it
+    descriptors = [tile.TensorDescriptor.from_tensor(x, any_block) for x in (a, b)]
 
     def grid(meta: dict[str, Any]) -> tuple[int, int]:
         block_m, _ = meta["a"].block_shape
         return tile.cdiv(m, block_m), tile.cdiv(n, meta["BLOCK_N"])
 
-    matmul_kernel[grid](*described, c, m, n, k, c.strides[0] // c.itemsize)
+    matmul_kernel[grid](*descriptors, c, m, n, k, c.strides[0] // c.itemsize)
     return c
 
 
 def check(report: Report, sizes: tuple[int, int, int], dtype: type[np.floating[Any]]) -> None:
-    """Measure the product of random matrices of `dtype`."""
+    """Measure the matmul of random matrices of `dtype`."""
     m, n, k = sizes
     rng = np.random.default_rng(0)
     a = matrix(rng.standard_normal((m, k)), dtype)
     b = matrix(rng.standard_normal((k, n)), dtype)
     expected = a.astype(np.float64) @ b.astype(np.float64)
-    # One rounding to `dtype`, and some last bits of float32 while adding up.
+    # One rounding to `dtype`, and a few ulp of float32 in the accumulation.
     allowed = float(np.abs(expected).max() * (np.finfo(dtype).eps / 2 + 4 * 2.0**-23))
     report.measure(np.dtype(dtype).name, lambda: {"C": matmul(a, b)}, {"C": expected}, allowed)
 

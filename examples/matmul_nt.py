@@ -3,7 +3,7 @@
 python examples/matmul_nt.py --sizes 300 270 200
 
 The paper (Tillet, Kung, Cox: "Triton: An Intermediate Language and Compiler for Tiled Neural
-Network Computations", MAPL 2019) writes this kernel in a dialect of C. What it says there and here:
+Network Computations", MAPL 2019) writes this kernel in a dialect of C. Its lines there and here:
 
     int rm[TM] = get_global_range(0);       rm = tl.program_id(0) * TM + tl.arange(0, TM)
     a + rm[:, newaxis] + rk * M             a + rm[:, None] + rk * M
@@ -11,9 +11,9 @@ Network Computations", MAPL 2019) writes this kernel in a dialect of C. What it 
     float A[TM, TK] = check_a ? *pa : 0;    A = tl.load(pa, mask=check_a, other=0.0)
     @check_c *pc = C;                       tl.store(pc, C, mask=check_c)
 
-All matrices are stored by columns. The loop counts down what is left of K; its round for k = 0,
-which loads nothing, is left out. The pointers to B go by N here, not by K as printed there: that is
-right for square B alone. The paper's `tunable` sizes are configurations of the autotuner.
+All matrices are column-major. The loop counts down the rest of K; its iteration for k = 0, which
+loads nothing, is omitted. The pointers to B advance by N here, not by K as printed there, which is
+only right for square B. The paper's `tunable` sizes are configurations of the autotuner.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def matmul_nt_kernel(a, b, c, M, N, K, TM: tl.constexpr, TN: tl.constexpr, TK: t
     rk = tl.arange(0, TK)
     # 2-D tile of accumulators.
     C = tl.zeros((TM, TN), dtype=tl.float32)
-    # 2-D tiles of pointers; the next row is the next element, the next column M or N further.
+    # 2-D tiles of pointers; the next row is the next element, the next column is at M or N.
     pa = a + rm[:, None] + rk * M
     pb = b + rn[:, None] + rk * N
     for k in range(K, 0, -TK):
@@ -60,14 +60,14 @@ def matmul_nt_kernel(a, b, c, M, N, K, TM: tl.constexpr, TN: tl.constexpr, TK: t
 
 
 def matmul_nt(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A Bᵀ of A (M x K) and B (N x K), both float32 and stored by columns, as is the result."""
+    """Return A Bᵀ of A (M x K) and B (N x K); all three are float32 and column-major."""
     (m, k), n = a.shape, b.shape[0]
     c = np.empty((m, n), np.float32, order="F")
 
     def grid(meta: dict[str, Any]) -> tuple[int, int]:
         return tile.cdiv(m, meta["TM"]), tile.cdiv(n, meta["TN"])
 
-    # An array is passed as a pointer to its first element; its strides are the kernel's business.
+    # An array is passed as a pointer to its first element; the kernel handles its strides.
     matmul_nt_kernel[grid](a, b, c, m, n, k)
     return c
 
@@ -84,7 +84,7 @@ def main() -> int:
     expected = a.astype(np.float64) @ b.astype(np.float64).T
 
     report = Report(f"C = A Bᵀ, A is {m} x {k} and B is {n} x {k}, float32 by columns")
-    allowed = float(4 * 2.0**-23 * np.abs(expected).max())  # some last bits of the greatest sum
+    allowed = float(4 * 2.0**-23 * np.abs(expected).max())  # a few ulp of the greatest sum
     report.measure("matmul_nt", lambda: {"C": matmul_nt(a, b)}, {"C": expected}, allowed)
     best = matmul_nt_kernel.best_config.kwargs
     print(f"\nTiles of {best['TM']} x {best['TN']} were fastest.")

@@ -1,7 +1,7 @@
-"""What every example prints: how long a call took, and how far its results are from a reference.
+"""The report that every example prints: times of calls, and errors of results.
 
-An example makes a `Report`, gives its `measure` each thing to do with the results expected in
-float64, and exits with what `finish` returns.
+An example creates a `Report`, calls `measure` for each function with the results expected in
+float64, and exits with the status that `finish` returns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEADER = f"{'':<34}{'first call':>12}{'repeat':>11}   {'result':<8}{'max error':
 
 
 class Report:
-    """A table of measurements, printed line by line as they are made."""
+    """A table of measurements; each line is printed when it is measured."""
 
     def __init__(self, title: str) -> None:
         self._wrong = 0
@@ -33,9 +33,9 @@ class Report:
         expected: Mapping[str, np.ndarray],
         tolerance: float | Mapping[str, float],
     ) -> Results:
-        """Call `function` twice, timed, and compare each array that it gives with `expected`.
+        """Call `function` twice, timed, and compare each array that it returns with `expected`.
 
-        The first call compiles. `tolerance` is the greatest absolute difference allowed, for all
+        The first call compiles. `tolerance` is the greatest allowed absolute error, for all
         results or by name. Returns the results of the second call.
         """
         first, first_seconds = timed(function)
@@ -55,14 +55,14 @@ class Report:
         verdict = "ok" if right else "WRONG"
         print(f"{left}   {name:<8}{error:>10.1e}{allowed:>10.1e}  {verdict}", flush=True)
 
-    def require(self, condition: bool, what: str) -> None:
-        """Note a property of the results that holds or not."""
+    def require(self, condition: bool, title: str) -> None:
+        """Report a property of the results, which is wrong if `condition` is false."""
         self._compared += 1
         self._wrong += not condition
-        print(f"  {what}: {'ok' if condition else 'WRONG'}")
+        print(f"  {title}: {'ok' if condition else 'WRONG'}")
 
     def finish(self) -> int:
-        """Print the verdict and give it as an exit status: 0, or 1 if anything was wrong."""
+        """Print the verdict and return the exit status: 1 if anything was wrong, else 0."""
         count = f"{self._compared} check" + "s" * (self._compared != 1)
         if self._wrong:
             print(f"\n{self._wrong} of {count} failed.")
@@ -72,26 +72,26 @@ class Report:
 
 
 def positive(text: str) -> int:
-    """A size from the command line."""
+    """Parse a size from the command line."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no size; sizes are numbers from 1 on")
     return int(text)
 
 
 def timed(function: Callable[[], Results]) -> tuple[Results, float]:
-    """What `function` gives, and how many seconds it took."""
+    """Return the result of `function`, and the seconds that it took."""
     start = time.perf_counter()
     result = function()
     return result, time.perf_counter() - start
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that suits it."""
+    """Format a time in a suitable unit."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.2f} ms"
 
 
 def max_error(result: np.ndarray, reference: np.ndarray) -> float:
-    """The greatest absolute difference; infinite where the shapes differ, NaN where a result is."""
+    """Return the greatest absolute error: infinite for different shapes, NaN for a NaN result."""
     if result.shape != reference.shape:
         return float("inf")
     return float(np.abs(result.astype(np.float64) - reference).max(initial=0.0))

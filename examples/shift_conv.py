@@ -1,13 +1,13 @@
-"""Shift convolution in one kernel: each channel moved by its own step, then a product over them.
+"""Shift convolution in one kernel: shift each channel by its own offset, then a matmul over them.
 
 python examples/shift_conv.py --batch 4 --channels 512 --filters 512 --size 7
 
     out[n, f, h, w] = sum over c of filters[f, c] * image[n, c, h + shift_h[c], w + shift_w[c]]
 
-This is the last listing of the paper that introduced Triton (MAPL 2019), in Python. It is a matrix
-product whose left operand is gathered: where the next channels of a pixel are is read from a table
-in memory, `delta`, instead of being added up in the loop. Images have a border of zeros, so that no
-shift leaves them.
+This is the last listing of the paper that introduced Triton (MAPL 2019), in Python. It is a matmul
+whose left operand is gathered: the offsets of the next channels of a pixel are loaded from a table,
+`delta`, instead of being computed by an addition. Images have a border of zeros, so that no shift
+leaves them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def shift_conv_kernel(
 def shift_conv(
     image: np.ndarray, filters: np.ndarray, shift_h: np.ndarray, shift_w: np.ndarray
 ) -> np.ndarray:
-    """The shift convolution, filters x batch x height x width.
+    """Return the shift convolution, filters x batch x height x width.
 
     `image` is batch x channels x height x width, `filters` is filters x channels, both float32;
     `shift_h` and `shift_w` say for each channel how far to move: -1, 0 or 1.
@@ -79,7 +79,7 @@ def shift_conv(
     image_stride, channel_stride, row_stride, _ = (
         step // bordered.itemsize for step in bordered.strides
     )
-    # From a pixel's place without its border to where it and its channel are.
+    # The offset of a pixel and its channel in the image with its border.
     delta = np.arange(channels) * channel_stride
     delta += (BORDER + shift_h) * row_stride + BORDER + shift_w
     out = np.empty((count, batch, height, width), np.float32)
@@ -97,7 +97,7 @@ def shift_conv(
 def reference(
     image: np.ndarray, filters: np.ndarray, shift_h: np.ndarray, shift_w: np.ndarray
 ) -> np.ndarray:
-    """The same in float64: each channel moved as a whole, then a product over the channels."""
+    """Return the result in float64: shift whole channels, then a matmul over the channels."""
     height, width = image.shape[2:]
     moved = np.zeros(image.shape, np.float64)
     for channel, (down, right) in enumerate(zip(shift_h, shift_w, strict=True)):
@@ -126,7 +126,7 @@ def main() -> int:
         f"shift convolution of {shape[0]} images, {shape[1]} channels of {shape[2]} x {shape[3]}, "
         f"{options.filters} filters"
     )
-    allowed = float(4 * 2.0**-23 * np.abs(expected).max())  # some last bits of the greatest sum
+    allowed = float(4 * 2.0**-23 * np.abs(expected).max())  # a few ulp of the greatest sum
     report.measure("shift_conv", lambda: {"out": shift_conv(*inputs)}, {"out": expected}, allowed)
     return report.finish()
 

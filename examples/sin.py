@@ -1,8 +1,8 @@
-"""sin of every element, and a benchmark of it against NumPy over a range of sizes.
+"""Elementwise sin, and a benchmark of it against NumPy over a range of sizes.
 
 python examples/sin.py --rows 256 --columns 256 1024 4096 --plot plots
 
-`tile.testing.perf_report` makes a function that measures one point into a table and a plot of all.
+`tile.testing.perf_report` turns a function that measures one point into a table and a plot.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def sin_kernel(x_ptr, out_ptr, n, BLOCK_SIZE: tl.constexpr):
 
 
 def sin(x: np.ndarray) -> np.ndarray:
-    """The sine of each element of `x`, any shape, contiguous."""
+    """Return the sine of each element of `x`, a contiguous array of any shape."""
     out = np.empty_like(x)
     sin_kernel[lambda meta: (tile.cdiv(x.size, meta["BLOCK_SIZE"]),)](
         x, out, x.size, BLOCK_SIZE=256
@@ -39,13 +39,13 @@ PROVIDERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tile": sin, "numpy"
 
 
 def benchmark(rows: int, columns: list[int]) -> tile.testing.Mark:
-    """A benchmark of both over matrices of `rows` rows, in GB/s read and written."""
+    """Return a benchmark of both on matrices of `rows` rows, in GB/s read and written."""
 
     @tile.testing.perf_report(
         tile.testing.Benchmark(
-            x_names=["N"],  # what is on the x axis
+            x_names=["N"],  # the x axis
             x_vals=columns,
-            line_arg="provider",  # what is a line of its own
+            line_arg="provider",  # one line of the plot for each
             line_vals=list(PROVIDERS),
             line_names=["tile", "NumPy"],
             styles=[("blue", "-"), ("green", "-")],
@@ -58,7 +58,7 @@ def benchmark(rows: int, columns: list[int]) -> tile.testing.Mark:
     def measure(M: int, N: int, provider: str) -> tuple[float, float, float]:
         x = np.random.default_rng(0).standard_normal((M, N), dtype=np.float32)
         run = PROVIDERS[provider]
-        # The median, and the times below which a fifth and four fifths of the calls lie.
+        # The median, and the quantiles 0.2 and 0.8.
         ms, low_ms, high_ms = tile.testing.do_bench(lambda: run(x), quantiles=[0.5, 0.2, 0.8])
         return tuple(2 * x.nbytes * 1e-6 / t for t in (ms, high_ms, low_ms))
 

@@ -1,9 +1,9 @@
-"""Softmax of every row of a matrix, in one kernel that reads and writes each number once.
+"""Softmax of the rows of a matrix, in one kernel that reads and writes each number once.
 
 python examples/softmax.py --rows 1823 --columns 781
 
-NumPy passes over the matrix five times: the greatest of a row, the difference from it, exp, the
-sum, the quotient. Here a program holds a whole row in one block and does all five on it.
+NumPy passes over the matrix five times: for the maximum, the difference, exp, the sum and the
+quotient. Here a program holds a whole row in one block and computes all five on it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import tile.language as tl
 @tile.jit
 def softmax_kernel(out_ptr, x_ptr, out_stride, x_stride, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0)
-    # The size of a block is a power of two. What is past the end of the row is read as -inf, which
-    # is never the greatest and whose exp adds nothing to the sum.
+    # The size of a block is a power of two. Elements past the end of the row are -inf, which does
+    # not change the maximum and whose exp adds nothing to the sum.
     column = tl.arange(0, BLOCK)
     inside = column < columns
     x = tl.load(x_ptr + row * x_stride + column, mask=inside, other=-float("inf"))
-    # Less the greatest, so that exp cannot overflow.
+    # Subtract the maximum, so that exp cannot overflow.
     powers = tl.exp(x - tl.max(x, axis=0))
     tl.store(out_ptr + row * out_stride + column, powers / tl.sum(powers, axis=0), mask=inside)
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
-    """The softmax of each row of `x` (rows x columns, float32, rows contiguous)."""
+    """Return the softmax of each row of `x` (rows x columns, float32, rows contiguous)."""
     rows, columns = x.shape
     out = np.empty((rows, columns), np.float32)
     strides = (out.strides[0] // out.itemsize, x.strides[0] // x.itemsize)
@@ -41,7 +41,7 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 
 def reference(x: np.ndarray) -> np.ndarray:
-    """The same in float64."""
+    """Return the softmax in float64."""
     powers = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
@@ -54,7 +54,7 @@ def main() -> int:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((options.rows, options.columns), dtype=np.float32)
     wide = 40 * rng.standard_normal((options.rows, 2 * options.columns), dtype=np.float32)
-    window = wide[:, : options.columns]  # rows that are further apart than they are long
+    window = wide[:, : options.columns]  # rows whose stride exceeds their length
 
     report = Report(f"softmax of {options.rows} rows of {options.columns} float32 numbers")
     report.measure("normal numbers", lambda: {"out": softmax(x)}, {"out": reference(x)}, 1e-6)

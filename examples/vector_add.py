@@ -1,4 +1,4 @@
-"""Vector addition, in three steps: one block, any length, and a block size that is chosen by trial.
+"""Vector addition, in three steps: one block, any length, and an autotuned block size.
 
 python examples/vector_add.py
 """
@@ -18,8 +18,8 @@ N = 192_311
 
 @tile.jit
 def add_one_block(z_ptr, x_ptr, y_ptr):
-    # A kernel works on blocks of data. `x_ptr + offsets` is a block of 1024 pointers, one to each
-    # element of x; a load of it is a block of 1024 values.
+    # A kernel computes on blocks of data. `x_ptr + offsets` is a block of 1024 pointers, one per
+    # element of x; loading it returns a block of 1024 values.
     offsets = tl.arange(0, 1024)
     x = tl.load(x_ptr + offsets)
     y = tl.load(y_ptr + offsets)
@@ -28,8 +28,8 @@ def add_one_block(z_ptr, x_ptr, y_ptr):
 
 @tile.jit
 def add_any_length(z_ptr, x_ptr, y_ptr, n):
-    # Many programs run this function; `program_id` says which one this is. The last block reaches
-    # past the end of the arrays: the mask leaves out what is there.
+    # Many programs run this function; `program_id` identifies this one. The last block reaches past
+    # the end of the arrays: the mask disables these accesses.
     offsets = tl.program_id(0) * 1024 + tl.arange(0, 1024)
     inside = offsets < n
     x = tl.load(x_ptr + offsets, mask=inside)
@@ -37,8 +37,8 @@ def add_any_length(z_ptr, x_ptr, y_ptr, n):
     tl.store(z_ptr + offsets, x + y, mask=inside)
 
 
-# A `constexpr` is known when the kernel is compiled, as the shape of a block must be. The first
-# call for each `n` tries every configuration and keeps the fastest.
+# A `constexpr` is a compile-time constant, as the shape of a block must be. The first call for each
+# `n` tries every configuration; later calls use the fastest.
 @tile.autotune(
     configs=[tile.Config({"TILE": size}) for size in (256, 1024, 4096, 16384)], key=["n"]
 )
@@ -55,7 +55,7 @@ def main() -> int:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, N), dtype=np.float32)
     expected = x.astype(np.float64) + y
-    # The sum is rounded once: by half of the last bit of a number below 16.
+    # The sum is rounded once: by at most half an ulp of a number below 16.
     tolerance = 2.0**-21
 
     def one_block() -> dict[str, np.ndarray]:
@@ -70,7 +70,7 @@ def main() -> int:
 
     def tuned() -> dict[str, np.ndarray]:
         z = np.empty_like(x)
-        # A grid may depend on what was chosen.
+        # A grid may depend on the tuned configuration.
         add_tuned[lambda meta: (tile.cdiv(N, meta["TILE"]),)](z, x, y, N)
         return {"z": z}
 
