@@ -1,4 +1,4 @@
-"""What counts as a difference between two results, and what as rounding."""
+"""Differences between two results are told from rounding."""
 
 from __future__ import annotations
 

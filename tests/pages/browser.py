@@ -1,4 +1,4 @@
-"""What the tests of pages do with a browser."""
+"""A browser for the tests of pages."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Browser:
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def outside(self) -> list[str]:
-        """What does not fit the window's width."""
+        """Return the elements that do not fit the window's width."""
         found: list[str] = self.script(OUTSIDE)
         width, window = self.script(
             "return [document.documentElement.scrollWidth, window.innerWidth]"
@@ -111,11 +111,11 @@ class Browser:
         self.driver.get_log("performance")
 
     def complaints(self) -> list[str]:
-        """What the console said."""
+        """Return the messages of the console."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
-        """What pages asked for, but for themselves and what they hold."""
+        """Return the requests of pages, except for themselves and embedded data."""
         events = (json.loads(e["message"])["message"] for e in self.driver.get_log("performance"))
         asked = [
             str(event["params"]["request"]["url"])

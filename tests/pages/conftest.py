@@ -39,5 +39,5 @@ def browser(started: Browser) -> Iterator[Browser]:
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    """Where a page is written."""
+    """Return the path to which a page is written."""
     return tmp_path / "page.html"

@@ -67,7 +67,7 @@ def test_arrays_are_drawn_with_what_was_done(opened: Browser) -> None:
 
 
 def test_what_nobody_reads_is_not_drawn(opened: Browser) -> None:
-    """Of the square matrix the upper triangle is masked off: a column later in each row of cells."""
+    """The upper triangle of the square matrix is masked off: one more column in each row of cells."""
     ends = opened.script(
         "return [...document.querySelectorAll('#kernel-1-array-0-read rect.read')]"
         ".map(r => [Number(r.getAttribute('y')), Number(r.getAttribute('x')) + Number(r.getAttribute('width'))])"

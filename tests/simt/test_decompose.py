@@ -113,7 +113,7 @@ def unsigned_zeros(x: Any) -> Array:
 
 
 def check_within_warps(op: Any, target: SimtTarget) -> None:
-    """Whether a reduction or scan combines what registers, and lanes that shuffle, hold."""
+    """Check that a reduction or scan combines only registers, and lanes that shuffle."""
     if op.defn not in (combine.reduce_by, combine.scan_by):
         return
     layout = layout_of(op.inputs[0])

@@ -1,4 +1,4 @@
-"""What threads do together is what the tile's operation says, whatever the layout."""
+"""The threads together compute the tile's operation, in any layout."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def threads_of(
     warps: int = 1 << WARPS,
     memory: Any = None,
 ) -> tuple[list[Any], Threads]:
-    """What threads make of the tiles, which they must agree on; and the threads."""
+    """Return the tiles that the threads compute, on which they must agree, and the threads."""
     arguments = [value.type for value in module["f"].args]
     given = [
         held(layout_of(value), tile) if isinstance(value.type, Tile) else tile

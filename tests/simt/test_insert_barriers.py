@@ -44,7 +44,7 @@ def depth(op: Operation) -> int:
 
 
 def arguments(count: int, condition: bool) -> list[Any]:
-    """What the kernels of `barrier_kernels` take, with pointers to 256 bytes each."""
+    """Return arguments for the kernels of `barrier_kernels`, with pointers to 256 bytes each."""
     square = 4 * np.arange(64).reshape(1, 8, 8)
     return [
         np.array([count], np.int32),

@@ -74,7 +74,7 @@ def arguments_of(product: Product, bounds: dict[str, int]) -> list[Any]:
 
 
 def result(module: Module, product: Product, bounds: dict[str, int]) -> tuple[Any, SharedMemory]:
-    """What a kernel stores."""
+    """Return what a kernel stores."""
     arguments = arguments_of(product, bounds)
     machine = run(module, arguments)
     return arguments[2], machine

@@ -1,7 +1,7 @@
-"""The interpreter of tiles with shared memory in which copies are as late as they may be.
+"""The interpreter of tiles with shared memory in which copies complete as late as possible.
 
-A stage holds nothing while a copy to it is under way; the copy arrives in a `copy_wait` that waits
-for its group. Reading a stage that holds nothing, or two copies to one stage at once, fail.
+A stage is empty while a copy to it is in flight; the copy completes in a `copy_wait` for its commit
+group. Reading an empty stage, or two copies to one stage at once, fail.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tile.simt.ops import shared
 
 
 class SharedMemory:
-    """The stages of all buffers by (buffer, number), and the groups of copies under way."""
+    """The stages of all buffers by (buffer, number), and the commit groups in flight."""
 
     def __init__(self) -> None:
         self.stages: list[int] = []
         self.tiles: dict[tuple[int, int], Any] = {}
-        self.flying: set[tuple[int, int]] = set()
+        self.in_flight: set[tuple[int, int]] = set()
         self.open: list[tuple[tuple[int, int], Any]] = []
         self.groups: list[list[tuple[tuple[int, int], Any]]] = []
         self.most_pending = 0
@@ -35,16 +35,16 @@ class SharedMemory:
         self.stored = 0
 
     def alloc(self, op: Operation) -> Any:
-        def run(wave: Any) -> Any:
+        def run(batch: Any) -> Any:
             self.stages.append(op.result.type.stages)
             return np.array([[len(self.stages) - 1, 0]])
 
         return run
 
     def slot(self, op: Operation) -> Any:
-        def run(wave: Any, mem: Any, turn: Any) -> Any:
+        def run(batch: Any, mem: Any, iteration: Any) -> Any:
             buffer = int(mem[0, 0])
-            return np.array([[buffer, (int(turn[0]) + op["shift"]) % self.stages[buffer]]])
+            return np.array([[buffer, (int(iteration[0]) + op["shift"]) % self.stages[buffer]]])
 
         return run
 
@@ -53,11 +53,11 @@ class SharedMemory:
         load = RULES[memory.load](op_of_load(op))
         zeros = np.zeros((1, *ptr.shape), numerics.numpy_dtype(ptr.element.pointee))
 
-        def run(wave: Any, mem: Any, address: Any, mask: Any = None) -> None:
+        def run(batch: Any, mem: Any, address: Any, mask: Any = None) -> None:
             stage = (int(mem[0, 0]), int(mem[0, 1]))
-            assert stage not in self.flying, "two copies to one stage are under way"
-            tile = np.array(load(wave, address, mask, None if mask is None else zeros))
-            self.flying.add(stage)
+            assert stage not in self.in_flight, "two copies to one stage are in flight"
+            tile = np.array(load(batch, address, mask, None if mask is None else zeros))
+            self.in_flight.add(stage)
             self.tiles.pop(stage, None)
             self.open.append((stage, tile))
             self.copied += mask is None or bool(np.any(array_of(mask)))
@@ -65,7 +65,7 @@ class SharedMemory:
         return run
 
     def commit(self, op: Operation) -> Any:
-        def run(wave: Any) -> None:
+        def run(batch: Any) -> None:
             self.groups.append(self.open)
             self.open = []
             self.most_pending = max(self.most_pending, len(self.groups))
@@ -73,25 +73,25 @@ class SharedMemory:
         return run
 
     def wait(self, op: Operation) -> Any:
-        def run(wave: Any) -> None:
+        def run(batch: Any) -> None:
             while len(self.groups) > op["pending"]:
                 for stage, tile in self.groups.pop(0):
                     self.tiles[stage] = tile
-                    self.flying.remove(stage)
+                    self.in_flight.remove(stage)
 
         return run
 
     def store(self, op: Operation) -> Any:
-        def run(wave: Any, mem: Any, tile: Any) -> None:
+        def run(batch: Any, mem: Any, tile: Any) -> None:
             stage = (int(mem[0, 0]), int(mem[0, 1]))
-            assert stage not in self.flying, "a stage is written to which a copy is under way"
+            assert stage not in self.in_flight, "a stage is written to which a copy is in flight"
             self.tiles[stage] = np.array(array_of(tile))
             self.stored += 1
 
         return run
 
     def load(self, op: Operation) -> Any:
-        def run(wave: Any, mem: Any) -> Any:
+        def run(batch: Any, mem: Any) -> Any:
             stage = (int(mem[0, 0]), int(mem[0, 1]))
             assert stage in self.tiles, "a stage is read that holds nothing yet"
             return self.tiles[stage]
@@ -100,7 +100,7 @@ class SharedMemory:
 
 
 def op_of_load(op: Operation) -> Operation:
-    """What the rule of loads needs to know of an operation: its pointers."""
+    """Return an operation with the pointers that the rule of loads needs."""
     return (
         op if op.defn is memory.load else Operation(memory.load, op.inputs[1:2], {}, [], [], None)
     )

@@ -1,4 +1,4 @@
-"""Kernels at the LAID_OUT level that multiply matrices in loops, as text."""
+"""Kernels at the LAID_OUT level with dots in loops, as text."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ kernel @product(%a: ptr<{self.dtype}> {{divisible = 16}}, %b: ptr<{self.dtype}> 
 """
 
     def constants(self) -> str:
-        """What is the same in all rounds: the left tile's step, and the right one's."""
+        """Return the loop-invariant values: the left tile's step, and the right one's."""
         other = ""
         if self.other is not None:
             other = f"""
