@@ -1,6 +1,6 @@
 """The debugger: sessions over the interpreter's runs, with pdb's commands.
 
 A session follows runs and decides where programs stop; the command classes, which `Debugger` joins,
-talk with the user; frames, variables and expressions inspect programs. `open_debugger` opens it at
-a `breakpoint()`, `tile debug` for a program from its beginning.
+read and answer the user's commands; frames, variables and expressions inspect programs.
+`open_debugger` opens it at a `breakpoint()`, `tile debug` for a program from its beginning.
 """

@@ -17,7 +17,7 @@ class PlainDebugger(Debugger):
     """
 
     def stopped(self, stop: Stop) -> None:
-        """Talk with the user; raises `bdb.BdbQuit` when the user quits."""
+        """Read commands at a stop; raises `bdb.BdbQuit` when the user quits."""
         try:
             super().stopped(stop)
         except QuitError:

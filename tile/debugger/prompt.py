@@ -27,7 +27,7 @@ class Debugger(
         return first.rstrip()
 
     def before(self, main: str) -> None:
-        """Talk with the user before a program begins."""
+        """Read commands before a program begins."""
         linecache.checkcache(main)
         if self.main is None:
             name = display_path(main)
@@ -38,7 +38,7 @@ class Debugger(
         self.listen()
 
     def failed(self, error: BaseException) -> None:
-        """Talk with the user about an error that ended the program."""
+        """Read commands after an error that ended the program."""
         self.forget()
         self.frames = failed_frames(error)
         self.index = max(0, len(self.frames) - 1)

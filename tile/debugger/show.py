@@ -93,7 +93,7 @@ def _elements(value: Array, limit: int) -> str:
 
 
 def _texts(data: Array, text: Callable[[Any], str], width: int, limit: int) -> str:
-    """Return elements as texts of one width, given by index."""
+    """Return elements as texts of one width; `text` takes an index."""
     numbers = np.arange(data.size).reshape(data.shape)
     formatter: Any = {"all": lambda n: text(np.unravel_index(int(n), data.shape)).rjust(width)}
     return np.array2string(numbers, threshold=limit, formatter=formatter)

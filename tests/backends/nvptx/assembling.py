@@ -1,4 +1,4 @@
-"""THREAD modules made around operations, and PTX given to NVIDIA's assembler."""
+"""THREAD modules built around operations, and their PTX assembled by ptxas."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def in_a_row(count: int) -> LinearLayout:
 
 
 def compiled(module: Module | str, arch: str, **options: Any) -> tuple[EmittedModule, str]:
-    """What is emitted for a THREAD module made legal, and its PTX."""
+    """Return what is emitted for a THREAD module after legalization, and its PTX."""
     if isinstance(module, str):
         module = parse_module(module)
     verify(module, Level.THREAD)
@@ -113,7 +113,7 @@ def assembler() -> str:
 
 
 def assemble(ptx: str, arch: str) -> str:
-    """What ptxas says of PTX, with the registers of each function; fails where it refuses."""
+    """Return the report of ptxas with the registers of each function; fail if it rejects PTX."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "kernel.ptx")
         source.write_text(ptx)

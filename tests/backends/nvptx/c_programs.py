@@ -1,4 +1,4 @@
-"""C programs round the headers of kernels, with a driver that stands for NVIDIA's."""
+"""C programs around the headers of kernels, with a stand-in for NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def build(folder: Path, *sources: str, libraries: tuple[str, ...] = ()) -> Path:
 
 
 def run(program: Path) -> str:
-    """What a program prints; it must end well."""
+    """Return what a program prints; it must succeed."""
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -31,7 +31,7 @@ FUNCTION = {
 
 
 class FakeDriver:
-    """In the place of `cuda.bindings.driver`; what it lacks is the real one's."""
+    """A stand-in for `cuda.bindings.driver`; what it lacks comes from the real one."""
 
     def __init__(self, *capabilities: tuple[int, int], version: int = 13000) -> None:
         self.capabilities = capabilities

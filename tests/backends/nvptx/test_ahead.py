@@ -1,4 +1,4 @@
-"""`tile compile`: the files, and C programs round them."""
+"""`tile compile`: the files, and C programs around them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ ARGUMENTS = r"""
 
 
 def posed(out: Path, driver: str = DRIVER, program: str = PROGRAM) -> str:
-    """What a C program and its driver print."""
+    """Return what a C program and its driver print."""
     (out / "program.c").write_text(program)
     (out / "driver.c").write_text(driver.replace("ARGUMENTS", ARGUMENTS))
     return run(build(out, "program.c", "driver.c"))

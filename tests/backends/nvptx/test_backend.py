@@ -1,4 +1,4 @@
-"""Targets, artifacts, and what is said where something is missing."""
+"""Targets, artifacts, and errors about missing components."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_machines_that_the_assembler_has_dropped() -> None:
         assert f".target {arch}" in compiled(f"nvptx:{arch}").asm["ptx"]
 
 
-def test_all_stages_are_kept() -> None:
+def test_the_artifact_has_all_stages() -> None:
     kernel = compiled()
     assert list(kernel.asm) == ["source", "tile", "tile-optimized", "thread", "llvm", "ptx"]
     assert kernel.written == {"y"}

@@ -1,4 +1,4 @@
-"""Copies of boxes: the instructions, and the tensor maps that launches make for them."""
+"""TMA loads and stores: the instructions, and the tensor maps that launches encode for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def compiled(which: str, arch: str, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("which", ["matmul_boxes", "attention_boxes"])
-def test_boxes_are_copied_by_the_machine(which: str) -> None:
+def test_descriptor_blocks_are_copied_by_tma(which: str) -> None:
     artifact = compiled(which, "sm_90a", num_stages=3)
     ptx = artifact.stages["ptx"]
     # Two boxes for each of two rounds ahead, and in the loop.
@@ -48,7 +48,7 @@ def test_boxes_are_copied_by_the_machine(which: str) -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120a"])
 def test_other_architectures_copy_by_threads(arch: str) -> None:
-    """What their products read is in no order in which boxes come; but boxes are stored."""
+    """TMA cannot write the layout that their dots read, but it stores their results."""
     ptx = compiled("matmul_boxes", arch).stages["ptx"]
     assert COPY not in ptx and "cp.async.cg.shared.global" in ptx
     assert ptx.count(STORE) == (arch != "sm_80")
@@ -78,23 +78,23 @@ SIGNATURE = {
 
 
 @pytest.mark.parametrize(
-    ("blocks", "pieces", "boxes"),
+    ("blocks", "count", "boxes"),
     [
         ((64, 64, 64), 2, ((64, 64), (64, 64))),
         ((128, 256, 64), 5, ((128, 64), (64, 64))),  # columns in strips of 128 bytes
         ((64, 64, 128), 3, ((64, 64), (128, 64))),
-        ((512, 32, 16), 3, ((256, 16), (16, 32))),  # rows in pieces of 256
+        ((512, 32, 16), 3, ((256, 16), (16, 32))),  # boxes of 256 rows
     ],
 )
-def test_boxes_are_copied_in_pieces(
-    blocks: tuple[int, ...], pieces: int, boxes: tuple[tuple[int, int], ...]
+def test_blocks_are_copied_in_tma_boxes(
+    blocks: tuple[int, ...], count: int, boxes: tuple[tuple[int, int], ...]
 ) -> None:
     sizes = dict(zip(("BM", "BN", "BK"), blocks, strict=True))
     options = {"num_stages": 2, "num_warps": 8 if blocks[0] > 64 else 4}
     artifact = tile.compile(product, SIGNATURE, sizes, options, "nvptx:sm_90a").artifact
     ptx = artifact.stages["ptx"]
     assert isinstance(ptx, str)
-    assert ptx.count(COPY) == 2 * pieces
+    assert ptx.count(COPY) == 2 * count
     metadata = LaunchMetadata.of(artifact.facts)
     assert tuple(one.box_dim for one in metadata.maps[:2]) == boxes
     assert [one.swizzle for one in metadata.maps] == [2 * one.box_dim[1] for one in metadata.maps]

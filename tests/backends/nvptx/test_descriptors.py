@@ -10,7 +10,7 @@ from tests.simt.test_descriptors import SIGNATURE, matmul
 
 
 def compiled(arch: str) -> str:
-    """The PTX of a product of matrices, all of whose memory is seen through descriptors."""
+    """Return the PTX of a matmul that accesses all memory through descriptors."""
     sizes = dict.fromkeys(("M", "N", "K"), "i32")
     blocks = {"BM": 128, "BN": 128, "BK": 64}
     options = {"num_warps": 8, "num_stages": 3}
@@ -21,11 +21,11 @@ def compiled(arch: str) -> str:
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_a_product_is_assembled_without_spills(arch: str) -> None:
+def test_a_matmul_is_assembled_without_spills(arch: str) -> None:
     assert "0 bytes spill stores, 0 bytes spill loads" in assemble(compiled(arch), arch)
 
 
-def test_boxes_are_copied_16_bytes_at_a_time() -> None:
+def test_descriptor_blocks_are_copied_16_bytes_at_a_time() -> None:
     ptx = compiled("sm_80")
     assert "cp.async.cg.shared.global" in ptx
     assert "st.global.v4.b32" in ptx

@@ -1,4 +1,4 @@
-"""On a GPU: whole kernels against the interpreter, arrays in place, what kernels say.
+"""On a GPU: whole kernels against the interpreter, arrays in place, output of kernels.
 
 `pytest tests/conformance --backend nvptx` runs the op table there.
 """
@@ -230,7 +230,7 @@ def test_info() -> None:
     assert info.binary_version == "{0.major}.{0.minor}".format(driver.current_device())
 
 
-def test_binaries_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cubins_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if ptxas.find() is None:
         pytest.skip("ptxas is not installed")
     with config.scope(cache=True, cache_dir=str(tmp_path)):
@@ -311,8 +311,8 @@ def test_whole_kernels_in_clusters(name: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
-def test_products_in_clusters(size: int) -> None:
-    """By groups of warps, of boxes and of pointers, each program of its own rows."""
+def test_matmuls_in_clusters(size: int) -> None:
+    """By wgmma, from descriptors and from pointers; each program has rows of its own."""
     torch = pytest.importorskip("torch")
     a = torch.randn(2048, 256, device="cuda", dtype=torch.float16)
     b = torch.randn(256, 128, device="cuda", dtype=torch.float16)
@@ -379,7 +379,7 @@ def test_each_device_runs_a_kernel_of_its_own() -> None:
 
 
 def in_new_processes(code: str, folder: Path, count: int = 1) -> list[str]:
-    """What Python processes print that run at the same time, with a cache in `folder`."""
+    """Return what concurrent Python processes print, with a cache in `folder`."""
     environment = {**os.environ, "TILE_CACHE": "1", "TILE_CACHE_DIR": str(folder)}
     root = Path(__file__).parents[3]
     environment["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, sys.path)])

@@ -315,7 +315,7 @@ def load_anew() -> None:
     fresh()[1,](*tensors(0, 0), 60, B=64)
 
 
-def test_binaries_are_kept(two: FakeDriver, tmp_path: Path) -> None:
+def test_cubins_are_cached(two: FakeDriver, tmp_path: Path) -> None:
     with config.scope(cache=True, cache_dir=str(tmp_path)):
         load_anew(), load_anew()
         assert (len(two.assembled), len(two.loaded)) == (1, 2)
@@ -331,7 +331,7 @@ def test_binaries_are_kept(two: FakeDriver, tmp_path: Path) -> None:
 
 
 def from_ptx(two: FakeDriver, tmp_path: Path) -> bool:
-    """Whether a kernel is loaded from PTX, where binaries are kept."""
+    """Return True if a kernel is loaded from PTX, with a cache of cubins."""
     with config.scope(cache=True, cache_dir=str(tmp_path)):
         load_anew()
     assert len(two.launches) == 1

@@ -1,4 +1,4 @@
-"""Loops that may never end are in the PTX, and still in what NVIDIA's assembler makes of it."""
+"""Loops that may never end remain in the PTX and in the machine code of ptxas."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def text_of(elf: bytes) -> bytes:
 
 @pytest.mark.filterwarnings("ignore:a GPU")
 @pytest.mark.parametrize("kernel", FOREVER, ids=lambda kernel: kernel.__name__)
-def test_an_endless_loop_is_kept(kernel: Any) -> None:
+def test_an_endless_loop_remains(kernel: Any) -> None:
     ptx = compiled(kernel, SPIN)
     assert re.search(r"\bbra", ptx)
     assert backward_branches(ptx) > 0

@@ -37,7 +37,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def assembled(module: Module, arch: str, **options: Any) -> str:
-    """What ptxas says of a TILE module's kernel."""
+    """Return the report of ptxas on a TILE module's kernel."""
     backend = registry.get("nvptx")
     artifact = backend.compile(module, Target("nvptx", arch), Options.of(options))
     ptx = artifact.stages["ptx"]
@@ -65,7 +65,7 @@ class Assembled(Exception):
 
 
 class Assembling(Device):
-    """In place of a device: assembles what it is to run."""
+    """Replaces a device: assembles kernels instead of running them."""
 
     def run(
         self, module: Module | str, grid: tuple[int, int, int], arguments: Sequence[Any]

@@ -1,4 +1,4 @@
-"""Products of groups of warps: every instruction, factors in every order, several at once."""
+"""wgmma: every instruction, operands of either major order, several in flight."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kernel(
     along: tuple[int | None, int],
     types: tuple[str, str, str] = ("f16", "f16", "f32"),
 ) -> str:
-    """A loop of products, of which one goes on around it; a left factor along None is held."""
+    """A loop with one wgmma in flight across iterations; an `a` operand along None is in registers."""
     ty, other, into = types
     itemsize = ITEMSIZE.get(ty, 1)
     right = factor_layout((k, n), 8 * itemsize, along[1], k if along[1] == 0 else shape.n)
@@ -101,8 +101,8 @@ def test_every_width(shape: MatrixShape) -> None:
 
 @pytest.mark.parametrize("ty", ["f16", "bf16"])
 @pytest.mark.parametrize("along", [(0, 0), (0, 1), (1, 0), (1, 1), (None, 0), (None, 1)])
-def test_factors_along_either_axis(along: tuple[int | None, int], ty: str) -> None:
-    """Several pieces of rows and of columns, and narrow rows."""
+def test_operands_of_either_major_order(along: tuple[int | None, int], ty: str) -> None:
+    """Several tiles of rows and of columns, and narrow rows."""
     shape, types = MatrixShape(64, 32, 16, 16), (ty, ty, "f32")
     ptx = check(kernel(shape, 128, 64, 32, along=along, types=types))
     flags = [str(int(along[0] == 0))] if along[0] is not None else []
@@ -127,7 +127,7 @@ def test_elements_along_k_alone(types: tuple[str, str, str], name: str, left: in
 
 @pytest.mark.parametrize("left", [1, None], ids=["shared", "held"])
 def test_sums_of_f16_are_two_in_a_register(left: int | None) -> None:
-    """They stay so around the loop: nothing there takes them apart."""
+    """They stay packed around the loop: nothing in it unpacks them."""
     types = ("f16", "f16", "f16")
     ptx = check(kernel(MatrixShape(64, 64, 16, 16), 64, 64, 64, along=(left, 1), types=types))
     assert ptx.count("m64n64k16.f16.f16.f16 {") == 4
@@ -155,7 +155,7 @@ def test_addresses_in_a_cluster() -> None:
 
 
 def test_a_sum_that_begins_with_nothing() -> None:
-    """The first instruction ignores what is in the accumulators, so that nobody clears them."""
+    """The first instruction ignores the accumulators, so that nothing clears them."""
     text = kernel(MatrixShape(64, 32, 16, 16), 64, 32, 32, along=(1, 1))
     from_zero = text.replace("group_dot %a, %s, %acc", "group_dot %a, %s, %z")
     ptx = check(from_zero)

@@ -72,7 +72,7 @@ def test_every_line_is_named(arch: str) -> None:
 
 
 def test_sums_are_of_the_line_that_asks_for_them() -> None:
-    """What a lowering adds of its own has the place of what it lowers."""
+    """Operations that a lowering adds have the location of what it lowers."""
     ptx = compiled("sm_90a")
     line = None
     for text in ptx.splitlines():

@@ -18,19 +18,19 @@ def test_kernels(name: str, arch: str) -> None:
 
 
 def check(said: str) -> None:
-    """No spills, and no products of groups that wait for each other (C7510 to C7519)."""
+    """No spills, and no serialized wgmma (C7510 to C7519)."""
     assert "0 bytes spill stores, 0 bytes spill loads" in said
     assert "C75" not in said
 
 
 @pytest.mark.parametrize("depth", [16, 64])
-def test_large_products_of_threads_fit_their_registers(depth: int) -> None:
+def test_large_fma_dots_fit_in_registers(depth: int) -> None:
     large = replace(KERNELS["matmul_f32"], constants={"BM": 128, "BN": 128, "BK": depth})
     said = assemble(large.compile("nvptx:sm_75", num_warps=8).asm["ptx"], "sm_75")
     assert "0 bytes spill stores, 0 bytes spill loads" in said
 
 
-def test_products_of_f16_are_matrix_instructions_fed_by_copies() -> None:
+def test_f16_dots_are_mma_fed_by_cp_async() -> None:
     ptx = KERNELS["matmul_f16"].compile("nvptx:sm_80").asm["ptx"]
     assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in ptx
     assert "cp.async.cg.shared.global" in ptx
@@ -40,7 +40,7 @@ def test_products_of_f16_are_matrix_instructions_fed_by_copies() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80"])
 def test_matrices_that_come_together_are_of_one_step(arch: str) -> None:
-    """Of the right factors of attention, keys turned and values, which are read in a loop.
+    """The `b` operands of attention, transposed keys and values, are loaded in a loop.
 
     Four matrices are of the columns of a step of k; were they of four steps, those of all columns
     would be there at once. A step is told by the part of the left factor that it takes.
@@ -61,7 +61,7 @@ def test_matrices_that_come_together_are_of_one_step(arch: str) -> None:
 
 
 def test_sums_in_memory_are_added_in_vectors_between_fences() -> None:
-    """Of f32 relaxed, and of f16 acquiring and releasing, one instruction a thread."""
+    """One instruction a thread for relaxed f32, and for f16 with acquire and release."""
     ptx = KERNELS["adding"].compile("nvptx:sm_90a").asm["ptx"]
     assert ptx.count("red.relaxed.gpu.global.add.v4.f32") == 2
     assert ptx.count("red.relaxed.gpu.global.add.noftz.v4.f16x2") == 1
@@ -98,7 +98,7 @@ def test_groups_multiply_what_copies_put_in_shared_memory(
     ("warps", "rows", "columns"),
     [(4, 64, 32), (4, 64, 64), (4, 64, 128), (8, 128, 32), (8, 128, 64)],
 )
-def test_products_that_go_on_are_not_serialised(
+def test_wgmma_in_flight_is_not_serialized(
     warps: int, stages: int, rows: int, columns: int
 ) -> None:
     constants = {"N": rows, "D": columns}
@@ -109,13 +109,13 @@ def test_products_that_go_on_are_not_serialised(
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100a"])
-def test_only_one_architecture_has_products_of_groups(arch: str) -> None:
+def test_only_one_architecture_has_wgmma(arch: str) -> None:
     ptx = KERNELS["matmul_f16"].compile(f"nvptx:{arch}").asm["ptx"]
     assert "wgmma" not in ptx
 
 
 def loop_of_products(name: str, stages: int) -> str:
-    """The PTX of a kernel's rounds, for a chip with products of groups."""
+    """Return the PTX of a kernel's loop, for an architecture with wgmma."""
     ptx = KERNELS[name].compile("nvptx:sm_90a", num_stages=stages).asm["ptx"]
     start = ptx.index('.pragma "nounroll"')
     loop = re.split(r"\bbra \t\$L__", ptx[start:])[0]
@@ -123,8 +123,8 @@ def loop_of_products(name: str, stages: int) -> str:
     return loop
 
 
-def test_what_moves_in_a_loop_of_products_is_added_not_multiplied() -> None:
-    """See `emit/moving.py`: each pointer of a copy is where it started plus what has moved."""
+def test_pointers_advance_by_additions_in_loops_with_wgmma() -> None:
+    """Each pointer of a copy is its start plus the advance; see `PointerInduction`."""
     loop = loop_of_products("matmul_f16", 4)
     assert loop.count("cp.async.cg.shared.global") == 4
     assert loop.count("add.s64") >= 4
@@ -134,14 +134,14 @@ def test_what_moves_in_a_loop_of_products_is_added_not_multiplied() -> None:
 @pytest.mark.parametrize(
     "name", ["matmul_f16", "matmul_i8", "matmul_tf32", "matmul_boxes", "attention"]
 )
-def test_rounds_with_products_of_groups_multiply_no_integers(name: str, stages: int) -> None:
-    """See `emit/moving.py` and `emit/turns.py`: these would hold up the products."""
+def test_loops_with_wgmma_multiply_no_integers(name: str, stages: int) -> None:
+    """Multiplications would delay wgmma; see `PointerInduction` and `StageCounters`."""
     loop = loop_of_products(name, stages)
     assert not re.findall(r"\b(?:mul|mad|rem|div)\.(?:lo|hi|wide|[su]\d+)\S*", loop)
 
 
-def test_how_far_pointers_move_is_shifted_in_front_of_a_loop_of_products() -> None:
-    """From a product of 64 bits the assembler would multiply anew in each round."""
+def test_steps_of_pointers_are_scaled_before_a_loop_with_wgmma() -> None:
+    """Given a 64-bit product, ptxas would recompute it in every iteration."""
     ptx = KERNELS["matmul_f16"].compile("nvptx:sm_90a", num_stages=4).asm["ptx"]
     before, _, loop = ptx.partition('.pragma "nounroll"')
     steps = re.findall(r"shl\.b64 (%rd\d+), %rd\d+, 1;", before)

@@ -1,4 +1,4 @@
-"""Products: every matrix instruction of every machine, and what one thread does by itself."""
+"""Dots: every mma instruction of every architecture, and dots of one thread."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
                 assert ptx.count(name) == m * n * k
 
 
-def test_factors_of_two_kinds_of_8_bit_floats() -> None:
+def test_operands_of_two_types_of_8_bit_floats() -> None:
     shape = MatrixShape(16, 8, 32, 8)
     ptx = check(around([multiply(shape, FP8[0], FP8[1], F32, (1, 1, 1))]), "sm_89")
     assert "f32.e4m3.e5m2.f32" in ptx
 
 
-def test_8_bit_floats_that_the_machine_does_not_multiply_are_converted_in_words() -> None:
+def test_8_bit_floats_without_mma_are_converted_in_pairs() -> None:
     """From sm_90 to sm_110 the assembler would convert them, too, and add up apart."""
     for arch in ("sm_80", "sm_90a", "sm_100"):
         shape = MatrixShape(16, 8, 32, 8)
@@ -112,8 +112,8 @@ kernel @steps(%p: ptr<f32>, %x: f16) {
         ("shared_store %m, %i, %f", "ldmatrix ldmatrix ldmatrix st mma mma"),
     ],
 )
-def test_factors_are_loaded_as_they_are_multiplied(between: str, order: str) -> None:
-    """A factor of two steps of k, and one whose single load gives both; nothing passes a store."""
+def test_operands_are_loaded_just_before_their_mma(between: str, order: str) -> None:
+    """An operand of two steps of k, and one that one load yields; no load moves above a store."""
     ptx = check(STEPS.replace("BETWEEN", between), "sm_80", num_warps=1)
     found = re.findall(r"^\t(ldmatrix|mma)\.sync|^\t(st)\.shared", ptx, re.MULTILINE)
     assert " ".join(a or b for a, b in found) == order
@@ -158,10 +158,10 @@ def alone(rows: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("rows", "registers"), [(4, 4), (32, 1)])
-def test_indices_that_a_round_moves_take_one_register_if_sums_take_most(
+def test_indices_of_an_iteration_share_a_register_if_accumulators_take_most(
     rows: int, registers: int
 ) -> None:
-    """What they are without the round's number: one for all that differ by constants, or each."""
+    """Indices without the iteration: one for all that differ by constants, or each."""
     used = [re.findall(r"%r\d+", line) for line in alone(rows)]
     made = {names[0] for names in used if names}
     moved = [line for line in alone(rows) if line.startswith("xor")]
@@ -181,7 +181,7 @@ INTEGERS: dict[str, Callable[[int, int], int]] = {
 
 @given(thread=st.integers(0, 127), turn=st.integers(0, 127))
 @settings(max_examples=30, deadline=None)
-def test_indices_that_a_round_moves_are_what_they_were(thread: int, turn: int) -> None:
+def test_indices_of_an_iteration_keep_their_values(thread: int, turn: int) -> None:
     """The loop's addresses, computed from its instructions: one word for each of four registers."""
     lines = alone(32)
     (outside,) = re.findall(r"xor\.b32 \t%r\d+, (%r\d+), %r", "\n".join(lines))
@@ -222,7 +222,7 @@ def test_precisions(shape: MatrixShape, precision: Precision, instructions: int)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_products_of_one_thread(arch: str) -> None:
+def test_fma_dots(arch: str) -> None:
     uses = []
     for element, accumulators in ACCUMULATORS.items():
         for acc in accumulators:
@@ -295,7 +295,7 @@ kernel @product(%x: ptr<{a}>, %y: ptr<{c}>) {{
 @pytest.mark.parametrize("element", ACCUMULATORS, ids=str)
 @pytest.mark.parametrize("arch", CHOSEN)
 def test_choice_of_instructions(arch: str, element: Scalar) -> None:
-    """Whole kernels: a product is by the widest instruction of the chip, if there is one."""
+    """Whole kernels: a dot uses the widest instruction of the architecture, if it has one."""
     into = ACCUMULATORS[element][0]
     zero = "0.0" if into.is_floating() else "0"
     sizes = {"a_size": element.itemsize, "c_size": into.itemsize}

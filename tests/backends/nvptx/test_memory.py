@@ -157,7 +157,7 @@ def atomic(operation: str, element: Scalar, masked: bool) -> str:
 
 
 def sums(element: Scalar, vector: int, order: Order, masked: bool = False) -> str:
-    """A kernel that adds sixteen registers to memory, and does not ask what was there."""
+    """Return a kernel that adds sixteen registers to memory without using the old values."""
     mask = ", %m" if masked else ""
     attributes = f"kind = add, order = {order}, vector = {vector}"
     return f"""
@@ -274,7 +274,7 @@ TURNED = [row * 4 + column for column in range(4) for row in range(4)]
 @example(list(range(32)))
 @settings(max_examples=30, deadline=None)
 def test_bytes_of_words_are_put_together_from_words(order: list[int]) -> None:
-    """A word takes three instructions at most; and two, of a matrix of 4 x 4 that is turned."""
+    """A register takes at most three instructions; in a 4 x 4 transposition it takes two."""
     registers = ", ".join(map(str, order))
     text = PERMUTED.format(layout=layout(32), registers=f"({registers})")
     _, ptx = compiled(text, "sm_75")

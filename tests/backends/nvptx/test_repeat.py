@@ -37,7 +37,7 @@ def claim(x_ptr, n, B: tl.constexpr):
 
 
 class Posing:
-    """A driver with one device. It notes launches: the grid, the stream, parameters' slots."""
+    """A driver with one device that records launches: grid, stream, parameters."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.status = 0
@@ -121,7 +121,7 @@ def posing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posing]:
     claim.cache.clear()
 
 
-def test_every_parameter_in_its_slot(posing: Posing) -> None:
+def test_every_parameter_at_its_address(posing: Posing) -> None:
     x, y = Tensor(aligned(64)), Tensor(aligned(64))
     scale[3, 2](x, 5, -7, 0.1, 2**40 + 1, True, B=64)
     assert posing.ordinary == [((3, 2, 1), 0xABC0_0000_0001)]

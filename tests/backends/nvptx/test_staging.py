@@ -80,7 +80,7 @@ def test_views_share_memory_and_keep_their_strides(memory: HostMemory) -> None:
     assert whole[7, 1] == -5
 
 
-def test_alignment_is_kept(memory: HostMemory) -> None:
+def test_alignment_is_preserved(memory: HostMemory) -> None:
     raw = np.zeros(4096, np.uint8)
     for shift in (0, 1, 4, 16, 100):
         view = raw[shift : shift + 64]

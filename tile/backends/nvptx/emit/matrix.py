@@ -224,7 +224,7 @@ def _instruction(
 def fma_dot(builder: FunctionBuilder, op: Operation) -> None:
     """Emit fused multiply-adds in the order of k, then one addition to the accumulator.
 
-    A loop over k so adds the sums of several products, and rounds less than if it added each
+    A loop over k therefore adds the sums of several products, and rounds less than if it added each
     product.
     """
     a, b, acc = op.inputs
