@@ -28,12 +28,12 @@ from tile.config import config
 def rows() -> Iterator[list[str]]:
     random = np.random.default_rng(0)
 
-    def halves(*shape: int) -> np.ndarray:
+    def random_f16(*shape: int) -> np.ndarray:
         return random.standard_normal(shape, dtype=np.float32).astype(np.float16)
 
     n = 1 << 22
     for name, scale in (("add 2^22", 1), ("add 2^22, subnormal", 2**-20)):
-        x, y = (halves(n) * np.float16(scale) for _ in "xy")
+        x, y = (random_f16(n) * np.float16(scale) for _ in "xy")
         total = np.zeros_like(x)
 
         def add(x=x, y=y, total=total) -> None:
@@ -41,7 +41,7 @@ def rows() -> Iterator[list[str]]:
 
         yield row(name, add, lambda total=total, x=x, y=y: (total, x + y), 0.0)
 
-    x = halves(1024, 1024)
+    x = random_f16(1024, 1024)
     out = np.zeros_like(x)
     powers = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
     yield row(
@@ -50,7 +50,7 @@ def rows() -> Iterator[list[str]]:
         lambda: (out, powers / powers.sum(1, keepdims=True)),
         1e-3,
     )
-    a, b, c = halves(256, 256), halves(256, 256), np.zeros((256, 256), np.float32)
+    a, b, c = random_f16(256, 256), random_f16(256, 256), np.zeros((256, 256), np.float32)
     tiles = {"BM": 64, "BN": 64, "BK": 32, "num_warps": 4, "num_stages": 1}
     yield row(
         "matmul 256",
@@ -58,7 +58,7 @@ def rows() -> Iterator[list[str]]:
         lambda: (c, a.astype(np.float64) @ b.astype(np.float64)),
         1e-2,
     )
-    q, k, v, dout = (halves(1, 2, 512, 64) for _ in range(4))
+    q, k, v, dout = (random_f16(1, 2, 512, 64) for _ in range(4))
     expected = attention.reference(q, k, v, dout, False)
     done = attention.forward(q, k, v, False)
     yield row(

@@ -23,9 +23,9 @@ def dropout_kernel(x_ptr, out_ptr, n, p, seed, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = offsets < n
     x = tl.load(x_ptr + offsets, mask=inside)
-    kept = tl.rand(seed, offsets) > p
+    keep = tl.rand(seed, offsets) > p
     # The remaining elements are scaled up, so that the sum stays about the same.
-    tl.store(out_ptr + offsets, tl.where(kept, x / (1 - p), 0.0), mask=inside)
+    tl.store(out_ptr + offsets, tl.where(keep, x / (1 - p), 0.0), mask=inside)
 
 
 def dropout(x: np.ndarray, p: float, seed: int) -> np.ndarray:
@@ -85,12 +85,12 @@ def main() -> int:
         "dropout", lambda: {"out": dropout(x, p, seed)}, {"out": expected}, allowed
     )
     print()
-    kept = results["out"] != 0
-    share = np.mean(kept)
+    keep = results["out"] != 0
+    share = np.mean(keep)
     report.require(within_chance(share, 1 - p, n), f"{share:.4f} are kept; expected {1 - p:.4f}")
     again = dropout(np.ones_like(x), p, seed) != 0
-    report.require(np.array_equal(again, kept), "the same seed drops the same of another array")
-    agreeing, chance = np.mean((dropout(x, p, seed + 1) != 0) == kept), p**2 + (1 - p) ** 2
+    report.require(np.array_equal(again, keep), "the same seed drops the same of another array")
+    agreeing, chance = np.mean((dropout(x, p, seed + 1) != 0) == keep), p**2 + (1 - p) ** 2
     report.require(
         within_chance(agreeing, chance, n),
         f"another seed agrees on {agreeing:.4f} of them; by chance {chance:.4f}",

@@ -73,7 +73,7 @@ def matmul_nt(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="product of a random matrix and a transposed one")
+    parser = argparse.ArgumentParser(description="matmul of a random matrix and a transposed one")
     parser.add_argument(
         "--sizes", type=positive, nargs=3, metavar=("M", "N", "K"), default=[300, 270, 200]
     )
