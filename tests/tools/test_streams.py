@@ -15,7 +15,7 @@ import pytest
 
 from tests.processes import running
 from tile.tools.cli import main
-from tile.tools.streams import Watched
+from tile.tools.streams import CheckedStream
 
 PROGRAM = """
 import numpy as np
@@ -62,7 +62,7 @@ MAIN = "import sys; from tile.tools.cli import main; sys.exit(main(sys.argv[1:])
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell's redirections")
 
 
-def test_a_stream_is_left_alone_when_its_watcher_is_forgotten() -> None:
+def test_a_stream_is_left_alone_when_its_wrapper_is_deleted() -> None:
     """From Python 3.13 on, what flushing a closed stream raises then is printed."""
     flushed = []
 
@@ -71,8 +71,8 @@ def test_a_stream_is_left_alone_when_its_watcher_is_forgotten() -> None:
             flushed.append(True)
 
     stream = Stream()
-    watched = Watched(stream)
-    del watched
+    checked = CheckedStream(stream)
+    del checked
     assert not flushed
 
 
