@@ -34,7 +34,7 @@ def main() -> None:
         with tile.trace() as trace:
             traced_program.main()
         pages = {
-            "faults": faulty_program.found().html(root / "faults.html"),
+            "faults": faulty_program.collect_faults().html(root / "faults.html"),
             "trace": trace.html(root / "trace.html"),
         }
         for name, page in pages.items():

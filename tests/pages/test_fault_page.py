@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tile
-from docs.faulty_program import found
+from docs.faulty_program import collect_faults
 from tests.faults.table import CASES
 from tile.checks import Check
 from tile.errors import ArgumentValueError
@@ -20,7 +20,7 @@ from tile.pages.faults import MAX_SECTIONS, faults_page
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return found()
+    return collect_faults()
 
 
 def test_saved_by_the_ending_of_the_path(report: Report, tmp_path: Path) -> None:

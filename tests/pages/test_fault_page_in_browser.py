@@ -10,7 +10,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from docs.faulty_program import found
+from docs.faulty_program import collect_faults
 from tests.pages.browser import Browser
 from tile.faults import Report
 from tile.pages.drawing import TIMES
@@ -18,7 +18,7 @@ from tile.pages.drawing import TIMES
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return found()
+    return collect_faults()
 
 
 @pytest.fixture
