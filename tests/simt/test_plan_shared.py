@@ -76,7 +76,7 @@ def test_what_is_to_spare_is_used() -> None:
 
 def test_what_a_program_takes_is_known_when_it_is_planned() -> None:
     module = together(((16, 16), F32, 1))
-    with pytest.raises(PassError, match="no place before the pass plan-shared") as caught:
+    with pytest.raises(PassError, match="no offset before the pass plan-shared") as caught:
         shared_bytes(module)
     assert caught.value.loc == Loc("kernel.py", 1)
     assert shared_bytes(Module()) == 0
@@ -129,7 +129,7 @@ def test_a_buffer_is_used_where_it_is() -> None:
     last = module.kernel.body.last
     assert last is not None and module.kernel.body.first is not None
     last.set_operands([module.kernel.body.first.result])
-    with pytest.raises(PassError, match="not passed on by return"):
+    with pytest.raises(PassError, match="cannot be passed on by return"):
         plan_shared(module, target=GENERIC)
 
 

@@ -117,17 +117,17 @@ def accesses(
     function: Function, info: AxisInfoResult, target: SimtTarget
 ) -> dict[Operation, Access]:
     """Return the properties of each access to a tile of a function."""
-    found = [
+    ops = [
         op for op in function.walk() if op.defn in ACCESSES and isinstance(op.inputs[0].type, Tile)
     ]
-    ties = tied(function, found)
+    ties = tied(function, ops)
     axes = _combined(function)
     return {
         op: replace(
             _access(op, info, target, ties[op]),
             combined=frozenset(axes.get(op.inputs[0].type.shape, ())),
         )
-        for op in found
+        for op in ops
     }
 
 
@@ -153,26 +153,26 @@ def _access(op: Operation, info: AxisInfoResult, target: SimtTarget, tie: int) -
     ranked = sorted(
         range(len(shape)), key=lambda axis: (runs[axis], facts.contiguous[axis], axis), reverse=True
     )
-    known = any(facts.contiguous[axis] > 1 for axis in range(facts.rank))
+    contiguous = any(facts.contiguous[axis] > 1 for axis in range(facts.rank))
     first = ranked[0]
     most = max(1, target.vector_bits // (8 * itemsize))
     at_once = atomic_vector(op, target) if op.defn in _ATOMIC else most
     vector = min(at_once, runs[first])
     if op["mask"] is not None:
         vector = min(vector, info.of(op["mask"]).constant[first])
-    order = tuple(ranked) if known else None
+    order = tuple(ranked) if contiguous else None
     return Access(shape, order, vector, facts.contiguous[first], itemsize, tie)
 
 
 def coalesced(
-    found: Mapping[Operation, Access], target: SimtTarget, num_warps: int
+    accesses: Mapping[Operation, Access], target: SimtTarget, num_warps: int
 ) -> dict[Operation, LinearLayout]:
     """Return the layout of each access.
 
     An access without an order of its own takes that of another access of the same shape.
     """
     orders: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for access in found.values():
+    for access in accesses.values():
         if access.order is not None:
             orders.setdefault(access.shape, access.order)
 
@@ -181,7 +181,7 @@ def coalesced(
 
     # Group by block: an access outside of a loop does not narrow one inside.
     groups: dict[Hashable, list[Access]] = {}
-    for op, access in found.items():
+    for op, access in accesses.items():
         groups.setdefault((op.block, access.shape, order(access), access.tied), []).append(access)
     widths = {
         key: best_width(
@@ -192,7 +192,7 @@ def coalesced(
         for key, group in groups.items()
     }
     layouts = {}
-    for op, access in found.items():
+    for op, access in accesses.items():
         width = widths[op.block, access.shape, order(access), access.tied]
         threads = target.warp_size, num_warps
         layouts[op] = spread(access.shape, order(access), width, *threads, access.combined)
@@ -206,15 +206,15 @@ def print_coalescing(module: Module, *, target: SimtTarget = GENERIC, num_warps:
     %x = load %p : tile<64xf32>               %x = load %p // order (0), vectors of 4; #linear{...
     """
     for function in module:
-        found = accesses(function, axis_info(function), target)
-        layouts = coalesced(found, target, num_warps)
+        properties = accesses(function, axis_info(function), target)
+        layouts = coalesced(properties, target, num_warps)
 
         def note(
             op: Operation | None,
             name: Callable[[Value], str],
-            found: Mapping[Operation, Access] = found,
+            properties: Mapping[Operation, Access] = properties,
             layouts: Mapping[Operation, LinearLayout] = layouts,
         ) -> str:
-            return f"{found[op]}; {layouts[op]}" if op is not None and op in found else ""
+            return f"{properties[op]}; {layouts[op]}" if op is not None and op in properties else ""
 
         sys.stdout.write(print_function(function, note=note))

@@ -60,7 +60,7 @@ def _cut_all(function: Function, target: SimtTarget) -> None:
 
 
 @dataclass(frozen=True)
-class _Factor:
+class _Operand:
     """An operand of a dot, and the buffer that its k-slices are loaded from.
 
     The operand is `source` after the operations `between`. `source` is either loaded from the
@@ -70,12 +70,12 @@ class _Factor:
 
     axis: int
     source: Value
-    wanted: LinearLayout  # the source's layout that the dot's operand layout corresponds to
+    read_layout: LinearLayout  # the source's layout that the dot's operand layout corresponds to
     between: tuple[Operation, ...] = ()
     mem: Value | None = None
 
     @classmethod
-    def of(cls, value: Value, axis: int) -> _Factor:
+    def of(cls, value: Value, axis: int) -> _Operand:
         between: list[Operation] = []
         op, k = value.op, axis
         while op is not None and op.defn in CHEAP:
@@ -90,11 +90,13 @@ class _Factor:
         source = op.inputs[0] if op is not None and converted else value
         return cls(axis, source, layout_of(value))
 
-    def stored(self, build: LayoutBuilder, part: int, piece: int, banks: Banks) -> _Factor:
+    def stored(self, build: LayoutBuilder, part: int, slice_extent: int, banks: Banks) -> _Operand:
         """Return the operand with a buffer for `part` elements of k; store it there if it fits."""
         tile, layout = tile_of(self.source), layout_of(self.source)
         bits = 8 * tile.of.itemsize
-        shared = _buffer_layout(layout, self.wanted, self.axis, part, piece, bits, banks)
+        shared = _buffer_layout(
+            layout, self.read_layout, self.axis, part, slice_extent, bits, banks
+        )
         mem = build(ops.shared.alloc, result=Shared(shared.shape, tile.of, shared))
         if shared.shape == tile.shape:
             build.op(ops.shared.local_store, mem, self.source)
@@ -112,10 +114,10 @@ class _Factor:
             layout = CHEAP[op.defn](op, layout)
         result = with_layout(with_shape(layout.shape, self.source.type.element), layout)
         load = ops.shared.local_load_part
-        piece = build(load, self.mem, number, axis=self.axis, result=result)
+        loaded = build(load, self.mem, number, axis=self.axis, result=result)
         for op in self.between:
-            piece = build(op.defn, piece, **op.attributes)
-        return piece
+            loaded = build(op.defn, loaded, **op.attributes)
+        return loaded
 
     def forget(self) -> None:
         """Erase the load of the whole buffer, unless it has other users."""
@@ -131,13 +133,13 @@ def _buffer_layout(
     read: LinearLayout,
     axis: int,
     part: int,
-    piece: int,
+    slice_extent: int,
     bits: int,
     banks: Banks,
 ) -> LinearLayout:
     """Return the layout of a buffer for a part of k, stored from one layout and read in another."""
-    pieces = divided(in_pieces(read, axis, piece), axis, part)
-    return conflict_free(divided(source, axis, part), pieces, bits, banks)
+    slices = divided(in_pieces(read, axis, slice_extent), axis, part)
+    return conflict_free(divided(source, axis, part), slices, bits, banks)
 
 
 # -- loops
@@ -145,77 +147,77 @@ def _buffer_layout(
 
 def _cut(op: Operation, target: SimtTarget) -> None:
     build = LayoutBuilder.before(op)
-    k, piece = op.inputs[0].type.shape[-1], piece_extent(op, target)
-    factors = [_Factor.of(value, axis) for value, axis in zip(op.inputs[:2], K_AXES, strict=True)]
-    missing = [index for index, factor in enumerate(factors) if factor.mem is None]
+    k, slice_extent = op.inputs[0].type.shape[-1], piece_extent(op, target)
+    operands = [_Operand.of(value, axis) for value, axis in zip(op.inputs[:2], K_AXES, strict=True)]
+    missing = [index for index, operand in enumerate(operands) if operand.mem is None]
     part = part_extent(op, missing, target)
     for index in missing:
-        factors[index] = factors[index].stored(build, part, piece, target.banks)
+        operands[index] = operands[index].stored(build, part, slice_extent, target.banks)
     acc = op.inputs[2]
     wide = build(arith.cast, acc, to=F32) if acc.type.element == F16 else acc
-    total = _Product(build, op, factors, k // part, part // piece).by_parts(wide)
+    total = _SlicedDot(build, op, operands, k // part, part // slice_extent).by_parts(wide)
     op.replace_by([total if wide is acc else build(arith.cast, total, to=F16)])
     for index in {0, 1} - {*missing}:
-        factors[index].forget()
+        operands[index].forget()
 
 
 @dataclass(frozen=True)
-class _Product:
-    """A dot of `parts` parts, of `pieces` slices each."""
+class _SlicedDot:
+    """A dot of `parts` parts, of `slices` slices each."""
 
     build: LayoutBuilder
     op: Operation
-    factors: Sequence[_Factor]
+    operands: Sequence[_Operand]
     parts: int
-    pieces: int
+    slices: int
 
     def by_parts(self, acc: Value) -> Value:
         """Store one part after the other, if there are several, and multiply its slices."""
         build = self.build
         if self.parts == 1:
-            return self.by_pieces(acc, None)
+            return self.by_slices(acc, None)
 
-        def turn(part: Value, total: Value) -> Value:
-            for factor in self.factors:
-                if not factor.is_whole:
+        def body(part: Value, total: Value) -> Value:
+            for operand in self.operands:
+                if not operand.is_whole:
                     store = ops.shared.local_store_part
-                    build.op(store, factor.mem, factor.source, part, axis=factor.axis)
-            return self.by_pieces(total, part)
+                    build.op(store, operand.mem, operand.source, part, axis=operand.axis)
+            return self.by_slices(total, part)
 
-        return _loop(build, self.parts, acc, turn)
+        return _loop(build, self.parts, acc, body)
 
-    def by_pieces(self, acc: Value, part: Value | None) -> Value:
+    def by_slices(self, acc: Value, part: Value | None) -> Value:
         """Multiply the slices of a part, and add them to the accumulator."""
         build = self.build
         before = None
         if part is not None:
-            before = build(arith.mul, part, build.constant(self.pieces, I32))
+            before = build(arith.mul, part, build.constant(self.slices, I32))
 
-        def turn(piece: Value, total: Value) -> Value:
-            number = piece if before is None else build(arith.add, before, piece)
+        def body(index: Value, total: Value) -> Value:
+            number = index if before is None else build(arith.add, before, index)
             a, b = (
-                factor.read(build, number if factor.is_whole else piece, layout)
-                for factor, layout in zip(self.factors, self.layouts, strict=True)
+                operand.read(build, number if operand.is_whole else index, layout)
+                for operand, layout in zip(self.operands, self.layouts, strict=True)
             )
             return build(linalg.dot, a, b, total, **self.op.attributes)
 
-        return _loop(build, self.pieces, acc, turn)
+        return _loop(build, self.slices, acc, body)
 
     @property
     def layouts(self) -> tuple[LinearLayout, LinearLayout]:
         """The layouts of the operands' slices."""
-        k = self.op.inputs[0].type.shape[-1] // (self.parts * self.pieces)
+        k = self.op.inputs[0].type.shape[-1] // (self.parts * self.slices)
         return thread_factors(layout_of(self.op.result), k)
 
 
 def _loop(
-    build: LayoutBuilder, count: int, acc: Value, turn: Callable[[Value, Value], Value]
+    build: LayoutBuilder, count: int, acc: Value, next_acc: Callable[[Value, Value], Value]
 ) -> Value:
-    """Build a loop of `count` iterations; `turn` computes each accumulator. Return the last."""
+    """Build a loop of `count` iterations; `next_acc` computes each accumulator. Return the last."""
     first, end, step = (build.constant(number, I32) for number in (0, count, 1))
     body = Block([I32, acc.type], ["piece", acc.name])
     with build.into(body):
-        build.op(control.yield_, turn(*body.args))
+        build.op(control.yield_, next_acc(*body.args))
     wishes = {"num_stages": 1}
     loop = create(control.for_, [first, end, step, acc], wishes, [body], build.loc)
     loop.result.type = acc.type

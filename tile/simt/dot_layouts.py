@@ -155,25 +155,25 @@ def replace_dots(
     Return the layouts of all dots. The values have no layouts yet.
     """
     chained = _chained(function)
-    products: dict[Operation, Product] = {}
+    dots: dict[Operation, Product] = {}
     for op in list(function.walk()):
         if op.defn is not linalg.dot:
             continue
-        found = group_instruction(op, target, num_warps, tiling.warp_rows)
-        if found is None and is_rough(op.inputs[0].type.element, target):
-            found = group_instruction(op, target, num_warps, tiling.warp_rows, F16)
-            op = op if found is None else _of_f16(op)
+        instruction = group_instruction(op, target, num_warps, tiling.warp_rows)
+        if instruction is None and is_rough(op.inputs[0].type.element, target):
+            instruction = group_instruction(op, target, num_warps, tiling.warp_rows, F16)
+            op = op if instruction is None else _of_f16(op)
         shape = matrix_instruction(op, target)
-        if found is not None:
-            products |= _by_groups(op, *found, target)
+        if instruction is not None:
+            dots |= _by_groups(op, *instruction, target)
         elif shape is None:
-            products[op] = _by_threads(op, target, num_warps, tiling)
+            dots[op] = _by_threads(op, target, num_warps, tiling)
         else:
             extents, rows = op.result.type.shape, op in chained
             warps = matrix_warps(extents, shape, num_warps, rows=rows, tiling=tiling)
             new = _matrix_dot(op, shape, warps)
-            products[new] = _by_warps(new, shape, warps)
-    return products
+            dots[new] = _by_warps(new, shape, warps)
+    return dots
 
 
 def _matrix_dot(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Operation:
@@ -230,16 +230,16 @@ def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: Tilin
 def _chained(function: Function) -> set[Operation]:
     """Return the dots whose result reaches an operand of another dot, and those users."""
     made: dict[Value, frozenset[Operation]] = {}  # the dots that a value is computed from
-    found: set[Operation] = set()
+    chained: set[Operation] = set()
     none: frozenset[Operation] = frozenset()
     for op in function.walk():
         if op.defn is linalg.dot:
             before = none.union(*(made.get(value, none) for value in op.inputs[:2]))
             if before:
-                found |= before | {op}
+                chained |= before | {op}
             made[op.result] = frozenset({op})
         elif not op.regions:
             before = none.union(*(made.get(value, none) for value in op.inputs))
             if before:
                 made.update(dict.fromkeys(op.results, before))
-    return found
+    return chained

@@ -44,10 +44,10 @@ def stored_factors(op: Operation) -> list[int]:
 def _store(op: Operation, index: int, buffers: dict[tuple[Value, LinearLayout], Value]) -> None:
     value = op.inputs[index]
     layout = stored_layout(op, index)
-    known = buffers.get((value, layout))
-    if known is None:
-        known = buffers[value, layout] = _stored(value, layout)
-    op.set_operand(index, known)
+    mem = buffers.get((value, layout))
+    if mem is None:
+        mem = buffers[value, layout] = _stored(value, layout)
+    op.set_operand(index, mem)
 
 
 def stored_layout(op: Operation, index: int) -> LinearLayout:
@@ -56,9 +56,9 @@ def stored_layout(op: Operation, index: int) -> LinearLayout:
     assert isinstance(value.type, Tile)
     along = run_axis(layout_of(value))
     for axis in (along, 1 - along):
-        found = factor_along(op, operand, value.type, axis)
-        if found is not None:
-            return found
+        buffer_layout = factor_along(op, operand, value.type, axis)
+        if buffer_layout is not None:
+            return buffer_layout
     raise CompilationError(f"no buffer of {value.type} is read by group_dot", loc=op.loc)
 
 

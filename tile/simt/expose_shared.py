@@ -176,14 +176,14 @@ def _mask_between_threads(op: Operation, target: SimtTarget) -> tuple[int, ...] 
 
 def within(layout: LinearLayout, mask: tuple[int, ...], names: tuple[str, ...]) -> bool:
     """Return True if coordinates that differ (XOR) by `mask` differ in the inputs `names` alone."""
-    known = f2.Elimination()
+    span = f2.Elimination()
     for name in names:
         for column in layout.images(name):
-            known.define(column)
+            span.define(column)
     moved = 0
     for number, (_, bits) in zip(mask, layout.outs, strict=True):
         moved = moved << bits | number
-    return known.image(moved) is not None
+    return span.image(moved) is not None
 
 
 def _through(op: Operation, shared: LinearLayout, mask: tuple[int, ...] = ()) -> None:

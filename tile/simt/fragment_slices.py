@@ -51,11 +51,11 @@ class FragmentSlices:
     def of(self, value: Value, registers: Registers) -> Value:
         """Return a fragment of some registers of a fragment, in this order."""
         needed = tuple(sorted({*registers}))
-        found = self._sorted(value, needed)
+        fragment = self._sorted(value, needed)
         if needed == registers:
-            return found
-        places = {register: place for place, register in enumerate(needed)}
-        return self.pick(found, tuple([places[register] for register in registers]))
+            return fragment
+        positions = {register: position for position, register in enumerate(needed)}
+        return self.pick(fragment, tuple([positions[register] for register in registers]))
 
     def pick(self, value: Value, registers: Registers) -> Value:
         """Pick the registers from a value that is computed already."""
@@ -106,10 +106,10 @@ class FragmentSlices:
         size = op["vector"]
         vectors = tuple(sorted({register // size for register in registers}))
         offsets = self.of(op["offset"], vectors)
-        found = self.build(op.defn, op["mem"], offsets, **op.attributes)
-        places = {vector: place * size for place, vector in enumerate(vectors)}
-        loaded = tuple([places[register // size] + register % size for register in registers])
-        return found if len(loaded) == count_of(found) else self.pick(found, loaded)
+        load = self.build(op.defn, op["mem"], offsets, **op.attributes)
+        positions = {vector: position * size for position, vector in enumerate(vectors)}
+        loaded = tuple([positions[register // size] + register % size for register in registers])
+        return load if len(loaded) == count_of(load) else self.pick(load, loaded)
 
     def _multiply(self, op: Operation, registers: Registers) -> Value:
         """Multiply only the instruction columns that contain the registers."""
@@ -121,11 +121,11 @@ class FragmentSlices:
         has = blocks(op.result, (rows, columns), range(rows), needed)
         b = self.of(op["b"], blocks(op["b"], (columns, depth), needed, range(depth)))
         attributes = {**op.attributes, "repeats": (rows, len(needed), depth)}
-        found = self.build(op.defn, op["a"], b, self.of(op["acc"], has), **attributes)
+        mma = self.build(op.defn, op["a"], b, self.of(op["acc"], has), **attributes)
         if has == registers:
-            return found
-        places = {register: place for place, register in enumerate(has)}
-        return self.pick(found, tuple([places[register] for register in registers]))
+            return mma
+        positions = {register: position for position, register in enumerate(has)}
+        return self.pick(mma, tuple([positions[register] for register in registers]))
 
 
 _RULES: dict[OpDef, Callable[[FragmentSlices, Operation, Registers], Value]] = {

@@ -40,15 +40,15 @@ def group_instruction(
     target: SimtTarget,
     num_warps: int,
     warp_rows: int = 0,
-    factors: Scalar | None = None,
+    operand_element: Scalar | None = None,
 ) -> tuple[MatrixShape, tuple[int, int]] | None:
     """Return the wgmma instruction for a `dot`, and how many warpgroups share its rows and columns.
 
-    None if no instruction fits. With `warp_rows`, that many warps share the rows. With `factors`,
-    operands are taken to be of that element.
+    None if no instruction fits. With `warp_rows`, that many warps share the rows. With
+    `operand_element`, operands are taken to be of that element.
     """
     a, acc = op.inputs[0].type, op.inputs[2].type
-    element = a.element if factors is None else factors
+    element = a.element if operand_element is None else operand_element
     assert isinstance(element, Scalar) and isinstance(acc.element, Scalar)
     if a.rank != 2 or num_warps % GROUP_WARPS:
         return None
@@ -84,10 +84,10 @@ def is_rough(element: Scalar | Pointer, target: SimtTarget) -> bool:
 
 
 def factor_along(
-    product: Operation, operand: Operand, ty: Tile | Shared, along: int
+    dot: Operation, operand: Operand, ty: Tile | Shared, along: int
 ) -> LinearLayout | None:
     """Return the layout of an operand's buffer, contiguous along an axis; None if unreadable."""
-    shape, bits = MatrixShape(*product["shape"]), 8 * ty.element.itemsize
+    shape, bits = MatrixShape(*dot["shape"]), 8 * ty.element.itemsize
     name = operand.value[along]
     if bits not in EITHER_WAY and name != "k":
         return None
@@ -102,18 +102,18 @@ def run_axis(layout: LinearLayout) -> int:
 
 
 def taken_factor(
-    product: Operation, operand: Operand, ty: Tile, home: LinearLayout, threads: tuple[int, int]
+    dot: Operation, operand: Operand, ty: Tile, anchor: LinearLayout, threads: tuple[int, int]
 ) -> LinearLayout:
-    """Return the layout in which (lanes, warps) hold a wgmma operand with anchor layout `home`.
+    """Return the layout in which (lanes, warps) hold a wgmma operand with layout `anchor`.
 
-    That is `home` itself if a buffer with the same contiguous axis can be read, or if the
+    That is `anchor` itself if a buffer with the same contiguous axis can be read, or if the
     instruction takes it from registers. Else it is a layout where each thread has a block to
     transpose.
     """
-    if operand is Operand.LEFT and home == left_of(product, ty.shape):
-        return home
-    if factor_along(product, operand, ty, fastest_axis(home)) is not None:
-        return home
+    if operand is Operand.LEFT and anchor == left_of(dot, ty.shape):
+        return anchor
+    if factor_along(dot, operand, ty, fastest_axis(anchor)) is not None:
+        return anchor
     return _blocks(tuple(ty.shape), operand.value.index("k"), ty.element.itemsize, *threads)
 
 
@@ -142,15 +142,15 @@ def fastest_axis(layout: LinearLayout) -> int:
     return next((units[column] for column in columns if column in units), 1)
 
 
-def stays_in_registers(product: Operation) -> bool:
+def stays_in_registers(dot: Operation) -> bool:
     """Return True if the `a` operand of a `group_dot` has the instruction's register layout."""
-    value = product.inputs[0]
+    value = dot.inputs[0]
     if not isinstance(value.type, Tile):
         return False
-    return layout_of(value) == left_of(product, value.type.shape)
+    return layout_of(value) == left_of(dot, value.type.shape)
 
 
-def left_of(product: Operation, extents: Sequence[int]) -> LinearLayout:
+def left_of(dot: Operation, extents: Sequence[int]) -> LinearLayout:
     """Return the layout in which a `group_dot` takes its `a` operand from registers."""
-    shape = MatrixShape(*product["shape"])
-    return left_layout(tuple(extents), shape, Operand.LEFT, tuple(product["groups"]))
+    shape = MatrixShape(*dot["shape"])
+    return left_layout(tuple(extents), shape, Operand.LEFT, tuple(dot["groups"]))

@@ -142,8 +142,8 @@ def _broadcast(op: Operation) -> Layouts:
     result = maybe_layout(op.result)
     if result is not None:
         operand = layout_of(op.inputs[0])
-        wanted = collapsed(result, op.inputs[0].type.shape)
-        require(operand == wanted, f"broadcast to {result} takes {wanted}, not {operand}")
+        required = collapsed(result, op.inputs[0].type.shape)
+        require(operand == required, f"broadcast to {result} takes {required}, not {operand}")
     return [None]
 
 
@@ -195,10 +195,10 @@ def _group_dot(op: Operation) -> Layouts:
     return [layout]
 
 
-def _factors(op: Operation, wanted: tuple[LinearLayout, LinearLayout]) -> None:
-    for value, layout in zip(op.inputs, wanted, strict=False):
+def _factors(op: Operation, required: tuple[LinearLayout, LinearLayout]) -> None:
+    for value, layout in zip(op.inputs, required, strict=False):
         require(
-            layout_of(value) == layout, f"{op.name} takes a factor of {layout}, not {value.type}"
+            layout_of(value) == layout, f"{op.name} takes an operand of {layout}, not {value.type}"
         )
 
 
@@ -217,11 +217,11 @@ def _carried(op: Operation) -> Layouts:
             groups.append((f"the yield of region `{name}`", [v.type for v in last.inputs]))
     if op.defn is not control.if_:
         first = 3 if op.defn is control.for_ else 0
-        groups.append(("what goes in", [v.type for v in op.inputs[first:]]))
-    for what, types in groups:
+        groups.append(("the initial values", [v.type for v in op.inputs[first:]]))
+    for subject, types in groups:
         require(
             types == inits,
-            f"{op.name} carries ({_list(inits)}), and {what} are ({_list(types)})",
+            f"{op.name} carries ({_list(inits)}), and {subject} are ({_list(types)})",
         )
     return [maybe_layout(value) for value in op.results]
 
@@ -289,7 +289,7 @@ def check_distributed(layout: LinearLayout, shape: Sequence[int]) -> None:
     columns = [column for column in layout.columns if column]
     require(
         len(basis(columns)) == len(columns) == bits_of(layout.outs),
-        f"{layout} is no bijection of what is not a copy: each element is in one place, and copies "
+        f"{layout} is no bijection up to copies: each element has one nonzero index, and copies "
         "have bases of zeros",
     )
     require(all(layout.images(REGISTER)), f"registers of {layout} hold copies of others")
@@ -303,11 +303,11 @@ def check_layouts(op: Operation) -> None:
             check_distributed(layout_of(value), value.type.shape)
     if op.defn in _EACH_ITS_OWN or op.name in _EACH_ITS_OWN_NAMES:
         return
-    for value, wanted in zip(op.results, result_layouts(op), strict=True):
-        found = maybe_layout(value)
+    for value, inferred in zip(op.results, result_layouts(op), strict=True):
+        layout = maybe_layout(value)
         require(
-            wanted is None or wanted == found,
-            f"{op.name} gives a tile of layout {wanted}, not {found}",
+            inferred is None or inferred == layout,
+            f"{op.name} gives a tile of layout {inferred}, not {layout}",
         )
 
 

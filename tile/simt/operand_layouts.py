@@ -88,6 +88,6 @@ def is_flexible(op: Operation | None) -> bool:
     )
 
 
-def operand_layout(op: Operation, wanted: LinearLayout) -> LinearLayout:
+def operand_layout(op: Operation, layout: LinearLayout) -> LinearLayout:
     """Return the layout of all tile operands of a flexible operation, given that of its result."""
-    return INVERSES.get(op.defn, _same)(op, wanted)
+    return INVERSES.get(op.defn, _same)(op, layout)

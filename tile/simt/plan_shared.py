@@ -57,12 +57,12 @@ def plan_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
     for function in reversed(graph.bottom_up()):
         base = bases.get(function, 0)
         buffers, calls = _in_order(function)
-        plan = _apart(buffers, base, base + target.shared_bytes // PROGRAMS)
+        plan = _side_by_side(buffers, base, base + target.shared_bytes // PROGRAMS)
         if plan.peak > target.shared_bytes:
-            _refuse(function, _place(buffers, base), base, target)
-        for buffer, at in plan.places.items():
+            _refuse(function, _allocate(buffers, base), base, target)
+        for buffer, at in plan.offsets.items():
             buffer.op.attributes["at"] = at
-        for op, end in _taken_at(calls, plan, base):
+        for op, end in _top_at(calls, plan, base):
             callee = graph.callee(op)
             if callee is not None:
                 bases[callee] = max(bases.get(callee, 0), end)
@@ -74,7 +74,7 @@ def shared_bytes(module: Module) -> int:
     for op in module.walk():
         if op.defn is ops.shared.alloc:
             if op["at"] < 0:
-                raise PassError("a buffer has no place before the pass plan-shared", loc=op.loc)
+                raise PassError("a buffer has no offset before the pass plan-shared", loc=op.loc)
             assert isinstance(op.result.type, Shared)
             most = max(most, op["at"] + op.result.type.bytes)
     return most
@@ -118,9 +118,9 @@ def _in_order(function: Function) -> tuple[list[Buffer], Calls]:
     """Return the buffers of a function in the order of their first use, and its calls."""
     numbers = _Numbers()
     numbers.block(function.body)
-    found = [_live(op, numbers) for op in numbers.allocs]
-    found.sort(key=lambda buffer: (buffer.start, numbers.starts[buffer.op]))
-    return found, [(numbers.starts[op], op) for op in numbers.calls]
+    buffers = [_live(op, numbers) for op in numbers.allocs]
+    buffers.sort(key=lambda buffer: (buffer.start, numbers.starts[buffer.op]))
+    return buffers, [(numbers.starts[op], op) for op in numbers.calls]
 
 
 class _Numbers:
@@ -153,7 +153,7 @@ def _live(alloc: Operation, numbers: _Numbers) -> Buffer:
     first, last = None, numbers.starts[alloc]
     copy = None
     for op in _accesses(alloc.result):
-        start, end = _around(op, alloc, numbers)
+        start, end = _span(op, alloc, numbers)
         first = start if first is None else min(first, start)
         last = max(last, end)
         if op.defn is ops.shared.local_copy and end >= (copy or 0):
@@ -171,12 +171,12 @@ def _accesses(mem: Value) -> Iterator[Operation]:
         if op.defn in ops.shared.VIEWS:
             yield from _accesses(op.result)
         elif op.defn.terminator or op.regions:
-            raise PassError(f"a buffer is used where it is, not passed on by {op.name}", loc=op.loc)
+            raise PassError(f"a buffer cannot be passed on by {op.name}", loc=op.loc)
         else:
             yield op
 
 
-def _around(op: Operation, alloc: Operation, numbers: _Numbers) -> tuple[int, int]:
+def _span(op: Operation, alloc: Operation, numbers: _Numbers) -> tuple[int, int]:
     """Return the span of an access: the outermost loop around it that the buffer is older than."""
     start, end = numbers.starts[op], numbers.ends[op]
     for outer in op.ancestors():
@@ -239,18 +239,20 @@ def _closed(op: Operation) -> int:
     return 1
 
 
-# -- places
+# -- offsets
 
 
 @dataclass(frozen=True)
 class Plan:
     """Offsets of buffers, in bytes, and the end of the highest buffer."""
 
-    places: dict[Buffer, int]
+    offsets: dict[Buffer, int]
     peak: int
 
 
-def _place(buffers: Sequence[Buffer], base: int, stages: int = 1 << 30, halvings: int = 0) -> Plan:
+def _allocate(
+    buffers: Sequence[Buffer], base: int, stages: int = 1 << 30, halvings: int = 0
+) -> Plan:
     """Assign the lowest offsets from `base` on, given a limit of stages and halved tiles."""
     allocation = allocate([_range(buffer, stages, halvings) for buffer in buffers], base)
     return Plan(dict(zip(buffers, allocation.offsets, strict=True)), allocation.peak)
@@ -261,11 +263,11 @@ def _range(buffer: Buffer, stages: int = 1 << 30, halvings: int = 0) -> LiveRang
     return LiveRange(buffer.start, buffer.end, size, buffer.alignment)
 
 
-def _apart(buffers: Sequence[Buffer], base: int, spare: int) -> Plan:
-    """Assign offsets side by side, up to the peak of `_place` or the end of the spare memory."""
-    lowest = _place(buffers, base)
+def _side_by_side(buffers: Sequence[Buffer], base: int, spare: int) -> Plan:
+    """Assign offsets side by side, up to the peak of `_allocate` or the end of the spare memory."""
+    lowest = _allocate(buffers, base)
     most = max(lowest.peak, spare)
-    places: dict[Buffer, int] = {}
+    offsets: dict[Buffer, int] = {}
     active: list[tuple[int, int, Buffer]] = []
     cursor = peak = base
     for buffer in buffers:
@@ -277,22 +279,22 @@ def _apart(buffers: Sequence[Buffer], base: int, spare: int) -> Plan:
             at = lowest_gap(occupied, base, live)
         if at + live.size > most:
             return lowest
-        places[buffer], cursor = at, at + live.size
+        offsets[buffer], cursor = at, at + live.size
         active.append((at, cursor, buffer))
         active.sort(key=lambda item: item[0])
         peak = max(peak, cursor)
-    return Plan(places, peak)
+    return Plan(offsets, peak)
 
 
-def _taken_at(calls: Calls, plan: Plan, base: int) -> Iterator[tuple[Operation, int]]:
+def _top_at(calls: Calls, plan: Plan, base: int) -> Iterator[tuple[Operation, int]]:
     """Yield, for each call, the end of the highest live buffer; `base` if none is live."""
-    waiting = deque(plan.places)
+    waiting = deque(plan.offsets)
     active: list[Buffer] = []
     for number, op in calls:
         while waiting and waiting[0].start <= number:
             active.append(waiting.popleft())
         active = [buffer for buffer in active if buffer.end >= number]
-        ends = (plan.places[buffer] + buffer.type.bytes for buffer in active)
+        ends = (plan.offsets[buffer] + buffer.type.bytes for buffer in active)
         yield op, max(ends, default=base)
 
 
@@ -301,8 +303,8 @@ def _taken_at(calls: Calls, plan: Plan, base: int) -> Iterator[tuple[Operation, 
 
 def _refuse(function: Function, plan: Plan, base: int, target: SimtTarget) -> None:
     """Raise `OutOfResourcesError` for the lowest allocation found."""
-    buffers = list(plan.places)
-    top = max(buffers, key=lambda buffer: plan.places[buffer] + buffer.type.bytes)
+    buffers = list(plan.offsets)
+    top = max(buffers, key=lambda buffer: plan.offsets[buffer] + buffer.type.bytes)
     live = [b for b in buffers if b.start <= top.start <= b.end]
     notes = [_described(b) for b in sorted(live, key=lambda b: -b.type.bytes)]
     if base:
@@ -312,12 +314,12 @@ def _refuse(function: Function, plan: Plan, base: int, target: SimtTarget) -> No
     raise OutOfResourcesError(
         f"{function} needs {plan.peak} bytes of shared memory, and a program has "
         f"{target.shared_bytes} on target {target}; {advice}",
-        loc=_place_of(max(live, key=lambda b: b.type.bytes).op.loc, function),
+        loc=_loc_of(max(live, key=lambda b: b.type.bytes).op.loc, function),
         notes=notes[:-1],
     )
 
 
-def _place_of(loc: Loc | None, function: Function) -> Loc | None:
+def _loc_of(loc: Loc | None, function: Function) -> Loc | None:
     return loc if loc is not None else function.loc
 
 
@@ -332,12 +334,12 @@ def _advice(buffers: Sequence[Buffer], base: int, limit: int) -> str:
     """Return a hint to what would fit: the most stages, or else the largest tiles."""
     most = max(buffer.type.stages for buffer in buffers)
     for stages in range(most - 1, 0, -1):
-        needed = _place(buffers, base, stages).peak
+        needed = _allocate(buffers, base, stages).peak
         if needed <= limit:
             return f"num_stages={stages} would take {needed}"
     also = " with num_stages=1" if most > 1 else ""
     for halvings in range(1, 21):
-        needed = _place(buffers, base, 1, halvings).peak
+        needed = _allocate(buffers, base, 1, halvings).peak
         if needed <= limit:
             return f"tiles of 1/{1 << halvings} of their size would take {needed}{also}"
     return "no size of tiles would fit"

@@ -70,12 +70,12 @@ def is_cut(op: Operation, target: SimtTarget) -> bool:
     return op.defn is linalg.dot and piece_extent(op, target) < op.inputs[0].type.shape[-1]
 
 
-def part_extent(op: Operation, factors: Collection[int], target: SimtTarget) -> int:
+def part_extent(op: Operation, operands: Collection[int], target: SimtTarget) -> int:
     """Return the extent of k that is in shared memory at a time, for operands stored there."""
-    piece, k = piece_extent(op, target), op.inputs[0].type.shape[-1]
+    slice_extent, k = piece_extent(op, target), op.inputs[0].type.shape[-1]
     most = target.shared_bytes // SHARED_SHARE
-    largest = max((_bytes(op.inputs[index]) for index in factors), default=0)
-    while k > piece and largest > most:
+    largest = max((_bytes(op.inputs[index]) for index in operands), default=0)
+    while k > slice_extent and largest > most:
         k, largest = k // 2, largest // 2
     return k
 
@@ -103,15 +103,15 @@ def read_layout(conversion: Operation, target: SimtTarget) -> LinearLayout | Non
     return in_pieces(layout_of(conversion.result), K_AXES[index], piece_extent(user, target))
 
 
-def stored_bytes(op: Operation, served: Container[object], target: SimtTarget) -> int:
+def stored_bytes(op: Operation, buffered: Container[object], target: SimtTarget) -> int:
     """Return the shared memory, in bytes, that a sliced dot takes for its operands.
 
-    Conversions in `served` become loads of buffers that exist already.
+    Conversions in `buffered` become loads of buffers that exist already.
     """
     k = op.inputs[0].type.shape[-1]
-    factors = [i for i in range(len(K_AXES)) if op.inputs[i].op not in served]
-    part = part_extent(op, factors, target)
-    return sum(_bytes(op.inputs[index]) * part // k for index in factors)
+    operands = [i for i in range(len(K_AXES)) if op.inputs[i].op not in buffered]
+    part = part_extent(op, operands, target)
+    return sum(_bytes(op.inputs[index]) * part // k for index in operands)
 
 
 def is_read_in_pieces(op: Operation, target: SimtTarget) -> bool:

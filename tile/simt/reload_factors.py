@@ -50,7 +50,7 @@ class _Reloading:
 
     def run(self) -> None:
         loops = [op for op in self.function.walk() if op.defn in LOOPS]
-        invariant = {loop: self.kept(loop) for loop in loops}
+        invariant = {loop: self.invariant_operands(loop) for loop in loops}
         if not any(invariant.values()):
             return
         live = liveness(self.function)
@@ -58,7 +58,7 @@ class _Reloading:
             if conversions:
                 self.reload(loop, conversions, live)
 
-    def kept(self, loop: Operation) -> list[Operation]:
+    def invariant_operands(self, loop: Operation) -> list[Operation]:
         """Return the conversions in front of a loop whose only users are its dots, as operands.
 
         Only conversions through shared memory, the largest first.
@@ -69,10 +69,10 @@ class _Reloading:
             if op.defn is matrix_dot
             for value in op.inputs[: len(K_AXES)]
         )
-        conversions = [op for op in makers if op is not None and self.is_kept(op, loop)]
+        conversions = [op for op in makers if op is not None and self.can_reload(op, loop)]
         return sorted(conversions, key=lambda op: words(op.result), reverse=True)
 
-    def is_kept(self, op: Operation, loop: Operation) -> bool:
+    def can_reload(self, op: Operation, loop: Operation) -> bool:
         if op.defn is not convert_layout or op.block is not loop.block:
             return False
         if any(user.defn is not matrix_dot or user.parent is not loop for user in op.result.users):

@@ -13,8 +13,8 @@ from tile.simt import ops
 # Dots whose operands and accumulators take a thread's registers.
 _PRODUCTS = frozenset({ops.matrix.matrix_multiply, ops.matrix.thread_dot})
 # The thread's position in its program, from which it computes its indices.
-_PLACES = frozenset({ops.thread.thread_id, ops.thread.linear_index})
-_CHEAP = _PLACES | {
+_POSITIONS = frozenset({ops.thread.thread_id, ops.thread.linear_index})
+_CHEAP = _POSITIONS | {
     ops.thread.fill,
     ops.thread.pick,
     memory.addptr,
@@ -70,10 +70,10 @@ class _Behind:
         for op in self.ops:
             for user in list(op.walk()):
                 for index, value in enumerate(user.operands):
-                    if value is not None and self.is_kept(value) and self.is_cheap(value):
+                    if value is not None and self.is_held(value) and self.is_cheap(value):
                         user.set_operand(index, self.copy(value, op))
 
-    def is_kept(self, value: Value) -> bool:
+    def is_held(self, value: Value) -> bool:
         """Return True if a fragment is live throughout the loop only for uses after it."""
         op = value.op
         here = op is not None and op not in self.inside
@@ -95,11 +95,11 @@ class _Behind:
         op = value.op
         if op is None or op in self.inside or op.defn not in _CHEAP:
             return value
-        if op.defn not in _PLACES and _is_uniform(value):
+        if op.defn not in _POSITIONS and _is_uniform(value):
             return value
         if value not in self.copies:
             new = clone(op, {operand: self.copy(operand, before) for operand in op.inputs})
-            if op.defn in _PLACES:
+            if op.defn in _POSITIONS:
                 new.attributes["again"] = True
             assert before.block is not None
             before.block.insert(new, before)

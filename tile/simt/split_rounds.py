@@ -46,22 +46,22 @@ def split_rounds(module: Module, *, target: SimtTarget = GENERIC) -> None:
                                                  yield %d, %x
     """
     for function in module:
-        rounds = [_Round(op) for op in function.walk() if op.defn in LOOPS]
-        rounds = [each for each in rounds if each.can_be_split()]
-        live = liveness(function) if rounds else None
+        bodies = [_Body(op) for op in function.walk() if op.defn in LOOPS]
+        bodies = [each for each in bodies if each.can_be_split()]
+        live = liveness(function) if bodies else None
         if live is not None:
-            rounds = [each for each in rounds if is_short(pressure(each.loop, live), target)]
-        for each in rounds:
+            bodies = [each for each in bodies if is_short(pressure(each.loop, live), target)]
+        for each in bodies:
             each.split()
 
 
-class _Round:
+class _Body:
     """A loop body, its dots that are `fed` by other dots, and the operations `between` them."""
 
     def __init__(self, loop: Operation) -> None:
         self.loop = loop
         self.ops = list(loop.regions[-1])
-        self.place = {op: place for place, op in enumerate(self.ops)}
+        self.position = {op: position for position, op in enumerate(self.ops)}
         products = [op for op in self.ops if op.defn is _MULTIPLY]
         self.fed = [op for op in products if op["repeats"][2] % PARTS == 0 and self._is_fed(op)]
         self.between = self._between() if self.fed else set()
@@ -72,7 +72,7 @@ class _Round:
         while waiting:
             value = waiting.pop()
             op = value.op
-            if value in seen or op is None or op not in self.place:
+            if value in seen or op is None or op not in self.position:
                 continue
             if op.defn is _MULTIPLY:
                 return True
@@ -83,29 +83,29 @@ class _Round:
 
     def _between(self) -> set[Operation]:
         """Return the operations whose results are used only for the `a` operands of these dots."""
-        found = set[Operation]()
-        for op in reversed(self.ops[: self.place[self.fed[-1]]]):
+        serving = set[Operation]()
+        for op in reversed(self.ops[: self.position[self.fed[-1]]]):
             uses = [use for value in op.results for use in value.uses]
-            needed = all(user in found or (user in self.fed and at == 0) for user, at in uses)
+            needed = all(user in serving or (user in self.fed and at == 0) for user, at in uses)
             if uses and needed and _serves(op, self.quiet):
-                found.add(op)
-        return found
+                serving.add(op)
+        return serving
 
     @cached_property
     def quiet(self) -> set[Operation]:
         """The operations before the last dot between which and that dot no memory is written."""
-        found = set[Operation]()
-        for op in reversed(self.ops[: self.place[self.fed[-1]]]):
+        quiet = set[Operation]()
+        for op in reversed(self.ops[: self.position[self.fed[-1]]]):
             if not (is_pure(op) or op.defn in _READING):
                 break
-            found.add(op)
-        return found
+            quiet.add(op)
+        return quiet
 
     def can_be_split(self) -> bool:
         """Return True if dots only feed other dots, and their sums are not used before the last."""
         users = [user for op in self.fed for user in op.result.users]
-        end = self.place[self.fed[-1]] if self.fed else 0
-        late = all(self.place.get(user, 0) > end for user in users)
+        end = self.position[self.fed[-1]] if self.fed else 0
+        late = all(self.position.get(user, 0) > end for user in users)
         return late and any(op.defn is _MULTIPLY for op in self.between)
 
     def split(self) -> None:
@@ -129,16 +129,16 @@ class _Round:
 
     def loads(self) -> list[Operation]:
         """Return loads that are unused before the last dot, and operations only they need."""
-        end, found = self.place[self.fed[-1]], set[Operation]()
+        end, moved = self.position[self.fed[-1]], set[Operation]()
         for op in reversed(self.ops[:end]):
             users = [user for value in op.results for user in value.users]
             if op.defn is memory.load and op in self.quiet:
-                moves = all(user in found or self.place.get(user, 0) > end for user in users)
+                moves = all(user in moved or self.position.get(user, 0) > end for user in users)
             else:
-                moves = is_pure(op) and bool(users) and all(user in found for user in users)
+                moves = is_pure(op) and bool(users) and all(user in moved for user in users)
             if moves:
-                found.add(op)
-        return [op for op in self.ops if op in found]
+                moved.add(op)
+        return [op for op in self.ops if op in moved]
 
 
 def _serves(op: Operation, quiet: Container[Operation]) -> bool:

@@ -66,7 +66,7 @@ class SimtTarget:
                 )
         for shape in (*self.matrix_shapes, *self.group_shapes):
             if shape not in FRAGMENTS:
-                raise ArgumentValueError(f"target {self.name}: no matrix instruction is {shape}")
+                raise ArgumentValueError(f"target {self.name}: no mma instruction is {shape}")
         for name in ("matrix_loads", "matrix_stores", "group_shapes"):
             if getattr(self, name) and self.warp_size != 32:
                 raise ArgumentValueError(
@@ -93,15 +93,15 @@ class SimtTarget:
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> SimtTarget:
         """Create a target from its fields. Raises `ArgumentValueError`, naming a wrong one."""
-        known = {f.name: f for f in fields(cls)}
-        unknown = sorted(set(description) - set(known))
+        declared = {f.name: f for f in fields(cls)}
+        unknown = sorted(set(description) - set(declared))
         if unknown:
             raise ArgumentValueError(
-                f"a target has no field {unknown[0]!r}; its fields are {', '.join(known)}"
+                f"a target has no field {unknown[0]!r}; its fields are {', '.join(declared)}"
             )
         missing = [
             name
-            for name, f in known.items()
+            for name, f in declared.items()
             if name not in description and f.default is MISSING and f.default_factory is MISSING
         ]
         if missing:

@@ -69,9 +69,9 @@ def terms(images: Sequence[int]) -> list[Term]:
     """
     masks: dict[int, int] = {}
     for bit, image in enumerate(images):
-        for place in range(image.bit_length()):
-            if image >> place & 1:
-                masks[place - bit] = masks.get(place - bit, 0) | 1 << bit
+        for position in range(image.bit_length()):
+            if image >> position & 1:
+                masks[position - bit] = masks.get(position - bit, 0) | 1 << bit
     return [Term(mask, shift) for shift, mask in sorted(masks.items())]
 
 

@@ -103,7 +103,7 @@ def test_every_part_of_a_tile_is_one_instruction() -> None:
     ("message", "wrong"),
     [
         (
-            "no matrix instruction is m16n8k64 of 16 bits; there are m16n8k8 of 16 bits, m16n8k16",
+            "no mma instruction is m16n8k64 of 16 bits; there are m16n8k8 of 16 bits, m16n8k16",
             lambda: matrix_fragment(MatrixShape(16, 8, 64, 16), Operand.LEFT),
         ),
         (
@@ -111,7 +111,7 @@ def test_every_part_of_a_tile_is_one_instruction() -> None:
             lambda: matrix_fragment(MatrixShape(16, 8, 64, 4), Operand.LEFT),
         ),
         (
-            "the right factor of m64n8k16 of 16 bits is read from shared memory",
+            "the `b` operand of m64n8k16 of 16 bits is read from shared memory",
             lambda: matrix_fragment(MatrixShape(64, 8, 16, 16), Operand.RIGHT),
         ),
         (

@@ -54,7 +54,7 @@ def assign_layouts(
 
 
 def _lay_out(function: Function, machine: Machine, tiling: Tiling) -> None:
-    found = accesses(function, axis_info(function), machine.target)
-    layouts = coalesced(found, machine.target, machine.num_warps)
-    products = replace_dots(function, machine.target, machine.num_warps, tiling)
-    place(function, homes(function, machine, layouts, products))
+    properties = accesses(function, axis_info(function), machine.target)
+    layouts = coalesced(properties, machine.target, machine.num_warps)
+    dots = replace_dots(function, machine.target, machine.num_warps, tiling)
+    place(function, homes(function, machine, layouts, dots))

@@ -49,12 +49,12 @@ def homes(
     function: Function,
     machine: Machine,
     accesses: Mapping[Operation, LinearLayout],
-    products: Mapping[Operation, Product],
+    dots: Mapping[Operation, Product],
 ) -> Homes:
     """Find the anchor layouts of a function's values, given its access and dot layouts."""
-    search = _Search(function, machine, accesses, products)
+    search = _Search(function, machine, accesses, dots)
     search.run()
-    return search.found
+    return search.anchors
 
 
 def tiles(op: Operation) -> list[Value]:
@@ -68,12 +68,12 @@ class _Search:
         function: Function,
         machine: Machine,
         accesses: Mapping[Operation, LinearLayout],
-        products: Mapping[Operation, Product],
+        dots: Mapping[Operation, Product],
     ) -> None:
         self.function = function
         self.machine = machine
-        self.found = Homes()
-        self.home = self.found.of
+        self.anchors = Homes()
+        self.layouts = self.anchors.of
         self.ops = list(function.walk())
         self.groups = {op: list(carried(op)) for op in self.ops if op.defn in CARRYING}
         self.depths: dict[Block, int] = {function.body: 0}
@@ -82,8 +82,8 @@ class _Search:
         # A small tile has at most one element per thread; its layout is chosen later.
         self.small = {op: layout for op, layout in accesses.items() if self.is_small(op)}
         needs = {op: self.each(op, x) for op, x in accesses.items() if op not in self.small}
-        needs |= {op: [*product.factors, product.result] for op, product in products.items()}
-        self.wished = wishes(function, needs)
+        needs |= {op: [*dot.factors, dot.result] for op, dot in dots.items()}
+        self.preferred = wishes(function, needs)
         for value in function.args:
             self.settle(value, self.own_layout(value))
         for op, layouts in needs.items():
@@ -99,7 +99,7 @@ class _Search:
     def anchor(self, op: Operation, layouts: Taken) -> None:
         """Anchor an operation with given operand layouts; its result has the last of them."""
         if all(x is not None for x, v in zip(layouts, op.operands, strict=True) if _is_tile(v)):
-            self.found.taken[op] = layouts
+            self.anchors.taken[op] = layouts
         for value in op.results:
             self.settle(value, next(x for x in reversed(layouts) if x is not None))
 
@@ -109,22 +109,22 @@ class _Search:
 
     def settle(self, value: Value, layout: LinearLayout | None) -> None:
         if layout is not None and isinstance(value.type, Tile):
-            self.home[value] = layout
+            self.layouts[value] = layout
 
     def default(self, value: Value, axis: int | None = None) -> LinearLayout | None:
         """Return the layout that the users prefer, or the default one."""
         if not isinstance(value.type, Tile):
             return None
-        return self.wished.get(value) or self.machine.default(value.type, axis)
+        return self.preferred.get(value) or self.machine.default(value.type, axis)
 
     # -- the search
 
     def run(self) -> None:
         self.sweep()
         if self.small:
-            self.place_small()
-        if any(group.result not in self.home for group in self.carried()):
-            self.wish()
+            self.anchor_small()
+        if any(group.result not in self.layouts for group in self.carried()):
+            self.update_preferred()
             self.decide()
             self.sweep()
         self.last = True
@@ -134,19 +134,19 @@ class _Search:
     def sweep(self) -> None:
         """Walk the function until no more anchor layouts are found."""
         before = -1
-        while len(self.home) != before:
-            before = len(self.home)
+        while len(self.layouts) != before:
+            before = len(self.layouts)
             for op in self.ops:
-                if op not in self.found.taken:
+                if op not in self.anchors.taken:
                     self.visit(op)
             for groups in reversed(list(self.groups.values())):
                 for group in groups:
-                    if group.result not in self.home:
+                    if group.result not in self.layouts:
                         self.carry(group)
 
     def visit(self, op: Operation) -> None:
         if op.defn is control.return_:
-            self.found.taken[op] = self.own(op)
+            self.anchors.taken[op] = self.own(op)
         elif op.defn in CARRYING or op.defn.terminator or op.defn is shape.broadcast:
             return
         elif is_flexible(op):
@@ -157,7 +157,7 @@ class _Search:
     def decide(self) -> None:
         """Give loop-carried values without an anchor layout the preferred one."""
         for group in self.carried():
-            if group.result not in self.home:
+            if group.result not in self.layouts:
                 layout = self.default(group.result)
                 for value in group.values:
                     self.settle(value, layout)
@@ -166,47 +166,47 @@ class _Search:
         """Return the values that all loops and branches carry."""
         return (group for groups in self.groups.values() for group in groups)
 
-    def wish(self) -> None:
+    def update_preferred(self) -> None:
         """Update the preferred layouts from the operations that have layouts now."""
-        self.wished = wishes(self.function, self.found.taken)
+        self.preferred = wishes(self.function, self.anchors.taken)
 
     def is_small(self, op: Operation) -> bool:
         """Return True if any layout will do, as the tile has at most one element per thread."""
         few = _tile(op.inputs[0]).numel <= self.machine.threads
         return few and (op.defn is memory.load or not any(v.uses for v in op.results))
 
-    def place_small(self) -> None:
+    def anchor_small(self) -> None:
         """Load small tiles in the layouts of their users, and store them from their own."""
-        self.wish()
+        self.update_preferred()
         for op, layout in self.small.items():
-            if op.defn is memory.load and op not in self.found.taken:
-                wish = self.wished.get(op.result, layout)
-                few = wish.in_size(REGISTER) <= _FEW
-                self.anchor(op, self.each(op, wish if few else layout))
+            if op.defn is memory.load and op not in self.anchors.taken:
+                preferred = self.preferred.get(op.result, layout)
+                few = preferred.in_size(REGISTER) <= _FEW
+                self.anchor(op, self.each(op, preferred if few else layout))
         self.sweep()
         for op, layout in self.small.items():
-            if op not in self.found.taken:
-                self.anchor(op, self.each(op, self.home.get(op["value"], layout)))
+            if op not in self.anchors.taken:
+                self.anchor(op, self.each(op, self.layouts.get(op["value"], layout)))
         self.sweep()
 
     def carry(self, group: Carried) -> None:
-        sources = [v for v in (*group.yields, *group.inits) if v in self.home]
+        sources = [v for v in (*group.yields, *group.inits) if v in self.layouts]
         if not sources:
             return
-        layout = self.cheapest([self.home[v] for v in sources], sources, group.result)
+        layout = self.cheapest([self.layouts[v] for v in sources], sources, group.result)
         for value in group.values:
             self.settle(value, layout)
 
     def flexible(self, op: Operation) -> None:
         """Give the operation the layout of an operand, or the preferred one of its result."""
-        placed = [value for value in tiles(op) if value in self.home]
-        if not placed:
+        anchored = [value for value in tiles(op) if value in self.layouts]
+        if not anchored:
             return
-        candidates = [forward(op, self.home[value]) for value in placed]
-        if op.result in self.wished:
-            candidates.append(self.wished[op.result])
-        layout = self.cheapest(candidates, placed, op.result, op)
-        self.found.taken[op] = self.each(op, operand_layout(op, layout))
+        candidates = [forward(op, self.layouts[value]) for value in anchored]
+        if op.result in self.preferred:
+            candidates.append(self.preferred[op.result])
+        layout = self.cheapest(candidates, anchored, op.result, op)
+        self.anchors.taken[op] = self.each(op, operand_layout(op, layout))
         self.settle(op.result, layout)
 
     def cheapest(
@@ -237,39 +237,41 @@ class _Search:
             assert isinstance(value.type, Tile)
             # A conversion outside of a loop is executed once for many iterations.
             outside = max(0, depth - self.depths[value.block])
-            total += conversion(value.type, self.home[value], taken) / 4**outside
-        if result in self.wished:
-            total += conversion(result.type, layout, self.wished[result])
+            total += conversion(value.type, self.layouts[value], taken) / 4**outside
+        if result in self.preferred:
+            total += conversion(result.type, layout, self.preferred[result])
         return total
 
     # -- operations that are not flexible
 
-    def product(self, op: Operation) -> None:
+    def wgmma(self, op: Operation) -> None:
         """Take operands as they are or transposed, and the accumulator in the result's layout."""
-        if self.last or all(v in self.home for v in op.inputs[:2]):
-            factors = [self.factor(op, operand) for operand in (Operand.LEFT, Operand.RIGHT)]
-            self.found.taken[op] = [*factors, self.home[op.result]]
+        if self.last or all(v in self.layouts for v in op.inputs[:2]):
+            operands = [
+                self.wgmma_operand(op, operand) for operand in (Operand.LEFT, Operand.RIGHT)
+            ]
+            self.anchors.taken[op] = [*operands, self.layouts[op.result]]
 
-    def factor(self, op: Operation, operand: Operand) -> LinearLayout:
+    def wgmma_operand(self, op: Operation, operand: Operand) -> LinearLayout:
         value = op.inputs[operand is Operand.RIGHT]
-        home = self.home.get(value) or self.default(value)
-        assert home is not None
+        layout = self.layouts.get(value) or self.default(value)
+        assert layout is not None
         threads = self.machine.target.warp_size, self.machine.num_warps
-        return taken_factor(op, operand, _tile(value), home, threads)
+        return taken_factor(op, operand, _tile(value), layout, threads)
 
     def alike(self, op: Operation) -> None:
         """Take all tiles in one layout, from which that of the results follows."""
         operands = tiles(op)
-        placed = [value for value in operands if value in self.home]
-        if not operands or not (placed or self.last):
+        anchored = [value for value in operands if value in self.layouts]
+        if not operands or not (anchored or self.last):
             return
-        if placed:
-            layout = self.cheapest([self.home[v] for v in placed], placed, placed[0])
+        if anchored:
+            layout = self.cheapest([self.layouts[v] for v in anchored], anchored, anchored[0])
         else:
             chosen = self.default(operands[0], op.attributes.get("axis"))
             assert chosen is not None
             layout = chosen
-        self.found.taken[op] = self.each(op, layout)
+        self.anchors.taken[op] = self.each(op, layout)
         for value in op.results:
             if isinstance(value.type, Tile):
                 self.settle(value, forward(op, layout))
@@ -277,7 +279,7 @@ class _Search:
     def free(self, op: Operation) -> None:
         """Choose the layout of the result independently of the operands'."""
         self.alike(op)
-        if op in self.found.taken:
+        if op in self.anchors.taken:
             for value in op.results:
                 self.settle(value, self.default(value))
 
@@ -287,22 +289,22 @@ class _Search:
     def gather(self, op: Operation) -> None:
         """Give the result the layout of the index; the tile may have any."""
         x, at = op.inputs
-        if not (at in self.home or self.last):
+        if not (at in self.layouts or self.last):
             return
-        where = self.home.get(at) or self.default(op.result)
-        self.found.taken[op] = [self.home.get(x) or self.default(x), where]
+        where = self.layouts.get(at) or self.default(op.result)
+        self.anchors.taken[op] = [self.layouts.get(x) or self.default(x), where]
         self.settle(op.result, where)
 
     def join(self, op: Operation) -> None:
         """Give the result pairs in two registers; for scalars, any layout."""
         if not tiles(op):
             self.settle(op.result, self.default(op.result))
-            self.found.taken[op] = self.each(op, None)
+            self.anchors.taken[op] = self.each(op, None)
             return
-        wish = self.wished.get(op.result)
-        if self.last and wish is not None and not any(v in self.home for v in op.inputs):
-            layout = parted(wish) or reduced(wish, -1)
-            self.found.taken[op] = self.each(op, layout)
+        preferred = self.preferred.get(op.result)
+        if self.last and preferred is not None and not any(v in self.layouts for v in op.inputs):
+            layout = parted(preferred) or reduced(preferred, -1)
+            self.anchors.taken[op] = self.each(op, layout)
             self.settle(op.result, joined(layout))
         else:
             self.alike(op)
@@ -310,29 +312,29 @@ class _Search:
     def split(self, op: Operation) -> None:
         """Give the operand a layout in which each thread holds both of a pair in two registers."""
         (x,) = op.inputs
-        if not (x in self.home or self.last):
+        if not (x in self.layouts or self.last):
             return
-        own = self.home.get(x)
+        own = self.layouts.get(x)
         half = parted(own) if own is not None else None
         if half is None:
             whole = own or self.machine.default(_tile(x))
             half = self.default(op.results[0]) or reduced(whole, -1)
             own = joined(half)
-        self.found.taken[op] = [own]
+        self.anchors.taken[op] = [own]
         for value in op.results:
             self.settle(value, half)
 
     def call(self, op: Operation) -> None:
         """Pass arguments and results of functions in default layouts."""
-        self.found.taken[op] = self.own(op)
+        self.anchors.taken[op] = self.own(op)
         for value in op.results:
             self.settle(value, self.own_layout(value))
 
     def observe(self, op: Operation) -> None:
         """Take each operand in the layout it has."""
         if self.last:
-            self.found.taken[op] = [
-                None if v is None else self.home.get(v) or self.default(v) for v in op.operands
+            self.anchors.taken[op] = [
+                None if v is None else self.layouts.get(v) or self.default(v) for v in op.operands
             ]
 
     def own(self, op: Operation) -> Taken:
@@ -344,12 +346,12 @@ class _Search:
     def hand_over(self) -> None:
         """Give loop inits and yields the layouts of the carried values."""
         for op in self.groups:
-            results = [self.home.get(value) for value in op.results]
+            results = [self.layouts.get(value) for value in op.results]
             fixed = [None] * len(op.defn.operands)
-            self.found.taken[op] = [*fixed, *(results if op.defn in LOOPS else ())]
+            self.anchors.taken[op] = [*fixed, *(results if op.defn in LOOPS else ())]
             for region in op.regions:
                 if region.last is not None and region.last.defn is control.yield_:
-                    self.found.taken[region.last] = results
+                    self.anchors.taken[region.last] = results
 
 
 def _is_tile(value: Value | None) -> bool:
@@ -362,7 +364,7 @@ def _tile(value: Value) -> Tile:
 
 
 _RULES: dict[OpDef, Callable[[_Search, Operation], None]] = {
-    group_dot: _Search.product,
+    group_dot: _Search.wgmma,
     index.gather: _Search.gather,
     index.histogram: _Search.free,
     index.sort: _Search.sort,

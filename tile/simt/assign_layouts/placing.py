@@ -28,16 +28,16 @@ REPEATED = 24
 _STATING = frozenset({arith.const, arith.poison})
 
 
-def place(function: Function, found: Homes) -> None:
+def place(function: Function, anchors: Homes) -> None:
     """Give each value of a function its layout, and convert it where another is needed."""
-    _Placing(function, found).run()
+    _Insertion(function, anchors).run()
 
 
-class _Placing:
-    def __init__(self, function: Function, found: Homes) -> None:
+class _Insertion:
+    def __init__(self, function: Function, anchors: Homes) -> None:
         self.function = function
-        self.home = found.of
-        self.taken = found.taken
+        self.layouts = anchors.of
+        self.taken = anchors.taken
         self.ops = list(function.walk())
         # The layouts in which each value is needed, its own first, each with its first user.
         self.needed: dict[Value, dict[LinearLayout, Operation]] = {}
@@ -47,16 +47,16 @@ class _Placing:
         for op in reversed(self.ops):
             self.need(op)
         efforts = self.efforts()
-        for value, layout in self.home.items():
+        for value, layout in self.layouts.items():
             value.type = with_layout(value.type, layout)
         self.arguments(self.function.body)
         for op in self.ops:
             for region in op.regions:
                 self.arguments(region)
             if op in self.taken:
-                self.placed(op)
+                self.anchored(op)
             elif op.results and op.results[0] in self.needed:
-                self.unplaced(op, efforts[op.results[0]])
+                self.recompute(op, efforts[op.results[0]])
         for op in reversed(self.ops):
             if _is_left_over(op):
                 op.erase()
@@ -65,15 +65,15 @@ class _Placing:
         """Record the layouts in which an operation takes its operands."""
         if op in self.taken:
             for value, layout in zip(op.operands, self.taken[op], strict=True):
-                self.ask(op, value, layout)
+                self.require(op, value, layout)
             return
         for result in op.results:
             for layout in self.needed.get(result, ()):
                 taken = operand_layout(op, layout)
                 for value in op.operands:
-                    self.ask(op, value, taken)
+                    self.require(op, value, taken)
 
-    def ask(self, op: Operation, value: Value | None, layout: LinearLayout | None) -> None:
+    def require(self, op: Operation, value: Value | None, layout: LinearLayout | None) -> None:
         if value is not None and layout is not None and isinstance(value.type, Tile):
             self.needed.setdefault(value, {})[layout] = op
 
@@ -91,16 +91,16 @@ class _Placing:
         for value in block.args:
             self.convert(value, block, block.first)
 
-    def placed(self, op: Operation) -> None:
+    def anchored(self, op: Operation) -> None:
         for index, layout in enumerate(self.taken[op]):
-            self.hand(op, index, op.operands[index], layout)
+            self.set_operand(op, index, op.operands[index], layout)
         if "results" in op.attributes:
             op.attributes["results"] = tuple(value.type for value in op.results)
         assert op.block is not None
         for value in op.results:
             self.convert(value, op.block, op.next)
 
-    def hand(
+    def set_operand(
         self, op: Operation, index: int, value: Value | None, layout: LinearLayout | None
     ) -> None:
         """Set an operand of an operation to the value in a layout."""
@@ -116,7 +116,7 @@ class _Placing:
                 result = with_layout(value.type, layout)
                 self.made[value, layout] = b(convert_layout, value, result=result)
 
-    def unplaced(self, op: Operation, effort: int) -> None:
+    def recompute(self, op: Operation, effort: int) -> None:
         """Compute a value in the layouts in which it is needed."""
         operands, (value,) = list(op.operands), op.results
         first, *others = self.needed[value]
@@ -136,7 +136,7 @@ class _Placing:
     ) -> None:
         taken = operand_layout(op, layout)
         for index, value in enumerate(operands):
-            self.hand(op, index, value, taken)
+            self.set_operand(op, index, value, taken)
         value = op.result
         value.type = with_layout(value.type, layout)
         if op.defn in _STATING:

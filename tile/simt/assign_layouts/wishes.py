@@ -24,21 +24,21 @@ Needs = Mapping[Operation, Sequence[LinearLayout | None]]
 
 def wishes(function: Function, needs: Needs) -> dict[Value, LinearLayout]:
     """Return the preferred layout of each value that has one, given what some operations need."""
-    sweep = _Wishes(needs)
+    sweep = _Preferences(needs)
     sweep.block(function.body, 0)
-    return {value: layout for value, (layout, _) in sweep.found.items()}
+    return {value: layout for value, (layout, _) in sweep.preferred.items()}
 
 
-class _Wishes:
+class _Preferences:
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
-        self.found: dict[Value, tuple[LinearLayout, int]] = {}
+        self.preferred: dict[Value, tuple[LinearLayout, int]] = {}
 
-    def wish(self, value: Value | None, layout: LinearLayout | None, depth: int) -> None:
+    def prefer(self, value: Value | None, layout: LinearLayout | None, depth: int) -> None:
         if value is None or layout is None or not isinstance(value.type, Tile):
             return
-        if value not in self.found or depth >= self.found[value][1]:
-            self.found[value] = layout, depth
+        if value not in self.preferred or depth >= self.preferred[value][1]:
+            self.preferred[value] = layout, depth
 
     def block(self, block: Block, depth: int) -> None:
         for op in reversed(list(block)):
@@ -47,13 +47,13 @@ class _Wishes:
     def op(self, op: Operation, depth: int) -> None:
         if op in self.needs:
             for value, layout in zip(op.operands, self.needs[op], strict=True):
-                self.wish(value, layout, depth)
+                self.prefer(value, layout, depth)
         elif op.defn in CARRYING:
             self.carrying(op, depth)
-        elif is_flexible(op) and op.result in self.found:
-            layout = operand_layout(op, self.found[op.result][0])
+        elif is_flexible(op) and op.result in self.preferred:
+            layout = operand_layout(op, self.preferred[op.result][0])
             for value in op.operands:
-                self.wish(value, layout, depth)
+                self.prefer(value, layout, depth)
 
     def carrying(self, op: Operation, depth: int) -> None:
         groups = list(carried(op))
@@ -66,8 +66,8 @@ class _Wishes:
                 self.all_of((group.result,), argument, depth + 1)
             self.all_of(group.inits, group.result, depth)
 
-    def all_of(self, values: Sequence[Value], wished: Value, depth: int) -> None:
+    def all_of(self, values: Sequence[Value], other: Value, depth: int) -> None:
         """Give some values the preferred layout of another value."""
-        if wished in self.found:
+        if other in self.preferred:
             for value in values:
-                self.wish(value, self.found[wished][0], depth)
+                self.prefer(value, self.preferred[other][0], depth)

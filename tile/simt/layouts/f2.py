@@ -80,10 +80,10 @@ def extend(space: Iterable[int], within: Iterable[int]) -> list[int]:
 
     They span a complement of `space` in the sum of both.
     """
-    known = Elimination()
+    elimination = Elimination()
     for vector in space:
-        known.define(vector)
-    return [vector for vector in within if known.define(vector) is None]
+        elimination.define(vector)
+    return [vector for vector in within if elimination.define(vector) is None]
 
 
 def basis(vectors: Iterable[int]) -> list[int]:
@@ -98,8 +98,8 @@ def rank(vectors: Iterable[int]) -> int:
 
 def kernel(columns: Sequence[int]) -> list[int]:
     """Return a basis of the vectors that the matrix maps to 0."""
-    known = Elimination()
-    sums = (known.define(column, 1 << index) for index, column in enumerate(columns))
+    elimination = Elimination()
+    sums = (elimination.define(column, 1 << index) for index, column in enumerate(columns))
     return [combination for combination in sums if combination is not None]
 
 
@@ -109,10 +109,10 @@ def intersection(a: Sequence[int], b: Sequence[int]) -> list[int]:
     A vector of `b` that earlier ones and `a` sum to is, less those earlier ones, in both. Defining
     `a` as its own image and `b` as 0 leaves just that part of the sum.
     """
-    known = Elimination()
+    elimination = Elimination()
     for vector in a:
-        known.define(vector, vector)
-    sums = (known.define(vector) for vector in basis(b))
+        elimination.define(vector, vector)
+    sums = (elimination.define(vector) for vector in basis(b))
     return [shared for shared in sums if shared is not None]
 
 

@@ -5,7 +5,7 @@ A wgmma reads a tile of an operand: of the rows m or columns n, and of k. Along 
 axis, with its vectors of 16 bytes permuted by XOR (`byte_swizzled`). Where the tile is wider than a
 row, it is divided into *strips* of the width of a row, which follow each other.
 
-    >>> layout = factor_layout((64, 64), 16, along=1, piece=64)
+    >>> layout = factor_layout((64, 64), 16, along=1, extent=64)
     >>> strips_of(layout, 16)
     Strips(along=1, row_bytes=128, bytes=8192, itemsize=2)
     >>> strips_of(layout, 16).place(row=3, column=16)
@@ -50,20 +50,20 @@ class Strips:
         return strip * self.bytes + across * self.row_bytes + byte
 
 
-def row_bytes(piece: int, element_bits: int) -> int | None:
-    """Return the widest row for `piece` elements; None if they are too narrow for any."""
-    return next((width for width in ROW_BYTES if width * 8 <= piece * element_bits), None)
+def row_bytes(extent: int, element_bits: int) -> int | None:
+    """Return the widest row for `extent` elements; None if they are too narrow for any."""
+    return next((width for width in ROW_BYTES if width * 8 <= extent * element_bits), None)
 
 
 @lru_cache(maxsize=1024)
 def factor_layout(
-    shape: Sequence[int], element_bits: int, along: int, piece: int
+    shape: Sequence[int], element_bits: int, along: int, extent: int
 ) -> LinearLayout | None:
     """Return the layout of an operand that is contiguous along an axis in memory.
 
-    An instruction takes at least `piece` elements along it. None if that is less than a row.
+    An instruction takes at least `extent` elements along it. None if that is less than a row.
     """
-    width = row_bytes(piece, element_bits)
+    width = row_bytes(extent, element_bits)
     if width is None or shape[1 - along] < ROWS:
         return None
     return byte_swizzled(shape, element_bits, width, (along, 1 - along))
@@ -74,9 +74,9 @@ def strips_of(layout: LinearLayout, element_bits: int) -> Strips | None:
     """Return a layout of rank 2 as strips; None if it is none that `factor_layout` returns."""
     for along in (0, 1):
         for width in ROW_BYTES:
-            piece = width * 8 // element_bits
-            if layout.shape[along] < piece:
+            extent = width * 8 // element_bits
+            if layout.shape[along] < extent:
                 continue
-            if factor_layout(tuple(layout.shape), element_bits, along, piece) == layout:
+            if factor_layout(tuple(layout.shape), element_bits, along, extent) == layout:
                 return Strips(along, width, layout.shape[1 - along] * width, element_bits // 8)
     return None

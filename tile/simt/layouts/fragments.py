@@ -130,9 +130,9 @@ def matrix_fragment(shape: MatrixShape, operand: Operand) -> LinearLayout:
     if shape not in FRAGMENTS:
         shapes = sorted(s for s in FRAGMENTS if s.bits == shape.bits)
         names = ", ".join(map(str, shapes)) or "none of that width"
-        raise LayoutError(f"no matrix instruction is {shape}; there are {names}")
+        raise LayoutError(f"no mma instruction is {shape}; there are {names}")
     if operand not in FRAGMENTS[shape]:
-        raise LayoutError(f"the right factor of {shape} is read from shared memory")
+        raise LayoutError(f"the `b` operand of {shape} is read from shared memory")
     groups = FRAGMENTS[shape][operand].split("|")
     sizes = [getattr(shape, axis) for axis in operand.value]
     return LinearLayout.of(

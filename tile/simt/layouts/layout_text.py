@@ -58,10 +58,10 @@ class _Reader:
         self.word, self.start = match.group(1), match.start(1)
         return taken
 
-    def fail(self, wanted: str) -> NoReturn:
-        found = repr(self.word) if self.word else "the end"
+    def fail(self, expected: str) -> NoReturn:
+        actual = repr(self.word) if self.word else "the end"
         raise ParseError(
-            f"a layout has {wanted} at column {self.start + 1}, not {found}",
+            f"a layout has {expected} at column {self.start + 1}, not {actual}",
             notes=[self.text, " " * self.start + "^"],
         )
 

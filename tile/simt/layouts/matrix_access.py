@@ -16,11 +16,11 @@ the offset:
     >>> from tile.simt.layouts.swizzle import swizzled
     >>> right = matrix_fragment(MatrixShape(16, 8, 16, 16), Operand.RIGHT)  # k, n
     >>> right = LinearLayout((*right.ins[:2], ("warp", ())), right.outs)
-    >>> found = matrix_access(right, swizzled([16, 8], 8, 1, 1, [0, 1]), 16)
-    >>> found.matrices, found.transposed, found.rows.apply(lane=1), found.rows.apply(lane=8)
+    >>> access = matrix_access(right, swizzled([16, 8], 8, 1, 1, [0, 1]), 16)
+    >>> access.matrices, access.transposed, access.rows.apply(lane=1), access.rows.apply(lane=8)
     (2, False, {'offset': 16}, {'offset': 8})
-    >>> found = matrix_access(right, swizzled([16, 8], 8, 1, 1), 16)
-    >>> found.matrices, found.transposed, found.rows.apply(lane=1), found.rows.apply(lane=8)
+    >>> access = matrix_access(right, swizzled([16, 8], 8, 1, 1), 16)
+    >>> access.matrices, access.transposed, access.rows.apply(lane=1), access.rows.apply(lane=8)
     (2, True, {'offset': 8}, {'offset': 64})
 
 A store is the inverse: the elements that lanes hold in the layout go to the rows.

@@ -79,22 +79,22 @@ def shared_access(
     offsets = shared.invert_and_compose(layout)
     widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
     threads = [column for name, columns in offsets.ins if name != REGISTER for column in columns]
-    known = f2.Elimination()
+    span = f2.Elimination()
     for column in offsets.images(REGISTER):
-        known.define(column)
+        span.define(column)
     bits = 0
     while (
         bits < widest
-        and known.image(1 << bits) is not None
+        and span.image(1 << bits) is not None
         and not any(column >> bits & 1 for column in threads)
     ):
         bits += 1
     registers, copies = distinct_registers(layout)
-    places = offsets.select_ins(REGISTER).table()[OFFSET]
+    positions = offsets.select_ins(REGISTER).table()[OFFSET]
     vectors: dict[int, list[int]] = {}
     for register in registers:
-        vectors.setdefault(int(places[register]) >> bits, []).append(register)
-    in_order = [tuple(sorted(vector, key=lambda r: places[r])) for vector in vectors.values()]
+        vectors.setdefault(int(positions[register]) >> bits, []).append(register)
+    in_order = [tuple(sorted(vector, key=lambda r: positions[r])) for vector in vectors.values()]
     return Access(1 << bits, offsets, tuple(in_order), tuple(copies))
 
 

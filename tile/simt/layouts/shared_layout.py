@@ -191,7 +191,7 @@ class _Search:
         inside = max(0, self.word - len(units))  # bits of a word that no vector has
         rows: list[int] = []
         for bit in range(self.line - inside):
-            choice = self.place(units, bit, widths) if bit < len(units) else (0, free)
+            choice = self.position_function(units, bit, widths) if bit < len(units) else (0, free)
             if choice is None:
                 return None
             if bit < min(self.word, len(units)):
@@ -210,7 +210,7 @@ class _Search:
     def space(self) -> list[int]:
         return f2.units(bits_of(self.outs))
 
-    def place(
+    def position_function(
         self, units: Sequence[int], number: int, widths: Sequence[int]
     ) -> tuple[int, list[int]] | None:
         """Return a function that is 1 at one of the units, and 0 at the starts of vectors.
@@ -237,10 +237,10 @@ def _dual(vectors: Sequence[int]) -> list[int]:
     And for such functions, the basis.
     """
     bits = len(vectors)
-    known = f2.Elimination()
+    elimination = f2.Elimination()
     for number, vector in enumerate(vectors):
-        known.define(vector, 1 << number)
-    images = [known.image(1 << bit) or 0 for bit in range(bits)]
+        elimination.define(vector, 1 << number)
+    images = [elimination.image(1 << bit) or 0 for bit in range(bits)]
     return [
         sum((image >> number & 1) << bit for bit, image in enumerate(images))
         for number in range(bits)
@@ -264,13 +264,13 @@ def _halving(
     free: Sequence[int],
     chosen: Sequence[int],
     spaces: Sequence[Sequence[int]],
-    slots: int,
+    remaining: int,
 ) -> int | None:
     """Return a sum of `base` and few functions of `free` that is not 0 on the spaces.
 
-    With `slots` functions left to choose, it must not be 0 on those spaces that the later functions
-    cannot separate alone, and on as many others as possible. It is independent of those `chosen`.
-    None if there is none.
+    With `remaining` functions left to choose, it must not be 0 on those spaces that the later
+    functions cannot separate alone, and on as many others as possible. It is independent of those
+    `chosen`. None if there is none.
     """
     best, score = None, -1
     for terms in range(TERMS + 1):
@@ -278,7 +278,7 @@ def _halving(
             row = reduce(xor, some, base)
             halved = [any(_at(row, vector) for vector in space) for space in spaces]
             left = [len(space) - h for space, h in zip(spaces, halved, strict=True)]
-            if sum(halved) <= score or max(left) >= slots or not f2.extend(chosen, [row]):
+            if sum(halved) <= score or max(left) >= remaining or not f2.extend(chosen, [row]):
                 continue
             best, score = row, sum(halved)
             if score == sum(map(bool, spaces)):

@@ -31,47 +31,47 @@ from tile.ir.types import I1, I32, I64, Shared, Type, require, with_shape
 from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.ops.shared import buffer
 
-_RING = "shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 2>"
-_BOX = f"shared<16x16xf16, {byte_swizzled([16, 16], 16, 32, (1, 0))}>"
+_MBARRIERS = "shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 2>"
+_BLOCK = f"shared<16x16xf16, {byte_swizzled([16, 16], 16, 32, (1, 0))}>"
 _NUMBERS = "%n0: i32, %n1: i32, %s: i64, %i: i32, %j: i32"
 
 
-def _ring(name: str, bars: Type) -> Shared:
+def _check_mbarriers(name: str, bars: Type) -> Shared:
     require(
         isinstance(bars, Shared) and bars.dims == (1,) and bars.of == I64,
-        f"{name} takes a ring of barriers, shared<1xi64, stages = n>, not {bars}",
+        f"{name} takes mbarriers, shared<1xi64, stages = n>, not {bars}",
     )
     assert isinstance(bars, Shared)
     return bars
 
 
-def _turn(name: str, turn: Type, active: Type, shift: int) -> None:
-    require(turn == I32, f"{name} takes a turn of type i32, not {turn}")
-    require(active == I1, f"{name} is done or not by a scalar i1, not {active}")
-    require(shift >= 0, f"{name} takes a shift from 0 on, not {shift}")
+def _check_iteration(name: str, turn: Type, active: Type, shift: int) -> None:
+    require(turn == I32, f"{name} takes an iteration of type i32, not {turn}")
+    require(active == I1, f"{name} takes a predicate of type i1, not {active}")
+    require(shift >= 0, f"{name} takes a shift of 0 or more, not {shift}")
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_RING} | barrier_init %b",))
+@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | barrier_init %b",))
 def barrier_init(bars: Type) -> None:
     """Initialize the mbarriers of a multi-buffer, by the first thread.
 
     Other threads may wait for them after a `barrier`, and TMA loads arrive on them after a
     `group_fence`.
     """
-    _ring("barrier_init", bars)
+    _check_mbarriers("barrier_init", bars)
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_RING} | barrier_free %b",))
+@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | barrier_free %b",))
 def barrier_free(bars: Type) -> None:
     """Invalidate the mbarriers of a multi-buffer, by the first thread, after all have waited."""
-    _ring("barrier_free", bars)
+    _check_mbarriers("barrier_free", bars)
 
 
 @op(
     effect=Effect.SHARED,
     levels=LOWERED,
     examples=(
-        f"%b: {_RING}, %t: i32, %c: i1 | barrier_expect %b, %t, %c {{size = 512, shift = 1}}",
+        f"%b: {_MBARRIERS}, %t: i32, %c: i1 | barrier_expect %b, %t, %c {{size = 512, shift = 1}}",
     ),
 )
 def barrier_expect(bars: Type, turn: Type, active: Type, *, size: int, shift: int = 0) -> None:
@@ -79,30 +79,30 @@ def barrier_expect(bars: Type, turn: Type, active: Type, *, size: int, shift: in
 
     The first thread does so, if the iteration is `active`, which is the same for all threads.
     """
-    _ring("barrier_expect", bars)
-    _turn("barrier_expect", turn, active, shift)
-    require(size > 0, f"barrier_expect is for a size of bytes from 1 on, not {size}")
+    _check_mbarriers("barrier_expect", bars)
+    _check_iteration("barrier_expect", turn, active, shift)
+    require(size > 0, f"barrier_expect takes a size of 1 byte or more, not {size}")
 
 
 @op(
     effect=Effect.SHARED,
     levels=LOWERED,
-    examples=(f"%b: {_RING}, %t: i32 | barrier_wait %b, %t",),
+    examples=(f"%b: {_MBARRIERS}, %t: i32 | barrier_wait %b, %t",),
 )
 def barrier_wait(bars: Type, turn: Type, *, shift: int = 0) -> None:
     """Wait until all bytes expected for iteration `turn + shift` have arrived; every thread does.
 
     The data may then be read by the thread, and by wgmmas that it issues later.
     """
-    _ring("barrier_wait", bars)
-    _turn("barrier_wait", turn, I1, shift)
+    _check_mbarriers("barrier_wait", bars)
+    _check_iteration("barrier_wait", turn, I1, shift)
 
 
 @op(
     effect=Effect.SHARED | Effect.READ,
     levels=LOWERED,
     examples=(
-        f"%m: {_BOX}, %b: {_RING}, %t: i32, %c: i1, %p: ptr<f16>, {_NUMBERS} | "
+        f"%m: {_BLOCK}, %b: {_MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, {_NUMBERS} | "
         "bulk_copy %m, %b, %t, %c, %p, %n0, %n1, %s, %i, %j",
     ),
 )
@@ -117,15 +117,15 @@ def bulk_copy(
     address and the stride in bytes are multiples of 16, and the buffer has a `byte_swizzled` layout
     along the last axis. The first thread issues it, if the iteration is `active`.
     """
-    _ring("bulk_copy", bars)
-    _turn("bulk_copy", turn, active, shift)
-    _box("bulk_copy", mem, ptr, numbers)
+    _check_mbarriers("bulk_copy", bars)
+    _check_iteration("bulk_copy", turn, active, shift)
+    _check_block("bulk_copy", mem, ptr, numbers)
 
 
 @op(
     effect=Effect.SHARED | Effect.WRITE,
     levels=LOWERED,
-    examples=(f"%m: {_BOX}, %p: ptr<f16>, {_NUMBERS} | bulk_store %m, %p, %n0, %n1, %s, %i, %j",),
+    examples=(f"%m: {_BLOCK}, %p: ptr<f16>, {_NUMBERS} | bulk_store %m, %p, %n0, %n1, %s, %i, %j",),
 )
 def bulk_store(mem: Type, ptr: Type, *numbers: Type) -> None:
     """Store a buffer to a descriptor block; elements outside of the array are not written.
@@ -133,13 +133,13 @@ def bulk_store(mem: Type, ptr: Type, *numbers: Type) -> None:
     The array and the buffer are as for `bulk_copy`. The first thread issues it, and waits until it
     is complete. Writes of other threads to the buffer are made visible to it by a `group_fence`.
     """
-    _box("bulk_store", mem, ptr, numbers)
+    _check_block("bulk_store", mem, ptr, numbers)
 
 
 NUMBERS = (I32, I32, I64, I32, I32)  # two extents, a stride, two indices
 
 
-def _box(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> None:
+def _check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> None:
     """Raise for a buffer, an array and numbers that do not fit together."""
     held = buffer(name, mem)
     require(len(held.dims) == 2, f"{name} takes a buffer of rank 2, not {mem}")

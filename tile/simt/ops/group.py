@@ -42,11 +42,11 @@ def _check_sizes(a: Type, b: Type, acc: Type, groups: Sequence[int]) -> None:
         require(isinstance(acc, Fragment), f"group_dot adds to a fragment, not to {acc}")
         m = acc.shape[0] * threads // n
         held = m * k // (GROUP_THREADS * groups[0])
-        require(a.count == held, f"group_dot takes {held} registers of its left factor, not {a}")
+        require(a.count == held, f"group_dot takes {held} registers of its `a` operand, not {a}")
     else:
         require(a.shape[1] == k, f"group_dot multiplies no {a} by {b}")
-    wanted = (m * n // threads,) if isinstance(acc, Fragment) else (m, n)
-    require(tuple(acc.shape) == wanted, f"group_dot of {a} by {b} adds to no {acc}")
+    shape = (m * n // threads,) if isinstance(acc, Fragment) else (m, n)
+    require(tuple(acc.shape) == shape, f"group_dot of {a} by {b} adds to no {acc}")
 
 
 @op(
@@ -84,13 +84,13 @@ def group_dot(
     """
     require(len(shape) == 4, f"group_dot has a shape (m, n, k, bits), not {shape}")
     require(len(groups) == 2, f"group_dot has groups along m and n, not {groups}")
-    require(isinstance(b, Shared | Tile), f"group_dot takes its right factor from memory, not {b}")
+    require(isinstance(b, Shared | Tile), f"group_dot takes its `b` operand from memory, not {b}")
     for x in (a, b, acc):
         if isinstance(x, Shared):
             buffer("group_dot", x)
         if not isinstance(x, Fragment):
             require(len(x.shape) == 2, f"group_dot takes tiles of rank 2, not {x}")
-    require(isinstance(acc, Tile | Fragment), f"group_dot adds to what threads hold, not to {acc}")
+    require(isinstance(acc, Tile | Fragment), f"group_dot adds to a tile or fragment, not to {acc}")
     check_elements("group_dot", a, b, acc)
     _check_sizes(a, b, acc, groups)
     return acc
@@ -116,7 +116,7 @@ def group_wait(acc: Type, *, pending: int) -> Type:
     If the last wgmma of this accumulator is among those pending, it is still in flight.
     """
     require(isinstance(acc, Tile | Fragment), f"group_wait takes an accumulator, not {acc}")
-    require(pending >= 0, f"group_wait leaves a number of products from 0 on, not {pending}")
+    require(pending >= 0, f"group_wait leaves 0 or more wgmmas pending, not {pending}")
     return acc
 
 

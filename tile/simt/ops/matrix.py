@@ -17,7 +17,7 @@ def check_elements(name: str, a: Type, b: Type, acc: Type) -> None:
     left, right = a.element, b.element
     require(
         left == right or (left in FP8 and right in FP8),
-        f"{name} takes factors of one element type, not {left} and {right}",
+        f"{name} takes operands of one element type, not {left} and {right}",
     )
     assert isinstance(left, Scalar)
     require(

@@ -48,7 +48,7 @@ def alloc(*, at: int = -1, result: Type) -> Type:
     Its initial contents are undefined.
     """
     require(isinstance(result, Shared), f"alloc gives a buffer, not {result}")
-    require(at >= -1, f"a buffer begins at a byte from 0 on, not at {at}")
+    require(at >= -1, f"a buffer has an offset of 0 bytes or more, not {at}")
     return result
 
 
@@ -66,8 +66,8 @@ def slot(mem: Type, turn: Type, *, shift: int = 0) -> Type:
     """
     require(isinstance(mem, Shared), f"slot takes a buffer, not {mem}")
     assert isinstance(mem, Shared)
-    require(turn == I32, f"slot takes a turn of type i32, not {turn}")
-    require(shift >= 0, f"slot takes a shift from 0 on, not {shift}")
+    require(turn == I32, f"slot takes an iteration of type i32, not {turn}")
+    require(shift >= 0, f"slot takes a shift of 0 or more, not {shift}")
     return Shared(mem.dims, mem.of, mem.layout)
 
 
@@ -283,4 +283,4 @@ def copy_commit() -> None:
 @op(effect=Effect.SHARED, levels=LOWERED, examples=("copy_wait {pending = 1}",))
 def copy_wait(*, pending: int) -> None:
     """Wait until all groups of this thread but the last `pending` are complete."""
-    require(pending >= 0, f"copy_wait leaves a number of groups from 0 on, not {pending}")
+    require(pending >= 0, f"copy_wait leaves 0 or more groups pending, not {pending}")

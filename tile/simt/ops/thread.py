@@ -155,10 +155,10 @@ def _vectors(name: str, offset: Type, value: Fragment, vector: int) -> None:
         is_power_of_two(vector) and value.count % vector == 0,
         f"{name} of {value} takes vectors of a power of two registers, not of {vector}",
     )
-    wanted = Fragment(value.count // vector, I32)
+    required = Fragment(value.count // vector, I32)
     require(
-        offset == wanted,
-        f"{name} of {value} in vectors of {vector} takes offsets {wanted}, not {offset}",
+        offset == required,
+        f"{name} of {value} in vectors of {vector} takes offsets {required}, not {offset}",
     )
 
 
@@ -251,8 +251,8 @@ def shared_matrix_store(
     """Write matrices of 8 rows of 16 bytes (stmatrix): the inverse of `shared_matrix_load`."""
     held = buffer("shared_matrix_store", mem)
     count = _matrix_registers("shared_matrix_store", held, offset, matrices, transposed)
-    wanted = Fragment(count, held.of)
-    require(value == wanted, f"shared_matrix_store of these takes {wanted}, not {value}")
+    required = Fragment(count, held.of)
+    require(value == required, f"shared_matrix_store of these takes {required}, not {value}")
 
 
 @op(

@@ -47,7 +47,7 @@ class Plan:
 
     block: Block  # where they are used
     instead: Operation | None = None  # the conversion that is then gone
-    there: frozenset[tuple[Value, LinearLayout]] = frozenset()  # available after the rewrite
+    available: frozenset[tuple[Value, LinearLayout]] = frozenset()  # available after the rewrite
     reach: int = REACH
     # The operations that are to be done in a layout; other values are converted.
     chosen: dict[tuple[Value, LinearLayout], bool] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Plan:
     def cost(self, value: Value, layout: LinearLayout) -> float:
         """Return the cost to obtain a value in a layout."""
         key = value, layout
-        if layout_of(value) == layout or key in self.chosen or key in self.there:
+        if layout_of(value) == layout or key in self.chosen or key in self.available:
             return 0
         if self.has(value, layout):
             return 0

@@ -61,15 +61,19 @@ def _cost(op: Operation, group: Carried, layout: LinearLayout) -> float:
     """Return the cost of the conversions if a value is carried in a layout."""
     iterations = OUTSIDE if op.defn in LOOPS else 1
     available = frozenset((value, layout) for value in group.values)
-    arriving = [(use, Plan(_block(use), there=available)) for use in (*group.starts, *group.ends)]
+    arriving = [
+        (use, Plan(_block(use), available=available)) for use in (*group.starts, *group.ends)
+    ]
     total = 0.0
     for use, plan in arriving:
         cost = plan.cost(used(use), layout)
         total += cost * iterations if use in group.ends else cost
     # The operations that compute the next value are then done in that layout, too.
-    moving = {value.op for _, plan in arriving for (value, _), done in plan.chosen.items() if done}
-    inside = sum(_leaving(value, layout, moving) for value in group.arguments)
-    return total + iterations * inside + _leaving(group.result, layout, moving)
+    rematerialized = {
+        value.op for _, plan in arriving for (value, _), done in plan.chosen.items() if done
+    }
+    inside = sum(_leaving(value, layout, rematerialized) for value in group.arguments)
+    return total + iterations * inside + _leaving(group.result, layout, rematerialized)
 
 
 def _block(use: Use) -> Block:
@@ -78,12 +82,12 @@ def _block(use: Use) -> Block:
     return block
 
 
-def _leaving(value: Value, layout: LinearLayout, moving: Set[Operation | None]) -> float:
+def _leaving(value: Value, layout: LinearLayout, rematerialized: Set[Operation | None]) -> float:
     """Return the cost to use a value that has a layout."""
     layouts = {
         layout_of(user.result) if _converts(user) else layout_of(value)
         for user in value.users
-        if user not in moving
+        if user not in rematerialized
     }
     assert isinstance(value.type, Tile)
     return sum(conversion(value.type, layout, other) for other in layouts)

@@ -131,14 +131,14 @@ def _relocate(op: Operation, layout: LinearLayout, *, last: bool) -> None:
     for value in op.results:
         if not isinstance(value.type, Tile):
             continue
-        wanted = value.type
+        ty = value.type
         if len(op.results) == 1:
             set_layout(op, layout)
         else:
             value.type = with_layout(value.type, layout)
         if last:
             users = list(value.uses)
-            back = b(convert_layout, value, result=wanted)
+            back = b(convert_layout, value, result=ty)
             for user, index in users:
                 user.set_operand(index, back)
 
