@@ -128,7 +128,7 @@ def thread_accumulator(
 
 
 def _shared_out(batch: Sequence[int], extents: Sequence[int], count: int) -> list[int]:
-    """Return the number of workers along each axis: batch axes first: they share no operands."""
+    """Return the number of workers per axis, batch axes first, as they share no operands."""
     grid = []
     for extent in batch:
         grid.append(min(extent, count))

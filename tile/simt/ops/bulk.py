@@ -1,8 +1,9 @@
 """TMA loads and stores of descriptor blocks, and the mbarriers that TMA loads arrive on.
 
 A TMA load is issued by one thread of the program, the first, and executed asynchronously. It
-completes on an *mbarrier*, a 64-bit object in shared memory, which has been told how many bytes to
-expect; all threads wait for that. mbarriers form multi-buffers, as the buffers do that are filled:
+completes on an *mbarrier*, a 64-bit object in shared memory, after the first thread has set the
+number of bytes to expect there; all threads wait for that. Like the buffers that TMA loads fill,
+mbarriers form multi-buffers:
 
     %b = alloc : shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 3>
     barrier_init %b
