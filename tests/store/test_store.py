@@ -227,7 +227,7 @@ def test_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert store.limit == 3 << 20 and current() is store
         for wrong in ("lots", "G", "1.5G", "-3"):
             monkeypatch.setenv("TILE_CACHE_LIMIT", wrong)
-            with pytest.raises(ArgumentValueError, match="number of bytes, or as in 500M"):
+            with pytest.raises(ArgumentValueError, match="number of bytes, such as 4096, 500M or 2G"):
                 current()
     monkeypatch.delenv("TILE_CACHE_DIR")
     assert folder().name == "tile"
