@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     checks = config.getoption(OPTION)
     if checks is None:
         return
-    from tile.checks import choose
+    from tile.faults import choose
     from tile.config import Config
     from tile.tools.pytest_summary import CheckSummary
 

@@ -24,10 +24,9 @@ from typing import Any
 
 import tile
 import tile.language as tl
-from tile.ir.core import Module
-from tile.ir.levels import Level
+from tile.ir.core import Level, Module
 from tile.ir.passes import PassManager
-from tile.simt.pipeline import lowering
+from tile.simt.pass_pipeline import lowering
 from tile.simt.target import SimtTarget
 
 ROOT = Path(__file__).parent.parent

@@ -43,8 +43,7 @@ import tile
 import tile.language as tl
 from tile.backends.opencl import devices
 from tile.backends.opencl.devices import Device
-from tile.backends.opencl.launch import LoadedKernel
-from tile.backends.opencl.timing import EventTimer
+from tile.backends.opencl.launch import EventTimer, LoadedKernel
 from tile.config import config
 from tile.errors import TileError
 from tile.testing import do_bench

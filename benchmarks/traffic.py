@@ -26,11 +26,11 @@ from pathlib import Path
 from unittest import mock
 
 from tile.backends.base import Grid, LaunchArgument
-from tile.backends.interp.thread.counters import Counters, LineCounts
-from tile.backends.interp.thread.kernel import ThreadKernel
+from tile.backends.interp.simulator.counters import Counters, LineCounts
+from tile.backends.interp.simulator.thread_kernel import ThreadKernel
 from tile.config import config
 from tile.simt.target import TARGETS
-from tile.tools.table import table
+from tile.tools.command import table
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

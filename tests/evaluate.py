@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.ops import control
 
@@ -26,7 +26,7 @@ def evaluate(function: Function, *arguments: npt.ArrayLike) -> list[Array]:
     known: dict[Value, Array] = {}
     for value, argument in zip(function.args, arguments, strict=True):
         _keep(known, value, np.asarray(argument)[None])
-    with numerics.quiet():
+    with semantics.quiet():
         for op in function.body:
             if op.defn is control.return_:
                 return [known[value][0] for value in op.inputs]
@@ -66,6 +66,6 @@ def _scalars(block: Block, known: dict[Value, Array]) -> list[Array]:
 
 def _keep(known: dict[Value, Array], value: Value, result: Array) -> None:
     """Note a value in full, so that every meaning takes it; its dtype must be that of its type."""
-    wanted = numerics.numpy_dtype(value.type.element)
+    wanted = semantics.numpy_dtype(value.type.element)
     assert result.dtype == wanted, f"{value!r} came as {result.dtype}, not {wanted}"
     known[value] = np.broadcast_to(result, (1, *value.type.shape))

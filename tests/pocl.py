@@ -26,8 +26,7 @@ def name_cpus() -> bool:
     """Name this machine's CPU in all of PoCL's devices that do not know it; True if there are any."""
     import pyopencl as cl
 
-    from tile.backends.opencl.devices import all_devices
-    from tile.backends.opencl.runtimes import POCL
+    from tile.backends.opencl.devices import POCL, all_devices
 
     devices = [d for d in all_devices() if d.platform.name == POCL and d.type & cl.device_type.CPU]
     renamed = [_name_cpu(device) for device in devices]

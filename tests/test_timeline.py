@@ -12,8 +12,7 @@ import pytest
 
 import tile
 from docs.traced_program import main, transpose
-from tile.accesses import Trace
-from tile.timeline import MAX_SLICES, TRACKS, Timeline
+from tile.backends.interp.tracing.trace_data import MAX_SLICES, TRACKS, Timeline, Trace
 
 # What Perfetto's importer asks of each event, by its phase: fields with their types.
 EVENT = {"name": str, "ph": str, "pid": int, "tid": int, "ts": int, "args": dict}

@@ -11,7 +11,7 @@ import pytest
 import tile
 import tile.language as tl
 from tile.errors import Loc
-from tile.warn import warn
+from tile.tracebacks import warn
 
 
 @tile.jit

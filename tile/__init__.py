@@ -18,33 +18,33 @@ The arrays are NumPy's, torch's, or any other library's; errors derive from `Til
 from typing import TYPE_CHECKING
 
 from tile import errors, language, runtime
+from tile._lazy import LateNames
 from tile.errors import TileError
-from tile.frontend.static import constexpr_function
-from tile.late import LateNames
-from tile.runtime.arguments import MockArray, pointers
+from tile.frontend.python.constexpr_function import constexpr_function
+from tile.runtime.arguments.adapt import MockArray, pointers
+from tile.runtime.arguments.device_arrays import PointerArray
+from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
+from tile.runtime.arguments.uninitialized import empty, uninitialised
 from tile.runtime.compile import compile  # noqa: A004 - the name that programs use
-from tile.runtime.context import backend
-from tile.runtime.descriptor import TensorDescriptor
-from tile.runtime.empty import empty, uninitialised
+from tile.runtime.grid import cdiv, next_power_of_2
 from tile.runtime.jit import JITFunction, jit
 from tile.runtime.kernel import CompiledKernel
-from tile.runtime.pointers import PointerArray
-from tile.runtime.sizes import cdiv, next_power_of_2
+from tile.runtime.target_selection import backend
 
 if TYPE_CHECKING:
     from tile import testing
-    from tile.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
-    from tile.runtime.sanitize import sanitize
-    from tile.runtime.tracing import trace
+    from tile.diagnostics.sanitize import sanitize
+    from tile.diagnostics.trace import trace
+    from tile.runtime.autotune.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
 else:
     _TUNING = ("Autotuner", "Config", "Heuristics", "autotune", "heuristics")
     __getattr__ = LateNames(
         __name__,
         {
             "testing": "tile.testing",
-            "sanitize": "tile.runtime.sanitize",
-            "trace": "tile.runtime.tracing",
-            **dict.fromkeys(_TUNING, "tile.runtime.autotune"),
+            "sanitize": "tile.diagnostics.sanitize",
+            "trace": "tile.diagnostics.trace",
+            **dict.fromkeys(_TUNING, "tile.runtime.autotune.autotuner"),
         },
     )
     __dir__ = __getattr__.names

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from tile.checks import ALWAYS, choose
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.faults import ALWAYS, choose
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ A `Loc` is a position in the user's Python file together with the chain of calls
 Checks raise errors without a location; the caller that knows the location (builder, pass manager,
 interpreter) adds it with `with stamp(loc):`. An error renders itself as message, source excerpt
 with a caret under the expression, and call chain, so that a caller only has to print the exception.
-Messages, notes and source lines have a bounded length (`tile.brief`).
+Messages, notes and source lines have a bounded length (`tile.short_repr`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tile.brief import clipped, window
+from tile.short_repr import clipped, window
 
 if TYPE_CHECKING:
     from tile.faults import Fault

@@ -2,30 +2,161 @@
 
 An error of `tile.errors` that a check raises has the `Fault` as its attribute `fault`. Under
 `with tile.sanitize(collect=True) as report:` nothing is raised and the report collects all faults.
+
+Sanitizer checks of the interpreter, and the text by which users select them.
+
+Coverage of a report: which launches it covers, and for what each was checked.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tile.checks import Check
-from tile.coverage import Coverage
+from tile._lazy import late
 from tile.errors import ArgumentValueError, Loc, describe
-from tile.late import late
-from tile.spread import Spread, Spreads
+from tile.heatmap import Spread, Spreads
+
+
+class Check(enum.StrEnum):
+    """A class of faults."""
+
+    BOUNDS = "bounds"  # accesses outside the array or view that was passed
+    RACE = "race"  # unordered accesses of two programs, at least one of them a write
+    UNDEF = "undef"  # undefined values that reach memory, a branch or an address
+    OVERFLOW = "overflow"  # signed arithmetic that wrapped on its way to an address or a mask
+    ASSUME = "assume"  # promises to the compiler that are false
+    DEADLOCK = "deadlock"  # programs that wait for something no program can do any more
+
+
+Checks: TypeAlias = frozenset[Check]
+
+ALL: Checks = frozenset(Check)
+NONE: Checks = frozenset()
+# Every run detects these: addresses are looked up by array, and a run cannot continue after a
+# deadlock.
+ALWAYS: Checks = frozenset({Check.BOUNDS, Check.DEADLOCK})
+
+_WORDS: dict[str, Checks] = {"all": ALL, "none": NONE, **{c.value: frozenset({c}) for c in Check}}
+
+
+def spelled(checks: Checks) -> str:
+    """Return the names of checks, in the order in which they are declared."""
+    return ", ".join(check.value for check in Check if check in checks)
+
+
+def choose(selection: str | Iterable[str]) -> Checks:
+    """Return the checks selected by a text such as `race,undef`, `all` or `none`, or by names.
+
+    Raises `ValueError` for an unknown name, and `TypeError` for anything but strings.
+    """
+    texts = [selection] if isinstance(selection, str) else list(selection)
+    checks: Checks = NONE
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"a check is named by a text, not {text!r}")
+        for word in filter(None, text.replace(" ", "").split(",")):
+            if word not in _WORDS:
+                names = ", ".join(check.value for check in Check)
+                raise ValueError(f"there is no check {word!r}; there are {names}, all and none")
+            checks |= _WORDS[word]
+    return checks
+
+
+# The most kernels that a line names; further ones are only counted.
+MAX_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Launched:
+    """Launches of one kernel on one target, with the checks that ran (none: unchecked)."""
+
+    kernel: str
+    target: str
+    checks: Checks
+
+
+@dataclass
+class Coverage:
+    """Counts of launches, by kernel, target and checks."""
+
+    counts: dict[Launched, int] = field(default_factory=dict)
+
+    def add(self, launched: Launched, times: int = 1) -> None:
+        """Count launches."""
+        self.counts[launched] = self.counts.get(launched, 0) + times
+
+    @property
+    def checked(self) -> bool:
+        """True if a launch was checked for something."""
+        return any(launched.checks for launched in self.counts)
+
+    @property
+    def unchecked(self) -> bool:
+        """True if a launch was checked for nothing."""
+        return not all(launched.checks for launched in self.counts)
+
+    def verdict(self) -> str:
+        """Return the first line of a report without faults."""
+        if not self.checked:
+            return "nothing was checked"
+        return "no faults, but not all was checked" if self.unchecked else "no faults"
+
+    def lines(self, *, checked: bool = True) -> Iterator[str]:
+        """Yield a line for each set of checks that was done, and one for launches without any."""
+        if checked and not self.counts:
+            yield "no kernel was launched"
+        for checks in dict.fromkeys(launched.checks for launched in self.counts):
+            if checks and checked:
+                yield f"checked for {spelled(checks)}: {self._named(checks)}"
+        if self.unchecked:
+            yield f"not checked: {self._named(frozenset())}"
+
+    def _named(self, checks: Checks) -> str:
+        matching = [(key, count) for key, count in self.counts.items() if key.checks == checks]
+        words = [
+            f"{count:,} launch{'es' * (count != 1)} of `{key.kernel}` on {key.target}"
+            for key, count in matching[:MAX_NAMED]
+        ]
+        rest = sum(count for _, count in matching[MAX_NAMED:])
+        if rest:
+            words.append(f"{rest:,} of {len(matching) - MAX_NAMED} more")
+        return ", ".join(words)
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Return the data for JSON."""
+        return [
+            {
+                "kernel": key.kernel,
+                "target": key.target,
+                "checks": [check.value for check in Check if check in key.checks],
+                "launches": count,
+            }
+            for key, count in self.counts.items()
+        ]
+
+    @classmethod
+    def of(cls, entries: Iterable[Mapping[str, Any]]) -> Coverage:
+        """Return the coverage that `as_list` wrote."""
+        coverage = cls()
+        for entry in entries:
+            launched = Launched(entry["kernel"], entry["target"], choose(entry["checks"]))
+            coverage.add(launched, entry["launches"])
+        return coverage
+
 
 if TYPE_CHECKING:
-    from tile.pages.faults import faults_page
-    from tile.pages.page import written
+    from tile.diagnostics.pages import written
+    from tile.diagnostics.pages.fault_page import faults_page
 else:  # only pages need this library
-    faults_page = late("tile.pages.faults", "faults_page")
-    written = late("tile.pages.page", "written")
+    faults_page = late("tile.diagnostics.pages.fault_page", "faults_page")
+    written = late("tile.diagnostics.pages", "written")
 
 Program = tuple[int, int, int]
 Key = tuple[Check, frozenset[Loc | None]]

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tile.backends.base import Timer
-from tile.by_name import ByName
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
-from tile.runtime.timing import HostTimer, do_bench
+from tile.pickling import ByName
+from tile.runtime.autotune.do_bench import HostTimer, do_bench
 
 __all__ = [
     "Benchmark",

@@ -5,19 +5,23 @@ and the launch do not help a user. Public functions are decorated with `entry`: 
 one has only the user's frames, wherever it is printed, in scripts, pytest and IPython. An internal
 failure of this package, which is not a `TileError`, keeps all frames, and TILE_FULL_TRACEBACK=1
 keeps them always.
+
+Warnings attributed to the user's line.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
 from tile.config import config
-from tile.errors import TileError
+from tile.errors import Loc, TileError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -148,3 +152,23 @@ def _is_library(frame: FrameType) -> bool:
     standard = file.startswith(_STANDARD) and not any(name in file for name in _INSTALLED)
     module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     return standard or module in _LIBRARIES or file.startswith("<frozen ") or file == "<string>"
+
+
+def warn(message: str, loc: Loc | None = None) -> None:
+    """Warn at a location in a kernel, or at the user's line that called this package if None.
+
+    Python shows a warning at a kernel's location every time, and one at a call once for each line.
+    """
+    if loc is not None:
+        warnings.warn_explicit(message, RuntimeWarning, loc.file, loc.line)
+        return
+    frame = users_frame(sys._getframe(1))
+    names = frame.f_globals
+    warnings.warn_explicit(
+        message,
+        RuntimeWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        names.get("__name__"),
+        names.setdefault("__warningregistry__", {}),
+    )

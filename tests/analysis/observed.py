@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.ops import control, debug, program
 from tile.ir.types import Scalar
@@ -39,8 +39,8 @@ class Run:
 
     def function(self, function: Function, arguments: Sequence[Any]) -> list[Array]:
         for value, argument in zip(function.args, arguments, strict=True):
-            self.keep(value, np.asarray(argument, numerics.numpy_dtype(value.type.element)))
-        with numerics.quiet():
+            self.keep(value, np.asarray(argument, semantics.numpy_dtype(value.type.element)))
+        with semantics.quiet():
             return self.block(function.body)
 
     def keep(self, value: Value, array: Array) -> None:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.analysis.test_soundness import wrong
 from tile.analysis.axis_info import axis_info
-from tile.analysis.axis_value import AxisInfo
-from tile.ir import numerics
+from tile.analysis.axis_rules import AxisInfo
+from tile.ir import semantics
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Value
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import arith, control, debug, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.printer import print_function
@@ -56,7 +56,7 @@ def results(
     first, by = (pairs.ravel() for pairs in np.meshgrid(first[first >= least], by[by != 0]))
     x = first[:, None] + np.arange(start, start + EXTENT)
     fits = x.max(axis=1) <= element.max_value
-    dtype = numerics.numpy_dtype(element)
+    dtype = semantics.numpy_dtype(element)
     x, y = x[fits].astype(dtype), np.broadcast_to(by[:, None], x.shape)[fits].astype(dtype)
     assert defn.meaning is not None
     return defn.meaning(x, y).ravel()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile.checking.differences import differences
+from tile.diagnostics.differential import differences
 
 FLOATS = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
 

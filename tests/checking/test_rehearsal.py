@@ -10,8 +10,8 @@ import pytest
 import tile
 import tile.language as tl
 from tile.backends.interp.launch import reordered
-from tile.checking.rehearsal import Findings, Plan, Rehearsal
 from tile.config import config
+from tile.diagnostics.differential import Findings, Plan, Rehearsal
 
 
 @tile.jit

@@ -12,8 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tile.ir import numerics
-from tile.ir.ops.linalg import Precision
+from tile.ir import semantics
+from tile.ir.ops.dot import Precision
 from tile.ir.types import Scalar, Tile
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +22,7 @@ Bound = Callable[[Sequence[Any], Any], Any]
 
 def epsilon(element: Any) -> float:
     """The distance from 1 to the next number."""
-    return float(ml_dtypes.finfo(numerics.numpy_dtype(element)).eps)
+    return float(ml_dtypes.finfo(semantics.numpy_dtype(element)).eps)
 
 
 def accumulation(element: Scalar) -> float:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Options, Target
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.core import Module
 from tile.ir.parser import parse_module
 
@@ -31,7 +31,7 @@ class Device:
         if isinstance(module, str):
             module = parse_module(module)
         target = Target.parse(self.target)
-        backend = registry.get(target.backend)
+        backend = backends.get(target.backend)
         artifact = backend.compile(module, backend.resolve(target), self.options)
         backend.load(artifact).launch(grid, arguments)
 
@@ -41,7 +41,7 @@ def assert_close(actual: Array, expected: Array, ulp: float, what: str) -> None:
     assert actual.dtype == expected.dtype
     floats = actual.dtype.kind not in "iub"
     if ulp and floats:
-        distance = numerics.ulp_distance(actual, expected)
+        distance = semantics.ulp_distance(actual, expected)
         wrong = distance > ulp
     else:
         bits = f"u{actual.itemsize}"

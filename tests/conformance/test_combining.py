@@ -20,12 +20,11 @@ from tests.conformance.kernels import Step, around, around_all
 from tests.conformance.running import Device, assert_close
 from tests.conformance.values import placeholder, random_array
 from tests.evaluate import region
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Value
-from tile.ir.dtypes import numpy_dtype
-from tile.ir.opdef import OpDef, Symbol
-from tile.ir.ops import arith, combine, control, index, shape
+from tile.ir.declare import OpDef, Symbol
+from tile.ir.ops import arith, control, indexing, reduce, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.parser import parse_module
 from tile.ir.types import (
@@ -40,6 +39,7 @@ from tile.ir.types import (
     Scalar,
     Tile,
     Type,
+    numpy_dtype,
 )
 
 PROGRAMS = 3
@@ -85,7 +85,7 @@ def judge(
     for program in range(PROGRAMS):
         pairs = zip(arrays, types, strict=True)
         own = [a.reshape(PROGRAMS, *ty.shape)[program : program + 1] for a, ty in pairs]
-        with numerics.quiet():
+        with semantics.quiet():
             found = defn.meaning(*own, **complete, **regions)
         values = found if isinstance(found, tuple) else (found,)
         for output, value, ty in zip(outputs, values, results, strict=True):
@@ -156,7 +156,7 @@ def axes(dims: tuple[int, ...]) -> Iterator[int]:
 def small(element: Scalar, count: int, seed: int = 0) -> Any:
     """Numbers of which sums and products of a few are exact in every type."""
     values = np.random.default_rng(seed).integers(0, 4, count)
-    return values.astype(numerics.numpy_dtype(element))
+    return values.astype(semantics.numpy_dtype(element))
 
 
 # -- functions
@@ -235,10 +235,10 @@ def test_sums(device: Device, element: Scalar) -> None:
         types = [Tile(dims, element)]
         arrays = [small(element, PROGRAMS * math.prod(dims))]
         for axis in axes(dims):
-            batch.add(combine.reduce_by, types, arrays, {"axis": axis}, add)
+            batch.add(reduce.reduce_by, types, arrays, {"axis": axis}, add)
             for reverse in (False, True):
                 attributes = {"axis": axis, "reverse": reverse}
-                batch.add(combine.scan_by, types, arrays, attributes, add)
+                batch.add(reduce.scan_by, types, arrays, attributes, add)
     batch.check()
 
 
@@ -251,8 +251,8 @@ def test_two_tiles_that_decide_together(device: Device, element: Scalar, fill: F
         types = [Tile(dims, element), Tile(dims, I32)]
         arrays = [small(element, count, 1), np.arange(count, dtype=np.int32)[::-1].copy()]
         for axis in axes(dims):
-            batch.add(combine.reduce_by, types, arrays, {"axis": axis}, fill)
-            batch.add(combine.scan_by, types, arrays, {"axis": axis}, fill)
+            batch.add(reduce.reduce_by, types, arrays, {"axis": axis}, fill)
+            batch.add(reduce.scan_by, types, arrays, {"axis": axis}, fill)
     batch.check()
 
 
@@ -267,14 +267,14 @@ def test_scans_keep_the_order(device: Device, dims: tuple[int, ...], reverse: bo
         for element in (I32, U32, I64):
             arrays = [random_array(rng, element, count), random_array(rng, element, count)]
             types: list[Type] = [Tile(dims, element)] * 2
-            batch.add(combine.scan_by, types, arrays, attributes, recurrence)
+            batch.add(reduce.scan_by, types, arrays, attributes, recurrence)
         for element in FLOATS:
             types = [Tile(dims, element), Tile(dims, I1)]
             arrays = [small(element, count), rng.random(count) < 0.3]
-            batch.add(combine.scan_by, types, arrays, attributes, segmented)
+            batch.add(reduce.scan_by, types, arrays, attributes, segmented)
         for which in (0, 1):
-            batch.add(combine.scan_by, types, arrays, attributes, either_end(which))
-        batch.add(combine.scan_by, types[:1], arrays[:1], attributes, constant)
+            batch.add(reduce.scan_by, types, arrays, attributes, either_end(which))
+        batch.add(reduce.scan_by, types[:1], arrays[:1], attributes, constant)
     batch.check()
 
 
@@ -292,11 +292,11 @@ def test_large_tiles(device: Device, dims: tuple[int, ...], axis: int) -> None:
     batch = Batch(device)
     for reverse in (False, True):
         attributes = {"axis": axis, "reverse": reverse}
-        batch.add(combine.scan_by, pair, numbers, attributes, recurrence)
+        batch.add(reduce.scan_by, pair, numbers, attributes, recurrence)
         types: list[Type] = [Tile(dims, F32), Tile(dims, I1)]
-        batch.add(combine.scan_by, types, flagged, attributes, segmented)
+        batch.add(reduce.scan_by, types, flagged, attributes, segmented)
     for fill in (first_greatest, first_greatest_by_branches):
-        batch.add(combine.reduce_by, pair, ranked, {"axis": axis}, fill)
+        batch.add(reduce.reduce_by, pair, ranked, {"axis": axis}, fill)
     batch.check()
 
 
@@ -355,7 +355,7 @@ def test_regions_that_call_functions(device: Device) -> None:
         return build.op(control.call, *first, *second, **callee).results
 
     outputs, _ = apply(
-        device, combine.reduce_by, types, [x], {"axis": -1}, [group(types, fill)], FUNCTIONS
+        device, reduce.reduce_by, types, [x], {"axis": -1}, [group(types, fill)], FUNCTIONS
     )
     np.testing.assert_array_equal(outputs[0], x.reshape(-1, 8).max(1))
 
@@ -389,8 +389,8 @@ def test_gather(device: Device, element: Scalar, kind: Scalar) -> None:
                 wanted[axis] = extent
                 places = rng.integers(0, dims[axis], PROGRAMS * math.prod(wanted))
                 types = [Tile(dims, element), Tile(tuple(wanted), kind)]
-                arrays = [x, places.astype(numerics.numpy_dtype(kind))]
-                batch.add(index.gather, types, arrays, {"axis": axis})
+                arrays = [x, places.astype(semantics.numpy_dtype(kind))]
+                batch.add(indexing.gather, types, arrays, {"axis": axis})
     batch.check()
 
 
@@ -403,12 +403,12 @@ def test_histogram(device: Device, element: Scalar) -> None:
         x = random_array(rng, element, PROGRAMS * extent)
         mask = rng.random(PROGRAMS * extent) < 0.6
         types = [Tile((extent,), element), Tile((extent,), I1)]
-        batch.add(index.histogram, types, [x, mask], {"bins": bins})
-        batch.add(index.histogram, types[:1], [x], {"bins": bins})
+        batch.add(indexing.histogram, types, [x, mask], {"bins": bins})
+        batch.add(indexing.histogram, types[:1], [x], {"bins": bins})
     batch.check()
 
 
-@pytest.mark.parametrize("element", index.SORTED, ids=str)
+@pytest.mark.parametrize("element", indexing.SORTED, ids=str)
 def test_sort(device: Device, element: Scalar) -> None:
     """NaNs are above all numbers; zeros have one sign, since their order is not promised."""
     batch = Batch(device)
@@ -421,5 +421,5 @@ def test_sort(device: Device, element: Scalar) -> None:
             few = max(1, dims[axis] // 4)
             for descending, count in ((False, None), (True, None), (False, few), (True, few)):
                 attributes = {"axis": axis, "descending": descending, "count": count}
-                batch.add(index.sort, [Tile(dims, element)], [x], attributes)
+                batch.add(indexing.sort, [Tile(dims, element)], [x], attributes)
     batch.check()

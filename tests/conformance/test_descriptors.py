@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.running import Array, Device, assert_close
 from tests.conformance.values import random_array
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.ops.descriptor import BOX_KINDS
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
 from tile.ir.types import ALL, BF16, F16, F32, I1, I32, Scalar
@@ -238,7 +238,7 @@ def test_boxes_are_combined_within_bounds(device: Device, kind: RMWKind, element
     }}
     """
     places = [(0, 0), (5, 3), (-2, 10), (9, -4), (40, 0)]
-    dtype = numerics.numpy_dtype(element)
+    dtype = semantics.numpy_dtype(element)
     raw, array = memory(element, extents, strides)
     raw[...] = np.random.default_rng(5).integers(0, 8, raw.size).astype(dtype)
     values = np.random.default_rng(6).integers(0, 8, (len(places), *block)).astype(dtype)
@@ -393,7 +393,7 @@ def test_products_of_boxes(device: Device, element: Scalar, m: int, n: int, k: i
     }}
     """
     pitch, wide = -(-max(k, 1) // 8) * 8, -(-n // 8) * 8 + 8
-    dtype = numerics.numpy_dtype(element)
+    dtype = semantics.numpy_dtype(element)
     random = np.random.default_rng(11)
     # Small integers, of which no sum is rounded.
     x, y = (

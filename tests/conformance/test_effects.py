@@ -14,9 +14,9 @@ from tests.conformance.running import Device, assert_close
 from tests.conformance.test_pure import CASES, CONSTANTS
 from tests.conformance.values import random_array
 from tile.errors import DeviceAssertionError
-from tile.ir import numerics
-from tile.ir.levels import Level
-from tile.ir.opdef import OPS
+from tile.ir import semantics
+from tile.ir.core import Level
+from tile.ir.declare import OPS
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, RMWKind
 from tile.ir.types import ALL, F32, I32, Scalar
 
@@ -215,7 +215,7 @@ def test_atomic_rmw(device: Device, kind: RMWKind, element: Scalar, used: bool) 
       return
     }}
     """
-    dtype = numerics.numpy_dtype(element)
+    dtype = semantics.numpy_dtype(element)
     x = rng(2).integers(0, 8, 6).astype(dtype)
     values = rng(3).integers(0, 8, 64).astype(dtype)
     index = rng(4).integers(-2, 6, 64).astype(np.int32)
@@ -263,7 +263,7 @@ def test_atomic_cas(device: Device, element: Scalar) -> None:
     """
     if element is I32:
         text = text.replace("cast %at {to = i32}", "hint %at {constant = (1)}")
-    dtype = numerics.numpy_dtype(element)
+    dtype = semantics.numpy_dtype(element)
     x = np.array([7, 7, 7, 1], dtype)
     expected = np.full(1, 7, dtype)
     out = np.zeros(40, dtype)

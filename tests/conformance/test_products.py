@@ -13,8 +13,8 @@ import tile.language as tl
 from tests.conformance.bounds import of_dots
 from tests.conformance.running import Device, assert_close, assert_within
 from tests.conformance.values import random_array
-from tile.ir import numerics
-from tile.ir.ops.linalg import Precision
+from tile.ir import semantics
+from tile.ir.ops.dot import Precision
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, Tile
 from tile.runtime.signature import ALIASES
 
@@ -171,11 +171,11 @@ def test_products_of_factors_in_every_order(
         compiled = tile.compile(product, types, constants, options, device.target)
         found = c.copy()
         compiled[1,](a.copy(), b.copy(), found)
-        with numerics.quiet():
+        with semantics.quiet():
             x = a + a.dtype.type(computed) if computed else a
             x = (x.reshape(K, M).T if a_turned else x.reshape(M, K))[None]
             y = (b.reshape(N, K).T if b_turned else b.reshape(K, N))[None]
-            wanted = numerics.dot(x, y, c.reshape(1, M, N), precision).ravel()
+            wanted = semantics.dot(x, y, c.reshape(1, M, N), precision).ravel()
         what = f"{name(kind)} {a_turned=} {b_turned=}"
         bound = of_dots(
             Tile((M, K), left),

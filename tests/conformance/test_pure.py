@@ -19,14 +19,13 @@ from tests.conformance.bounds import Bound, of_dots, of_products, of_running, of
 from tests.conformance.kernels import MakeRegions, Step, around, around_all
 from tests.conformance.running import Device, assert_close, assert_within
 from tests.conformance.values import placeholder, random_array
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.builder import Builder
-from tile.ir.core import Block
-from tile.ir.levels import Level
-from tile.ir.opdef import OPS, OpDef
+from tile.ir.core import Block, Level
+from tile.ir.declare import OPS, OpDef
 from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
-from tile.ir.ops.linalg import ACCUMULATORS, Precision
+from tile.ir.ops.dot import ACCUMULATORS, Precision
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.types import (
     BF16,
@@ -311,7 +310,7 @@ def reference(case: Case, arrays: Sequence[Any], results: Sequence[Type]) -> lis
     outputs: list[list[Any]] = [[] for _ in results]
     attributes = case.defn.complete(case.attributes)
     types = [ty for ty in case.operands if ty is not None]
-    extra = {region: lambda *xs: (numerics.maximum(*xs),) for region in case.defn.regions}
+    extra = {region: lambda *xs: (semantics.maximum(*xs),) for region in case.defn.regions}
     for program in range(PROGRAMS):
         blocks = [
             array.reshape(PROGRAMS, *ty.shape)[program : program + 1]
@@ -385,7 +384,7 @@ def check(device: Device, cases: Sequence[Case], limit: int | None) -> None:
     ]
     module = around_all(steps, masked=limit is not None)
     flat = [x for pair in zip(arrays, outputs, strict=True) for each in pair for x in each]
-    with numerics.quiet():
+    with semantics.quiet():
         device.run(module, (PROGRAMS, 1, 1), [*flat, np.int32(limit or 0)])
     for case, step, given, found in zip(cases, steps, arrays, outputs, strict=True):
         judge(case, step.results, given, found, limit)
@@ -397,7 +396,7 @@ def judge(
     """Compare what a backend left in `outputs` with what the operation means."""
     if limit is not None:
         arrays = [np.where(np.arange(len(a)) < limit, a, np.zeros(1, a.dtype)) for a in arrays]
-    with numerics.quiet():
+    with semantics.quiet():
         expected = reference(case, arrays, results)
     for output, wanted, ty in zip(outputs, expected, results, strict=True):
         if limit is not None:
@@ -409,7 +408,7 @@ def judge(
         if case.bound is None:
             assert_close(output, wanted, case.defn.ulp if case.ulp is None else case.ulp, str(case))
         else:
-            with numerics.quiet():
+            with semantics.quiet():
                 assert_within(output, wanted, case.bound(arrays, wanted), str(case))
 
 

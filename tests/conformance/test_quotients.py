@@ -11,8 +11,7 @@ import tile
 import tile.language as tl
 from tests.conformance.running import Device
 from tests.conformance.values import random_array
-from tile.ir.dtypes import numpy_dtype
-from tile.ir.types import INTEGERS, SIGNED, Scalar
+from tile.ir.types import INTEGERS, SIGNED, Scalar, numpy_dtype
 from tile.runtime.signature import ALIASES
 
 SIZE, GUARD = 128, 77

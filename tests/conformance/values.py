@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import Pointer, Scalar
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +22,7 @@ def random_array(
     nonzero: bool = False,
 ) -> Array:
     """`count` elements; floats from `domain`, or normal with zeros, infinities and NaN among them."""
-    dtype = numerics.numpy_dtype(element)
+    dtype = semantics.numpy_dtype(element)
     if element.is_bool():
         return rng.integers(0, 2, count).astype(np.bool_)
     if element.is_int():
@@ -48,7 +48,7 @@ def random_array(
 
 def placeholder(element: Scalar | Pointer, count: int) -> Array:
     """An array to be written, filled with a pattern that no result has by chance."""
-    dtype = numerics.numpy_dtype(element)
+    dtype = semantics.numpy_dtype(element)
     return np.frombuffer(
         bytes([0x5A if dtype != np.bool_ else 1]) * (count * dtype.itemsize), dtype
     ).copy()

@@ -9,9 +9,9 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from tile.checks import ALL, Checks
-from tile.debugger.prompt import Debugger
-from tile.tools.debugged import Program, debug
+from tile.debugger.commands import Debugger
+from tile.faults import ALL, Checks
+from tile.tools.debug import Program, debug
 
 HEAD = """\
 import numpy as np

@@ -16,17 +16,15 @@ import tile.language as tl
 from tests.frontend.programs import programs
 from tests.frontend.test_semantics import LOOPS, NESTED, defined
 from tile.backends.interp.backend import RULES
-from tile.backends.interp.stepped.kernel import SteppedKernel
-from tile.backends.interp.stepped.launch import SteppedLaunch
-from tile.backends.interp.stepped.watcher import NullWatcher, watched
-from tile.backends.interp.wave import Wave
+from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.stepping import NullWatcher, SteppedKernel, SteppedLaunch, watched
 from tile.debugger.frames import KernelFrame, kernel_frames
-from tile.debugger.values import MissingError, whole
-from tile.frontend.compile import compile_function
-from tile.frontend.source import DeviceFunction
+from tile.debugger.variables import MissingError, whole
+from tile.frontend.python.code_generator import compile_function
+from tile.frontend.python.source import DeviceFunction
+from tile.ir.debug_info import Steps
 from tile.ir.ops import memory
 from tile.ir.ops.debug import StepKind
-from tile.ir.steps import Steps
 from tile.ir.types import I32, Pointer
 from tile.ir.verifier import verify
 

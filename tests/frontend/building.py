@@ -10,8 +10,8 @@ import pytest
 
 from tests.frontend.scalar_machine import ScalarMachine
 from tile.errors import CompilationError
-from tile.frontend.compile import compile_function
-from tile.frontend.source import DeviceFunction
+from tile.frontend.python.code_generator import compile_function
+from tile.frontend.python.source import DeviceFunction
 from tile.ir.core import Module
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module

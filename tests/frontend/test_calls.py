@@ -17,7 +17,7 @@ from tests.frontend.building import (
     stored,
     text_of,
 )
-from tile.frontend.source import DeviceFunction
+from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import F32, I32
 
 Pair = namedtuple("Pair", "first second")

@@ -14,8 +14,8 @@ from tests.frontend.building import (
     source_line,
     text_of,
 )
-from tile.frontend.fingerprint import fingerprint
-from tile.frontend.source import DeviceFunction
+from tile.frontend.python.fingerprint import fingerprint
+from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import F32, I32
 
 

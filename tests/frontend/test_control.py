@@ -8,7 +8,7 @@ import pytest
 
 import tile.language as tl
 from tests.frontend.building import INTS, PTR, module_of, ops_of, refusal, stored, text_of
-from tile.frontend.unread import warn_unread
+from tile.frontend.python.expressions import warn_unread
 from tile.ir.types import F32, I8, I32, I64, U32, Pointer
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import tile.language as tl
 from tests.frontend.building import INTS, PTR, module_of, ops_of, stored, text_of
-from tile.frontend.static import constexpr_function
+from tile.frontend.python.constexpr_function import constexpr_function
 from tile.ir.types import F16, F32, I1, I32, I64, Pointer
 
 LIMIT = tl.constexpr(5)

@@ -9,9 +9,9 @@ import pytest
 import tile.language as tl
 from tests.frontend.building import INTS, stored
 from tile.errors import CompilationError
-from tile.frontend.fingerprint import fingerprint, snapshot, spell
-from tile.frontend.source import DeviceFunction
-from tile.frontend.static import constexpr_function
+from tile.frontend.python.constexpr_function import constexpr_function
+from tile.frontend.python.fingerprint import fingerprint, snapshot, spell
+from tile.frontend.python.source import DeviceFunction
 
 FACTOR = tl.constexpr(2)
 settings = types.ModuleType("settings")

@@ -14,8 +14,8 @@ import pytest
 import tile.language as tl
 from tests.frontend.building import INTS, marked, module_of, refusal, source_line
 from tile.errors import CompilationError, Loc
-from tile.frontend.source import DeviceFunction
-from tile.frontend.static import constexpr_function
+from tile.frontend.python.constexpr_function import constexpr_function
+from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import F32, I32, Pointer
 
 MATH = math  # kernels call what it has

@@ -16,14 +16,14 @@ import tile.language as tl
 from tests.frontend.programs import loose_programs, programs
 from tests.frontend.scalar_machine import ScalarMachine
 from tile.errors import CompilationError
-from tile.frontend.compile import compile_function
-from tile.frontend.source import DeviceFunction
+from tile.frontend.python.code_generator import compile_function
+from tile.frontend.python.source import DeviceFunction
 from tile.ir.core import Module
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.types import I32, Pointer
 from tile.ir.verifier import verify
-from tile.transforms.pipeline import TILE
+from tile.transforms.pass_pipeline import TILE
 
 INPUTS = ((0, 0, 0), (1, 2, 3), (5, -1, 7), (3, 3, 40), (-2, 9, 1))
 Log = list[tuple[int, int]]

@@ -11,8 +11,8 @@ import pytest
 import tile.language as tl
 from tests.frontend.building import INTS, PTR, module_of, refusal, text_of
 from tile.errors import ArgumentTypeError, CompilationError
-from tile.frontend.compile import compile_function
-from tile.frontend.source import DeviceFunction
+from tile.frontend.python.code_generator import compile_function
+from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import F32, I32, Pointer, Tile
 
 

@@ -8,17 +8,17 @@ import pytest
 
 import tile.language as tl
 from tests.frontend.building import INTS, PTR
-from tile.frontend.compile import compile_function
-from tile.frontend.source import DeviceFunction
+from tile.frontend.python.code_generator import compile_function
+from tile.frontend.python.source import DeviceFunction
 from tile.ir.core import Module
+from tile.ir.debug_info import Steps, Variable
 from tile.ir.ops.debug import StepKind, breakpoint_, step
 from tile.ir.parser import parse_module
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
-from tile.ir.steps import Steps, Variable
 from tile.ir.types import I32
 from tile.ir.verifier import verify
-from tile.transforms.pipeline import TILE
+from tile.transforms.pass_pipeline import TILE
 
 
 class Pair(NamedTuple):

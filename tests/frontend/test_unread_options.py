@@ -10,7 +10,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.frontend.unread import warn_unread
+from tile.frontend.python.expressions import warn_unread
 
 
 @pytest.fixture(autouse=True)

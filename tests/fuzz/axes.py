@@ -8,8 +8,8 @@ from tests.fuzz.accesses import maybe_mask
 from tests.fuzz.elementwise import one_zero
 from tests.fuzz.writer import Writer
 from tile.ir.core import Value
-from tile.ir.ops import arith, index, linalg, reduce
-from tile.ir.ops.linalg import Precision
+from tile.ir.ops import arith, dot, indexing, reduce
+from tile.ir.ops.dot import Precision
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.types import (
     BF16,
@@ -103,7 +103,7 @@ def dot_of(w: Writer, ty: Type, depth: int) -> Value:
     b = small(w, with_shape((*batch, inner, n), factor), depth)
     acc = w.value(ty, depth) if element == I32 else small(w, ty, depth)
     precision = w.choose(tuple(Precision)) if factor == F32 else Precision.IEEE
-    return w.emit(linalg.dot, a, b, acc, input_precision=precision)
+    return w.emit(dot.dot, a, b, acc, input_precision=precision)
 
 
 def gather_of(w: Writer, ty: Type, depth: int) -> Value:
@@ -112,13 +112,13 @@ def gather_of(w: Writer, ty: Type, depth: int) -> Value:
     source = with_shape((*ty.shape[:axis], extent, *ty.shape[axis + 1 :]), ty.element)
     of = with_element(ty, w.choose((I32, I64)))
     place = w.emit(arith.and_, w.value(of, depth), w.constant(extent - 1, of))
-    return w.emit(index.gather, w.value(source, depth), place, axis=axis - ty.rank)
+    return w.emit(indexing.gather, w.value(source, depth), place, axis=axis - ty.rank)
 
 
 def histogram_of(w: Writer, ty: Type, depth: int) -> Value:
     of = Tile(w.choose(w.sizes.counted), w.choose((I32, U8, I64)))
     mask = maybe_mask(w, of, depth)
-    return w.emit(index.histogram, w.value(of, depth), mask, bins=ty.shape[0])
+    return w.emit(indexing.histogram, w.value(of, depth), mask, bins=ty.shape[0])
 
 
 def sort_of(w: Writer, ty: Type, depth: int) -> Value:
@@ -129,4 +129,4 @@ def sort_of(w: Writer, ty: Type, depth: int) -> Value:
     x = one_zero(w, w.value(with_shape(source, ty.element), depth))
     count = ty.shape[axis] if more > 1 or w.chance(3) else None
     descending = w.chance(2)
-    return w.emit(index.sort, x, axis=axis - ty.rank, descending=descending, count=count)
+    return w.emit(indexing.sort, x, axis=axis - ty.rank, descending=descending, count=count)

@@ -12,7 +12,7 @@ from tests import pocl
 from tests.fuzz.generate import Case, make
 from tests.fuzz.running import assert_same
 from tests.fuzz.sizes import LARGE, SMALL, Sizes
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Options, Target
 from tile.errors import OutOfResourcesError, UnsupportedError
 from tile.ir.builder import Builder
@@ -52,7 +52,7 @@ class Drawn:
     def on(self, target: str) -> Sequence[Any]:
         """The arguments after a launch on a target, such as `opencl:intel` or `interp:matrix`."""
         whole = resolved(target)
-        backend = registry.get(whole.backend)
+        backend = backends.get(whole.backend)
         arguments = self.case.arguments()
         artifact = backend.compile(exact(self.case.module), whole, self.options)
         backend.load(artifact).launch(self.case.grid, arguments)
@@ -76,7 +76,7 @@ class Drawn:
 def resolved(target: str) -> Target:
     """A target with its device. Raises what the backend does if there is none, or none such."""
     parsed = Target.parse(target)
-    backend = registry.get(parsed.backend)
+    backend = backends.get(parsed.backend)
     if parsed.backend == "opencl":
         pocl.name_cpus()
     return backend.resolve(parsed)

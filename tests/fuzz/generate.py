@@ -26,7 +26,7 @@ from tests.fuzz.results import linear_program, probe, witness
 from tests.fuzz.sizes import GRIDS, SHARED, SLOTS, SMALL, Sizes
 from tests.fuzz.statements import statements, store_tile
 from tests.fuzz.writer import Callee, Pick, Writer
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.core import Argument, Function, Module
 from tile.ir.ops import arith, control, memory
 from tile.ir.printer import print_module
@@ -79,7 +79,7 @@ def _below(count: int, cache: dict[int, Any] = {}) -> Any:  # noqa: B006
 def _numbers(seed: int, element: Scalar, count: int) -> Any:
     """Input data: numbers of every size, the odd ones of floats too."""
     random = np.random.default_rng(seed)
-    dtype = numerics.numpy_dtype(element)
+    dtype = semantics.numpy_dtype(element)
     if element.is_bool():
         return random.random(count) < 0.5
     if element.is_floating():
@@ -126,7 +126,7 @@ def make(pick: Pick, functions: bool = True, sizes: Sizes = SMALL) -> Case:
             names.append(f"shared_{kind}_{element}")
             types.append(Pointer(element))
             inputs.append(
-                (_numbers(seed + 50, I32, SHARED) & 3).astype(numerics.numpy_dtype(element))
+                (_numbers(seed + 50, I32, SHARED) & 3).astype(semantics.numpy_dtype(element))
             )
     for element in elements:
         if element not in FP8:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.types import Descriptor, Padding, Pointer, Type
 
@@ -132,7 +132,7 @@ class Evaluator:
                 env[value] = result
                 if isinstance(value.type, Descriptor):
                     continue
-                wanted = numerics.numpy_dtype(value.type.element)
+                wanted = semantics.numpy_dtype(value.type.element)
                 assert result.dtype == wanted, f"{op} gives {result.dtype}"
                 assert result.shape == value.type.shape, f"{op} gives shape {result.shape}"
         raise AssertionError("a block without a terminator")
@@ -219,13 +219,13 @@ class Evaluator:
         return buffer.array, buffer.places[offset]
 
     def read(self, address: int, ty: Any, lane: tuple[int, ...]) -> Any:
-        dtype = numerics.numpy_dtype(ty)
+        dtype = semantics.numpy_dtype(ty)
         array, index = self.access(address, dtype, lane)
         value = array[index].view(dtype)
         return np.int64(self.memory.virtual(int(value))) if isinstance(ty, Pointer) else value
 
     def write(self, address: int, value: Any, ty: Any, lane: tuple[int, ...]) -> None:
-        dtype = numerics.numpy_dtype(ty)
+        dtype = semantics.numpy_dtype(ty)
         array, index = self.access(address, dtype, lane)
         if isinstance(ty, Pointer):
             value = np.int64(self.memory.machine(int(value)))
@@ -234,7 +234,7 @@ class Evaluator:
     def load(self, op: Operation, operands: list[Any]) -> Any:
         pointers, mask, other = operands
         element = op.result.type.element
-        result = np.zeros(pointers.shape, numerics.numpy_dtype(element))
+        result = np.zeros(pointers.shape, semantics.numpy_dtype(element))
         for lane in np.ndindex(pointers.shape):
             if mask is None or mask[lane]:
                 result[lane] = self.read(int(pointers[lane]), element, lane)
@@ -290,7 +290,7 @@ class Evaluator:
         ty = op.inputs[0].type
         assert isinstance(ty, Descriptor)
         outside = math.nan if ty.padding is Padding.NAN else 0
-        result = np.full(ty.dims, outside).astype(numerics.numpy_dtype(ty.of))
+        result = np.full(ty.dims, outside).astype(semantics.numpy_dtype(ty.of))
         for lane, address in self.box(desc, offsets, ty).items():
             result[lane] = self.read(address, ty.of, lane)
         return result
@@ -471,7 +471,7 @@ def compare(op: Operation, x: Any, y: Any) -> Any:
 
 def integer_cast(op: Operation, x: Any) -> Any:
     """Integers wrap and anything but zero is true; other conversions are left to the meaning."""
-    to = numerics.numpy_dtype(op["to"])
+    to = semantics.numpy_dtype(op["to"])
     if is_integer(x) and to.kind in "iu":
         values = [wrapped(int(v), to) for v in x.ravel().tolist()]
         return np.array(values, to).reshape(x.shape)
@@ -484,7 +484,7 @@ def constant(op: Operation) -> Any:
     ty: Type = op.result.type
     if ty.element.is_floating():
         return by_meaning(op, [])[0]
-    return np.full(ty.shape, op["value"], numerics.numpy_dtype(ty.element))
+    return np.full(ty.shape, op["value"], semantics.numpy_dtype(ty.element))
 
 
 def add_offset(op: Operation, pointers: Any, offset: Any) -> Any:

@@ -8,8 +8,8 @@ from tests.fuzz.axes import longer
 from tests.fuzz.elementwise import one_zero
 from tests.fuzz.writer import Writer
 from tile.ir.core import Block, Value
-from tile.ir.opdef import OpDef
-from tile.ir.ops import arith, combine, control
+from tile.ir.declare import OpDef
+from tile.ir.ops import arith, control, reduce
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import FLOATS, FP8, I1, I32, INTEGERS, Scalar, Type, with_element
 
@@ -18,12 +18,12 @@ ASSOCIATIVE = (arith.add, arith.mul, arith.xor, arith.and_, arith.or_, arith.min
 
 def reduce_by_of(w: Writer, ty: Type, depth: int) -> Value:
     of, axis = longer(w, ty)
-    return combined(w, combine.reduce_by, of, depth, axis=axis)
+    return combined(w, reduce.reduce_by, of, depth, axis=axis)
 
 
 def scan_by_of(w: Writer, ty: Type, depth: int) -> Value:
     rest = {"axis": -w.number(1, ty.rank), "reverse": w.chance(2)}
-    return combined(w, combine.scan_by, ty, depth, **rest)
+    return combined(w, reduce.scan_by, ty, depth, **rest)
 
 
 def combined(w: Writer, defn: OpDef, of: Type, depth: int, **attributes: Any) -> Value:
@@ -33,7 +33,7 @@ def combined(w: Writer, defn: OpDef, of: Type, depth: int, **attributes: Any) ->
     styles = [in_one_step]
     if element in INTEGERS:
         styles += [lesser_by_if, lesser_with_index]
-    if defn is combine.scan_by:
+    if defn is reduce.scan_by:
         styles += [later]
         styles += [composition] if element in INTEGERS else []
     style = w.choose(styles) if element not in FP8 else later

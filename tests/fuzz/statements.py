@@ -11,7 +11,7 @@ from tests.fuzz.shapes import at
 from tests.fuzz.sizes import BUDGET, MOST_STATEMENTS, SHARED, SLOTS
 from tests.fuzz.writer import Writer
 from tile.ir.core import Block, Value
-from tile.ir.opdef import OpDef, Symbol
+from tile.ir.declare import OpDef, Symbol
 from tile.ir.ops import arith, control, debug, descriptor, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import Eviction, Order, RMWKind, Scope

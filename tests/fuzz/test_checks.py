@@ -9,11 +9,9 @@ from hypothesis import given, settings
 
 from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES, assert_same, interpret
-from tile.backends.interp.checks.launch import CheckedLaunch
-from tile.backends.interp.checks.translate import translate_checked
 from tile.backends.interp.rules import RULES
-from tile.checks import ALL, Check, Checks
-from tile.faults import Report
+from tile.backends.interp.sanitizer.launch import CheckedLaunch, translate_checked
+from tile.faults import ALL, Check, Checks, Report
 from tile.ir.builder import Builder
 from tile.ir.core import Module
 from tile.ir.ops import arith, memory

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES, assert_same, expected, interpret
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Options, Target
 
 # Loops that wait by a plain load are among random ones.
@@ -25,7 +25,7 @@ def test_raw_ir_means_what_it_says(case: Case) -> None:
 @given(case=modules())
 def test_compiled_kernels_mean_what_they_say(case: Case) -> None:
     wanted = expected(case)
-    backend = registry.get("interp")
+    backend = backends.get("interp")
     arguments = case.arguments()
     artifact = backend.compile(case.module, Target("interp"), Options())
     backend.load(artifact).launch(case.grid, arguments)

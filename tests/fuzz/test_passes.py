@@ -7,12 +7,12 @@ from hypothesis import given
 
 from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES, assert_same, interpret
-from tile.ir.levels import Level
+from tile.ir.core import Level
 from tile.ir.parser import parse_module
 from tile.ir.passes import PASSES, PassManager, parse_pipeline
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
-from tile.transforms.pipeline import TILE
+from tile.transforms.pass_pipeline import TILE
 
 # Loops that wait by a plain load are among random ones.
 pytestmark = pytest.mark.filterwarnings("ignore:a GPU may never observe the change")

@@ -17,7 +17,7 @@ from tests.fuzz.generate import Case, make, modules
 from tests.fuzz.loops import LOOPS, ROUNDS, SIGNATURE, Loop, arguments, varied
 from tests.fuzz.running import assert_same
 from tests.fuzz.sizes import LARGE, SMALL, Sizes
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Options, Target
 from tile.config import config
 from tile.errors import OutOfResourcesError
@@ -51,7 +51,7 @@ CONFIGURATIONS = st.builds(
 
 def run(case: Case, target: str, options: Options) -> Sequence[Any]:
     """The arguments after a run of the kernel, compiled for a target."""
-    backend = registry.get("interp")
+    backend = backends.get("interp")
     arguments = case.arguments()
     artifact = backend.compile(case.module.clone(), Target.parse(target), options)
     with config.scope(interp_races=True):
@@ -105,7 +105,7 @@ def test_loops_of_products(loop: Loop, rounds: int, where: Configuration) -> Non
         compiled = tile.compile(varied, SIGNATURE, loop.constants(), options, target)
         values = arguments(rounds)
         with config.scope(interp_races=True):
-            registry.get("interp").load(compiled.artifact).launch((1, 1, 1), values)
+            backends.get("interp").load(compiled.artifact).launch((1, 1, 1), values)
         results.append(values)
     for found, wanted in zip(*results, strict=True):
         np.testing.assert_array_equal(found, wanted)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile.errors import ParseError, TypeRuleError, VerificationError
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.builder import create
 from tile.ir.core import Block
-from tile.ir.ops import combine, control
+from tile.ir.ops import control, reduce
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.ir.types import F32
@@ -192,8 +192,8 @@ def test_a_region_computes_scalars_and_nothing_else(line: str, name: str) -> Non
 def test_the_builder_refuses_as_the_text_does() -> None:
     x = Block([parse_module(TEXTS[0])["test"].args[0].type]).args[0]
     with pytest.raises(TypeRuleError, match="takes arguments of types"):
-        create(combine.reduce_by, [x], {"axis": -1}, [yielding([F32], 0)])
-    op = create(combine.reduce_by, [x], {"axis": -1}, [yielding([F32, F32], 1)])
+        create(reduce.reduce_by, [x], {"axis": -1}, [yielding([F32], 0)])
+    op = create(reduce.reduce_by, [x], {"axis": -1}, [yielding([F32, F32], 1)])
     assert str(op.result.type) == "tile<4xf32>"
 
 
@@ -314,12 +314,12 @@ def test_totals_are_those_of_one_element_after_the_other(
         m = m[:1]  # the same for all programs
     if data.draw(st.booleans()):
         expected = one_by_one(np.broadcast_arrays(m, c), affine, axis, reverse)
-        actual = numerics.scan_by((m, c), affine, axis, reverse)
-        total = numerics.reduce_by((m, c), affine, axis)
+        actual = semantics.scan_by((m, c), affine, axis, reverse)
+        total = semantics.reduce_by((m, c), affine, axis)
     else:
         expected = one_by_one([c], last, axis, reverse)
-        actual = numerics.scan_by((c,), last, axis, reverse)
-        total = numerics.reduce_by((c,), last, axis)
+        actual = semantics.scan_by((c,), last, axis, reverse)
+        total = semantics.reduce_by((c,), last, axis)
     for x, y in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(x, y)
         assert x.dtype == c.dtype
@@ -339,8 +339,8 @@ def test_the_order_is_fixed_and_the_last_of_a_scan_is_the_reduction(extent: int)
     def add(a: Any, b: Any) -> tuple[Any]:
         return (a + b,)
 
-    (reduced,) = numerics.reduce_by((x,), add, -1)
-    (scanned,) = numerics.scan_by((x,), add, -1)
+    (reduced,) = semantics.reduce_by((x,), add, -1)
+    (scanned,) = semantics.scan_by((x,), add, -1)
     np.testing.assert_array_equal(reduced, total[:, 0])
     np.testing.assert_array_equal(scanned[:, -1], reduced)
     np.testing.assert_allclose(scanned, np.cumsum(x.astype(np.float64), 1), rtol=1e-5, atol=1e-5)
@@ -353,8 +353,8 @@ def test_what_a_region_leaves_out_is_filled_in() -> None:
     def seven(a: Any, b: Any) -> tuple[Any]:
         return (np.full(1, 7, np.int32),)
 
-    np.testing.assert_array_equal(numerics.reduce_by((x,), seven, -1)[0], [7, 7, 7])
-    np.testing.assert_array_equal(numerics.scan_by((x,), seven, -1)[0][:, 1:], np.full((3, 3), 7))
+    np.testing.assert_array_equal(semantics.reduce_by((x,), seven, -1)[0], [7, 7, 7])
+    np.testing.assert_array_equal(semantics.scan_by((x,), seven, -1)[0][:, 1:], np.full((3, 3), 7))
 
 
 def test_the_number_of_calls_grows_with_the_logarithm() -> None:
@@ -365,9 +365,9 @@ def test_the_number_of_calls_grows_with_the_logarithm() -> None:
         return (a + b,)
 
     x = np.ones((1, 1024))
-    numerics.reduce_by((x,), add, -1)
+    semantics.reduce_by((x,), add, -1)
     assert (len(calls), sum(calls)) == (10, 1023)
     calls.clear()
-    numerics.scan_by((x,), add, -1)
+    semantics.scan_by((x,), add, -1)
     assert len(calls) == 19
     assert sum(calls) < 2048

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile.errors import ParseError
-from tile.ir import numerics
-from tile.ir.ops.index import SORTED
+from tile.ir import semantics
+from tile.ir.ops.indexing import SORTED
 from tile.ir.parser import parse_module
 from tile.ir.types import ALL, FLOATS, INTEGERS, Scalar
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quiet() -> Iterator[None]:
-    with numerics.quiet():
+    with semantics.quiet():
         yield
 
 
@@ -28,7 +28,7 @@ SHAPES = st.sampled_from([(1, 1), (3, 8), (1, 4), (2, 4, 2), (3, 1, 4), (1, 2, 4
 
 def elements(ty: Scalar, shape: tuple[int, ...], seed: int) -> Any:
     """Return arrays of all kinds of bits, without negative zeros."""
-    dtype = numerics.numpy_dtype(ty)
+    dtype = semantics.numpy_dtype(ty)
     random = np.random.default_rng(seed)
     if ty.is_bool():
         return random.integers(0, 2, shape).astype(bool)
@@ -57,26 +57,26 @@ def same(x: Any, y: Any) -> None:
 @given(shape=SHAPES, seed=st.integers(0, 99))
 def test_moves_keep_every_bit(ty: Scalar, shape: tuple[int, ...], seed: int) -> None:
     x, y = elements(ty, shape, seed), elements(ty, shape, seed + 1)
-    pairs = numerics.join(x, y)
+    pairs = semantics.join(x, y)
     assert pairs.shape == (*shape, 2)
     same(pairs[..., 0], x)
     same(pairs[..., 1], y)
-    first, second = numerics.split(pairs)
+    first, second = semantics.split(pairs)
     same(first, x)
     same(second, y)
     for axis in range(-len(shape) + 1, 0):
-        backwards = numerics.flip(x, axis)
+        backwards = semantics.flip(x, axis)
         same(backwards, np.take(x, range(shape[axis] - 1, -1, -1), axis))
 
 
 def test_moves_take_axes_that_stand_for_constants() -> None:
     one, rows = np.int32([[7]]), np.arange(12, dtype=np.int32).reshape(3, 4)
-    np.testing.assert_array_equal(numerics.join(one, rows)[..., 0], np.full((3, 4), 7))
-    np.testing.assert_array_equal(numerics.join(rows, one)[..., 0], rows)
-    first, second = numerics.split(np.float32([[[5]]]))
+    np.testing.assert_array_equal(semantics.join(one, rows)[..., 0], np.full((3, 4), 7))
+    np.testing.assert_array_equal(semantics.join(rows, one)[..., 0], rows)
+    first, second = semantics.split(np.float32([[[5]]]))
     assert first.shape == second.shape == (1, 1)
-    assert numerics.flip(one, -1) is not None
-    np.testing.assert_array_equal(numerics.flip(one, -1), one)
+    assert semantics.flip(one, -1) is not None
+    np.testing.assert_array_equal(semantics.flip(one, -1), one)
 
 
 @settings(max_examples=60, deadline=None)
@@ -93,7 +93,7 @@ def test_gather_takes_what_the_index_says(
     # Either may be the same for all programs.
     x = x[:1] if data.draw(st.booleans()) else x
     index = index[:1] if data.draw(st.booleans()) else index
-    result = numerics.gather(x, index, axis)
+    result = semantics.gather(x, index, axis)
     for place in np.ndindex(result.shape):
         source = list(place)
         source[axis] = index[(min(place[0], len(index) - 1), *place[1:])]
@@ -103,7 +103,7 @@ def test_gather_takes_what_the_index_says(
 def test_gather_outside_takes_the_nearest() -> None:
     x = np.float32([[1, 2, 3, 4]])
     index = np.int64([[-1, -(2**40), 4, 2**40, 3, 0, 1, 2]])
-    result = numerics.gather(x, index, -1)
+    result = semantics.gather(x, index, -1)
     np.testing.assert_array_equal(result, np.float32([[1, 1, 4, 4, 4, 1, 2, 3]]))
 
 
@@ -116,17 +116,17 @@ def test_histogram_counts_what_is_inside(
     ty: Scalar, programs: int, extent: int, bins: int, data: Any
 ) -> None:
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
-    dtype = numerics.numpy_dtype(ty)
+    dtype = semantics.numpy_dtype(ty)
     x = elements(ty, (programs, extent), data.draw(st.integers(0, 99)))
     x[random.random(x.shape) < 0.7] %= dtype.type(4)
     mask = random.random((data.draw(st.sampled_from([1, 4])), extent)) < 0.7
     mask = mask if programs == 1 or len(mask) == 1 else mask[:programs]
-    result = numerics.histogram(x, mask, bins)
+    result = semantics.histogram(x, mask, bins)
     assert result.dtype == np.int32
     for row in range(len(result)):
         values = x[min(row, programs - 1)][mask[min(row, len(mask) - 1)]].tolist()
         assert result[row].tolist() == [values.count(number) for number in range(bins)]
-    everything = numerics.histogram(x, None, bins)
+    everything = semantics.histogram(x, None, bins)
     inside = sum(0 <= int(value) < bins for value in x.ravel())
     assert int(everything.sum()) == inside
 
@@ -140,7 +140,7 @@ def test_sort_puts_nans_above_everything(
     x = elements(ty, shape, seed)
     axis = -data.draw(st.integers(1, len(shape) - 1))
     count = data.draw(st.sampled_from([None, 1, shape[axis]]))
-    result = numerics.sort(x, axis, descending, count)
+    result = semantics.sort(x, axis, descending, count)
     assert result.dtype == x.dtype
     rows = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
     results = np.moveaxis(result, axis, -1).reshape(len(rows), -1)
@@ -151,11 +151,11 @@ def test_sort_puts_nans_above_everything(
 
 @pytest.mark.parametrize("ty", FLOATS, ids=str)
 def test_sorting_keeps_infinities_zeros_and_the_smallest(ty: Scalar) -> None:
-    dtype = numerics.numpy_dtype(ty)
+    dtype = semantics.numpy_dtype(ty)
     tiny = np.array([1], f"u{dtype.itemsize}").view(dtype)[0]
     values = [np.nan, np.inf, 1.0, tiny, 0.0, -0.0, -float(tiny), -np.inf]
     x = np.array([values]).astype(dtype)
-    result = numerics.sort(x, -1)[0]
+    result = semantics.sort(x, -1)[0]
     assert np.isnan(result[7])
     assert [float(result[i]) for i in (0, 1, 4, 5, 6)] == [
         -np.inf,

@@ -11,9 +11,8 @@ import pytest
 
 from tile.config import config
 from tile.errors import ArgumentValueError, PassError, TileError, TypeRuleError, VerificationError
-from tile.ir.compilation import compilation
-from tile.ir.core import Module
-from tile.ir.levels import Level
+from tile.ir.compilation_context import compilation
+from tile.ir.core import Level, Module
 from tile.ir.ops import arith
 from tile.ir.parser import parse_module
 from tile.ir.passes import (
@@ -27,7 +26,7 @@ from tile.ir.passes import (
 from tile.ir.printer import print_module
 from tile.ir.rewriter import PatternSet, rewrite
 from tile.tools.cli import main
-from tile.transforms import pipeline
+from tile.transforms import pass_pipeline
 
 TEXT = "func @f(%x: i32) -> (i32) {\n  %y = add %x, %x : i32\n  return %y\n}\n"
 RAN: list[tuple[str, object]] = []
@@ -251,8 +250,8 @@ def test_every_pass_has_a_file_of_its_name_and_shows_what_it_does() -> None:
 
 
 def test_the_pipeline_is_made_of_declared_passes() -> None:
-    assert pipeline.TILE
-    assert all(PASSES[item.defn.name] is item.defn for item in pipeline.TILE)
+    assert pass_pipeline.TILE
+    assert all(PASSES[item.defn.name] is item.defn for item in pass_pipeline.TILE)
 
 
 def test_patterns_that_undo_each_other_are_found(module: Module) -> None:

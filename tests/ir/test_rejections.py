@@ -16,7 +16,7 @@ import tile.ir.ops
 import tile.simt.ops
 from tests.filecheck import ERROR
 from tile.errors import TileError, TypeRuleError
-from tile.ir import opdef, types
+from tile.ir import declare, types
 from tile.ir.builder import create
 from tile.ir.core import Block, Function, Operation
 from tile.ir.ops import arith, control, memory
@@ -35,7 +35,7 @@ def modules() -> list[ModuleType]:
         for package in (tile.ir.ops, tile.simt.ops)
         for info in pkgutil.iter_modules(package.__path__)
     ]
-    return [*families, opdef, types]
+    return [*families, declare, types]
 
 
 def sites() -> Iterator[tuple[Site, str]]:

@@ -14,7 +14,7 @@ from tests.filecheck import ERROR
 from tile.errors import Loc, ParseError
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Module
-from tile.ir.opdef import OPS
+from tile.ir.declare import OPS
 from tile.ir.ops import arith, control, debug, memory
 from tile.ir.parser import parse_module, parse_type
 from tile.ir.printer import print_module, print_op

@@ -6,13 +6,12 @@ import pytest
 
 from tile.errors import Loc, VerificationError
 from tile.ir.builder import Builder, create
-from tile.ir.core import Block, Function, Module, Operation
-from tile.ir.levels import Level
+from tile.ir.core import Block, Function, Level, Module, Operation
 from tile.ir.ops import arith, control, debug
 from tile.ir.parser import parse_module
 from tile.ir.types import F32, I1, I32, Fragment, Shared, Tile, Type
 from tile.ir.verifier import verify
-from tile.simt.layouts.layout_text import parse_layout
+from tile.simt.layouts.linear_layout import parse_layout
 
 TEXT = """
 func @f(%c: i1, %x: f32, %n: i32) -> (f32) {

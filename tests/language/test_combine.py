@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import FLOATS, INTEGERS, Scalar
-from tile.language.attributes import tensor_attribute
-from tile.language.builtin import Builtin, builtin
+from tile.language.core.builtin import Builtin, builtin
 from tile.language.operators import binary, compare
+from tile.language.tensor_methods import tensor_attribute
 
 SHAPES = [(4,), (1,), (2, 4), (4, 1, 2)]
 
@@ -64,7 +64,7 @@ def test_axes_are_those_of_numpy(
 
 @pytest.mark.parametrize("ty", [*INTEGERS, *FLOATS], ids=str)
 def test_every_type_is_combined_in_itself(ty: Scalar) -> None:
-    dtype = numerics.numpy_dtype(ty)
+    dtype = semantics.numpy_dtype(ty)
     x = np.arange(1, 9).reshape(2, 4).astype(dtype)
     sketch = Sketch(tile((2, 4), ty.name))
     (a,) = sketch.args
@@ -78,7 +78,7 @@ def test_every_type_is_combined_in_itself(ty: Scalar) -> None:
 
 def test_bfloat16_is_rounded_after_each_step() -> None:
     """256 + 1 is 256 in bfloat16: neighbours first, then their sums."""
-    bf16 = numerics.numpy_dtype(tl.bfloat16)
+    bf16 = semantics.numpy_dtype(tl.bfloat16)
     sketch = Sketch("tile<4xbf16>")
     total = tl.reduce.emit(sketch.build, *sketch.args, 0, plus)
     assert float(sketch.run(total, np.array([256, 1, 1, 1]).astype(bf16))) == 258
@@ -152,7 +152,7 @@ def test_a_number_takes_the_type_of_the_tile() -> None:
     for element in ("i8", "bf16", "f32", "u64"):
         sketch = Sketch(f"tile<4x{element}>")
         total = tl.reduce.emit(sketch.build, *sketch.args, 0, three)
-        x = np.zeros(4).astype(numerics.numpy_dtype(total.dtype))
+        x = np.zeros(4).astype(semantics.numpy_dtype(total.dtype))
         assert float(sketch.run(total, x)) == 3
 
 

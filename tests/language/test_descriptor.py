@@ -9,9 +9,9 @@ import pytest
 import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
-from tile.language.attributes import tensor_attribute
-from tile.language.builtin import Bound
-from tile.language.tensor import Tensor
+from tile.language.core.builtin import Bound
+from tile.language.core.tensor import Tensor
+from tile.language.tensor_methods import tensor_attribute
 
 
 def attribute(sketch: Sketch, desc: Tensor, name: str) -> Any:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import TileError
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import ALL, FLOATS, INTEGERS, SCALARS, Scalar
-from tile.language.attributes import tensor_attribute
+from tile.language.tensor_methods import tensor_attribute
 
 SHAPES = st.sampled_from([(8,), (1,), (2, 4), (4, 1, 8)])
 
@@ -25,7 +25,7 @@ def tile(shape: tuple[int, ...], element: str) -> str:
 
 def numbers(shape: tuple[int, ...], ty: Scalar, seed: int = 0) -> Any:
     values = np.random.default_rng(seed).integers(0 if not ty.signed else -50, 50, shape)
-    return values.astype(numerics.numpy_dtype(ty))
+    return values.astype(semantics.numpy_dtype(ty))
 
 
 @settings(max_examples=60, deadline=None)
@@ -65,7 +65,7 @@ def test_gather_takes_any_integers_as_index(ty: Scalar) -> None:
     index = np.array([[3, 0], [7, 7], [1, 2], [5, 4]])
     sketch = Sketch("tile<4x8xf32>", tile((4, 2), ty.name))
     actual = sketch.run(
-        tl.gather.emit(sketch.build, *sketch.args, 1), x, index.astype(numerics.numpy_dtype(ty))
+        tl.gather.emit(sketch.build, *sketch.args, 1), x, index.astype(semantics.numpy_dtype(ty))
     )
     np.testing.assert_array_equal(actual, np.take_along_axis(x, index, 1))
 
@@ -85,7 +85,7 @@ def test_moves_take_every_type(ty: Any) -> None:
         second,
         tl.gather.emit(build, a, tl.full.emit(build, (1, 2), 2, tl.int32), 0),
     )
-    kind = np.dtype(np.int64) if isinstance(ty, str) else numerics.numpy_dtype(ty)
+    kind = np.dtype(np.int64) if isinstance(ty, str) else semantics.numpy_dtype(ty)
     x, y = np.arange(8).reshape(4, 2).astype(kind), np.arange(8, 16).reshape(4, 2).astype(kind)
     joined, mixed, behind, backwards, left, right, row = sketch.run(made, x, y)
     wanted = [
@@ -153,7 +153,7 @@ def test_histogram_counts_tiles_of_any_rank(element: str) -> None:
     build = sketch.build
     every, some = tl.histogram.emit(build, a, 16), tl.histogram.emit(build, a, 16, m)
     none = tl.histogram.emit(build, a, 16, mask=False)
-    given = x.astype(numerics.numpy_dtype(SCALARS[element]))
+    given = x.astype(semantics.numpy_dtype(SCALARS[element]))
     counts, masked, nothing = sketch.run((every, some, none), given, mask)
     np.testing.assert_array_equal(counts, np.bincount(x[x < 16], minlength=16))
     kept = x[np.broadcast_to(mask, x.shape)]

@@ -14,13 +14,10 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.language.attributes import tensor_attribute
-from tile.language.builtin import MEMBERS, Bound, Builtin, builtin
-from tile.language.known import (
-    compile_time,
-    constant_value,
-)
-from tile.language.tensor import Tensor
+from tile.language.core.builtin import MEMBERS, Bound, Builtin, builtin
+from tile.language.core.static_args import compile_time, constant_value
+from tile.language.core.tensor import Tensor
+from tile.language.tensor_methods import tensor_attribute
 
 # By name. Which names there are is held by the stub, which is made from them (`test_reference`).
 FUNCTIONS = {name: f for name in tl.__all__ if isinstance(f := getattr(tl, name), Builtin)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import SCALARS
 
 REAL = "exp exp2 log log2 sin cos tanh erf sqrt sqrt_rn rsqrt floor ceil".split()
@@ -93,7 +93,7 @@ def test_umulhi_is_of_unsigned_numbers(name: str, data: Any) -> None:
     ty = SCALARS[name]
     a, b = (data.draw(st.integers(ty.min_value, ty.max_value)) for _ in range(2))
     sketch = Sketch(name, name)
-    dtype = numerics.numpy_dtype(ty)
+    dtype = semantics.numpy_dtype(ty)
     actual = sketch.run(
         tl.umulhi.emit(sketch.build, *sketch.args), np.array(a, dtype), np.array(b, dtype)
     )

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import SCALARS
 from tile.language import operators
-from tile.language.tensor import Tensor
+from tile.language.core.tensor import Tensor
 
 SHAPES = [(), (1,), (4,), (1, 4), (2, 1), (2, 4), (2, 1, 4)]
 
@@ -63,7 +63,7 @@ def test_integer_operators_wrap_and_divide_towards_zero(op: str, name: str, data
     b = data.draw(st.lists(divisor, min_size=4, max_size=4))
     weak = data.draw(st.booleans())
     sketch = Sketch(f"tile<4x{name}>", f"tile<4x{name}>")
-    dtype = numerics.numpy_dtype(ty)
+    dtype = semantics.numpy_dtype(ty)
     x, y = np.array(a, dtype), np.array(b, dtype)
     right = b[0] if weak else sketch.args[1]
     actual = sketch.run(apply(sketch, op, sketch.args[0], right), x, y)
@@ -310,7 +310,7 @@ def test_every_offset_is_extended_by_its_own_sign(name: str, op: str) -> None:
     offset = ty.max_value if name in ("i32", "i64") else ty.min_value or ty.max_value
     if name == "i64":
         offset = 12345
-    dtype = numerics.numpy_dtype(ty)
+    dtype = semantics.numpy_dtype(ty)
     actual = sketch.run(result, np.int64(1 << 40), np.array(offset, dtype))
     assert int(actual) == (1 << 40) + 4 * (offset if op == "+" else -offset)
 

@@ -10,7 +10,8 @@ import pytest
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
 from tile.ir.types import SCALARS, Scalar
-from tile.language import operators, promote
+from tile.language import operators
+from tile.language.core import promotion
 
 NAMES = "i1 u8 i8 u16 i16 u32 i32 u64 i64 f8e4m3 f8e5m2 bf16 f16 f32 f64".split()
 
@@ -53,7 +54,7 @@ def test_the_table_is_complete() -> None:
 def met(left: str, right: str, *, dividing: bool = False) -> str:
     """The type at which two runtime values meet, or what the refusal is about."""
     try:
-        return promote.common_type(SCALARS[left], SCALARS[right], dividing=dividing).name
+        return promotion.common_type(SCALARS[left], SCALARS[right], dividing=dividing).name
     except CompilationError as error:
         for what, message in REFUSALS.items():
             if message in error.message:
@@ -122,7 +123,7 @@ def test_a_number_of_no_higher_kind_takes_the_type_of_the_other_operand() -> Non
     for name in NAMES:
         if SCALARS[name].is_floating():
             numbers += [(2.5, name), (1 << 70, name), (1e300, name)]
-    types = [(number, promote.weak_type(number, SCALARS[name]).name) for number, name in numbers]
+    types = [(number, promotion.weak_type(number, SCALARS[name]).name) for number, name in numbers]
     assert types == numbers
 
 
@@ -140,7 +141,7 @@ def test_a_number_of_no_higher_kind_takes_the_type_of_the_other_operand() -> Non
     ],
 )
 def test_a_fraction_makes_integers_floats(number: float, expected: str) -> None:
-    types = {name: promote.weak_type(number, SCALARS[name]).name for name in INTEGERS}
+    types = {name: promotion.weak_type(number, SCALARS[name]).name for name in INTEGERS}
     assert types == dict.fromkeys(INTEGERS, expected)
 
 
@@ -160,21 +161,21 @@ def test_a_fraction_makes_integers_floats(number: float, expected: str) -> None:
     ],
 )
 def test_an_integer_alone_has_the_first_type_that_holds_it(number: int, expected: str) -> None:
-    assert promote.number_type(number).name == expected
-    assert promote.weak_type(number, SCALARS["i1"]).name == expected
-    assert promote.to_tensor(Sketch().build, number).dtype.name == expected
+    assert promotion.number_type(number).name == expected
+    assert promotion.weak_type(number, SCALARS["i1"]).name == expected
+    assert promotion.to_tensor(Sketch().build, number).dtype.name == expected
 
 
 @pytest.mark.parametrize("number", [1 << 64, -(1 << 63) - 1])
 def test_an_integer_that_no_type_holds(number: int) -> None:
     with pytest.raises(CompilationError, match=f"the integer {number} does not fit any type"):
-        promote.to_tensor(Sketch().build, number)
+        promotion.to_tensor(Sketch().build, number)
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_a_number_divides_a_narrow_float_in_f32(name: str) -> None:
-    assert promote.weak_type(2, SCALARS[name], dividing=True).name == "f32"
-    assert promote.weak_type(2.0, SCALARS[name], dividing=True).name == "f32"
+    assert promotion.weak_type(2, SCALARS[name], dividing=True).name == "f32"
+    assert promotion.weak_type(2.0, SCALARS[name], dividing=True).name == "f32"
 
 
 @pytest.mark.parametrize(
@@ -246,7 +247,7 @@ def test_common_shapes_are_those_of_numpy() -> None:
 def common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
     """The shape of tiles of two shapes, or None where that is refused."""
     try:
-        return promote.common_shape(a, b)
+        return promotion.common_shape(a, b)
     except CompilationError as error:
         assert "cannot be broadcast together" in error.message
         return None
@@ -284,5 +285,5 @@ def test_shapes_that_do_not_fit_are_named() -> None:
 )
 def test_constants_convert_as_values_do(number: float, to: str, expected: str) -> None:
     sketch = Sketch(f"tile<2x{to}>")
-    promote.constant(sketch.build, number, sketch.args[0].type)
+    promotion.constant(sketch.build, number, sketch.args[0].type)
     assert sketch.text()[-1].endswith(expected)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import SCALARS
 
 SUMMED = {
@@ -206,7 +206,7 @@ def test_dot(element: str, options: dict[str, Any], expected: str, batch: str) -
     assert str(result.type) == f"tile<{batch}4x2x{expected}>"
     rng = np.random.default_rng(0)
     shape = (2,) * bool(batch)
-    dtype = numerics.numpy_dtype(SCALARS[element])
+    dtype = semantics.numpy_dtype(SCALARS[element])
     a = rng.integers(0, 4, (*shape, 4, 8)).astype(dtype)
     b = rng.integers(0, 4, (*shape, 8, 2)).astype(dtype)
     actual = sketch.run(result, a, b)

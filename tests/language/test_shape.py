@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import SCALARS
 
 X = np.arange(32, dtype=np.int32).reshape(2, 4, 4)
@@ -161,7 +161,7 @@ def test_creation() -> None:
         "tile<4x2xbf16>",
         "f32",
     ]
-    zeros = np.zeros((4, 2), numerics.numpy_dtype(SCALARS["bf16"]))
+    zeros = np.zeros((4, 2), semantics.numpy_dtype(SCALARS["bf16"]))
     actual = sketch.run(results, np.float32(0.1), zeros)
     assert [x.tolist() for x in actual[:6]] == [
         [2, 3, 4, 5],

@@ -12,8 +12,8 @@ import tile
 import tile.language as tl
 from docs.faulty_program import collect_faults
 from tests.pages.browser import Browser
+from tile.diagnostics.pages.svg import TIMES
 from tile.faults import Report
-from tile.pages.drawing import TIMES
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 import tile
 from docs.traced_program import main, transpose
 from tests.pages.browser import Browser
-from tile.accesses import Trace
-from tile.pages.drawing import times
+from tile.backends.interp.tracing.trace_data import Trace
+from tile.diagnostics.pages.svg import times
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.runtime.test_repeat import Noting, noting  # noqa: F401 - a fixture
 from tile.config import config
 from tile.errors import ArgumentError, ArgumentTypeError, CompilationError
 from tile.runtime.annotations import annotated_type
-from tile.runtime.specialise import Rule, runtime_key
+from tile.runtime.specialize import Rule, runtime_key
 
 if TYPE_CHECKING:
     import nowhere

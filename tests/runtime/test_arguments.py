@@ -11,9 +11,9 @@ import tile
 import tile.language as tl
 from tests.runtime.fake_cuda import CudaArray, CudaArrayWithoutCopies, CudaArrayWithoutSetter
 from tile.errors import ArgumentTypeError
-from tile.runtime.arguments import MockArray, adapt
-from tile.runtime.device_arrays import DeviceArray
-from tile.runtime.specialise import Rule, runtime_key
+from tile.runtime.arguments.adapt import MockArray, adapt
+from tile.runtime.arguments.device_arrays import DeviceArray
+from tile.runtime.specialize import Rule, runtime_key
 
 LABEL = "argument 'x' of add()"
 Point = collections.namedtuple("Point", "x y")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import tile.language as tl
 from tile.errors import ArgumentTypeError
-from tile.frontend.source import DeviceFunction
+from tile.frontend.python.source import DeviceFunction
 from tile.runtime.binding import OPTIONS, Binder
 
 

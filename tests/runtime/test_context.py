@@ -8,11 +8,11 @@ import pytest
 
 import tile
 from tests.runtime.fake_cuda import CudaArray
-from tile.backends import registry
+from tile import backends
 from tile.config import config
 from tile.errors import ArgumentTypeError, ArgumentValueError, BackendError
-from tile.runtime.arguments import adapt
-from tile.runtime.context import target_text
+from tile.runtime.arguments.adapt import adapt
+from tile.runtime.target_selection import target_text
 
 
 @pytest.fixture(autouse=True)
@@ -25,18 +25,18 @@ def arguments(*values):
 
 
 def test_names_come_from_the_folders() -> None:
-    assert "interp" in registry.names()
-    assert not {"base", "registry"} & set(registry.names())
+    assert "interp" in backends.names()
+    assert not {"base", "registry"} & set(backends.names())
 
 
 def test_a_backend_is_loaded_once() -> None:
-    assert registry.get("interp") is registry.get("interp")
-    assert registry.get("interp").name == "interp"
+    assert backends.get("interp") is backends.get("interp")
+    assert backends.get("interp").name == "interp"
 
 
 def test_an_unknown_backend() -> None:
     with pytest.raises(BackendError, match=r"no backend 'interpp'; this version has .*interp"):
-        registry.get("interpp")
+        backends.get("interpp")
     with pytest.raises(BackendError, match="no backend 'cuda'"), tile.backend("cuda"):
         pass
     with (
@@ -50,17 +50,17 @@ def test_a_backend_whose_package_is_missing(tmp_path, monkeypatch) -> None:
     folder = tmp_path / "broken"
     folder.mkdir()
     (folder / "__init__.py").write_text("import no_such_package_anywhere\n")
-    monkeypatch.setattr(registry.backends, "__path__", [str(tmp_path)])
-    registry.names.cache_clear()
+    monkeypatch.setattr(backends.backends, "__path__", [str(tmp_path)])
+    backends.names.cache_clear()
     try:
-        assert registry.names() == ("broken",)
+        assert backends.names() == ("broken",)
         with pytest.raises(
             BackendError, match=r"'no_such_package_anywhere'.*tile-compiler\[broken\]"
         ):
-            registry.get("broken")
+            backends.get("broken")
     finally:
         monkeypatch.undo()
-        registry.names.cache_clear()
+        backends.names.cache_clear()
 
 
 def test_the_interpreter_is_the_default() -> None:
@@ -138,9 +138,9 @@ def test_a_scope_is_a_threads_own() -> None:
 @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: (1, (x,))])
 def test_device_arrays_ask_for_their_backend(monkeypatch, wrap) -> None:
     values = arguments(1, wrap(CudaArray(np.zeros(3))))
-    monkeypatch.setattr(registry, "names", lambda: ("interp", "nvptx"))
+    monkeypatch.setattr(backends, "names", lambda: ("interp", "nvptx"))
     assert target_text(values) == "nvptx"
-    monkeypatch.setattr(registry, "names", lambda: ("interp",))
+    monkeypatch.setattr(backends, "names", lambda: ("interp",))
     with pytest.raises(BackendError) as caught:
         target_text(values)
     assert "CUDA device" in str(caught.value)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from tests.runtime.fake_cuda import CudaArray
-from tile.runtime.arguments import adapt
-from tile.runtime.device_arrays import ALIGNMENT, DeviceArray, host_copies
+from tile.runtime.arguments.adapt import adapt
+from tile.runtime.arguments.device_arrays import ALIGNMENT, DeviceArray, host_copies
 
 SIZE = 64
 

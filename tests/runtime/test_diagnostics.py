@@ -15,7 +15,7 @@ import tile
 import tile.language as tl
 from tests.runtime.test_repeat import Noting, fresh, noting, three
 from tile.errors import OutOfBoundsError, UnsupportedError
-from tile.runtime import diagnostics
+from tile.runtime import launch_diagnostics
 from tile.tools.cli import main
 
 THREADS = "interp:generic"
@@ -39,8 +39,8 @@ def _fresh_warnings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("TILE_BACKEND", "TILE_INTERP_LEVEL", "TILE_SANITIZE"):
         monkeypatch.delenv(name, raising=False)
     yield
-    diagnostics._warn_unchecked.cache_clear()
-    diagnostics._warn_ignored.cache_clear()
+    launch_diagnostics._warn_unchecked.cache_clear()
+    launch_diagnostics._warn_ignored.cache_clear()
 
 
 @pytest.fixture(params=NEEDS)

@@ -22,10 +22,10 @@ import pytest
 import tile
 import tile.language as tl
 from tests.processes import all_running
-from tile import store
+from tile import cache
 from tile.config import config
-from tile.frontend.fingerprint import exact_digest
-from tile.runtime import kept
+from tile.frontend.python.fingerprint import exact_digest
+from tile.runtime import kernel_cache
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 pytest.importorskip("cuda.bindings", reason="cuda.bindings is not installed")
@@ -111,7 +111,7 @@ def test_versions_and_settings_select_the_entry(made: list[str], monkeypatch) ->
     compiled()
     for name, value in (
         ("tile.backends.nvptx.backend._llvmlite", lambda: "another"),
-        ("tile.runtime.kept._compiler", lambda: "another"),
+        ("tile.runtime.kernel_cache._compiler", lambda: "another"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(name, value)
@@ -122,18 +122,18 @@ def test_versions_and_settings_select_the_entry(made: list[str], monkeypatch) ->
 
 
 def test_the_compilers_own_files_are_in_the_key() -> None:
-    files = list(kept._modules(str(kept._PACKAGE)))
-    assert any("/tile/simt/pipeline.py " in file for file in files)
-    assert len(files) == len(list(kept._PACKAGE.rglob("*.py")))
+    files = list(kernel_cache._modules(str(kernel_cache._PACKAGE)))
+    assert any("/tile/simt/pass_pipeline.py " in file for file in files)
+    assert len(files) == len(list(kernel_cache._PACKAGE.rglob("*.py")))
 
 
 def test_a_compiler_whose_files_cannot_be_seen_keeps_nothing(
     made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "_PACKAGE", Path("in an archive.zip/tile"))
-    kept._compiler.cache_clear()
+    monkeypatch.setattr(kernel_cache, "_PACKAGE", Path("in an archive.zip/tile"))
+    kernel_cache._compiler.cache_clear()
     compiled(), compiled()
-    kept._compiler.cache_clear()
+    kernel_cache._compiler.cache_clear()
     assert len(made) == 2
 
 
@@ -156,7 +156,7 @@ def test_a_library_that_has_changed(made: list[str], monkeypatch) -> None:
 
     compiled(sine), compiled(sine), compiled()
     assert made == ["sine", "scale"]
-    monkeypatch.setattr(kept, "_current_stamp", lambda path: f"{path} is another")
+    monkeypatch.setattr(kernel_cache, "_current_stamp", lambda path: f"{path} is another")
     compiled(sine), compiled(sine), compiled()
     assert made == ["sine", "scale", "sine"]
 
@@ -366,7 +366,7 @@ def test_sets_have_one_text_in_all_processes(code: str) -> None:
 
 def test_the_store_is_where_the_settings_say(folder: Path) -> None:
     compiled()
-    there = store.current()
+    there = cache.current()
     assert there is not None
     assert [one.title for one in there.kept()] == ["scale for nvptx:sm_80"]
 

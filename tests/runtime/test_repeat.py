@@ -14,7 +14,7 @@ import tile
 import tile.language as tl
 from tests.runtime.fake_torch import Device, Parameter, Tensor, aligned, install
 from tests.runtime.kernels import add
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Artifact, Options, Target
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.core import Module
@@ -32,7 +32,7 @@ class Noting:
         self.repeats: list[Any] = []  # grid and values
         self.bound: list[Any] = []
         self.ready = True  # whether repeats go well
-        self._interp = registry.get("interp")
+        self._interp = backends.get("interp")
 
     def resolve(self, target: Target, arrays: Any = ()) -> Target:
         return target
@@ -65,8 +65,8 @@ class Noting:
 def noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
     monkeypatch.delenv("TILE_BACKEND", raising=False)
     install(monkeypatch)
-    backend, real = Noting(), registry.get
-    monkeypatch.setattr(registry, "get", lambda name: backend if name == "nvptx" else real(name))
+    backend, real = Noting(), backends.get
+    monkeypatch.setattr(backends, "get", lambda name: backend if name == "nvptx" else real(name))
     return backend
 
 

@@ -9,7 +9,6 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.checks import ALL, ALWAYS, Check, choose
 from tile.config import config
 from tile.errors import (
     ArgumentError,
@@ -19,7 +18,7 @@ from tile.errors import (
     OutOfBoundsError,
     UndefinedValueError,
 )
-from tile.faults import MAX_FAULTS
+from tile.faults import ALL, ALWAYS, MAX_FAULTS, Check, choose
 
 
 @tile.jit

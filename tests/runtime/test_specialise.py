@@ -11,7 +11,7 @@ import tile.language as tl
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.types import F32, I32, Pointer
 from tile.runtime.signature import ParameterType
-from tile.runtime.specialise import (
+from tile.runtime.specialize import (
     Constant,
     Rule,
     constant,

@@ -11,10 +11,10 @@ import pytest
 import tile
 from tests.runtime.kernels import add, gather_rows, scale
 from tile.errors import ArgumentTypeError
-from tile.runtime.arguments import MockArray, adapt
-from tile.runtime.device_arrays import DeviceArray, host_copies
-from tile.runtime.specialise import Rule, constant, runtime_key
-from tile.runtime.torch_arrays import torch_device_array
+from tile.runtime.arguments.adapt import MockArray, adapt
+from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
+from tile.runtime.arguments.torch_tensors import torch_device_array
+from tile.runtime.specialize import Rule, constant, runtime_key
 
 torch = pytest.importorskip("torch")
 LABEL = "argument 'x' of add()"

@@ -25,7 +25,7 @@ from tile.errors import (
     TileError,
 )
 from tile.runtime import jit
-from tile.runtime.repeat import make_plan
+from tile.runtime.fast_path import make_plan
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).name

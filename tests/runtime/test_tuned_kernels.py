@@ -10,7 +10,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.runtime.kernels import add
-from tile.checking.rehearsal import Plan, Rehearsal
+from tile.diagnostics.differential import Plan, Rehearsal
 from tile.errors import CompilationError, OutOfBoundsError
 from tile.testing import assert_close
 

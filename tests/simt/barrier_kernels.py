@@ -8,7 +8,7 @@ from tile.ir.core import Module
 from tile.ir.parser import parse_module
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import named
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.swizzle import swizzled
 
 LANES, WARPS = 4, 2

@@ -14,14 +14,14 @@ import numpy as np
 import tile
 import tile.language as tl
 from tests.simt.kernels import Kernel, numbers
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import ALL
 from tile.runtime.signature import spell_type
 
 BF16 = ml_dtypes.bfloat16
 E4M3 = ml_dtypes.float8_e4m3fn
 E5M2 = ml_dtypes.float8_e5m2
-SPELLED = {numerics.numpy_dtype(element): spell_type(element) for element in ALL}
+SPELLED = {semantics.numpy_dtype(element): spell_type(element) for element in ALL}
 
 
 def kernel(

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from tests.simt.kernels import Kernel
-from tile.backends.interp.code import translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
+from tile.backends.interp.translate import translate
 from tile.ir.core import Module
 from tile.simt.ops.layout import convert_layout
-from tile.transforms.expand_descriptors import expand_descriptors
+from tile.transforms.descriptors_to_pointers import expand_descriptors
 
 
 def module_of(kernel: Kernel) -> Module:

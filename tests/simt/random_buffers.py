@@ -10,9 +10,9 @@ from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.ops import arith, control, memory
 from tile.ir.types import F32, I1, I32, Pointer, Shared, Tile
 from tile.simt import ops
-from tile.simt.layout_rules import LayoutBuilder
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops.layout_inference import LayoutBuilder
 
 COUNTS, CONDITIONS = 3, 4  # how many parameters are counts of loops, and conditions
 

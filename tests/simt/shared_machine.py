@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.dtypes import numpy_dtype
-from tile.ir.ops import combine, control, memory
-from tile.ir.types import Pointer, Shared, Tile
+from tile.ir.ops import control, memory, reduce
+from tile.ir.types import Pointer, Shared, Tile, numpy_dtype
 from tile.simt import ops
-from tile.simt.layout_rules import layout_of
+from tile.simt.ops.layout_inference import layout_of
 
 NOBODY, MANY = -1, -2
 
@@ -393,5 +392,5 @@ _RULES: dict[str, Callable[[Machine, Operation], list[Any]]] = {
     control.for_.name: _for,
     control.while_.name: _while,
     control.call.name: _call,
-    combine.reduce_by.name: _reduce,
+    reduce.reduce_by.name: _reduce,
 }

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from tests.simt.kernels import KERNELS, Kernel
-from tile.backends.interp.thread.run import run_threads
+from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import (
     ArrivalError,
     CopyInFlightError,
@@ -19,19 +19,19 @@ from tile.errors import (
 )
 from tile.ir.core import Module, Operation
 from tile.ir.ops import memory
-from tile.simt.ops import bulk, group, shared
-from tile.simt.pipeline import lower
+from tile.simt.ops import shared, tma, wgmma
+from tile.simt.pass_pipeline import lower
 from tile.simt.target import SimtTarget
 
 # What is reported where one is missing.
 FAULTS: dict[object, type[ExecutionError]] = {
     memory.barrier: RaceError,
     shared.copy_wait: CopyInFlightError,
-    group.group_wait: ProductInFlightError,
-    group.group_fence: RaceError,
-    bulk.barrier_wait: CopyInFlightError,
-    bulk.barrier_init: ArrivalError,
-    bulk.barrier_expect: ArrivalError,
+    wgmma.group_wait: ProductInFlightError,
+    wgmma.group_fence: RaceError,
+    tma.barrier_wait: CopyInFlightError,
+    tma.barrier_init: ArrivalError,
+    tma.barrier_expect: ArrivalError,
 }
 MACHINES = (("plain", 4, 2), ("generic", 4, 2), ("matrix", 4, 3), ("group", 4, 3))
 

@@ -10,24 +10,23 @@ from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import assert_same, interpret
 from tests.simt.kernels import KERNELS
 from tests.simt.laid_out import assert_equal, conversions, module_of, run
-from tile.ir.core import Module
-from tile.ir.levels import Level
+from tile.ir.core import Level, Module
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.ir.types import F32, Tile
 from tile.ir.verifier import verify
-from tile.simt.assign_layouts import assign_layouts
-from tile.simt.coalescing import spread
-from tile.simt.costs import conversion
-from tile.simt.dot_layouts import matrix_warps, square, thread_accumulator
-from tile.simt.layout_rules import check_distributed, layout_of
+from tile.simt.assign.assign_layouts import assign_layouts
+from tile.simt.assign.coalesce import spread
+from tile.simt.assign.dot_layouts import matrix_warps, square, thread_accumulator
+from tile.simt.assign.layout_cost import conversion
 from tile.simt.layouts.conversion import Renaming, plan_conversion
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
-from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
 from tile.simt.ops.layout import convert_layout
-from tile.simt.ops.matrix import matrix_dot
+from tile.simt.ops.layout_inference import check_distributed, layout_of
+from tile.simt.ops.mma import matrix_dot
 from tile.simt.target import GENERIC, MATRIX, TARGETS, SimtTarget
-from tile.transforms.expand_descriptors import expand_descriptors
+from tile.transforms.descriptors_to_pointers import expand_descriptors
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 MACHINES = st.sampled_from(sorted(TARGETS.items()))

@@ -9,7 +9,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.backends.interp.thread.run import run_threads
+from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.ir.core import Module
 from tile.simt.target import TARGETS
 

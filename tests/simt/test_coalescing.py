@@ -10,12 +10,19 @@ from tests.simt.kernels import KERNELS
 from tests.simt.laid_out import module_of
 from tile.analysis.axis_info import axis_info
 from tile.ir.types import F16, F32, I8, Tile
-from tile.simt.access_widths import Run, best_width
-from tile.simt.coalescing import Access, accesses, coalesced, default_layout, spread
-from tile.simt.costs import access, conversion
-from tile.simt.layout_rules import check_distributed
+from tile.simt.assign.coalesce import (
+    Access,
+    Run,
+    accesses,
+    best_width,
+    coalesced,
+    default_layout,
+    spread,
+)
+from tile.simt.assign.layout_cost import access, conversion
 from tile.simt.layouts.axes import vector_width
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops.layout_inference import check_distributed
 from tile.simt.target import GENERIC, TARGETS
 
 

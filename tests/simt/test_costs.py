@@ -8,9 +8,9 @@ import pytest
 import tile
 import tile.language as tl
 from tests.simt.kernels import KERNELS
-from tile.backends.interp.thread.counters import Counters
-from tile.backends.interp.thread.run import run_threads
-from tile.simt.pipeline import lower
+from tile.backends.interp.simulator.counters import Counters
+from tile.backends.interp.simulator.thread_kernel import run_threads
+from tile.simt.pass_pipeline import lower
 from tile.simt.target import SimtTarget
 
 

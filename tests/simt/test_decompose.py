@@ -15,29 +15,28 @@ from tests.evaluate import evaluate
 from tests.simt.layouts.layouts import invertible
 from tests.simt.threads import Threads, held, whole
 from tile.errors import TypeRuleError
-from tile.ir import numerics
-from tile.ir.core import Function, Module, Value
-from tile.ir.levels import Level
-from tile.ir.opdef import OpDef
-from tile.ir.ops import combine, control, index, reduce, shape
+from tile.ir import semantics
+from tile.ir.core import Function, Level, Module, Value
+from tile.ir.declare import OpDef
+from tile.ir.ops import control, indexing, reduce, shape
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.ir.types import F32, FLOATS, I1, I32, I64, INTEGERS, Scalar, Tile
 from tile.ir.verifier import verify
-from tile.simt.decompose import decompose
-from tile.simt.distribute import distribute
-from tile.simt.expose_shared import expose_shared
-from tile.simt.layout_rules import LayoutBuilder, check_distributed, layout_of, reduced
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, axis_name
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.lower.decompose import decompose
+from tile.simt.lower.distribute import distribute
+from tile.simt.memory.expose_shared import expose_shared
+from tile.simt.ops.layout_inference import LayoutBuilder, check_distributed, layout_of, reduced
 from tile.simt.target import GENERIC, PLAIN, SimtTarget
 
 Array = np.ndarray[Any, Any]
 
 TARGETS = [GENERIC, PLAIN]
-DECOMPOSED = {reduce.reduce, reduce.arg_reduce, reduce.scan, index.sort, shape.flip}
+DECOMPOSED = {reduce.reduce, reduce.arg_reduce, reduce.scan, indexing.sort, shape.flip}
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 FEW = settings(SETTINGS, max_examples=6)
 ROW = blocked([64], [1], [32], [2])
@@ -81,7 +80,7 @@ def function(types: Sequence[Any], build: Any) -> Module:
 
 def values(data: Any, shape: Sequence[int], element: Scalar) -> Array:
     """Numbers of a small range, so that some are equal, and now and then one that is special."""
-    dtype = numerics.numpy_dtype(element)
+    dtype = semantics.numpy_dtype(element)
     seed = data.draw(st.integers(0, 1 << 32), label="seed")
     random = np.random.default_rng(seed)
     numbers = random.integers(0 if dtype.kind in "ub" else -6, 7, shape)
@@ -114,7 +113,7 @@ def unsigned_zeros(x: Any) -> Array:
 
 def check_within_warps(op: Any, target: SimtTarget) -> None:
     """Check that a reduction or scan combines only registers, and lanes that shuffle."""
-    if op.defn not in (combine.reduce_by, combine.scan_by):
+    if op.defn not in (reduce.reduce_by, reduce.scan_by):
         return
     layout = layout_of(op.inputs[0])
     name = axis_name(len(layout.outs) + op["axis"])
@@ -126,7 +125,7 @@ def check_within_warps(op: Any, target: SimtTarget) -> None:
             steps[held].append(along)
     far = [along for held in ([WARP] if target.shuffles else [LANE, WARP]) for along in steps[held]]
     assert not any(far), f"{op.name} along {op['axis']} of {layout}"
-    if op.defn is combine.scan_by:
+    if op.defn is reduce.scan_by:
         lanes = [along for along in steps[LANE] if along]
         bits = layout.out_bits(name)
         first = steps[REGISTER][: bits - len(lanes)]
@@ -215,7 +214,9 @@ def test_sort(data: Any, where: Any, element: Scalar, target: SimtTarget, descen
     free = data.draw(distributed(shape, warps=layout.in_bits(WARP)), label="result")
     module = function(
         [ty],
-        lambda b, x: [b(index.sort, x, axis=axis, descending=descending, count=count, layout=free)],
+        lambda b, x: [
+            b(indexing.sort, x, axis=axis, descending=descending, count=count, layout=free)
+        ],
     )
     check(module, target, values(data, layout.shape, element))
 
@@ -225,7 +226,7 @@ def test_sort(data: Any, where: Any, element: Scalar, target: SimtTarget, descen
 def test_sort_keeps_both_zeros(data: Any, where: Any, target: SimtTarget) -> None:
     layout, axis = where
     ty = Tile(layout.shape, F32, layout)
-    module = function([ty], lambda b, x: [b(index.sort, x, axis=axis)])
+    module = function([ty], lambda b, x: [b(indexing.sort, x, axis=axis)])
     zeros = np.where(values(data, layout.shape, I1), np.float32(0), np.float32(-0.0))
     after = check(module, target, zeros)
     (result,) = evaluate(after["f"], zeros)
@@ -244,7 +245,7 @@ def test_flip(data: Any, where: Any, target: SimtTarget) -> None:
 # Combining functions of users, with several results: one with an `if`, and the sum of segments, in
 # which it matters what stands before what.
 REGIONS = {
-    combine.reduce_by: """region combine(%a: i32, %i: i64, %b: i32, %j: i64) {
+    reduce.reduce_by: """region combine(%a: i32, %i: i64, %b: i32, %j: i64) {
   %less = cmp %a, %b {predicate = lt} : i1
   %c = if %less : i32 {
     yield %a
@@ -254,7 +255,7 @@ REGIONS = {
   %k = xor %i, %j : i64
   yield %c, %k
 }""",
-    combine.scan_by: """region combine(%a: i32, %i: i64, %b: i32, %j: i64) {
+    reduce.scan_by: """region combine(%a: i32, %i: i64, %b: i32, %j: i64) {
   %c = or %a, %b : i32
   %one = const {value = 1} : i32
   %flag = and %b, %one : i32
@@ -287,7 +288,7 @@ def test_reduce_by(data: Any, where: Any, target: SimtTarget) -> None:
     left = reduced(layout, axis)
     dims = "x".join(map(str, left.shape))
     results = f"tile<{dims}xi32, {left}>, tile<{dims}xi64, {left}>" if dims else "i32, i64"
-    module = by_region(combine.reduce_by, layout, axis, results, "")
+    module = by_region(reduce.reduce_by, layout, axis, results, "")
     arguments = [values(data, layout.shape, element) for element in (I32, I64)]
     check(module, target, *arguments)
 
@@ -297,7 +298,7 @@ def test_reduce_by(data: Any, where: Any, target: SimtTarget) -> None:
 def test_scan_by(data: Any, where: Any, target: SimtTarget, reverse: bool) -> None:
     layout, axis = where
     attributes = ", reverse = true" if reverse else ""
-    module = by_region(combine.scan_by, layout, axis, "", attributes)
+    module = by_region(reduce.scan_by, layout, axis, "", attributes)
     arguments = [values(data, layout.shape, element) for element in (I32, I64)]
     check(module, target, *arguments)
 
@@ -311,7 +312,7 @@ def test_bases_along_several_axes(data: Any, where: Any, target: SimtTarget) -> 
     def build(b: LayoutBuilder, x: Value) -> list[Value]:
         return [
             b(reduce.scan, x, axis=axis, kind=ReduceKind.SUM),
-            b(index.sort, x, axis=axis),
+            b(indexing.sort, x, axis=axis),
             b(shape.flip, x, axis=axis),
         ]
 
@@ -341,7 +342,7 @@ def test_reductions_along_several_axes(data: Any, where: Any, target: SimtTarget
 @pytest.mark.parametrize("kind", [ReduceKind.MAX, ReduceKind.MIN])
 @pytest.mark.parametrize("element", FLOATS, ids=str)
 def test_a_nan_wins_if_asked_to(element: Scalar, kind: ReduceKind, propagate: bool) -> None:
-    numbers = np.arange(64).astype(numerics.numpy_dtype(element))
+    numbers = np.arange(64).astype(semantics.numpy_dtype(element))
     numbers[5] = np.nan
     module = function(
         [Tile((64,), element, ROW)],
@@ -353,9 +354,9 @@ def test_a_nan_wins_if_asked_to(element: Scalar, kind: ReduceKind, propagate: bo
 
 @pytest.mark.parametrize("element", FLOATS, ids=str)
 def test_nans_of_either_sign_come_last(element: Scalar) -> None:
-    numbers = (32 - np.arange(64)).astype(numerics.numpy_dtype(element))
+    numbers = (32 - np.arange(64)).astype(semantics.numpy_dtype(element))
     numbers[[0, 9]] = np.nan, -np.nan
-    module = function([Tile((64,), element, ROW)], lambda b, x: [b(index.sort, x, axis=-1)])
+    module = function([Tile((64,), element, ROW)], lambda b, x: [b(indexing.sort, x, axis=-1)])
     check(module, GENERIC, numbers)
 
 
@@ -383,10 +384,10 @@ def test_gather(data: Any, where: Any, element: Scalar, target: SimtTarget) -> N
     other = data.draw(distributed(shape, warps=layout.in_bits(WARP)), label="index")
     assume(max(layout.in_bits(REGISTER), other.in_bits(REGISTER)) <= 7)  # what threads can hold
     types = [Tile(layout.shape, I32, layout), Tile(tuple(shape), element, other)]
-    module = function(types, lambda b, x, i: [b(index.gather, x, i, axis=axis)])
+    module = function(types, lambda b, x, i: [b(indexing.gather, x, i, axis=axis)])
     x = values(data, layout.shape, I32)
     places = np.random.default_rng(x.size).integers(0, x.shape[axis], shape)
-    places = places.astype(numerics.numpy_dtype(element))
+    places = places.astype(semantics.numpy_dtype(element))
     found = on_threads(module, target, x, places)
     assert np.array_equal(found, np.take_along_axis(x, places, axis))
 
@@ -409,7 +410,7 @@ def test_histogram(
     module = function(
         types,
         lambda b, x, mask: [
-            b(index.histogram, x, mask if masked else None, bins=bins, layout=result)
+            b(indexing.histogram, x, mask if masked else None, bins=bins, layout=result)
         ],
     )
     arguments = [values(data, [count], ty) for ty in (element, I1)]

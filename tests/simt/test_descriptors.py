@@ -11,13 +11,12 @@ import tile
 import tile.language as tl
 from tests.simt.kernels import Kernel, numbers
 from tests.simt.synchronisation import FAULTS, lowered, without_each
-from tile.backends.interp.thread.run import run_threads
-from tile.ir.core import Module, Operation
-from tile.ir.levels import Level
+from tile.backends.interp.simulator.thread_kernel import run_threads
+from tile.ir.core import Level, Module, Operation
 from tile.ir.ops import control, memory
 from tile.ir.passes import PassManager
 from tile.simt import ops
-from tile.simt.pipeline import lowering
+from tile.simt.pass_pipeline import lowering
 from tile.simt.target import ASYNC, GENERIC, GROUP, MATRIX, PLAIN, TARGETS, WIDE, SimtTarget
 
 
@@ -83,7 +82,7 @@ def test_nothing_but_scalars_and_masks_is_computed_in_the_loop() -> None:
 
 def test_machines_that_copy_boxes_compute_no_pointers() -> None:
     module = threads(GROUP, "")
-    assert len(of(module, ops.bulk.bulk_copy)) == 6 and len(of(module, ops.bulk.bulk_store)) == 1
+    assert len(of(module, ops.tma.bulk_copy)) == 6 and len(of(module, ops.tma.bulk_store)) == 1
     assert not of(module, memory.load) and not of(module, memory.addptr)
 
 
@@ -163,7 +162,7 @@ def test_barriers_are_used_again(function: Any, grid: int, stages: int) -> None:
     run_threads(module, GROUP, 4, (grid, 1, 1), given)
     wanted = given[0].astype(np.float32) @ given[1].astype(np.float32)
     np.testing.assert_allclose(given[2].astype(np.float32), wanted, atol=0.04)
-    assert len(of(module, ops.bulk.barrier_init)) == (1 if function is persistent else 2)
+    assert len(of(module, ops.tma.barrier_init)) == (1 if function is persistent else 2)
     for removed, broken in without_each(module):
         with pytest.raises(FAULTS[removed.defn]):
             run_threads(broken, GROUP, 4, (grid, 1, 1), arguments())

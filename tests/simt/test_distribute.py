@@ -16,24 +16,22 @@ from tests.simt.layouts.layouts import invertible
 from tests.simt.threads import Threads, calls, held, whole
 from tile.errors import CompilationError, Loc, OutOfResourcesError
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Module, Value
-from tile.ir.levels import Level
-from tile.ir.numerics import numpy_dtype
-from tile.ir.ops import arith, combine, control, linalg, memory, shape
+from tile.ir.core import Block, Function, Level, Module, Value
+from tile.ir.ops import arith, control, dot, memory, reduce, shape
+from tile.ir.semantics import numpy_dtype
 from tile.ir.types import F16, F32, I1, I8, I16, I32, I64, U8, Pointer, Scalar, Shared, Tile, Type
 from tile.ir.verifier import verify
 from tile.simt import ops
-from tile.simt.distribute import distribute
-from tile.simt.distribute.convert import conversion_plan
-from tile.simt.factors import thread_factors
-from tile.simt.layout_rules import LayoutBuilder, collapsed, layout_of
 from tile.simt.layouts.axes import reshape_axes
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import named, places
-from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
-from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.shuffle import Shuffle
-from tile.simt.pipeline import lower
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout, thread_factors
+from tile.simt.layouts.warp_shuffle import Shuffle
+from tile.simt.lower.distribute import distribute
+from tile.simt.lower.distribute.convert_layout import conversion_plan
+from tile.simt.ops.layout_inference import LayoutBuilder, collapsed, layout_of
+from tile.simt.pass_pipeline import lower
 from tile.simt.target import ASYNC, GENERIC, GROUP, MATRIX, SimtTarget
 
 LANES, WARPS = 3, 2  # bits
@@ -416,7 +414,7 @@ def test_reductions(found: tuple[LinearLayout, int], body: Callable[[], Block], 
     x = laid(layout.shape, I32, layout)
 
     def build(b: LayoutBuilder, x: Value) -> Sequence[Value]:
-        return by_region(b, combine.reduce_by, [x], body(), axis=axis)
+        return by_region(b, reduce.reduce_by, [x], body(), axis=axis)
 
     check(build, [x], [numbers(data.draw, x)])
 
@@ -428,7 +426,7 @@ def test_reductions_of_groups(found: tuple[LinearLayout, int], data: Any) -> Non
     x = laid(layout.shape, I32, layout)
 
     def build(b: LayoutBuilder, x: Value, i: Value) -> Sequence[Value]:
-        return by_region(b, combine.reduce_by, [x, i], _least(), axis=axis)
+        return by_region(b, reduce.reduce_by, [x, i], _least(), axis=axis)
 
     places = np.indices(layout.shape)[axis].astype(np.int32)
     check(build, [x, x], [numbers(data.draw, x) // 20, places])
@@ -441,7 +439,7 @@ def test_scans(found: tuple[LinearLayout, int], reverse: bool, data: Any) -> Non
     x = laid(layout.shape, I32, layout)
 
     def build(b: LayoutBuilder, x: Value, y: Value) -> Sequence[Value]:
-        return by_region(b, combine.scan_by, [x, y], _affine(), axis=axis, reverse=reverse)
+        return by_region(b, reduce.scan_by, [x, y], _affine(), axis=axis, reverse=reverse)
 
     check(build, [x, x], [numbers(data.draw, x), numbers(data.draw, x)])
 
@@ -449,7 +447,7 @@ def test_scans(found: tuple[LinearLayout, int], reverse: bool, data: Any) -> Non
 def test_a_reduction_across_warps_is_refused() -> None:
     layout = LinearLayout.of({"register": [], "lane": [[1], [2], [4]], "warp": [[8], [16]]}, [32])
     module, _ = module_of(
-        lambda b, x: by_region(b, combine.reduce_by, [x], _added(), axis=-1),
+        lambda b, x: by_region(b, reduce.reduce_by, [x], _added(), axis=-1),
         laid([32], I32, layout),
     )
     with pytest.raises(CompilationError, match="combines elements of different warps"):
@@ -461,7 +459,7 @@ def test_a_scan_out_of_order_is_refused() -> None:
         {"register": [[4], [2]], "lane": [[1], [0], [0]], "warp": [[0], [0]]}, [8]
     )
     module, _ = module_of(
-        lambda b, x: by_region(b, combine.scan_by, [x], _added(), axis=-1),
+        lambda b, x: by_region(b, reduce.scan_by, [x], _added(), axis=-1),
         laid([8], I32, layout),
     )
     with pytest.raises(CompilationError, match="count along the axis"):
@@ -741,7 +739,7 @@ def test_products_of_threads(extents: list[int], k: int, data: Any) -> None:
         laid(extents, I32, acc),
     ]
     tiles = [numbers(data.draw, ty) for ty in types]
-    check(lambda b, *xs: [b(linalg.dot, *xs)], types, tiles)
+    check(lambda b, *xs: [b(dot.dot, *xs)], types, tiles)
 
 
 @pytest.mark.parametrize("warps", [(1, 4), (2, 2), (4, 1)])
@@ -758,7 +756,7 @@ def test_products_of_warps(warps: tuple[int, int], sizes: tuple[int, int, int]) 
     tiles = [random.integers(-4, 4, ty.shape).astype(numpy_dtype(ty.of)) for ty in types]
 
     def build(b: LayoutBuilder, *xs: Value) -> Sequence[Value]:
-        return [b(ops.matrix.matrix_dot, *xs, shape=tuple(instruction), warps=warps)]
+        return [b(ops.mma.matrix_dot, *xs, shape=tuple(instruction), warps=warps)]
 
     check(build, types, tiles, target=MATRIX, warps=4)
 
@@ -792,7 +790,7 @@ def test_accumulators_of_matrix_instructions_have_registers(target: SimtTarget) 
         function = Function("f", [I1], ["x"])
         b = Builder(function.body, loc=Loc("k.py", 12))
         x, y = (b(arith.const, value=1.0, result=Tile(s, F16)) for s in ((m, k), (k, n)))
-        result = b(linalg.dot, x, y, b(arith.const, value=1.0, result=Tile((m, n), F32)))
+        result = b(dot.dot, x, y, b(arith.const, value=1.0, result=Tile((m, n), F32)))
         b.op(control.return_, result)
         return Module([function])
 

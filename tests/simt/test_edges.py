@@ -16,7 +16,7 @@ import tile
 import tile.language as tl
 from tests.simt.edge_kernels import EDGES, kernel, product_of, ramp, streamed, zeros
 from tests.simt.kernels import Kernel
-from tile.backends import registry
+from tile import backends
 from tile.config import config
 from tile.errors import DeviceAssertionError, OutOfResourcesError
 
@@ -36,7 +36,7 @@ def run(of: Kernel, target: str, **options: Any) -> list[Any]:
     compiled = of.compile(target, **options)
     arguments = of.arguments()
     with config.scope(interp_races=True):
-        registry.get("interp").load(compiled.artifact).launch(of.grid, arguments)
+        backends.get("interp").load(compiled.artifact).launch(of.grid, arguments)
     arrays = []
     for argument in arguments:
         targets = getattr(argument, "targets", None)

@@ -10,24 +10,23 @@ import numpy as np
 import pytest
 
 from tests.simt.shared_machine import Machine
-from tile.ir.core import Function, Module
-from tile.ir.levels import Level
+from tile.ir.core import Function, Level, Module
 from tile.ir.ops import control
 from tile.ir.passes import run_pipeline
 from tile.ir.types import F16, F32, F64, I1, I8, Tile, with_layout
 from tile.ir.verifier import verify
-from tile.simt import insert_barriers, ops, plan_shared
-from tile.simt.expose_shared import expose_shared, planned, shared_cost, shuffle_cost
-from tile.simt.layout_rules import LayoutBuilder
-from tile.simt.layouts.banks import BANKS
+from tile.simt import ops
+from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.conversion import Renaming, plan_conversion
-from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.shared_conversion import through_shared
-from tile.simt.layouts.shuffle import Shuffle
+from tile.simt.layouts.conversion import Renaming, plan_conversion, through_shared
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.warp_shuffle import Shuffle
+from tile.simt.memory import allocate_shared, insert_barriers
+from tile.simt.memory.expose_shared import expose_shared, planned, shared_cost, shuffle_cost
+from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.target import GENERIC, PLAIN
 
-assert insert_barriers and plan_shared  # they declare the passes
+assert insert_barriers and allocate_shared  # they declare the passes
 
 # Eight threads hold 8x8 elements, or hold copies of each other's.
 LAYOUTS = [

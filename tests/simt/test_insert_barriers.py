@@ -12,13 +12,12 @@ from tests.simt.barrier_kernels import KERNELS, Kernel
 from tests.simt.random_buffers import CONDITIONS, COUNTS, Writer
 from tests.simt.shared_machine import Machine
 from tile.analysis.liveness import LOOPS
-from tile.ir.core import Module, Operation
-from tile.ir.levels import Level
+from tile.ir.core import Level, Module, Operation
 from tile.ir.ops import memory
 from tile.ir.verifier import verify
-from tile.simt.expose_shared import expose_shared
-from tile.simt.insert_barriers import insert_barriers
-from tile.simt.plan_shared import plan_shared
+from tile.simt.memory.allocate_shared import plan_shared
+from tile.simt.memory.expose_shared import expose_shared
+from tile.simt.memory.insert_barriers import insert_barriers
 from tile.simt.target import GENERIC, SimtTarget
 
 # So small that hardly anything is to spare, and buffers take over each other's places.

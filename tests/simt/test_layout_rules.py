@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile.errors import VerificationError
-from tile.ir.levels import Level
+from tile.ir.core import Level
 from tile.ir.parser import parse_module
 from tile.ir.verifier import verify
-from tile.simt.layout_rules import check_distributed, collapsed, joined, parted, reduced
 from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops.layout_inference import check_distributed, collapsed, joined, parted, reduced
 
 powers = st.sampled_from([1, 2, 4])
 

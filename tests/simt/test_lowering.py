@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.simt.kernels import KERNELS, Kernel
-from tile.backends import registry
-from tile.ir.levels import Level
+from tile import backends
+from tile.ir.core import Level
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
@@ -35,7 +35,7 @@ def run(kernel: Kernel, target: str, **options: Any) -> list[Any]:
     """The arrays after a launch."""
     compiled = kernel.compile(target, **options)
     arguments = kernel.arguments()
-    registry.get("interp").load(compiled.artifact).launch(kernel.grid, arguments)
+    backends.get("interp").load(compiled.artifact).launch(kernel.grid, arguments)
     return [argument for argument in arguments if isinstance(argument, np.ndarray)]
 
 

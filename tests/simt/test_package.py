@@ -101,5 +101,5 @@ def test_examples_are_true(path: Path) -> None:
 
 
 def test_the_tutorial_has_examples() -> None:
-    layout = importlib.import_module("tile.simt.layouts.layout")
+    layout = importlib.import_module("tile.simt.layouts.linear_layout")
     assert doctest.testmod(layout).attempted > 15

@@ -15,28 +15,27 @@ from tests.evaluate import evaluate
 from tests.simt.kernels import KERNELS
 from tests.simt.pipeline_loops.copying import SharedMemory, run
 from tests.simt.pipeline_loops.products import ATTENTION, COLUMNS, ROWS, WIDTH, Product
-from tile.backends.interp.thread.run import run_threads
+from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.ir.builder import Builder
-from tile.ir.core import Module
-from tile.ir.levels import Level
+from tile.ir.core import Level, Module
 from tile.ir.ops import control, memory
 from tile.ir.parser import parse_module
 from tile.ir.passes import PassManager
 from tile.ir.types import I8, I16, U8, Scalar, Shared
 from tile.ir.verifier import verify
-from tile.simt.expose_shared import expose_shared
-from tile.simt.factors import thread_factors
 from tile.simt.layouts.axes import permute_axes
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import OFFSET
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import thread_factors
 from tile.simt.layouts.shared_access import shared_access
-from tile.simt.ops import group, shared
-from tile.simt.pipeline import lower, lowering
-from tile.simt.pipeline_loops import pipeline_loops
-from tile.simt.pipeline_loops.buffers import copy_layout
-from tile.simt.pipeline_loops.rounds import TripCount
-from tile.simt.plan_shared import plan_shared
+from tile.simt.memory.allocate_shared import plan_shared
+from tile.simt.memory.expose_shared import expose_shared
+from tile.simt.ops import shared, wgmma
+from tile.simt.pass_pipeline import lower, lowering
+from tile.simt.schedule.pipeline_loops import pipeline_loops
+from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout
+from tile.simt.schedule.pipeline_loops.trip_count import TripCount
 from tile.simt.target import ASYNC, GENERIC, GROUP, MATRIX, PLAIN, SimtTarget
 
 # Copies; tiles that stay in registers, where shuffles convert them, and tiles that are stored; those
@@ -432,5 +431,5 @@ def test_products_go_on_where_registers_are_to_spare(
     kernel = replace(KERNELS["gradient"], constants={"N": rows, "D": columns})
     module = kernel.compile("interp").artifact.module.clone()
     lower(module, replace(GROUP, register_file=file), num_warps=rows // 16, num_stages=2)
-    pending = [op["pending"] for op in module.walk() if op.defn is group.group_wait]
+    pending = [op["pending"] for op in module.walk() if op.defn is wgmma.group_wait]
     assert (max(pending) > 0) == go_on

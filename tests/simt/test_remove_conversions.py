@@ -12,19 +12,18 @@ from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import assert_same, interpret
 from tests.simt.kernels import KERNELS
 from tests.simt.laid_out import assert_equal, conversions, module_of, run
-from tile.ir.core import Module
-from tile.ir.levels import Level
+from tile.ir.core import Level, Module
 from tile.ir.types import Tile
 from tile.ir.verifier import verify
-from tile.simt.assign_layouts import assign_layouts
-from tile.simt.carried import CARRYING
-from tile.simt.coalescing import spread
-from tile.simt.layout_rules import LayoutBuilder, layout_of
+from tile.simt.assign.assign_layouts import assign_layouts
+from tile.simt.assign.coalesce import spread
+from tile.simt.assign.remove_conversions import remove_conversions
 from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.ops.layout import convert_layout
-from tile.simt.remove_conversions import remove_conversions
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import GENERIC, MATRIX, SimtTarget
-from tile.transforms.expand_descriptors import expand_descriptors
+from tile.transforms.descriptors_to_pointers import expand_descriptors
+from tile.transforms.region_utils import CARRYING
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile.simt.storage import (
+from tile.simt.memory.storage_allocation import (
     Allocation,
     LiveRange,
     allocate,
@@ -70,7 +70,7 @@ def test_a_large_buffer_that_comes_last_fits_beside_one_that_lives_long() -> Non
 
 
 def test_peaks_of_random_sets_are_near_the_bound() -> None:
-    """The figures that `tile.simt.storage` states, of the first 400 of its 4,000 sets."""
+    """The figures that `tile.simt.memory.storage_allocation` states, of the first 400 of its 4,000 sets."""
     best, scanned = [], []
     for seed in range(400):
         ranges = drawn(random.Random(seed))

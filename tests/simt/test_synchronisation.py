@@ -6,7 +6,7 @@ import pytest
 
 from tests.simt.kernels import KERNELS
 from tests.simt.synchronisation import FAULTS, lowered, without_each
-from tile.backends.interp.thread.run import run_threads
+from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.simt.target import SimtTarget
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tile.errors import ArgumentValueError
 from tile.ir.types import BF16, F16, F32, I8, I32
-from tile.simt.layouts.fragments import MatrixShape
+from tile.simt.layouts.mma_fragments import MatrixShape
 from tile.simt.target import GENERIC, GROUP, MATRIX, TARGETS, SimtTarget
 
 FIELDS = {"name": "x", "warp_size": 32, "shared_bytes": 1, "registers": 64, "max_threads": 256}

@@ -7,13 +7,12 @@ import pytest
 from tests.simt.kernels import KERNELS
 from tests.simt.test_lowering import agree, run
 from tile.errors import ArgumentTypeError, ArgumentValueError, OutOfResourcesError
-from tile.ir.core import Module
-from tile.ir.levels import Level
-from tile.ir.ops import linalg
+from tile.ir.core import Level, Module
+from tile.ir.ops import dot as dot_ops
 from tile.ir.passes import PassManager
 from tile.simt import ops
-from tile.simt.layout_rules import layout_of
-from tile.simt.pipeline import lower, lowering
+from tile.simt.ops.layout_inference import layout_of
+from tile.simt.pass_pipeline import lower, lowering
 from tile.simt.target import GENERIC, MATRIX, WIDE, SimtTarget
 
 
@@ -29,7 +28,7 @@ def laid_out(name: str, target: SimtTarget, **options: int) -> Module:
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
 def test_warps_share_rows_and_columns(rows: int) -> None:
     module = laid_out("matmul_f16", MATRIX, num_warps=8, warp_rows=rows)
-    (dot,) = (op for op in module.walk() if op.defn is ops.matrix.matrix_dot)
+    (dot,) = (op for op in module.walk() if op.defn is ops.mma.matrix_dot)
     assert dot["warps"] == (rows, 8 // rows)
     kernel = KERNELS["matmul_f16"]
     for machine in ("matrix", "generic"):
@@ -40,7 +39,7 @@ def test_warps_share_rows_and_columns(rows: int) -> None:
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_a_thread_has_squares(size: int) -> None:
     module = laid_out("matmul_f32", GENERIC, num_warps=1, thread_tile=size)
-    (dot,) = (op for op in module.walk() if op.defn is linalg.dot)
+    (dot,) = (op for op in module.walk() if op.defn is dot_ops.dot)
     bases = layout_of(dot.result).bases("register")
     assert {basis for basis in bases if max(basis) < size} >= {
         step for bit in range(size.bit_length() - 1) for step in ((1 << bit, 0), (0, 1 << bit))

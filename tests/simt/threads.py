@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.core import Function, Operation, Value
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import control, memory
 from tile.ir.types import Fragment, Shared, Type
 from tile.simt import ops
-from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_fragment
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_fragment
 
 Array = Any
 
@@ -61,7 +61,7 @@ class Threads:
         """What a function returns: arrays of threads, and registers of fragments."""
         for value, argument in zip(function.args, arguments, strict=True):
             self.keep(value, np.asarray(argument))
-        with numerics.quiet():
+        with semantics.quiet():
             for op in function.body:
                 if op.defn is control.return_:
                     return [self.known[value] for value in op.inputs]
@@ -128,7 +128,7 @@ class Threads:
 
     def alloc(self, op: Operation) -> None:
         ty = op.result.type
-        self.buffers[op.result] = np.zeros(ty.numel, numerics.numpy_dtype(ty.of))
+        self.buffers[op.result] = np.zeros(ty.numel, semantics.numpy_dtype(ty.of))
 
     def places(self, op: Operation, name: str = "offset") -> tuple[Array, Array]:
         """The buffer, and the places of all registers: vectors of neighbours that are aligned."""
@@ -185,7 +185,7 @@ class Threads:
         return address
 
     def access(self, op: Operation, element: Any) -> tuple[Array, Array, Array]:
-        dtype = numerics.numpy_dtype(element)
+        dtype = semantics.numpy_dtype(element)
         vector = op["vector"]
         address = self.neighbours(self.of(op, "ptr"), dtype.itemsize, vector)
         mask = self.of(op, "mask")
@@ -212,7 +212,7 @@ class Threads:
         batch, m, n, k = op["sizes"]
         a, b, acc = (self.known[value] for value in op.inputs)
         a, b = a.reshape(-1, batch, m, k), b.reshape(-1, batch, k, n)
-        found = numerics.dot(a, b, acc.reshape(-1, batch, m, n), op["input_precision"])
+        found = semantics.dot(a, b, acc.reshape(-1, batch, m, n), op["input_precision"])
         return found.reshape(self.count, -1)
 
     def matrix_multiply(self, op: Operation) -> Array:
@@ -231,7 +231,7 @@ class Threads:
             layouts.append(layout)
         a, b, acc = (self.by_lane(self.known[value]) for value in op.inputs)
         found = [
-            numerics.dot(
+            semantics.dot(
                 *(
                     whole(with_warp(layout), x[warp])[None]
                     for layout, x in zip(layouts, (a, b, acc), strict=True)
@@ -269,8 +269,8 @@ RULES: dict[OpDef, Callable[[Threads, Operation], Array]] = {
     ops.thread.shared_count: Threads.shared_count,
     ops.thread.shared_copy: Threads.shared_copy,
     ops.shared.alloc: Threads.alloc,
-    ops.matrix.thread_dot: Threads.thread_dot,
-    ops.matrix.matrix_multiply: Threads.matrix_multiply,
+    ops.mma.thread_dot: Threads.thread_dot,
+    ops.mma.matrix_multiply: Threads.matrix_multiply,
     memory.load: Threads.load,
     memory.store: Threads.store,
     memory.barrier: lambda threads, op: None,

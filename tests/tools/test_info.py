@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Surveyable
 from tile.errors import BackendError
 from tile.tools import info
@@ -16,7 +16,7 @@ from tile.tools.cli import main
 def test_every_backend_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert set(registry.names()) <= set(lines)
+    assert set(backends.names()) <= set(lines)
     assert any(line.startswith("  packages: numpy ") for line in lines)
 
 
@@ -24,7 +24,7 @@ def test_what_is_missing_comes_with_a_command(monkeypatch: pytest.MonkeyPatch) -
     def get(name: str) -> object:
         raise BackendError("it needs a package; pip install 'tile-compiler[cuda]' brings it")
 
-    monkeypatch.setattr(registry, "get", get)
+    monkeypatch.setattr(backends, "get", get)
     assert list(info.report("nvptx")) == [
         "nvptx",
         "  missing: it needs a package; pip install 'tile-compiler[cuda]' brings it",
@@ -39,7 +39,7 @@ def test_unknown_backends_are_refused(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize("name", ["nvptx", "opencl"])
 def test_parts_are_found_or_missing(name: str) -> None:
     try:
-        backend = registry.get(name)
+        backend = backends.get(name)
     except BackendError as missing:
         pytest.skip(missing.message)
     assert isinstance(backend, Surveyable)
@@ -60,7 +60,7 @@ def test_the_device_that_is_set_is_shown(
 def test_devices_of_opencl_and_what_pip_brings() -> None:
     """Every device with what it has and lacks, and every runtime for CPUs that is not there."""
     try:
-        registry.get("opencl")
+        backends.get("opencl")
     except BackendError as missing:
         pytest.skip(missing.message)
     devices = importlib.import_module("tile.backends.opencl.devices")

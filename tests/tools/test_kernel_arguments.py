@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tile.errors import ArgumentValueError
-from tile.runtime.descriptor import ALIGNMENT, TensorDescriptor
-from tile.tools.kernel_arguments import parse_arguments
+from tile.runtime.arguments.tensor_descriptor import ALIGNMENT, TensorDescriptor
+from tile.tools.command import parse_arguments
 
 
 def test_descriptors() -> None:

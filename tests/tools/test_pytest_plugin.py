@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pytest_tile
-from tile.checks import Check
+from tile.faults import Check
 
 TESTS = """\
 import numpy as np

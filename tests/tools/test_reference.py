@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import tile.language as tl
-from tile.ir.opdef import OPS
-from tile.language.builtin import Builtin
+from tile.ir.declare import OPS
+from tile.language.core.builtin import Builtin
 from tile.tools.cli import main
 from tile.tools.reference import PAGES, page
 

@@ -12,7 +12,7 @@ import pytest
 
 import tile
 from tests.test_timeline import check
-from tile.accesses import Trace
+from tile.backends.interp.tracing.trace_data import Trace
 from tile.tools import trace as tool
 from tile.tools.cli import main
 

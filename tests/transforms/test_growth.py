@@ -15,7 +15,7 @@ from tile.ir.core import Module
 from tile.ir.parser import parse_module
 from tile.ir.passes import PassManager
 from tile.ir.verifier import verify
-from tile.transforms import pipeline
+from tile.transforms import pass_pipeline
 
 HEAD = """\
 kernel @k(%p: tile<64xptr<f32>>, %n: i32, %x: tile<64xf32>, %o: tile<64xi32>) {
@@ -65,7 +65,7 @@ def in_branches(steps: int) -> str:
 
 
 def run_tile(module: Module) -> None:
-    PassManager(pipeline.TILE, verify_each=False).run(module)
+    PassManager(pass_pipeline.TILE, verify_each=False).run(module)
 
 
 WORK: list[Callable[[Module], Any]] = [

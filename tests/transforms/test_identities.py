@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from tests.analysis.observed import Run
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.parser import parse_module
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module, print_value
 from tile.ir.types import ALL, FLOATS, I1, I8, INTEGERS, SCALARS, U8, Scalar
 from tile.ir.verifier import verify
-from tile.transforms import pipeline
+from tile.transforms import pass_pipeline
 
-assert pipeline.TILE  # declares the passes
+assert pass_pipeline.TILE  # declares the passes
 
 INTEGER_OPS = (
     *("add", "sub", "mul", "div", "rem", "and", "or", "xor", "shl", "shr", "min", "max"),
@@ -46,17 +46,17 @@ def edges(ty: Scalar) -> list[Any]:
 def inputs(ty: Scalar) -> Any:
     """All numbers of a small type, and the telling ones of a large one."""
     if ty in (I8, U8):
-        return np.arange(ty.min_value, ty.max_value + 1).astype(numerics.numpy_dtype(ty))
+        return np.arange(ty.min_value, ty.max_value + 1).astype(semantics.numpy_dtype(ty))
     numbers = [*edges(ty)] * 8
     count = 1 << (len(numbers).bit_length() - 1)
-    return np.stack([numerics.constant(number, ty) for number in numbers[:count]])
+    return np.stack([semantics.constant(number, ty) for number in numbers[:count]])
 
 
 def same_bits(x: Any, y: Any) -> bool:
     """Equal, zeros with their signs; any NaN is a NaN."""
     if x.dtype.kind in "biu":
         return np.array_equal(x, y)
-    with numerics.quiet():
+    with semantics.quiet():
         wide, other = x.astype(np.float64), y.astype(np.float64)
     equal = (wide == other) & (np.signbit(wide) == np.signbit(other))
     return bool(np.all(equal | (np.isnan(wide) & np.isnan(other))))
@@ -78,7 +78,7 @@ def held_to_canonical_form(
         found = Run(lambda value, array: None).function(module["f"], [x])
     for index, (before, after) in enumerate(zip(wanted, found, strict=True)):
         if not signed_zeros and before.dtype.kind not in "biu":
-            before, after = (array + numerics.constant(0.0, ty) for array in (before, after))
+            before, after = (array + semantics.constant(0.0, ty) for array in (before, after))
         assert same_bits(before, after), f"%r{index}: {lines}\n{print_module(module)}"
 
 

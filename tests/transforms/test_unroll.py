@@ -11,7 +11,7 @@ from tests.analysis.observed import Run
 from tile.ir.core import Module
 from tile.ir.parser import parse_module
 from tile.ir.passes import parse_pipeline, run_pipeline
-from tile.transforms import pipeline
+from tile.transforms import pass_pipeline
 
 LOOP = """
 func @f(%lo: {ty}, %hi: {ty}, %zero: i64) -> (i64, i64) {{
@@ -37,7 +37,7 @@ EDGES = {
 def unrolled(ty: str, step: int, factor: int) -> tuple[Module, Module]:
     before = parse_module(LOOP.format(ty=ty, step=step, factor=factor))
     after = before.clone()
-    run_pipeline(after, [*parse_pipeline("unroll"), *pipeline.TILE])
+    run_pipeline(after, [*parse_pipeline("unroll"), *pass_pipeline.TILE])
     return before, after
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.language.attributes import DESCRIPTOR_PROPERTIES, PROPERTIES
-from tile.language.builtin import DESCRIPTOR_MEMBERS, MEMBERS
+from tile.language.core.builtin import DESCRIPTOR_MEMBERS, MEMBERS
+from tile.language.tensor_methods import DESCRIPTOR_PROPERTIES, PROPERTIES
 
 KERNEL = """\
 import tile

@@ -43,12 +43,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tile.analysis.axis_rules import RULES
-from tile.analysis.axis_value import AxisInfo, divisor, uniform, unknown
-from tile.analysis.conditions import Conditional, compared
+from tile.analysis.axis_rules import RULES, AxisInfo, divisor, uniform, unknown
+from tile.analysis.dataflow import Conditional, compared
 from tile.analysis.ranges import Ranges, ranges
 from tile.ir.core import Function, Operation, Value
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import Scalar, Type

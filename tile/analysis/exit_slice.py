@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tile.ir.core import Block, Operation, Value
-from tile.ir.opdef import Effect
+from tile.ir.declare import Effect
 from tile.ir.ops import control, debug, memory
 from tile.ir.types import Shared
 

@@ -6,6 +6,8 @@ uses and through control flow: the results of an `if` or loop vary if programs d
 
 The compared set is a parameter: a lowering that splits programs among lanes runs the same analysis
 with the lane index as the source.
+
+Values that are known at launch: a kernel's arguments, and constants.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tile.analysis.dataflow import Forward
-from tile.ir.core import Function, Operation, Value
-from tile.ir.effects import effects
-from tile.ir.opdef import Effect, OpDef
-from tile.ir.ops import control, descriptor, memory, program
-from tile.ir.types import Type
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.declare import Effect, OpDef
+from tile.ir.effects import constant_of, effects
+from tile.ir.ops import arith, control, descriptor, memory, program
+from tile.ir.types import Scalar, Type
 
 
 class Variation(enum.Enum):
@@ -128,3 +130,30 @@ class _Uniformity(Forward[Variation]):
         end = op.regions[0].last
         assert end is not None
         return self.fact(end, 0)
+
+
+def launch_value(value: Value) -> Value | int | None:
+    """Return the kernel argument or integer constant that a scalar equals, or None.
+
+    Looks through sign extensions and hints.
+    """
+    while value.op is not None and (value.op.defn is arith.hint or _widens(value)):
+        value = value.op.inputs[0]
+    constant = constant_of(value)
+    if isinstance(constant, int):
+        return constant
+    block = value.owner
+    if not isinstance(block, Block) or block.owner is None or not block.owner.kernel:
+        return None
+    return value
+
+
+def _widens(value: Value) -> bool:
+    """Return True if a value is a sign extension (or a cast of the same width)."""
+    op, ty = value.op, value.type
+    if op is None or op.defn is not arith.cast:
+        return False
+    before = op.inputs[0].type
+    if not (isinstance(ty, Scalar) and isinstance(before, Scalar)):
+        return False
+    return before.is_int_signed() and ty.is_int_signed() and before.bits <= ty.bits

@@ -1,1 +1,49 @@
-"""The backends, which compile and run kernels; `base` has their interfaces."""
+"""The backends, which compile and run kernels; `base` has their interfaces.
+
+The registry of backends, which are found by name and loaded on first use.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from tile.backends.base import Backend
+from tile.errors import BackendError
+
+# The extra of the distribution that installs a backend's packages, if not named as the backend.
+EXTRAS = {"nvptx": "cuda"}
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    """Return the names of all backends, sorted: those of the packages in this folder."""
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if m.ispkg))
+
+
+def require(name: str) -> None:
+    """Raise `BackendError` if no backend has that name."""
+    if name not in names():
+        raise BackendError(f"there is no backend {name!r}; this version has {', '.join(names())}")
+
+
+@functools.cache
+def get(name: str) -> Backend:
+    """Return the backend called `name`, and load it if necessary.
+
+    Raises `BackendError` for an unknown name, and if a package that the backend needs is missing.
+    """
+    require(name)
+    # Imported lazily: a backend may need packages that are not installed.
+    try:
+        module = importlib.import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "tile":
+            raise
+        raise BackendError(
+            f"the {name} backend needs the package {error.name!r}, which is not installed; "
+            f"pip install 'tile-compiler[{EXTRAS.get(name, name)}]' brings it"
+        ) from error
+    backend: Backend = module.BACKEND
+    return backend

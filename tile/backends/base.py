@@ -1,6 +1,8 @@
 """Interfaces of backends.
 
 A backend compiles a module to an artifact without a device, and loads the artifact to run it.
+
+Assertions of a kernel; a launch reports a failed one by its number.
 """
 
 from __future__ import annotations
@@ -12,17 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from tile.brief import brief
-from tile.checks import NONE, Checks, choose, spelled
-from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
+from tile._lazy import late
+from tile.errors import ArgumentTypeError, ArgumentValueError, Loc, UnsupportedError
+from tile.faults import NONE, Checks, choose, spelled
 from tile.ir.types import Pointer, Scalar, is_power_of_two
-from tile.late import late
+from tile.short_repr import brief
 
 if TYPE_CHECKING:  # imported lazily: a process whose kernels are cached on disk needs none of it
     from tile.ir.core import Module
+    from tile.ir.debug_info import Steps
     from tile.ir.parser import parse_module
     from tile.ir.printer import print_module
-    from tile.ir.steps import Steps
 else:
     parse_module = late("tile.ir.parser", "parse_module")
     print_module = late("tile.ir.printer", "print_module")
@@ -384,3 +386,28 @@ class Backend(Protocol):
 
     def load(self, artifact: Artifact) -> Executable:
         """Load an artifact for execution; opens the device."""
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """The message and location of a `device_assert`."""
+
+    message: str
+    loc: Loc | None
+
+    def data(self) -> list[Any]:
+        """Return the assertion as data for JSON; see `of`."""
+        return [self.message, [_loc_data(frame) for frame in self.loc.chain()] if self.loc else []]
+
+    @classmethod
+    def of(cls, data: Sequence[Any]) -> Assertion:
+        """Return the assertion of what `data` returned."""
+        message, locs = data
+        loc: Loc | None = None
+        for file, line, column, end, function in reversed(locs):
+            loc = Loc(file, line, column, end, function, loc)
+        return cls(message, loc)
+
+
+def _loc_data(loc: Loc) -> list[Any]:
+    return [loc.file, loc.line, loc.column, loc.end_column, loc.function]

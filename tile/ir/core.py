@@ -7,10 +7,19 @@ knows its uses, so replacing a value takes time proportional to the number of it
 
 Operations of a block form a doubly linked list: insertion and removal take O(1), and a walk
 survives the removal of the current operation.
+
+Levels of the IR: a level is a set of legal operations and types, enforced by the verifier.
+
+TILE      the user's program: tiles without layouts
+LAID_OUT  every tile has a layout; shared memory, copies and barriers are operations
+THREAD    per-thread fragments, lanes, shuffles, vector accesses
+
+An operation's declaration states the levels at which it is legal, so this file has only names.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +28,7 @@ from tile.errors import Loc
 from tile.ir.types import Type
 
 if TYPE_CHECKING:
-    from tile.ir.opdef import OpDef
+    from tile.ir.declare import OpDef
 
 
 class Value:
@@ -422,3 +431,33 @@ def clone(
         new_value.name = old_value.name
         mapping[old_value] = new_value
     return new
+
+
+class Level(enum.Enum):
+    """A level of the IR; see the module docstring."""
+
+    TILE = "tile"
+    LAID_OUT = "laid-out"
+    THREAD = "thread"
+
+
+EVERY = frozenset(Level)
+TILES_ALONE = frozenset({Level.TILE})
+WITH_TILES = frozenset({Level.TILE, Level.LAID_OUT})
+LAID_OUT = frozenset({Level.LAID_OUT})
+LOWERED = frozenset({Level.LAID_OUT, Level.THREAD})
+THREAD = frozenset({Level.THREAD})
+
+# Conditions on operations at a level, in addition to their type rules; a condition raises
+# `TypeRuleError`. The package that defines a level's types declares its conditions.
+CONDITIONS: dict[Level, list[Callable[[Operation], None]]] = {level: [] for level in Level}
+
+
+def condition(level: Level) -> Callable[[Callable[[Operation], None]], Callable[[Operation], None]]:
+    """Declare a condition of a level."""
+
+    def declare(check: Callable[[Operation], None]) -> Callable[[Operation], None]:
+        CONDITIONS[level].append(check)
+        return check
+
+    return declare

@@ -26,9 +26,8 @@ from typing import Any
 
 from tile.config import config
 from tile.errors import ArgumentValueError, PassError, TileError
-from tile.ir.compilation import ALL, Compilation, compiling
-from tile.ir.core import Module
-from tile.ir.levels import Level
+from tile.ir.compilation_context import ALL, Compilation, compiling
+from tile.ir.core import Level, Module
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 

@@ -32,9 +32,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tile.errors import Loc
 from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.layouts import is_layout
-from tile.ir.opdef import Symbol
-from tile.ir.types import Type
+from tile.ir.declare import Symbol
+from tile.ir.types import Type, is_layout
 
 # The text of a layout within IR text.
 LAYOUT = re.compile(r"#[a-z]+\{[^{}]*\}")

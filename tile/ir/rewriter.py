@@ -19,8 +19,8 @@ from typing import Any
 from tile.errors import PassError, stamp
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
+from tile.ir.declare import OpDef
 from tile.ir.effects import is_dead
-from tile.ir.opdef import OpDef
 
 Pattern = Callable[[Operation, "Rewriter"], bool]
 

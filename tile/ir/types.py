@@ -15,6 +15,15 @@ From the LAID_OUT level on, tiles have layouts and there are buffers in shared m
 level, fragments replace tiles: a fragment is the part of a tile that one thread holds.
 
     tile<16x16xf32, #a>   shared<16x64xf16, #b, stages = 3>   frag<8xf32>
+
+Kinds of layouts and their parsers.
+
+The IR treats layouts as opaque values with a text. The package that defines a kind of layout
+declares it:
+
+    declare_layout("linear", LinearLayout, parse_layout)       # reads `#linear{...}`
+
+The mapping between NumPy's dtypes and the IR's types.
 """
 
 from __future__ import annotations
@@ -23,9 +32,15 @@ import enum
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-from tile.errors import TypeRuleError
+import ml_dtypes
+import numpy as np
+
+from tile.errors import ArgumentTypeError, TypeRuleError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def require(condition: bool, message: str) -> None:
@@ -223,7 +238,7 @@ class Layout(Protocol):
     """The distribution of a tile over registers, lanes and warps, or its order in shared memory.
 
     The SIMT lowering defines layouts (`tile/simt/layouts`) and declares their parsers
-    (`tile/ir/layouts.py`).
+    (`tile/ir/types.py`).
     """
 
     def __str__(self) -> str: ...
@@ -493,3 +508,68 @@ def with_shape(shape: Iterable[int], element: Scalar | Pointer) -> Type:
     """Return a tile type of the shape, or the element itself for shape `()`."""
     dims = tuple(shape)
     return Tile(dims, element) if dims else element
+
+
+@dataclass(frozen=True)
+class LayoutKind:
+    """A kind of layout: its class, and the parser of its text, `#name{...}`."""
+
+    name: str
+    cls: type
+    parse: Callable[[str], Layout]
+
+
+LAYOUTS: dict[str, LayoutKind] = {}
+
+
+def declare_layout(name: str, cls: type, parse: Callable[[str], Layout]) -> None:
+    """Register a kind of layout with the parser."""
+    assert name not in LAYOUTS, f"layout #{name} is declared twice"
+    LAYOUTS[name] = LayoutKind(name, cls, parse)
+
+
+def is_layout(value: object) -> bool:
+    """Return True if the value is a layout of a declared kind."""
+    return isinstance(value, tuple(kind.cls for kind in LAYOUTS.values()))
+
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Dtype: TypeAlias = np.dtype[Any]
+
+DTYPES: dict[str, Dtype] = {
+    "i1": np.dtype(np.bool_),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "u8": np.dtype(np.uint8),
+    "u16": np.dtype(np.uint16),
+    "u32": np.dtype(np.uint32),
+    "u64": np.dtype(np.uint64),
+    "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}
+SCALAR_OF_DTYPE: dict[Dtype, Scalar] = {DTYPES[ty.name]: ty for ty in ALL}
+ADDRESS = np.dtype(np.int64)
+
+
+def numpy_dtype(ty: Scalar | Pointer) -> Dtype:
+    """Return the dtype of arrays that hold `ty`; pointers are 64-bit addresses."""
+    return ADDRESS if isinstance(ty, Pointer) else DTYPES[ty.name]
+
+
+def scalar_of(dtype: npt.DTypeLike) -> Scalar:
+    """Return the IR type of an array's elements. Raises `ArgumentTypeError` if there is none."""
+    dtype = np.dtype(dtype)
+    scalar = SCALAR_OF_DTYPE.get(dtype)
+    if scalar is not None:
+        return scalar
+    notes = ["the array's byte order is not this machine's"] if not dtype.isnative else []
+    raise ArgumentTypeError(
+        f"dtype {dtype} has no type here; supported are {', '.join(map(str, SCALAR_OF_DTYPE))}",
+        notes=notes,
+    )

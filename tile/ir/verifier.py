@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tile.errors import Loc, TileError, TypeRuleError, VerificationError
-from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.levels import CONDITIONS, Level
-from tile.ir.ops import combine, control
+from tile.ir.core import CONDITIONS, Block, Function, Level, Module, Operation, Value
+from tile.ir.ops import control, reduce
 from tile.ir.printer import print_op
 from tile.ir.types import Descriptor, Fragment, Shared, Tile, Type, without_layout
 
@@ -129,9 +128,9 @@ class _Verifier:
     def combining(self, op: Operation) -> None:
         """Check that functions called by a combining region obey the region's restrictions."""
         for region in op.regions:
-            illegal = combine.intruder(region, self.module.functions)
+            illegal = reduce.intruder(region, self.module.functions)
             if illegal is not None:
-                self.fail(combine.refusal(op.name, illegal), illegal.loc, illegal)
+                self.fail(reduce.refusal(op.name, illegal), illegal.loc, illegal)
 
     def types(self, values: Sequence[Value], loc: Loc | None) -> None:
         for value in values:

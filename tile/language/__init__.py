@@ -6,31 +6,13 @@ use.
 
 from typing import TYPE_CHECKING
 
-from tile.language.constexpr import constexpr
-from tile.language.tensor import Tensor, tensor, tensor_descriptor
-from tile.late import LateNames
+from tile._lazy import LateNames
+from tile.language.core.constexpr import constexpr
+from tile.language.core.tensor import Tensor, tensor, tensor_descriptor
 
 if TYPE_CHECKING:
     from tile.language import math
-    from tile.language.atomics import (
-        atomic_add,
-        atomic_and,
-        atomic_cas,
-        atomic_max,
-        atomic_min,
-        atomic_or,
-        atomic_xchg,
-        atomic_xor,
-    )
-    from tile.language.combine import associative_scan, reduce
-    from tile.language.creation import arange, cast, full, to_tensor, zeros, zeros_like
-    from tile.language.debug import device_assert, device_print, static_assert, static_print
-    from tile.language.descriptor import (
-        load_tensor_descriptor,
-        make_tensor_descriptor,
-        store_tensor_descriptor,
-    )
-    from tile.language.dtypes import (
+    from tile.language.core.dtypes import (
         bfloat16,
         block_type,
         const,
@@ -52,15 +34,14 @@ if TYPE_CHECKING:
         uint32,
         uint64,
     )
-    from tile.language.hints import (
-        assume,
-        debug_barrier,
-        max_constancy,
-        max_contiguous,
-        multiple_of,
+    from tile.language.creation import arange, cast, full, to_tensor, zeros, zeros_like
+    from tile.language.debug import device_assert, device_print, static_assert, static_print
+    from tile.language.descriptor import (
+        load_tensor_descriptor,
+        make_tensor_descriptor,
+        store_tensor_descriptor,
     )
-    from tile.language.index import gather, histogram, sort, topk
-    from tile.language.iterators import condition, range, static_range
+    from tile.language.indexing import gather, histogram, sort, topk
     from tile.language.linalg import dot
     from tile.language.math import (
         abs,
@@ -82,9 +63,28 @@ if TYPE_CHECKING:
         tanh,
         umulhi,
     )
-    from tile.language.memory import load, store
-    from tile.language.program import num_programs, program_id
-    from tile.language.python import PYTHON_BUILTINS
+    from tile.language.memory import (
+        atomic_add,
+        atomic_and,
+        atomic_cas,
+        atomic_max,
+        atomic_min,
+        atomic_or,
+        atomic_xchg,
+        atomic_xor,
+        load,
+        store,
+    )
+    from tile.language.program import (
+        assume,
+        debug_barrier,
+        max_constancy,
+        max_contiguous,
+        multiple_of,
+        num_programs,
+        program_id,
+    )
+    from tile.language.python_builtins import PYTHON_BUILTINS, condition, range, static_range
     from tile.language.random import (
         pair_uniform_to_normal,
         philox,
@@ -100,10 +100,12 @@ if TYPE_CHECKING:
     from tile.language.reductions import (
         argmax,
         argmin,
+        associative_scan,
         cumprod,
         cumsum,
         max,
         min,
+        reduce,
         reduce_or,
         sum,
         xor_sum,
@@ -129,34 +131,34 @@ if TYPE_CHECKING:
     from tile.language.standard import add, cdiv, mul, sigmoid, softmax, sub, swizzle2d
 else:
     _NAMES = {  # module -> its public names
-        "atomics": (
-            "atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg "
-            "atomic_xor"
+        "core.dtypes": (
+            "bfloat16 block_type const dtype float16 float32 float64 float8e4nv float8e5 int1 "
+            "int16 int32 int64 int8 pi32_t pointer_type uint16 uint32 uint64 uint8"
         ),
-        "combine": "associative_scan reduce",
         "creation": "arange cast full to_tensor zeros zeros_like",
         "debug": "device_assert device_print static_assert static_print",
         "descriptor": "load_tensor_descriptor make_tensor_descriptor store_tensor_descriptor",
-        "dtypes": (
-            "bfloat16 block_type const dtype float8e4nv float8e5 float16 float32 float64 int1 "
-            "int8 int16 int32 int64 pi32_t pointer_type uint8 uint16 uint32 uint64"
-        ),
-        "hints": "assume debug_barrier max_constancy max_contiguous multiple_of",
-        "index": "gather histogram sort topk",
-        "iterators": "condition range static_range",
+        "indexing": "gather histogram sort topk",
         "linalg": "dot",
         "math": (
             "abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn "
             "tanh umulhi"
         ),
-        "memory": "load store",
-        "program": "num_programs program_id",
-        "python": "PYTHON_BUILTINS",
+        "memory": (
+            "atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg "
+            "atomic_xor load store"
+        ),
+        "program": (
+            "assume debug_barrier max_constancy max_contiguous multiple_of num_programs program_id"
+        ),
+        "python_builtins": "PYTHON_BUILTINS condition range static_range",
         "random": (
             "pair_uniform_to_normal philox philox_impl rand rand4x randint randint4x randn "
             "randn4x uint_to_uniform_float"
         ),
-        "reductions": "argmax argmin cumprod cumsum max min reduce_or sum xor_sum",
+        "reductions": (
+            "argmax argmin associative_scan cumprod cumsum max min reduce reduce_or sum xor_sum"
+        ),
         "selection": "PropagateNan clamp maximum minimum where",
         "shape": (
             "broadcast broadcast_to cat expand_dims flip interleave join permute ravel "

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from tile.language import _math as math
 from tile.language import _random
-from tile.language.python import PYTHON_BUILTINS as PYTHON_BUILTINS
+from tile.language.python_builtins import PYTHON_BUILTINS as PYTHON_BUILTINS
 from tile.language.selection import PropagateNan as PropagateNan
 
 random = _random  # not in `__all__`, so an import under this name would be private

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import arith
 from tile.ir.ops import shape as shapes
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import Pointer, Scalar, with_shape
-from tile.language.builtin import builtin, member
-from tile.language.dtypes import spelled
-from tile.language.known import (
-    compile_time,
-    compile_time_bool,
-    compile_time_int,
-    compile_time_shape,
-)
-from tile.language.promote import (
+from tile.language.core.builtin import builtin, member
+from tile.language.core.dtypes import spelled
+from tile.language.core.promotion import (
     Operand,
     as_number,
     constant,
@@ -27,10 +20,15 @@ from tile.language.promote import (
     convert_shape,
     describe,
 )
-from tile.language.promote import (
-    to_tensor as make_tensor,
+from tile.language.core.promotion import to_tensor as make_tensor
+from tile.language.core.static_args import (
+    compile_time,
+    compile_time_bool,
+    compile_time_int,
+    compile_time_shape,
 )
-from tile.language.tensor import Tensor
+from tile.language.core.tensor import Tensor
+from tile.short_repr import brief
 
 
 @builtin

@@ -5,19 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import debug as ops
-from tile.language.builtin import builtin
-from tile.language.known import (
-    compile_time,
-    compile_time_bool,
-    constant_value,
-)
+from tile.language.core.builtin import builtin
+from tile.language.core.promotion import broadcast_together, to_tensor
+from tile.language.core.static_args import compile_time, compile_time_bool, constant_value
+from tile.language.core.tensor import Tensor
 from tile.language.operators import truth
-from tile.language.promote import broadcast_together, to_tensor
-from tile.language.tensor import Tensor
+from tile.short_repr import brief
 
 
 @builtin

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import arith
@@ -21,16 +20,12 @@ from tile.ir.ops import descriptor as ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import RMWKind
 from tile.ir.types import I1, I32, I64, Descriptor, Padding, Pointer, Scalar, Tile
-from tile.language.access import cast_to
-from tile.language.builtin import Builtin, builtin, descriptor_member
-from tile.language.descriptor_parts import DescriptorParts
-from tile.language.known import (
-    compile_time,
-    compile_time_shape,
-    constant_value,
-)
-from tile.language.promote import Operand, convert, describe, to_tensor
-from tile.language.tensor import Tensor, tensor_descriptor
+from tile.language.core.builtin import Builtin, builtin, descriptor_member
+from tile.language.core.promotion import Operand, convert, describe, to_tensor
+from tile.language.core.static_args import compile_time, compile_time_shape, constant_value
+from tile.language.core.tensor import DescriptorParts, Tensor, tensor_descriptor
+from tile.language.memory import cast_to
+from tile.short_repr import brief
 
 MAKE = "tl.make_tensor_descriptor"
 

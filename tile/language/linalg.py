@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.ir.ops import linalg as ops
-from tile.ir.ops.linalg import ACCUMULATORS, Precision
+from tile.ir.ops import dot as ops
+from tile.ir.ops.dot import ACCUMULATORS, Precision
 from tile.ir.types import F32, Scalar, Tile, with_shape
-from tile.language.builtin import builtin
+from tile.language.core.builtin import builtin
+from tile.language.core.dtypes import spelled
+from tile.language.core.promotion import constant, describe
+from tile.language.core.static_args import compile_time, compile_time_bool, compile_time_int
+from tile.language.core.tensor import Tensor
 from tile.language.creation import element_type
-from tile.language.dtypes import spelled
-from tile.language.known import (
-    compile_time,
-    compile_time_bool,
-    compile_time_int,
-)
-from tile.language.promote import constant, describe
-from tile.language.tensor import Tensor
+from tile.short_repr import brief
 
 
 @builtin

@@ -11,18 +11,16 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops import math as ops
 from tile.ir.types import F32, F64, SCALARS, Scalar
-from tile.language.builtin import builtin, member
-from tile.language.dtypes import spelled
-from tile.language.known import (
-    compile_time_bool,
-)
+from tile.language.core.builtin import builtin, member
+from tile.language.core.dtypes import spelled
+from tile.language.core.promotion import Operand, as_number, describe, to_tensor, unify
+from tile.language.core.static_args import compile_time_bool
+from tile.language.core.tensor import Tensor
 from tile.language.operators import emit
-from tile.language.promote import Operand, as_number, describe, to_tensor, unify
-from tile.language.tensor import Tensor
 
 __all__ = [
     "abs",

@@ -1,23 +1,94 @@
-"""Loads and stores through pointers."""
+"""Loads and stores through pointers.
+
+Checks and conversions of the pointers, values and masks of memory accesses.
+
+Atomic operations on global memory. Each returns the value that memory held before.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
+from tile.ir.core import Value
 from tile.ir.ops import memory as ops
-from tile.ir.ops.memory import CacheModifier, Eviction
-from tile.ir.types import with_element
-from tile.language.access import as_mask, cast_to, check_scalar, check_shapes, mask_operand, pointee
-from tile.language.builtin import builtin
-from tile.language.known import (
-    compile_time,
-    compile_time_bool,
+from tile.ir.ops.memory import CacheModifier, Eviction, Order, RMWKind, Scope
+from tile.ir.types import Pointer, Scalar, Type, with_element
+from tile.language.core.builtin import builtin, member
+from tile.language.core.promotion import (
+    Operand,
+    as_number,
+    common_shape,
+    constant,
+    convert,
+    convert_shape,
+    describe,
+    to_tensor,
 )
-from tile.language.promote import Operand, common_shape, convert_shape
-from tile.language.tensor import Tensor
+from tile.language.core.static_args import compile_time, compile_time_bool
+from tile.language.core.tensor import Tensor
+from tile.short_repr import brief
+
+
+def pointee(name: str, pointer: Any) -> Scalar | Pointer:
+    """Return the pointee type; raise `CompilationError` if `pointer` is not a pointer."""
+    if not isinstance(pointer, Tensor) or not isinstance(pointer.dtype, Pointer):
+        raise CompilationError(
+            f"{name} takes a pointer or a tile of pointers, not {describe(pointer)}"
+        )
+    return pointer.dtype.pointee
+
+
+def as_mask(build: Builder, name: str, mask: Operand | None) -> Tensor | None:
+    """Return a mask as `tl.int1`, or None if it is always true."""
+    if mask is None:
+        return None
+    number = as_number(mask)
+    if number is not None:
+        return None if number else to_tensor(build, False)
+    tensor = to_tensor(build, mask, f"the mask of {name}")
+    if not tensor.dtype.is_bool():
+        raise CompilationError(
+            f"the mask of {name} is of tl.int1, not {tensor.type}; compare it, as in mask != 0"
+        )
+    return tensor
+
+
+def cast_to(build: Builder, x: Any, ty: Type, subject: str) -> Tensor:
+    """Return `x` cast and broadcast to a type; `subject` names it in errors."""
+    number = as_number(x)
+    if number is not None:
+        return constant(build, number, ty)
+    return convert_shape(build, convert(build, to_tensor(build, x, subject), ty.element), ty.shape)
+
+
+def mask_operand(build: Builder, mask: Tensor | None, pointer: Tensor) -> Value | None:
+    """Return a mask as an operand, broadcast to the shape of the pointers; None if absent."""
+    return None if mask is None else convert_shape(build, mask, pointer.shape).value
+
+
+def check_scalar(name: str, pointer: Tensor, **arguments: Any) -> None:
+    """Raise `CompilationError` if an argument of an access through a scalar pointer is a tile."""
+    for parameter, x in arguments.items():
+        if isinstance(x, Tensor) and x.shape:
+            raise CompilationError(
+                f"{name} through one pointer of type {pointer.type} takes a scalar as its "
+                f"{parameter}, not "
+                f"{x.type}; for a tile add offsets to the pointer, as in pointer + tl.arange(0, N)"
+            )
+
+
+def check_shapes(name: str, pointer: Tensor, **arguments: Any) -> None:
+    """Raise `CompilationError` if an argument does not broadcast to the shape of the pointers."""
+    for parameter, x in arguments.items():
+        if isinstance(x, Tensor) and common_shape(pointer.shape, x.shape) != pointer.shape:
+            raise CompilationError(
+                f"{name} through pointers of shape {list(pointer.shape)} takes a {parameter} of "
+                "that shape, "
+                f"not {list(x.shape)}"
+            )
+
 
 LOAD_CACHES = (CacheModifier.NONE, CacheModifier.CA, CacheModifier.CG, CacheModifier.CV)
 STORE_CACHES = (
@@ -140,3 +211,184 @@ def _eviction(name: str, policy: Any) -> Eviction:
             f"the eviction_policy of {name} is one of {choices}, not {brief(text)}"
         )
     return EVICTIONS[text]
+
+
+def _update(
+    build: Builder,
+    kind: RMWKind,
+    pointer: Tensor,
+    val: Operand,
+    mask: Operand | None,
+    sem: str | None,
+    scope: str | None,
+) -> Tensor:
+    """Emit an atomic update of memory with `val`, cast and broadcast, where `mask` is true."""
+    name = f"tl.atomic_{kind}"
+    element = pointee(name, pointer)
+    guard = as_mask(build, name, mask)
+    if not pointer.shape:
+        check_scalar(name, pointer, val=val, mask=guard)
+    check_shapes(name, pointer, val=val, mask=guard)
+    old = build(
+        ops.atomic_rmw,
+        pointer.value,
+        cast_to(build, val, with_element(pointer.type, element), f"the val of {name}").value,
+        mask_operand(build, guard, pointer),
+        kind=kind,
+        order=_order(name, sem),
+        scope=_scope(name, scope),
+    )
+    return Tensor(old)
+
+
+@member
+def atomic_add(
+    build: Builder,
+    pointer: Tensor,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> Tensor:
+    """Add `val` to memory atomically, and return the old value.
+
+    Elements are int32, uint32, int64, uint64 or floats of 16 to 64 bits.
+    `val` and `mask` are broadcast to the shape of `pointer` and `val` is cast to its element type.
+    Where the mask is false, memory is not changed and the result is undefined. `sem` is the memory
+    order: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` is the set of threads
+    with respect to which it is atomic: "cta", "gpu" (the default) or "sys". Raises
+    `CompilationError` or `TypeRuleError` for other arguments.
+    """
+    return _update(build, RMWKind.ADD, pointer, val, mask, sem, scope)
+
+
+@member
+def atomic_max(
+    build: Builder,
+    pointer: Tensor,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> Tensor:
+    """Write the greater of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
+    return _update(build, RMWKind.MAX, pointer, val, mask, sem, scope)
+
+
+@member
+def atomic_min(
+    build: Builder,
+    pointer: Tensor,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> Tensor:
+    """Write the lesser of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
+    return _update(build, RMWKind.MIN, pointer, val, mask, sem, scope)
+
+
+@member
+def atomic_and(
+    build: Builder,
+    pointer: Tensor,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> Tensor:
+    """Write memory `& val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+    return _update(build, RMWKind.AND, pointer, val, mask, sem, scope)
+
+
+@member
+def atomic_or(
+    build: Builder,
+    pointer: Tensor,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> Tensor:
+    """Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+    return _update(build, RMWKind.OR, pointer, val, mask, sem, scope)
+
+
+@member
+def atomic_xor(
+    build: Builder,
+    pointer: Tensor,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> Tensor:
+    """Write memory `^ val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+    return _update(build, RMWKind.XOR, pointer, val, mask, sem, scope)
+
+
+@member
+def atomic_xchg(
+    build: Builder,
+    pointer: Tensor,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> Tensor:
+    """Write `val` (32 or 64 bits wide) and return the old value; see `tl.atomic_add`."""
+    return _update(build, RMWKind.XCHG, pointer, val, mask, sem, scope)
+
+
+@member
+def atomic_cas(
+    build: Builder,
+    pointer: Tensor,
+    cmp: Operand,
+    val: Operand,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> Tensor:
+    """Write `val` atomically if memory holds `cmp` (bitwise), and return the old value.
+
+    Elements are 32 or 64 bits wide. `cmp` and `val` are cast to the element type and broadcast to
+    the shape of `pointer`; for `sem` and `scope` see `tl.atomic_add`.
+    """
+    name = "tl.atomic_cas"
+    result = with_element(pointer.type, pointee(name, pointer))
+    if not pointer.shape:
+        check_scalar(name, pointer, cmp=cmp, val=val)
+    check_shapes(name, pointer, cmp=cmp, val=val)
+    old = build(
+        ops.atomic_cas,
+        pointer.value,
+        cast_to(build, cmp, result, f"the cmp of {name}").value,
+        cast_to(build, val, result, f"the val of {name}").value,
+        order=_order(name, sem),
+        scope=_scope(name, scope),
+    )
+    return Tensor(old)
+
+
+def _order(name: str, sem: Any) -> Order:
+    text = compile_time(sem, f"the sem of {name}")
+    if text is None:
+        return Order.ACQ_REL
+    if text not in list(Order):
+        raise CompilationError(f"the sem of {name} is one of {_choices(Order)}, not {brief(text)}")
+    return Order(text)
+
+
+def _scope(name: str, scope: Any) -> Scope:
+    text = compile_time(scope, f"the scope of {name}")
+    if text is None:
+        return Scope.DEVICE
+    if text not in list(Scope):
+        raise CompilationError(
+            f"the scope of {name} is one of {_choices(Scope)}, not {brief(text)}"
+        )
+    return Scope(text)
+
+
+def _choices(names: type[Order] | type[Scope]) -> str:
+    return ", ".join(f'"{name.value}"' for name in names)

@@ -2,8 +2,8 @@
 
 Operands are runtime values or compile-time Python objects. If both are compile-time values,
 Python's own operator computes the result. Otherwise numbers are promoted by the rules of
-`tile.language.promote`, shapes are broadcast, and one elementwise operation is emitted. Integer
-division truncates towards zero, and a remainder has the sign of the dividend. `>>` of a signed
+`tile.language.core.promotion`, shapes are broadcast, and one elementwise operation is emitted.
+Integer division truncates towards zero, and a remainder has the sign of the dividend. `>>` of a signed
 integer is an arithmetic shift, whatever the type of the shift amount.
 """
 
@@ -13,24 +13,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import arith, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F32, I1, I8, I16, I32, I64, U32, U64, Pointer, Scalar
-from tile.language.dtypes import spelled
-from tile.language.known import (
-    MOST_BITS,
-    MOST_ITEMS,
-    compile_time_int,
-    constant_value,
-    failed,
-    static_truth,
-    too_large,
-)
-from tile.language.promote import (
+from tile.language.core.dtypes import spelled
+from tile.language.core.promotion import (
     broadcast_together,
     constant,
     convert,
@@ -39,8 +29,18 @@ from tile.language.promote import (
     to_tensor,
     unify,
 )
+from tile.language.core.static_args import (
+    MOST_BITS,
+    MOST_ITEMS,
+    compile_time_int,
+    constant_value,
+    failed,
+    static_truth,
+    too_large,
+)
+from tile.language.core.tensor import Tensor
 from tile.language.shape import expand_dims
-from tile.language.tensor import Tensor
+from tile.short_repr import brief
 
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,

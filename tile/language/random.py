@@ -14,16 +14,14 @@ import tile.language.math as math
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.types import I32, I64, U32, U64, Scalar
-from tile.language.builtin import builtin
+from tile.language.core.builtin import builtin
+from tile.language.core.dtypes import spelled
+from tile.language.core.promotion import Operand, broadcast_together, convert, describe, to_tensor
+from tile.language.core.static_args import compile_time_int
+from tile.language.core.tensor import Tensor
 from tile.language.creation import cast
-from tile.language.dtypes import spelled
-from tile.language.known import (
-    compile_time_int,
-)
 from tile.language.operators import binary, compare, unary
-from tile.language.promote import Operand, broadcast_together, convert, describe, to_tensor
 from tile.language.selection import maximum, where
-from tile.language.tensor import Tensor
 
 Four: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from tile.brief import brief
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import arith
 from tile.ir.types import BF16, F32, I1
-from tile.language.builtin import builtin, member
-from tile.language.known import (
-    compile_time,
-)
+from tile.language.core.builtin import builtin, member
+from tile.language.core.promotion import Operand, broadcast_together, convert, to_tensor, unify
+from tile.language.core.static_args import compile_time
+from tile.language.core.tensor import Tensor
 from tile.language.operators import emit
-from tile.language.promote import Operand, broadcast_together, convert, to_tensor, unify
-from tile.language.tensor import Tensor
+from tile.short_repr import brief
 
 
 class PropagateNan(enum.Enum):

@@ -7,14 +7,9 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import shape as ops
-from tile.language.builtin import builtin, member
-from tile.language.dtypes import spelled
-from tile.language.known import (
-    axis_from_right,
-    compile_time_int,
-    compile_time_shape_of,
-)
-from tile.language.promote import (
+from tile.language.core.builtin import builtin, member
+from tile.language.core.dtypes import spelled
+from tile.language.core.promotion import (
     Operand,
     broadcast_together,
     convert_shape,
@@ -22,7 +17,8 @@ from tile.language.promote import (
     to_tensor,
     unify,
 )
-from tile.language.tensor import Tensor
+from tile.language.core.static_args import axis_from_right, compile_time_int, compile_time_shape_of
+from tile.language.core.tensor import Tensor
 
 
 @member

@@ -6,12 +6,12 @@ from typing import Any
 
 import tile.language.math as math
 from tile.ir.builder import Builder
-from tile.language.builtin import builtin, member
+from tile.language.core.builtin import builtin, member
+from tile.language.core.promotion import Operand
+from tile.language.core.tensor import Tensor
 from tile.language.operators import binary, unary
-from tile.language.promote import Operand
 from tile.language.reductions import max, sum
 from tile.language.selection import minimum
-from tile.language.tensor import Tensor
 
 
 @builtin

@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from tile.late import LateNames
-from tile.runtime.arguments import MockArray
+from tile._lazy import LateNames
+from tile.runtime.arguments.adapt import MockArray
+from tile.runtime.arguments.device_arrays import PointerArray
 from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel
-from tile.runtime.pointers import PointerArray
 
 if TYPE_CHECKING:
-    from tile.runtime.autotune import Autotuner, Config, Heuristics
+    from tile.runtime.autotune.autotuner import Autotuner, Config, Heuristics
 else:
     _TUNING = ("Autotuner", "Config", "Heuristics")
-    __getattr__ = LateNames(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotune"))
+    __getattr__ = LateNames(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotune.autotuner"))
     __dir__ = __getattr__.names
 
 __all__ = [

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from tile.errors import ArgumentError, ArgumentTypeError
-from tile.frontend.source import REQUIRED, DeviceFunction, Parameter
-from tile.ir.dtypes import SCALARS
-from tile.ir.types import ALIASES, F32, I1, Pointer, Scalar
+from tile.frontend.python.source import REQUIRED, DeviceFunction, Parameter
+from tile.ir.types import ALIASES, F32, I1, SCALAR_OF_DTYPE, Pointer, Scalar
 from tile.runtime.signature import SYNONYMS, parse_type
 
 CONST = "const "
@@ -53,7 +52,7 @@ def _of_object(annotation: Any) -> Scalar | Pointer | None:
 
 def _of_numpy(kind: type[np.generic]) -> Scalar | None:
     try:
-        return SCALARS.get(np.dtype(kind))
+        return SCALAR_OF_DTYPE.get(np.dtype(kind))
     except TypeError:
         return None
 

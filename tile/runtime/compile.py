@@ -5,34 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tile.backends import registry
+from tile import backends
+from tile._lazy import late
 from tile.backends.base import Options, Target
-from tile.brief import brief
 from tile.errors import ArgumentError, ArgumentTypeError
-from tile.frontend.source import DeviceFunction, Parameter
+from tile.frontend.python.source import DeviceFunction, Parameter
 from tile.ir.types import Padding, Scalar
-from tile.language.descriptor_parts import DescriptorParts
-from tile.late import late
-from tile.runtime import kept
+from tile.language.core.tensor import DescriptorParts
+from tile.runtime import kernel_cache
 from tile.runtime.annotations import annotated_type
+from tile.runtime.arguments.tensor_descriptor import (
+    descriptor_type,
+    signature_parts,
+    spell_descriptor,
+)
 from tile.runtime.binding import quoted, spell_parameters, unknown_names
-from tile.runtime.context import DEFAULT, qualified_target
-from tile.runtime.descriptor import descriptor_type, signature_parts, spell_descriptor
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType, parse_signature_type, parse_type, spell_type
-from tile.runtime.specialise import (
-    Constant,
-    Leaf,
-    constant,
-    descriptor_leaf,
-    spell_leaf,
-)
+from tile.runtime.specialize import Constant, Leaf, constant, descriptor_leaf, spell_leaf
+from tile.runtime.target_selection import DEFAULT, qualified_target
+from tile.short_repr import brief
 from tile.tracebacks import entry
 
 if TYPE_CHECKING:
-    from tile.runtime.fresh import compile_kernel
+    from tile.runtime.compiler import compile_kernel
 else:
-    compile_kernel = late("tile.runtime.fresh", "compile_kernel")
+    compile_kernel = late("tile.runtime.compiler", "compile_kernel")
 
 
 def build(
@@ -50,15 +48,15 @@ def build(
 
     Raises `CompilationError` for an invalid function, and `BackendError`.
     """
-    backend = registry.get(target.backend)
-    key = kept.key(function, leaves, backend, target, options)
-    artifact = None if key is None else kept.find(key)
+    backend = backends.get(target.backend)
+    key = kernel_cache.key(function, leaves, backend, target, options)
+    artifact = None if key is None else kernel_cache.find(key)
     if artifact is None:
         artifact = compile_kernel(function, leaves, backend, target, options)
         # Kernels with a `breakpoint()` are not cached, so that every process warns that the
         # backend ignores it.
         if key is not None and not artifact.stops:
-            kept.keep(key, artifact)
+            kernel_cache.keep(key, artifact)
     return CompiledKernel(
         artifact, backend, leaves, name=name or function.name, source=function.source.text
     )
@@ -94,7 +92,7 @@ def compile(  # noqa: A001 - the public name is tile.compile
         )
     leaves = dict(_leaves(function, dict(signature), dict(constexprs or {})))
     parsed = Target.parse(qualified_target(target)) if isinstance(target, str) else target
-    resolved = registry.get(parsed.backend).resolve(parsed)
+    resolved = backends.get(parsed.backend).resolve(parsed)
     return build(function, leaves, resolved, Options.of(options or {}))
 
 

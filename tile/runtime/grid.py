@@ -1,4 +1,7 @@
-"""Normalize the grid of a launch to three extents."""
+"""Normalize the grid of a launch to three extents.
+
+Arithmetic on sizes, for grids and blocks on the host and for constants in kernels.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import operator
 from typing import Any
 
 from tile.backends.base import Grid
-from tile.brief import brief
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.frontend.python.constexpr_function import constexpr_function
+from tile.short_repr import brief
 
 # The most programs along each axis: CUDA's limits, so that grids are portable between backends.
 LIMITS = ((1 << 31) - 1, 65535, 65535)
@@ -59,3 +63,15 @@ def _integer(grid: Any, axis: int, value: Any) -> int:
 
 def _show(grid: Any) -> str:
     return brief(grid, 80)
+
+
+@constexpr_function
+def cdiv(x: int, y: int) -> int:
+    """Return `x / y` rounded up: the number of blocks of `y` that cover `x`."""
+    return -(x // -y)
+
+
+@constexpr_function
+def next_power_of_2(n: int) -> int:
+    """Return the least power of two that is at least `n`; 1 for `n` below 1."""
+    return 1 << (int(n) - 1).bit_length() if n > 1 else 1

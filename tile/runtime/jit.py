@@ -9,21 +9,19 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from tile.backends.base import Options, Target
-from tile.brief import brief
-from tile.by_name import Reduction
 from tile.errors import ArgumentTypeError
-from tile.frontend.source import DeviceFunction
+from tile.frontend.python.source import DeviceFunction
+from tile.pickling import Reduction
 from tile.runtime.annotations import annotated_type
-from tile.runtime.arguments import DIRECT, adapt
+from tile.runtime.arguments.adapt import DIRECT, adapt
 from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
-from tile.runtime.captures import Captures
 from tile.runtime.compile import build
-from tile.runtime.context import target_of
+from tile.runtime.fast_path import Entry, Plan, Shape, make_plan, shape_of
+from tile.runtime.global_guards import Captures
 from tile.runtime.grid import normalise_grid
 from tile.runtime.kernel import CompiledKernel
-from tile.runtime.observer import Attempt, Constants, observing
-from tile.runtime.repeat import Entry, Plan, Shape, make_plan, shape_of
-from tile.runtime.specialise import (
+from tile.runtime.launch_hooks import Attempt, Constants, observing
+from tile.runtime.specialize import (
     PLAIN,
     Constant,
     Key,
@@ -34,6 +32,8 @@ from tile.runtime.specialise import (
     runtime_key,
     spell_leaf,
 )
+from tile.runtime.target_selection import target_of
+from tile.short_repr import brief
 from tile.tracebacks import entry, trim
 
 RUN_ARGUMENTS = ("grid", "warmup")
@@ -49,7 +49,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
 
     `cache` holds the compiled kernels by target, options and keys of all arguments; it is cleared
     when a captured variable of the function changes. Calls that differ from an earlier one only in
-    addresses and numbers take a fast path (`tile.runtime.repeat`). `version`, `repr` and
+    addresses and numbers take a fast path (`tile.runtime.fast_path`). `version`, `repr` and
     `launch_metadata` are the arguments of `jit`.
     """
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile.backends import registry
+from tile import backends
+from tile._lazy import late
 from tile.backends.base import (
     Artifact,
     Backend,
@@ -26,22 +27,27 @@ from tile.backends.base import (
     Target,
 )
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.language.descriptor_parts import DescriptorParts
-from tile.late import late
-from tile.runtime.binding import OPTION_DEFAULTS, assignments, quoted
-from tile.runtime.device_arrays import DeviceArray, host_copies
-from tile.runtime.diagnostics import diagnosed, supported_diagnostics
+from tile.language.core.tensor import DescriptorParts
+from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
+from tile.runtime.binding import (
+    OPTION_DEFAULTS,
+    assignments,
+    fit,
+    launch_arguments_of,
+    quoted,
+    writeable,
+)
 from tile.runtime.grid import normalise_grid
-from tile.runtime.observer import observing
-from tile.runtime.packing import fit, launch_arguments_of, writeable
+from tile.runtime.launch_diagnostics import diagnosed, supported_diagnostics
+from tile.runtime.launch_hooks import observing
 from tile.runtime.signature import ParameterType
-from tile.runtime.specialise import Constant, Leaf, spell_leaf, spell_specialized
+from tile.runtime.specialize import Constant, Leaf, spell_leaf, spell_specialized
 from tile.tracebacks import entry
 
 if TYPE_CHECKING:
-    from tile.debugger.plain import open_debugger
+    from tile.debugger.commands import open_debugger
 else:
-    open_debugger = late("tile.debugger.plain", "open_debugger")
+    open_debugger = late("tile.debugger.commands", "open_debugger")
 
 LAUNCH_CALLBACKS: list[Callable[[CompiledKernel], None]] = []
 """Functions called at each launch, in the thread of the launch; while there is one, no launch takes
@@ -283,7 +289,7 @@ class CompiledKernel:
 def _restored(
     artifact: Artifact, backend: str, leaves: Mapping[str, Leaf], name: str, source: str
 ) -> CompiledKernel:
-    return CompiledKernel(artifact, registry.get(backend), leaves, name=name, source=source)
+    return CompiledKernel(artifact, backends.get(backend), leaves, name=name, source=source)
 
 
 def reached(arrays: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:

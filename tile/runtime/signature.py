@@ -14,9 +14,9 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from tile.brief import brief
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.types import ALIASES, I1, Pointer, Scalar
+from tile.short_repr import brief
 
 DIVISOR = 16
 

@@ -9,6 +9,8 @@ the SIMT simulator, which runs code for any of them.
     matrix    with those, mma, ldmatrix and stmatrix, and more bf16 arithmetic
     group     with those, wgmma (warpgroup mma from shared memory), and TMA
     wide      with shuffles, and warps of 64 lanes
+
+Vector width of atomic additions.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from tile.errors import ArgumentValueError
+from tile.ir.core import Operation
+from tile.ir.ops import memory
+from tile.ir.ops.memory import RMWKind
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import BF16, F16, F32, FP8, I8, I32, U8, U32, Scalar, is_power_of_two
-from tile.simt.layouts.banks import BANKS, Banks
-from tile.simt.layouts.fragments import FRAGMENTS, MatrixShape, group_shapes
+from tile.simt.layouts.bank_conflicts import BANKS, Banks
+from tile.simt.layouts.mma_fragments import FRAGMENTS, MatrixShape, group_shapes
 
 
 @dataclass(frozen=True)
@@ -187,3 +192,11 @@ GROUP = replace(
 WIDE = replace(GENERIC, name="wide", warp_size=64)
 
 TARGETS = {target.name: target for target in (PLAIN, GENERIC, ASYNC, MATRIX, GROUP, WIDE)}
+
+
+def atomic_vector(op: Operation, target: SimtTarget) -> int:
+    """Return how many contiguous elements one lane combines in one atomic instruction, at most."""
+    if op.defn is not memory.atomic_rmw or op["kind"] is not RMWKind.ADD or op.result.uses:
+        return 1
+    element = op.result.type.element
+    return target.most_added(element) if isinstance(element, Scalar) else 1

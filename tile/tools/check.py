@@ -8,21 +8,26 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile.checking.rehearsal import UNENDED, Findings, Plan, Rehearsal
-from tile.checks import choose
+from tile._lazy import late
+from tile.diagnostics.differential import UNENDED, Findings, Plan, Rehearsal
 from tile.errors import ArgumentValueError
-from tile.late import late
-from tile.tools.command import Command
-from tile.tools.kernel_arguments import load_kernel, parse_arguments, parse_constant, parse_grid
-from tile.tools.program import run_program
-from tile.tools.table import table
+from tile.faults import choose
+from tile.tools.command import (
+    Command,
+    load_kernel,
+    parse_arguments,
+    parse_constant,
+    parse_grid,
+    run_program,
+    table,
+)
 
 if TYPE_CHECKING:
-    from tile.pages.faults import check_page
-    from tile.pages.page import written
+    from tile.diagnostics.pages import written
+    from tile.diagnostics.pages.fault_page import check_page
 else:  # pages need a library that nothing else needs
-    check_page = late("tile.pages.faults", "check_page")
-    written = late("tile.pages.page", "written")
+    check_page = late("tile.diagnostics.pages.fault_page", "check_page")
+    written = late("tile.diagnostics.pages", "written")
 
 DESCRIPTION = """\
 Run a program on the interpreter under all checks, and repeat its launches in other ways, each on

@@ -8,17 +8,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Exportable, ExportedParameter, Target
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.frontend.source import Parameter
+from tile.frontend.python.source import Parameter
 from tile.runtime.compile import compile as compile_ahead
 from tile.runtime.compile import jitted
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType
-from tile.runtime.specialise import Leaf
-from tile.tools.command import Command
-from tile.tools.kernel_arguments import load_kernel, parse_arguments
+from tile.runtime.specialize import Leaf
+from tile.tools.command import Command, load_kernel, parse_arguments
 
 DESCRIPTION = """\
 Compile a kernel ahead of time, without a GPU: write the text of every stage, and the files that a
@@ -102,8 +101,8 @@ def target_named(text: str) -> Target:
     Raises `ArgumentValueError` for a backend alone: only a launch determines its architecture.
     """
     backend, colon, _ = text.partition(":")
-    target = Target.parse(text if colon or backend in registry.names() else f"nvptx:{text}")
-    registry.require(target.backend)
+    target = Target.parse(text if colon or backend in backends.names() else f"nvptx:{text}")
+    backends.require(target.backend)
     if not target.arch:
         raise ArgumentValueError(
             f"--target {text} has no architecture; name one, as in sm_90a, nvptx:sm_80 or "
@@ -143,7 +142,7 @@ def exported(kernel: CompiledKernel, name: str) -> Mapping[str, str | bytes]:
     """Return the contents of a compiled kernel's files, by their extensions."""
     files = {_ENDINGS.get(stage, stage): text for stage, text in kernel.artifact.stages.items()}
     parameters = [p for n, leaf in kernel.leaves.items() for p in _parameters(n, leaf)]
-    backend = registry.get(kernel.target.backend)
+    backend = backends.get(kernel.target.backend)
     if isinstance(backend, Exportable):
         files |= backend.export(kernel.artifact, name, parameters)
     launch = {

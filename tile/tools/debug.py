@@ -1,15 +1,171 @@
-"""`tile debug`: run kernels under a debugger with pdb's commands."""
+"""`tile debug`: run kernels under a debugger with pdb's commands.
+
+Run a program under the debugger, and restart it as often as the user asks.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import signal
+import threading
+import traceback
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from tile.checks import ALL, ALWAYS, choose
+from tile.backends.interp.stepping import watched
 from tile.config import config
-from tile.debugger.prompt import Debugger
+from tile.debugger.commands import Debugger
+from tile.debugger.commands.command_base import QuitError
+from tile.debugger.commands.running import RestartError
+from tile.debugger.frames import HostFrame, failed_frames
+from tile.debugger.session import RUN
 from tile.errors import ArgumentValueError
-from tile.tools.command import Command
-from tile.tools.debugged import Program, debug
+from tile.faults import ALL, ALWAYS, Checks, choose
+from tile.runtime.target_selection import interpreted
+from tile.tools.command import Command, run_program
+
+
+@dataclass(frozen=True)
+class Program:
+    """A Python file, or a module by its name, with its arguments."""
+
+    name: str
+    arguments: Sequence[str]
+    is_module: bool = False
+
+    def main(self) -> str:
+        """Return the path of the file. Raises `OSError` if it cannot be read."""
+        if not self.is_module:
+            path = Path(self.name).resolve()
+            with path.open("rb"):
+                return str(path)
+        spec = importlib.util.find_spec(self.name)
+        if spec is None or spec.origin is None:
+            raise FileNotFoundError(f"there is no module {self.name!r}")
+        return spec.origin
+
+
+class Outcome:
+    """A context manager that records how a program ended: with a status or by an exception.
+
+    Exceptions of the debugger itself propagate.
+    """
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> Outcome:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> bool:
+        self.error = error
+        return not isinstance(error, QuitError | RestartError)
+
+
+def debug(program: Program, debugger: Debugger, checks: Checks, commands: Sequence[str]) -> None:
+    """Run a program under the debugger until the user quits.
+
+    commands: run before the user's first command.
+
+    Raises `OSError` for a program that cannot be read.
+    """
+    main = program.main()
+    debugger.session.faults = True
+    debugger.cmdqueue.extend(commands)
+    while True:
+        try:
+            run_once(program, main, debugger, checks)
+        except QuitError:
+            return
+        except RestartError as restart:
+            if restart.arguments is not None:
+                program = Program(program.name, restart.arguments, program.is_module)
+            arguments = " ".join(program.arguments)
+            suffix = f" with arguments: {arguments}" if arguments else ""
+            debugger.say(f"Restarting {program.name}{suffix}")
+
+
+def run_once(program: Program, main: str, debugger: Debugger, checks: Checks) -> None:
+    """Run a program once, and report how it ended."""
+    session = debugger.session
+    session.goal, session.replay = RUN, None
+    debugger.before(main)
+    outcome = Outcome()
+    with (
+        interruptible(debugger),
+        interpreted("steps"),
+        config.scope(sanitize=checks),
+        watched(session),
+        outcome,
+    ):
+        # Use the absolute path, since the program may change the working directory.
+        name = program.name if program.is_module else main
+        outcome.status = run_program(name, program.arguments, module=program.is_module)
+    report_end(outcome, debugger)
+
+
+def report_end(outcome: Outcome, debugger: Debugger) -> None:
+    """Report how a program ended; open the prompt for an error that was not reported yet."""
+    error = outcome.error
+    if error is None:
+        exited = f"exited via sys.exit(). Exit status: {outcome.status}. It"
+        debugger.say(
+            f"The program {exited if outcome.status else 'finished and'} will be restarted"
+        )
+        return
+    if error is debugger.error:
+        name = type(error).__name__
+        debugger.say(f"The program ended with the {name} above, and will be restarted")
+        return
+    debugger.say(report(error))
+    debugger.say("Uncaught exception: the program has ended. You can inspect Python's frames;")
+    debugger.say("`c` or `restart` runs the program again.")
+    debugger.failed(error)
+
+
+def report(error: BaseException) -> str:
+    """Return the traceback of an error, limited to frames of the user's program."""
+    frames: list[HostFrame] = failed_frames(error)
+    lines = ["Traceback (most recent call last):"] if frames else []
+    for frame in frames:
+        summary = traceback.FrameSummary(frame.file, frame.line, frame.function)
+        lines += traceback.StackSummary.from_list([summary]).format()
+    if isinstance(error, SyntaxError):
+        lines += traceback.format_exception_only(error)
+    else:
+        lines.append(f"{type(error).__name__}: {error}")
+    return "\n".join(line.rstrip("\n") for line in lines)
+
+
+@contextmanager
+def interruptible(debugger: Debugger) -> Iterator[None]:
+    """Let Ctrl-C stop programs at their next line; a second one before that interrupts Python."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: types.FrameType | None) -> None:
+        if debugger.talking or debugger.session.interrupted:
+            signal.default_int_handler(number, frame)
+        debugger.session.interrupted = True
+
+    previous: Any = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
 
 DESCRIPTION = """\
 Run a program with its kernels on the interpreter under a debugger. Commands are those of pdb:

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from tile.backends.base import Grid, Options
-from tile.backends.interp.thread.counters import Counters, LineCounts, line_of
-from tile.backends.interp.thread.registers import registers
-from tile.backends.interp.thread.run import run_threads
+from tile.backends.interp.simulator.counters import Counters, LineCounts, line_of, registers
+from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.config import config
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ir.compilation import compilation
-from tile.ir.core import Module
-from tile.ir.levels import Level
+from tile.ir.compilation_context import compilation
+from tile.ir.core import Level, Module
 from tile.ir.ops import memory
 from tile.ir.passes import PassManager
 from tile.ir.printer import print_module
@@ -26,12 +24,10 @@ from tile.runtime.grid import normalise_grid
 from tile.runtime.jit import JITFunction
 from tile.simt.layouts.dims import LayoutError
 from tile.simt.layouts.draw import draw, svg
-from tile.simt.layouts.layout import LinearLayout
-from tile.simt.pipeline import lowering
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.pass_pipeline import lowering
 from tile.simt.target import TARGETS, SimtTarget
-from tile.tools.command import Command
-from tile.tools.kernel_arguments import load_kernel, parse_arguments, parse_grid
-from tile.tools.table import table
+from tile.tools.command import Command, load_kernel, parse_arguments, parse_grid, table
 
 DESCRIPTION = f"""\
 Lower a kernel for a machine, run it on the SIMT simulator, and report the cost of each source line.

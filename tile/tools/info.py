@@ -6,7 +6,7 @@ import argparse
 import platform
 from collections.abc import Iterator
 
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Finding, Surveyable
 from tile.config import config
 from tile.errors import BackendError
@@ -27,13 +27,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     for name in options.backends:
-        registry.require(name)
+        backends.require(name)
     print(f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     for key, variable in config.variables().items():
         value = getattr(config, key)
         if value != variable.default:
             print(f"{variable.name}={value}")
-    for name in options.backends or registry.names():
+    for name in options.backends or backends.names():
         print()
         print("\n".join(report(name)))
     return 0
@@ -43,7 +43,7 @@ def report(name: str) -> Iterator[str]:
     """Yield the lines on one backend."""
     yield name
     try:
-        backend = registry.get(name)
+        backend = backends.get(name)
     except BackendError as error:
         yield f"  missing: {error.message}"
         return

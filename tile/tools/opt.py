@@ -9,20 +9,20 @@ from pathlib import Path
 
 from tile.config import config
 from tile.errors import ArgumentValueError, TileError
-from tile.ir.levels import Level
+from tile.ir.core import Level
 from tile.ir.nesting import deepest, too_deep
 from tile.ir.parser import parse_module
 from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline, refuse_unknown
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
-from tile.simt.pipeline import lowering
+from tile.simt.pass_pipeline import lowering
 from tile.tools.command import Command
-from tile.transforms import pipeline
+from tile.transforms import pass_pipeline
 
 SEPARATOR = "// -----"
 PRINTING = "print-"  # the prefix of the names of passes that print an analysis
 # Pipelines that can be named like passes.
-PIPELINES = {"TILE": lambda: list(pipeline.TILE), "THREADS": lowering}
+PIPELINES = {"TILE": lambda: list(pass_pipeline.TILE), "THREADS": lowering}
 
 DESCRIPTION = """\
 Read IR text, verify it, run passes over it and print the result. All printed IR is such text: the

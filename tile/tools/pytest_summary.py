@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tile.coverage import Coverage
-from tile.faults import Report
-from tile.in_force import covered, covering
+from tile.faults import Coverage, Report
+from tile.instrumentation import covered, covering
 
 KEY = "tile_coverage"
 

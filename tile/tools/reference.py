@@ -15,16 +15,16 @@ from typing import Any
 import tile.language as tl
 import tile.language.math as language_math
 import tile.language.random as language_random
-from tile.ir.levels import EVERY, Level
-from tile.ir.opdef import OPS, OpDef
+from tile.ir.core import EVERY, Level
+from tile.ir.declare import OPS, OpDef
 from tile.ir.passes import PASSES, PassDef, spell
 from tile.ir.printer import print_value
-from tile.language.builtin import DESCRIPTOR_MEMBERS, Builtin
+from tile.language.core.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
-from tile.simt.pipeline import LOWER
+from tile.simt.pass_pipeline import LOWER
 from tile.tools.command import Command
 from tile.tools.stub import module_stub_page, stub_page
-from tile.transforms.pipeline import TILE
+from tile.transforms.pass_pipeline import TILE
 
 DESCRIPTION = """\
 Print a reference page as Markdown, or a type stub, generated from declarations.

@@ -17,11 +17,11 @@ from typing import Any
 
 import tile.language as tl
 from tile.ir.types import Pointer, Scalar, Tile, Type
-from tile.language import iterators
-from tile.language.attributes import DESCRIPTOR_PROPERTIES, PROPERTIES
-from tile.language.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Builtin
-from tile.language.dtypes import NAMES
+from tile.language import python_builtins
+from tile.language.core.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Builtin
+from tile.language.core.dtypes import NAMES
 from tile.language.operators import COMPARISONS, INSTEAD, PYTHON, PYTHON_UNARY
+from tile.language.tensor_methods import DESCRIPTOR_PROPERTIES, PROPERTIES
 
 HEAD = '''\
 """The language of kernels, `import tile.language as tl`, for type checkers and editors.
@@ -38,7 +38,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from tile.language import _math as math
 from tile.language import _random
-from tile.language.python import PYTHON_BUILTINS as PYTHON_BUILTINS
+from tile.language.python_builtins import PYTHON_BUILTINS as PYTHON_BUILTINS
 from tile.language.selection import PropagateNan as PropagateNan
 
 random = _random  # not in `__all__`, so an import under this name would be private
@@ -251,7 +251,7 @@ def _descriptor() -> Iterator[str]:
 
 
 def _loops() -> Iterator[str]:
-    for cls in (iterators.range, iterators.static_range, iterators.condition):
+    for cls in (python_builtins.range, python_builtins.static_range, python_builtins.condition):
         yield f"class {cls.__name__}:"
         yield f"    {_docstring(inspect.getdoc(cls), 4)}"
         yield from _method("__init__", _signature(inspect.signature(cls.__init__), skip=1))

@@ -15,11 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from tile.accesses import Trace
+from tile.backends.interp.tracing.trace_data import Trace
+from tile.diagnostics.trace import trace as tracing
 from tile.errors import ArgumentValueError
-from tile.runtime.tracing import trace as tracing
-from tile.tools.command import Command
-from tile.tools.program import run_program
+from tile.tools.command import Command, run_program
 from tile.tools.streams import output_failed
 
 DESCRIPTION = """\

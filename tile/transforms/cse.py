@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tile.ir.core import Block, Module, Operation
+from tile.ir.declare import Effect
 from tile.ir.effects import effects, is_pure
-from tile.ir.opdef import Effect
 from tile.ir.ops import memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass

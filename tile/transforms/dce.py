@@ -10,7 +10,7 @@ from tile.ir.effects import is_removable
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.ir.termination import LOOPS, ends
-from tile.transforms.regions import shrink, stop_passing
+from tile.transforms.region_utils import shrink, stop_passing
 
 
 @module_pass("dce", before=None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.builder import Builder
 from tile.ir.core import Module, Operation
 from tile.ir.effects import constant_of
-from tile.ir.exact import wraps
 from tile.ir.ops import arith
+from tile.ir.overflow import wraps
 from tile.ir.passes import module_pass
 from tile.ir.types import Scalar
 
@@ -61,14 +61,14 @@ def fold(op: Operation) -> bool | int | float | None:
         return None
     if wraps(op, arrays):
         return None
-    with numerics.quiet():
+    with semantics.quiet():
         result = defn.meaning(*arrays, **op.attributes)
     return _number(result, element) if result.size == 1 else None
 
 
 def _array(number: bool | int | float, element: Any, rank: int) -> Any:
     """Return a constant as an array with a program axis, all axes of extent 1."""
-    return numerics.constant(number, element).reshape((1,) * (1 + rank))
+    return semantics.constant(number, element).reshape((1,) * (1 + rank))
 
 
 def _number(array: Any, element: Scalar) -> bool | int | float | None:
@@ -76,5 +76,5 @@ def _number(array: Any, element: Scalar) -> bool | int | float | None:
     number: bool | int | float = array.item()
     if element.is_floating():
         number = math.nan if number != number else float(number)
-    same = numerics.constant(number, element).tobytes() == array.tobytes()
+    same = semantics.constant(number, element).tobytes() == array.tobytes()
     return number if same else None

@@ -7,7 +7,7 @@ from tile.errors import Loc
 from tile.ir.core import Function, Module, Operation, Value, clone
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
-from tile.transforms.regions import renamed
+from tile.transforms.region_utils import renamed
 
 
 @module_pass("inline")

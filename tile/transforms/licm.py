@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tile.ir.core import Block, Function, Module, Operation
+from tile.ir.declare import Effect
 from tile.ir.effects import MAY_STOP, constant_of, effects, is_pure
-from tile.ir.opdef import Effect
 from tile.ir.ops import arith, control, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass

@@ -11,7 +11,7 @@ from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
 from tile.ir.types import SCALARS, Scalar
-from tile.transforms.regions import copy_into
+from tile.transforms.region_utils import copy_into
 
 
 @module_pass("unroll")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.reference import UPDATES
-from tile.backends.interp import atomics
-from tile.ir import numerics
+from tile.backends.interp import rules
+from tile.ir import semantics
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, RMWKind
 from tile.ir.types import Scalar
 
@@ -33,7 +33,7 @@ def accesses(draw: st.DrawFn, values: int) -> tuple[np.ndarray, list[np.ndarray]
 
 
 def cells(element: Scalar) -> Any:
-    return np.array([0, 1, 2, 3, 1]).astype(numerics.numpy_dtype(element))
+    return np.array([0, 1, 2, 3, 1]).astype(semantics.numpy_dtype(element))
 
 
 def one_by_one(flat: Any, index: Any, values: Any, kind: RMWKind) -> Any:
@@ -49,12 +49,12 @@ def one_by_one(flat: Any, index: Any, values: Any, kind: RMWKind) -> Any:
 @given(access=accesses(1))
 def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> None:
     index, (values,) = access
-    values = values.astype(numerics.numpy_dtype(element))
+    values = values.astype(semantics.numpy_dtype(element))
     wanted = cells(element)
     old = one_by_one(wanted, index, values, kind)
     updated, exchanged = cells(element), cells(element)
-    atomics.update(updated, index, values, kind)
-    seen = atomics.exchange(exchanged, index, values, kind)
+    rules.atomics_update(updated, index, values, kind)
+    seen = rules.exchange(exchanged, index, values, kind)
     for got in (updated, exchanged):
         assert got.dtype == wanted.dtype
         assert got.tobytes() == wanted.tobytes()
@@ -64,7 +64,7 @@ def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> Non
 @pytest.mark.parametrize("element", CAS_ELEMENTS, ids=str)
 @given(access=accesses(2))
 def test_compare_and_swap(element: Scalar, access: Any) -> None:
-    dtype = numerics.numpy_dtype(element)
+    dtype = semantics.numpy_dtype(element)
     index, (expected, values) = access
     expected, values = expected.astype(dtype), values.astype(dtype)
     wanted, flat = cells(element), cells(element)
@@ -73,7 +73,7 @@ def test_compare_and_swap(element: Scalar, access: Any) -> None:
         old[lane] = wanted[cell]
         if wanted[cell] == expected[lane]:
             wanted[cell] = values[lane]
-    seen = atomics.compare_and_swap(flat, index, expected, values)
+    seen = rules.compare_and_swap(flat, index, expected, values)
     assert flat.tobytes() == wanted.tobytes()
     assert seen.tobytes() == old.tobytes()
 
@@ -81,7 +81,7 @@ def test_compare_and_swap(element: Scalar, access: Any) -> None:
 def test_compare_and_swap_compares_bits() -> None:
     flat = np.array([np.nan, -0.0], np.float32)
     index = np.array([0, 1])
-    old = atomics.compare_and_swap(
+    old = rules.compare_and_swap(
         flat, index, np.array([np.nan, 0.0], np.float32), np.ones(2, np.float32)
     )
     assert np.isnan(old[0])
@@ -93,7 +93,7 @@ def test_a_lock_at_the_end_of_a_large_array_costs_no_memory() -> None:
     flat = np.zeros(1 << 22, np.int32)
     index = np.full(4, flat.size - 1)
     tracemalloc.start()
-    atomics.compare_and_swap(flat, index, np.zeros(4, np.int32), np.ones(4, np.int32))
+    rules.compare_and_swap(flat, index, np.zeros(4, np.int32), np.ones(4, np.int32))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert flat[-1] == 1

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 import tile
 import tile.language as tl
-from tile.backends.interp.code import translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
+from tile.backends.interp.translate import translate
 from tile.config import config
-from tile.frontend.compile import compile_function
+from tile.frontend.python.code_generator import compile_function
 from tile.ir.core import Module
-from tile.ir.numerics import numpy_dtype, scalar_of
 from tile.ir.parser import parse_module
 from tile.ir.passes import run_pipeline
+from tile.ir.semantics import numpy_dtype, scalar_of
 from tile.ir.types import FLOATS, INTEGERS, Pointer, Scalar
 from tile.ir.verifier import verify
-from tile.transforms.pipeline import TILE
+from tile.transforms.pass_pipeline import TILE
 
 
 def execute(module: Module, grid: int, arguments: list[Any]) -> None:

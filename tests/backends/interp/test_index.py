@@ -9,7 +9,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.ir.numerics import numpy_dtype, quiet
+from tile.ir.semantics import numpy_dtype, quiet
 from tile.ir.types import ALL, FLOATS, INTEGERS, Scalar
 
 RANDOM = np.random.default_rng(11)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tile.backends.interp.code import translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
+from tile.backends.interp.translate import translate
 from tile.config import config
 from tile.errors import DeadlockError, ExecutionError
 from tile.ir.parser import parse_module

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile.backends.interp.memory import FaultError, Memory
 from tile.backends.interp.values import Affine
+from tile.backends.interp.virtual_memory import FaultError, Memory
 from tile.ir.types import I32
 
 SHAPES = [(), (1,), (8,), (4, 4), (2, 8), (2, 2, 4)]

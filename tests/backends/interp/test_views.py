@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from tests.fuzz.reference import Fault, evaluate
-from tile.backends.interp.code import translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
+from tile.backends.interp.translate import translate
 from tile.errors import OutOfBoundsError
 from tile.ir.parser import parse_module
 

@@ -15,19 +15,18 @@ import pytest
 import tile.simt.ops as simt_ops
 from tile.backends.base import Options
 from tile.backends.nvptx import ptxas
+from tile.backends.nvptx.compiler import to_ptx
 from tile.backends.nvptx.emit.functions import EmittedModule, emit_module
-from tile.backends.nvptx.ptx import to_ptx
 from tile.backends.nvptx.target import architecture
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Module, Value
-from tile.ir.levels import Level
-from tile.ir.opdef import OpDef
+from tile.ir.core import Function, Level, Module, Value
+from tile.ir.declare import OpDef
 from tile.ir.ops import control, memory
 from tile.ir.parser import parse_module
 from tile.ir.types import Fragment, Pointer, Type
 from tile.ir.verifier import verify
-from tile.simt.layouts.layout import LinearLayout
-from tile.simt.legalise import legalise
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.lower.legalize import legalise
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100")
 

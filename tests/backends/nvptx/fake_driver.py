@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cuda.bindings import driver as real
 
-from tile.backends.nvptx import driver, errors, ptxas
+from tile.backends.nvptx import driver, ptxas
 
 OK = real.CUresult.CUDA_SUCCESS
 _A = real.CUdevice_attribute
@@ -50,7 +50,7 @@ class FakeDriver:
         self._handles = itertools.count(1000)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-        for module in (driver, errors):
+        for module in (driver, driver):
             monkeypatch.setattr(module, "cuda", self)
         monkeypatch.setattr(ptxas, "find", lambda: "ptxas")
         monkeypatch.setattr(ptxas, "assemble", self.assemble)

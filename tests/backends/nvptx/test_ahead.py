@@ -11,9 +11,9 @@ import pytest
 
 from tests.backends.nvptx.c_programs import DRIVER, build, run
 from tile.backends.nvptx import driver, ptxas
-from tile.backends.nvptx.ahead import c_type
+from tile.backends.nvptx.aot import c_type
 from tile.errors import BackendError
-from tile.frontend.source import REQUIRED, Parameter
+from tile.frontend.python.source import REQUIRED, Parameter
 from tile.ir.types import ALIASES, Pointer
 from tile.tools.cli import main
 from tile.tools.compile import signature

@@ -11,11 +11,11 @@ import tile
 import tile.language as tl
 from tests.backends.nvptx.assembling import assemble
 from tile.backends.nvptx import driver
+from tile.backends.nvptx.architectures import native
 from tile.backends.nvptx.launch import LoadedKernel
-from tile.backends.nvptx.names import native
 from tile.backends.nvptx.target import architecture
 from tile.errors import ArgumentValueError, BackendError
-from tile.runtime.device_arrays import DeviceArray
+from tile.runtime.arguments.device_arrays import DeviceArray
 from tile.runtime.kernel import CompiledKernel
 
 SIGNATURE = {"x": "*fp32:16", "y": "*fp32:16", "n": "i32"}

@@ -19,7 +19,7 @@ from tests.backends.nvptx.test_repeat import ADDRESS, CONTEXT, Posing
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tests.simt.kernels import KERNELS
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.facts import MAP_BYTES, LaunchMetadata, LaunchValue, TensorMap
+from tile.backends.nvptx.launch_metadata import MAP_BYTES, LaunchMetadata, LaunchValue, TensorMap
 from tile.backends.nvptx.tensor_maps import CACHE_SIZE, MapEncoder, UnmappableError
 
 STORE = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"

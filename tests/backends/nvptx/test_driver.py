@@ -16,8 +16,8 @@ from tests.backends.nvptx.fake_driver import FakeDriver
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tile.backends.base import Target
 from tile.backends.nvptx import driver, ptxas
+from tile.backends.nvptx.architectures import native, runs
 from tile.backends.nvptx.backend import NvptxBackend
-from tile.backends.nvptx.names import native, runs
 from tile.config import config
 from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
 

@@ -23,7 +23,7 @@ from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
 from tests.conformance.kernels import Step, around_all
 from tests.conformance.running import Device
 from tests.conformance.test_pure import BATCH, CASES, Case
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Options, Target
 from tile.config import config
 from tile.errors import OutOfResourcesError
@@ -38,7 +38,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 def assembled(module: Module, arch: str, **options: Any) -> str:
     """Return the report of ptxas on a TILE module's kernel."""
-    backend = registry.get("nvptx")
+    backend = backends.get("nvptx")
     artifact = backend.compile(module, Target("nvptx", arch), Options.of(options))
     ptx = artifact.stages["ptx"]
     assert isinstance(ptx, str)

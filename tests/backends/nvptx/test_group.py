@@ -8,8 +8,8 @@ import pytest
 
 from tests.backends.nvptx.assembling import assemble, compiled
 from tile.backends.nvptx.target import architecture
-from tile.simt.layouts.factors import factor_layout
-from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.hopper.wgmma_layouts import factor_layout
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
 
 ARCH = "sm_90a"
 SHAPES = architecture(ARCH).simt.group_shapes

@@ -6,7 +6,7 @@ import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, check, fragment
 from tile.backends.nvptx.target import architecture
-from tile.ir.opdef import OPS
+from tile.ir.declare import OPS
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import ALL, F16, F32, I32, Pointer
 

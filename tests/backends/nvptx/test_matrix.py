@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, assemble, check, fragment
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Options, Target
 from tile.backends.nvptx.target import architecture
-from tile.ir.opdef import OPS
-from tile.ir.ops.linalg import ACCUMULATORS, Precision
+from tile.ir.declare import OPS
+from tile.ir.ops.dot import ACCUMULATORS, Precision
 from tile.ir.parser import parse_module
 from tile.ir.types import BF16, F16, F32, F64, FP8, I8, U8, Scalar
-from tile.simt.layouts.fragments import MatrixShape
+from tile.simt.layouts.mma_fragments import MatrixShape
 
 FACTORS: dict[int, tuple[Scalar, ...]] = {
     8: (I8, U8, *FP8),
@@ -300,7 +300,7 @@ def test_choice_of_instructions(arch: str, element: Scalar) -> None:
     zero = "0.0" if into.is_floating() else "0"
     sizes = {"a_size": element.itemsize, "c_size": into.itemsize}
     module = parse_module(PRODUCT.format(a=element, c=into, zero=zero, **sizes))
-    artifact = registry.get("nvptx").compile(module, Target("nvptx", arch), Options())
+    artifact = backends.get("nvptx").compile(module, Target("nvptx", arch), Options())
     ptx = str(artifact.stages["ptx"])
     assemble(ptx, arch)
     found = re.findall(r"mma\.sync\.aligned\.(m\d+n\d+k\d+)", ptx)

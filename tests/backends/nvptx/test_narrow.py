@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from llvmlite import binding as llvm
 
-from tile.backends.nvptx.emit import narrow
-from tile.ir import numerics
+from tile.backends.nvptx.emit import narrow_floats
+from tile.ir import semantics
 from tile.ir.types import F8E4M3, F32, FP8, Scalar
 
 DECLARED = "declare float @llvm.fabs.f32(float)\n"
@@ -58,10 +58,10 @@ def test_to_8_bits(element: Scalar) -> None:
     high = np.arange(1 << 16, dtype=np.uint32) << 16
     bits = np.concatenate([high | low for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
     x = bits.astype(np.uint32).view(np.float32)
-    code, name = narrow._TO_FP8[element], f"@tile.to.{element.name}"
+    code, name = narrow_floats._TO_FP8[element], f"@tile.to.{element.name}"
     found = run(code, name, x, np.dtype(np.uint8), "float", "i8")
-    with numerics.quiet():
-        wanted = numerics.cast(x, element)
+    with semantics.quiet():
+        wanted = semantics.cast(x, element)
     same = found == wanted.view(np.uint8)
     nan = np.isnan(x)
     assert same[~nan].all()
@@ -75,9 +75,9 @@ def test_from_e4m3() -> None:
     """All pairs of numbers, in the upper bytes of the halves of a word."""
     low, high = np.meshgrid(np.arange(256, dtype=np.uint32), np.arange(256, dtype=np.uint32))
     x = (high << 24 | low << 8).ravel()
-    name = narrow._E4M3_AS_F16
-    found = run(narrow._FROM_E4M3, name, x, np.dtype(np.uint32), "i32", "i32")
+    name = narrow_floats._E4M3_AS_F16
+    found = run(narrow_floats._FROM_E4M3, name, x, np.dtype(np.uint32), "i32", "i32")
     pairs = np.stack([low.ravel(), high.ravel()], axis=1).astype(np.uint8)
-    with numerics.quiet():
-        wanted = numerics.cast(pairs.view(numerics.numpy_dtype(F8E4M3)), F32)
+    with semantics.quiet():
+        wanted = semantics.cast(pairs.view(semantics.numpy_dtype(F8E4M3)), F32)
     np.testing.assert_array_equal(found.view(np.float16).reshape(-1, 2).astype(np.float32), wanted)

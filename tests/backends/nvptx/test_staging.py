@@ -11,7 +11,7 @@ import pytest
 import tile
 from tile.backends.host_memory import span
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.staging import ALIGNMENT, Staging
+from tile.backends.nvptx.host_staging import ALIGNMENT, Staging
 from tile.errors import ArgumentValueError
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyopencl
 
-from tile.backends.opencl.runtimes import INTEL, installed
+from tile.backends.opencl.devices import INTEL, installed
 
 CHECKOUT = Path(__file__).parents[3]
 # Of PEP 513's list those that are not for windows on a screen, and zlib, which later policies add.

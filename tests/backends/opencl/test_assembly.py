@@ -21,16 +21,16 @@ from tests.simt.kernels import KERNELS
 from tests.simt.test_lowering import agree
 from tile.backends.base import Options
 from tile.backends.opencl import BACKEND, devices
-from tile.backends.opencl.capabilities import FEW, NAMED
-from tile.backends.opencl.emit import assembly
-from tile.backends.opencl.emit.functions import emit_module
-from tile.backends.opencl.emit.library import Entry
-from tile.backends.opencl.emitted import LaunchMetadata
+from tile.backends.opencl.compiler import emit_module
+from tile.backends.opencl.emit import helper_functions
+from tile.backends.opencl.emit.helper_functions import Entry
 from tile.backends.opencl.launch import LoadedKernel
+from tile.backends.opencl.launch_metadata import LaunchMetadata
+from tile.backends.opencl.target import FEW, NAMED
 from tile.errors import UnsupportedError
-from tile.ir.numerics import numpy_dtype
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.parser import parse_module
+from tile.ir.semantics import numpy_dtype
 from tile.ir.types import SCALARS
 from tile.simt.target import REDUCTIONS
 
@@ -51,9 +51,9 @@ def ptx_of(entry: Entry) -> str:
     )
 
 
-@pytest.mark.parametrize("name", [n for n in assembly.ASSEMBLY if not n.endswith("_64")])
+@pytest.mark.parametrize("name", [n for n in helper_functions.ASSEMBLY if not n.endswith("_64")])
 def test_the_assembler_takes_it(name: str) -> None:
-    entry = assembly.ASSEMBLY[name]
+    entry = helper_functions.ASSEMBLY[name]
     assemble(ptx_of(entry), f"sm_{max(entry.assembly, 75)}")
 
 
@@ -163,8 +163,8 @@ def elsewhere(runtime: None, monkeypatch: pytest.MonkeyPatch) -> Words:
     needed = {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"}
     if not needed <= devices.extensions_of(devices.chosen().raw):
         pytest.skip("the device has no sub-groups of 32")
-    for name in assembly.ASSEMBLY:
-        monkeypatch.setitem(assembly.ASSEMBLY, name, Entry(in_other_words(name)))
+    for name in helper_functions.ASSEMBLY:
+        monkeypatch.setitem(helper_functions.ASSEMBLY, name, Entry(in_other_words(name)))
 
     def changed(emitted: LaunchMetadata) -> LaunchMetadata:
         kernel = "__kernel\n__attribute__((intel_reqd_sub_group_size(32)))"

@@ -17,9 +17,9 @@ import tile.language as tl
 from tests.backends.opencl.test_launch import COPY
 from tile.backends.base import Artifact, Options, Target
 from tile.backends.opencl import BACKEND, devices
-from tile.backends.opencl.capabilities import NAMED
-from tile.backends.opencl.emit.functions import emit_module
-from tile.backends.opencl.emitted import LaunchMetadata
+from tile.backends.opencl.compiler import emit_module
+from tile.backends.opencl.launch_metadata import LaunchMetadata
+from tile.backends.opencl.target import NAMED
 from tile.errors import BackendError, OutOfResourcesError, UnsupportedError
 from tile.ir.parser import parse_module
 

@@ -13,7 +13,7 @@ pytest.importorskip("pyopencl")
 import pyopencl as cl
 
 from tests.fuzz.by_dice import Drawn, Verdict
-from tile.backends.opencl import devices, runtimes
+from tile.backends.opencl import devices
 from tile.errors import BackendError
 
 NOT_OF_MAX = """
@@ -75,11 +75,11 @@ def test_options_are_set_only_where_they_are_known(
         library.write_bytes(strings)
         (tmp_path / f"{number}.icd").write_text(f"{library}\n")
     # The devices of this process, if there are any, were listed when `conftest.py` was imported.
-    name, value = runtimes.PASSES
-    monkeypatch.setenv(runtimes.VARIABLE, str(tmp_path))
+    name, value = devices.PASSES
+    monkeypatch.setenv(devices.VARIABLE, str(tmp_path))
     monkeypatch.setenv(name, "")
     monkeypatch.delenv(name)
-    with runtimes.visible():
+    with devices.visible():
         assert os.environ.get(name) == (value if libraries == [STRINGS] else None)
 
 
@@ -87,7 +87,7 @@ def test_options_of_the_user_are_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     library = tmp_path / "libintelocl.so"
     library.write_bytes(STRINGS)
     (tmp_path / "intel.icd").write_text(str(library))
-    monkeypatch.setenv(runtimes.VARIABLE, str(tmp_path))
-    monkeypatch.setenv(runtimes.PASSES[0], "-some-option")
-    with runtimes.visible():
-        assert os.environ[runtimes.PASSES[0]] == "-some-option"
+    monkeypatch.setenv(devices.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(devices.PASSES[0], "-some-option")
+    with devices.visible():
+        assert os.environ[devices.PASSES[0]] == "-some-option"

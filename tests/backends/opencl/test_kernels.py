@@ -12,7 +12,7 @@ pytest.importorskip("pyopencl")
 
 from tests.simt.kernels import KERNELS, Kernel
 from tests.simt.test_lowering import agree
-from tile.backends import registry
+from tile import backends
 from tile.backends.opencl import devices
 from tile.errors import BackendError, UnsupportedError
 
@@ -21,7 +21,7 @@ def run(kernel: Kernel, target: str, **options: Any) -> list[Any]:
     """The arrays after a launch."""
     compiled = kernel.compile(target, **options)
     arguments = kernel.arguments()
-    registry.get(target.partition(":")[0]).load(compiled.artifact).launch(kernel.grid, arguments)
+    backends.get(target.partition(":")[0]).load(compiled.artifact).launch(kernel.grid, arguments)
     return results(arguments)
 
 

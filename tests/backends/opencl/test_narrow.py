@@ -15,11 +15,11 @@ import pyopencl as cl
 
 from tile.backends.base import Options
 from tile.backends.opencl import devices
-from tile.backends.opencl.capabilities import NAMED
-from tile.backends.opencl.emit.library import entry
-from tile.backends.opencl.emit.source import Source
+from tile.backends.opencl.emit.helper_functions import entry
+from tile.backends.opencl.emit.module import Source
+from tile.backends.opencl.target import NAMED
 from tile.errors import BackendError
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, Scalar
 
 try:
@@ -75,7 +75,7 @@ def edges(ty: Scalar) -> Iterator[np.ndarray]:
     beyond the greatest.
     """
     held = np.arange(1 << (ty.bits - 1), dtype=f"u{ty.itemsize}")  # without a sign
-    numbers = numerics.cast(held.view(numerics.numpy_dtype(ty)), F32)
+    numbers = semantics.cast(held.view(semantics.numpy_dtype(ty)), F32)
     numbers = np.sort(numbers[np.isfinite(numbers)])
     beyond = numbers[-1] + (numbers[-1] - numbers[-2]) / 2
     between = numbers[:-1] + (numbers[1:] - numbers[:-1]) / 2
@@ -135,8 +135,8 @@ def test_narrow_floats_become_f32(device: str, name: str, f16_by_bits: bool) -> 
     ty = NARROW[name]
     x = np.arange(1 << ty.bits, dtype=f"u{ty.itemsize}")
     text = program(f"{name}_to_f32", f16_by_bits, HELD[ty.itemsize], "float")
-    with numerics.quiet():
-        expected = numerics.cast(x.view(numerics.numpy_dtype(ty)), F32)
+    with semantics.quiet():
+        expected = semantics.cast(x.view(semantics.numpy_dtype(ty)), F32)
     same(on(DEVICES[device], text, x, np.float32), expected)
 
 
@@ -151,6 +151,6 @@ def test_f32_is_rounded_to_nearest_even(device: str, name: str, f16_by_bits: boo
     x = bits.view(np.float32)
     text = program(f"f32_to_{name}", f16_by_bits, "float", HELD[ty.itemsize])
     found = on(DEVICES[device], text, x, np.dtype(f"u{ty.itemsize}").type)
-    with numerics.quiet():
-        expected = numerics.cast(x, ty)
+    with semantics.quiet():
+        expected = semantics.cast(x, ty)
     same(found.view(expected.dtype), expected)

@@ -12,7 +12,7 @@ pytest.importorskip("pyopencl")
 from tests import pocl
 from tests.backends.opencl.bare import CHECKOUT, BareMachine, isolation
 from tile.backends.opencl import devices
-from tile.backends.opencl.runtimes import TOOLS
+from tile.backends.opencl.devices import TOOLS
 from tile.errors import BackendError
 
 try:

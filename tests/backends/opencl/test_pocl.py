@@ -7,10 +7,10 @@ import pytest
 pytest.importorskip("pyopencl")
 
 from tests.fuzz.by_dice import Drawn, Verdict, exact
-from tile.backends import registry
+from tile import backends
 from tile.backends.base import Target
 from tile.backends.opencl import devices
-from tile.backends.opencl.runtimes import POCL
+from tile.backends.opencl.devices import POCL
 from tile.errors import BackendError
 
 # By number and sizes. Optimized, programs with barriers in branches were wrong; those of the large
@@ -42,8 +42,8 @@ def test_results_are_the_interpreters(pocl: None, number: int, sizes: str) -> No
 @pytest.mark.parametrize("number, sizes", WRONG)
 def test_barriers_in_branches_are_not_optimized(pocl: None, number: int, sizes: str) -> None:
     drawn = Drawn.of(number, sizes)
-    target = registry.get("opencl").resolve(Target("opencl", "pocl"))
-    artifact = registry.get("opencl").compile(exact(drawn.case.module), target, drawn.options)
+    target = backends.get("opencl").resolve(Target("opencl", "pocl"))
+    artifact = backends.get("opencl").compile(exact(drawn.case.module), target, drawn.options)
     assert devices.all_devices()[devices.index_of("pocl")].platform.name == POCL
     options = artifact.facts["build_options"]
     assert ("-cl-opt-disable" in options) == (number in BRANCHES)

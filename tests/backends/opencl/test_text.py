@@ -12,9 +12,9 @@ pytest.importorskip("pyopencl")
 from tests.simt.kernels import KERNELS
 from tile.backends.base import Options, Target
 from tile.backends.opencl import BACKEND
-from tile.backends.opencl.capabilities import NAMED
-from tile.backends.opencl.emit.functions import emit_module
-from tile.backends.opencl.emit.names import Names
+from tile.backends.opencl.compiler import emit_module
+from tile.backends.opencl.emit.module import Names
+from tile.backends.opencl.target import NAMED
 from tile.errors import BackendError, OutOfResourcesError, UnsupportedError
 from tile.ir.parser import parse_module
 

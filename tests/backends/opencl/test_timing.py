@@ -15,10 +15,10 @@ import pyopencl.array as cl_array
 
 import tile
 import tile.language as tl
-from tile.backends.opencl import devices, timing
-from tile.backends.opencl.runtimes import OCLGRIND
-from tile.backends.opencl.timing import EventTimer, FinishTimer, timer_of
-from tile.runtime import timing as host_timing
+from tile.backends.opencl import devices, launch
+from tile.backends.opencl.devices import OCLGRIND
+from tile.backends.opencl.launch import EventTimer, FinishTimer, timer_of
+from tile.runtime.autotune import do_bench as host_timing
 from tile.testing import do_bench
 
 pytestmark = pytest.mark.usefixtures("runtime")
@@ -144,7 +144,7 @@ def test_a_call_that_fails_leaves_no_timer_running() -> None:
 
     with pytest.raises(ZeroDivisionError):
         do_bench(fails, 1, 1)
-    assert timing._LAUNCHED.get() is None
+    assert launch._LAUNCHED.get() is None
 
 
 def test_a_call_without_kernels_lasts_from_mark_to_mark() -> None:
@@ -156,4 +156,4 @@ def test_a_call_without_kernels_lasts_from_mark_to_mark() -> None:
     timer.stop()
     (lasted,) = timer.elapsed()
     assert 15 < lasted < 10_000 and timer.elapsed() == []
-    assert timing._LAUNCHED.get() is None
+    assert launch._LAUNCHED.get() is None

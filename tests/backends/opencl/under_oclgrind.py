@@ -16,7 +16,7 @@ from tests.backends.opencl.test_kernels import results
 from tests.simt.kernels import KERNELS
 from tests.simt.test_lowering import agree
 from tile.backends.opencl import BACKEND
-from tile.backends.opencl.emitted import LaunchMetadata
+from tile.backends.opencl.launch_metadata import LaunchMetadata
 
 BARRIER = re.compile(r"^\s*barrier\(.*\);$", re.M)
 

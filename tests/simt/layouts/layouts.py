@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tile.simt.layouts.dims import named
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
 
 THREADS = ("register", "lane", "warp")
 

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from tests.simt.layouts.layouts import elements
-from tile.simt.layouts.conversion import Conversion, Renaming
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.conversion import Conversion, Renaming, Shared
+from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import Access
-from tile.simt.layouts.shared_conversion import Shared
-from tile.simt.layouts.shuffle import Shuffle
+from tile.simt.layouts.warp_shuffle import Shuffle
 
 UNSET = -1
 

@@ -13,7 +13,7 @@ from tests.simt.layouts.layouts import distributed, elements, held
 from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes, slice_axis, vector_width
 from tile.simt.layouts.blocked import blocked, cover, grid_of
 from tile.simt.layouts.dims import LayoutError
-from tile.simt.layouts.layout import LinearLayout, identity1d
+from tile.simt.layouts.linear_layout import LinearLayout, identity1d
 
 EXAMPLES = settings(max_examples=60, deadline=None)
 GRIDS = st.integers(1, 3).flatmap(

@@ -13,14 +13,13 @@ from tests.simt.layouts.layouts import distributed, elements
 from tests.simt.layouts.machine import convert
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import slice_axis
-from tile.simt.layouts.banks import Banks
+from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.conversion import Renaming, plan_conversion
+from tile.simt.layouts.conversion import Renaming, Shared, plan_conversion, through_shared
 from tile.simt.layouts.dims import LayoutError
-from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
-from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.shared_conversion import Shared, through_shared
-from tile.simt.layouts.shuffle import Shuffle
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.warp_shuffle import Shuffle
 
 EXAMPLES = settings(max_examples=80, deadline=None)
 SHAPES = st.sampled_from([[16, 16], [32, 8], [64], [4, 4, 8]])

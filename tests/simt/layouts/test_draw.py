@@ -15,7 +15,7 @@ from tests.simt.layouts.layouts import distributed, held
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import LayoutError
 from tile.simt.layouts.draw import draw, svg
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.swizzle import swizzled
 
 EXAMPLES = settings(max_examples=30, deadline=None)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.simt.layouts.layouts import elements, held
 from tile.simt.layouts.dims import LayoutError
-from tile.simt.layouts.fragments import (
+from tile.simt.layouts.mma_fragments import (
     FRAGMENTS,
     MatrixShape,
     Operand,

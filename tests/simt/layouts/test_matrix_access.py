@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tile.simt.layouts.banks import BANKS
+from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.fragments import MatrixShape, Operand, matrix_layout
-from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.matrix_access import matrix_access, matrix_store
-from tile.simt.layouts.shared_access import shared_access
-from tile.simt.layouts.shared_conversion import by_matrices, through_shared
+from tile.simt.layouts.conversion import by_matrices, through_shared
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.shared_access import matrix_access, matrix_store, shared_access
 from tile.simt.layouts.swizzle import swizzled
-from tile.simt.pipeline_loops.buffers import copy_layout
+from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout
 
 F16 = MatrixShape(16, 8, 16, 16)
 I8 = MatrixShape(16, 8, 32, 8)

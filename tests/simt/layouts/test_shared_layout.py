@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile.simt.factors import thread_factors
-from tile.simt.layouts.axes import permute_axes
-from tile.simt.layouts.banks import BANKS
+from tile.simt.layouts.axes import in_pieces, permute_axes
+from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
-from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.pieces import in_pieces
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import thread_factors
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_layout import shared_layout
 

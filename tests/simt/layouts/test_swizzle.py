@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile.simt.layouts.banks import wavefronts
+from tile.simt.layouts.bank_conflicts import wavefronts
 from tile.simt.layouts.dims import LayoutError
 from tile.simt.layouts.swizzle import byte_swizzled, swizzled
 

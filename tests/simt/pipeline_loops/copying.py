@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.code import translate
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
+from tile.backends.interp.translate import translate
 from tile.backends.interp.values import array_of
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.core import Module, Operation
 from tile.ir.ops import memory
 from tile.simt.ops import shared
@@ -51,7 +51,7 @@ class SharedMemory:
     def copy(self, op: Operation) -> Any:
         ptr = op.inputs[1].type
         load = RULES[memory.load](op_of_load(op))
-        zeros = np.zeros((1, *ptr.shape), numerics.numpy_dtype(ptr.element.pointee))
+        zeros = np.zeros((1, *ptr.shape), semantics.numpy_dtype(ptr.element.pointee))
 
         def run(batch: Any, mem: Any, address: Any, mask: Any = None) -> None:
             stage = (int(mem[0, 0]), int(mem[0, 1]))

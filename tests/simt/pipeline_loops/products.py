@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tile.simt.factors import thread_factors
-from tile.simt.layout_rules import collapsed, reduced
 from tile.simt.layouts.axes import permute_axes
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import thread_factors
+from tile.simt.ops.layout_inference import collapsed, reduced
 
 ROWS = COLUMNS = 32
 INNER = 16

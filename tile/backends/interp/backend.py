@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tile._lazy import late
 from tile.analysis.alias import written_arguments
 from tile.backends.base import (
     Artifact,
@@ -21,34 +22,32 @@ from tile.backends.base import (
     Options,
     Target,
 )
-from tile.backends.interp.boxes import RULES as BOXES
-from tile.backends.interp.code import Code, translate
+from tile.backends.interp.descriptor_rules import RULES as BOXES
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES as PLAIN
-from tile.backends.optimised import optimise
-from tile.checks import ALL, ALWAYS, Checks
+from tile.backends.interp.translate import Code, translate
 from tile.config import config
-from tile.in_force import collecting, tracing
+from tile.faults import ALL, ALWAYS, Checks
+from tile.instrumentation import collecting, tracing
 from tile.ir.core import Module
+from tile.ir.debug_info import Steps
 from tile.ir.ops.debug import step
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
-from tile.ir.steps import Steps
 from tile.ir.verifier import verify
-from tile.late import late
+from tile.transforms.pass_pipeline import optimise
 
 if TYPE_CHECKING:
-    from tile.backends.interp.checks.launch import CheckedLaunch
-    from tile.backends.interp.checks.translate import CheckedCode, translate_checked
-    from tile.backends.interp.stepped.kernel import SteppedKernel
+    from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
+    from tile.backends.interp.stepping import SteppedKernel
     from tile.backends.interp.survey import survey
-    from tile.backends.interp.tracing.launch import launch_traced, translate_traced
+    from tile.backends.interp.tracing.recorder import launch_traced, translate_traced
 else:
-    CheckedLaunch = late("tile.backends.interp.checks.launch", "CheckedLaunch")
-    translate_checked = late("tile.backends.interp.checks.translate", "translate_checked")
-    launch_traced = late("tile.backends.interp.tracing.launch", "launch_traced")
-    translate_traced = late("tile.backends.interp.tracing.launch", "translate_traced")
-    SteppedKernel = late("tile.backends.interp.stepped.kernel", "SteppedKernel")
+    CheckedLaunch = late("tile.backends.interp.sanitizer.launch", "CheckedLaunch")
+    translate_checked = late("tile.backends.interp.sanitizer.launch", "translate_checked")
+    launch_traced = late("tile.backends.interp.tracing.recorder", "launch_traced")
+    translate_traced = late("tile.backends.interp.tracing.recorder", "translate_traced")
+    SteppedKernel = late("tile.backends.interp.stepping", "SteppedKernel")
     survey = late("tile.backends.interp.survey", "survey")
 
 RULES = {**PLAIN, **BOXES}
@@ -156,12 +155,12 @@ def _compile_with_steps(module: Module, target: Target, options: Options) -> Art
 
 
 def _threads() -> Any:
-    """Return the SIMT simulator's module, `tile/backends/interp/thread/kernel.py`.
+    """Return the SIMT simulator's module, `tile/backends/interp/simulator/thread_kernel.py`.
 
     It is loaded on first use: its passes are most of the compiler, and programs that run tiles
     rarely need them.
     """
-    return importlib.import_module("tile.backends.interp.thread.kernel")
+    return importlib.import_module("tile.backends.interp.simulator.thread_kernel")
 
 
 def _keep_heap() -> None:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
-from tile.backends.interp.code import Code
-from tile.backends.interp.machine import Executor
-from tile.backends.interp.memory import Memory
-from tile.backends.interp.report import error_of
+from tile.backends.interp.executor import Executor
+from tile.backends.interp.fault_report import error_of
+from tile.backends.interp.program_batch import Activation, Frame, Wave
 from tile.backends.interp.scheduler import Scheduler
+from tile.backends.interp.translate import Code
 from tile.backends.interp.values import Array, Rows
-from tile.backends.interp.wave import Activation, Frame, Wave
+from tile.backends.interp.virtual_memory import Memory
 from tile.config import config
 from tile.faults import Fault
-from tile.ir import numerics
+from tile.ir import semantics
 
 if TYPE_CHECKING:
     from tile.backends.interp.tracing.recorder import Recorder
@@ -107,7 +107,7 @@ class Launch:
 
         Raises the error of the first illegal access, failed assertion or deadlock.
         """
-        with numerics.quiet():
+        with semantics.quiet():
             self.scheduler(self, self.chunks()).run()
 
     def report_fault(self, fault: Fault) -> None:

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tile.backends.interp.machine import StepResult
-from tile.backends.interp.wave import Join, Wave
-from tile.checks import Check
+from tile.backends.interp.executor import StepResult
+from tile.backends.interp.program_batch import Join, Wave
 from tile.errors import TileError
-from tile.faults import Fault
-from tile.spread import of_programs
+from tile.faults import Check, Fault
+from tile.heatmap import of_programs
 
 if TYPE_CHECKING:
     from tile.backends.interp.launch import Launch

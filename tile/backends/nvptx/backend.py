@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tile._lazy import late
 from tile.backends.base import Artifact, DeviceMemory, ExportedParameter, Finding, Options, Target
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.facts import LaunchMetadata
 from tile.backends.nvptx.launch import LoadedKernel
+from tile.backends.nvptx.launch_metadata import LaunchMetadata
 from tile.errors import BackendError
-from tile.late import late
 
 if TYPE_CHECKING:
-    from tile.backends.nvptx.ahead import files
+    from tile.backends.nvptx.aot import files
     from tile.backends.nvptx.compiler import compile_module, without_maps
     from tile.backends.nvptx.survey import survey
     from tile.ir.core import Module
 else:
-    files = late("tile.backends.nvptx.ahead", "files")
+    files = late("tile.backends.nvptx.aot", "files")
     compile_module = late("tile.backends.nvptx.compiler", "compile_module")
     without_maps = late("tile.backends.nvptx.compiler", "without_maps")
     survey = late("tile.backends.nvptx.survey", "survey")

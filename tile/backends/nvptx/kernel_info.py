@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tile.backends.base import KernelInfo
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.facts import LaunchMetadata
+from tile.backends.nvptx.launch_metadata import LaunchMetadata
 
 
 def kernel_info(

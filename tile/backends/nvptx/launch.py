@@ -10,28 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tile._lazy import late
 from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repeat, Timer
-from tile.backends.nvptx import binaries, driver
-from tile.backends.nvptx.clusters import PORTABLE, Clusters
-from tile.backends.nvptx.facts import MAP_ALIGNMENT, LaunchMetadata
-from tile.backends.nvptx.names import runs
-from tile.backends.nvptx.repeat import FORMATS, Parameter, build_fast_launch
-from tile.backends.nvptx.streams import current_stream, stream_reader
+from tile.backends.nvptx import driver, ptxas
+from tile.backends.nvptx.architectures import runs
+from tile.backends.nvptx.fast_launch import (
+    FORMATS,
+    PORTABLE,
+    Clusters,
+    Parameter,
+    build_fast_launch,
+)
+from tile.backends.nvptx.host_staging import current_stream, stream_reader
+from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, LaunchMetadata
 from tile.backends.nvptx.tensor_maps import MapEncoder, UnmappableError
 from tile.errors import ArgumentValueError, BackendError, OutOfResourcesError
-from tile.late import late
-from tile.warn import warn
+from tile.tracebacks import warn
 
 if TYPE_CHECKING:
-    from tile.backends.nvptx.faults import FaultRecord
+    from tile.backends.nvptx.event_timer import EventTimer
+    from tile.backends.nvptx.fault_report import FaultRecord
+    from tile.backends.nvptx.host_staging import Staging
     from tile.backends.nvptx.kernel_info import kernel_info
-    from tile.backends.nvptx.staging import Staging
-    from tile.backends.nvptx.timing import EventTimer
 else:
-    FaultRecord = late("tile.backends.nvptx.faults", "FaultRecord")
+    FaultRecord = late("tile.backends.nvptx.fault_report", "FaultRecord")
     kernel_info = late("tile.backends.nvptx.kernel_info", "kernel_info")
-    Staging = late("tile.backends.nvptx.staging", "Staging")
-    EventTimer = late("tile.backends.nvptx.timing", "EventTimer")
+    Staging = late("tile.backends.nvptx.host_staging", "Staging")
+    EventTimer = late("tile.backends.nvptx.event_timer", "EventTimer")
 
 _PARAMETER_BYTES = 8  # no type needs more
 
@@ -168,7 +173,7 @@ class LoadedKernel:
                 f"`{self.name}` takes {metadata.shared_bytes} bytes of shared memory, and device "
                 f"{device.ordinal} has {device.shared_bytes} for a program"
             )
-        loaded = binaries.load(
+        loaded = ptxas.load(
             self.ptx, metadata.kernel, device, metadata.shared_bytes, cooperative=self._cooperative
         )
         clusters = self._clusters(loaded, device)

@@ -10,8 +10,8 @@ from cuda import pathfinder
 from cuda.bindings import driver as cuda
 
 from tile.backends.base import Finding
+from tile.backends.nvptx.architectures import native
 from tile.backends.nvptx.driver import check
-from tile.backends.nvptx.names import native
 from tile.errors import TileError
 
 PACKAGES = ("llvmlite", "cuda-python", "cuda-pathfinder")

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tile.backends.nvptx.names import parse
+from tile.backends.nvptx.architectures import parse
 from tile.errors import BackendError
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import BF16, F16, F32, F64, FP8, I8, I32, U8, U32, Scalar
-from tile.simt.layouts.fragments import MatrixShape, group_shapes
+from tile.simt.layouts.mma_fragments import MatrixShape, group_shapes
 from tile.simt.target import GROUP_DIGITS, GROUP_ELEMENTS, REDUCTIONS, SimtTarget
 
 WARP = 32

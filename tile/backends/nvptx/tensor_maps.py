@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.facts import TensorMap
+from tile.backends.nvptx.launch_metadata import TensorMap
 
 CACHE_SIZE = 256  # cached maps of one parameter; a full cache is cleared
 _ALIGNMENT = 16  # bytes: alignment of addresses and strides

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from tile._lazy import late
 from tile.backends.base import Artifact, DeviceMemory, Finding, Options, Target
 from tile.backends.opencl import devices
-from tile.backends.opencl.capabilities import NAMED, Capabilities
-from tile.backends.opencl.emitted import LaunchMetadata
 from tile.backends.opencl.launch import LoadedKernel
+from tile.backends.opencl.launch_metadata import LaunchMetadata
+from tile.backends.opencl.target import NAMED, Capabilities
 from tile.ir.core import Module
-from tile.late import late
 
 if TYPE_CHECKING:
     from tile.backends.opencl.compiler import compile_module

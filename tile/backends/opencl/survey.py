@@ -7,8 +7,8 @@ from typing import Any
 
 from tile.backends.base import Finding
 from tile.backends.opencl import devices
-from tile.backends.opencl.capabilities import Capabilities
-from tile.backends.opencl.runtimes import INTEL_OPENCL, OCLGRIND, POCL
+from tile.backends.opencl.devices import INTEL_OPENCL, OCLGRIND, POCL
+from tile.backends.opencl.target import Capabilities
 from tile.errors import BackendError
 
 # CPU runtimes that pip can install, by platform name.

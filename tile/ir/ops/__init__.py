@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from tile.ir.opdef import OPS
+from tile.ir.declare import OPS
 from tile.ir.ops import (
     arith,
-    combine,
     control,
     debug,
     descriptor,
-    index,
-    linalg,
+    dot,
+    indexing,
     math,
     memory,
     program,
@@ -21,12 +20,11 @@ from tile.ir.ops import (
 __all__ = [
     "OPS",
     "arith",
-    "combine",
     "control",
     "debug",
     "descriptor",
-    "index",
-    "linalg",
+    "dot",
+    "indexing",
     "math",
     "memory",
     "program",

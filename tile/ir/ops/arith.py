@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tile.brief import brief
-from tile.ir import numerics
-from tile.ir.opdef import elementwise, op, same_shape
+from tile.ir import semantics
+from tile.ir.declare import elementwise, op, same_shape
 from tile.ir.types import (
     ALL,
     FLOATS,
@@ -27,6 +26,7 @@ from tile.ir.types import (
     require,
     with_element,
 )
+from tile.short_repr import brief
 
 NUMBERS = (*INTEGERS, *FLOATS)
 BITS = (I1, *INTEGERS)
@@ -79,7 +79,7 @@ class Rounding(enum.StrEnum):
 
 
 def _const(*, value: bool | int | float, result: Type) -> Any:
-    return numerics.constant(value, result.element).reshape((1,) * (1 + result.rank))
+    return semantics.constant(value, result.element).reshape((1,) * (1 + result.rank))
 
 
 @op(
@@ -115,7 +115,7 @@ def const(*, value: bool | int | float, result: Type) -> Type:
 def _poison(*, result: Type) -> Any:
     if isinstance(result, Descriptor):
         return np.zeros((1, len(result.parts)), np.int64)
-    return numerics.constant(0, result.element).reshape((1,) * (1 + result.rank))
+    return semantics.constant(0, result.element).reshape((1,) * (1 + result.rank))
 
 
 @op(meaning=_poison, keeps_units=True, examples=("%r = poison : f32",))
@@ -124,54 +124,54 @@ def poison(*, result: Type) -> Type:
     return result
 
 
-add = declare("add", 2, "`x + y`.", accepts=(I1, *NUMBERS), meaning=numerics.add, commutative=True)
-sub = declare("sub", 2, "`x - y`.", accepts=(I1, *NUMBERS), meaning=numerics.sub)
-mul = declare("mul", 2, "`x * y`.", accepts=(I1, *NUMBERS), meaning=numerics.mul, commutative=True)
+add = declare("add", 2, "`x + y`.", accepts=(I1, *NUMBERS), meaning=semantics.add, commutative=True)
+sub = declare("sub", 2, "`x - y`.", accepts=(I1, *NUMBERS), meaning=semantics.sub)
+mul = declare("mul", 2, "`x * y`.", accepts=(I1, *NUMBERS), meaning=semantics.mul, commutative=True)
 div = declare(
     "div",
     2,
     "`x / y`, truncated toward zero for integers (division by zero is undefined).",
     accepts=NUMBERS,
-    meaning=numerics.div,
+    meaning=semantics.div,
     ulp=2,
 )
-div_rn = declare("div_rn", 2, "`x / y` rounded to nearest.", accepts=FLOATS, meaning=numerics.div)
+div_rn = declare("div_rn", 2, "`x / y` rounded to nearest.", accepts=FLOATS, meaning=semantics.div)
 rem = declare(
     "rem",
     2,
     "The remainder of `div`, with the sign of `x` (undefined for a zero divisor).",
     accepts=NUMBERS,
-    meaning=numerics.rem,
+    meaning=semantics.rem,
     ulp=2,
 )
-neg = declare("neg", 1, "`-x`.", accepts=NUMBERS, meaning=numerics.neg)
-and_ = declare("and", 2, "Bitwise `x & y`.", accepts=BITS, meaning=numerics.and_, commutative=True)
-or_ = declare("or", 2, "Bitwise `x | y`.", accepts=BITS, meaning=numerics.or_, commutative=True)
-xor = declare("xor", 2, "Bitwise `x ^ y`.", accepts=BITS, meaning=numerics.xor, commutative=True)
-not_ = declare("not", 1, "Bitwise `~x`.", accepts=BITS, meaning=numerics.not_)
+neg = declare("neg", 1, "`-x`.", accepts=NUMBERS, meaning=semantics.neg)
+and_ = declare("and", 2, "Bitwise `x & y`.", accepts=BITS, meaning=semantics.and_, commutative=True)
+or_ = declare("or", 2, "Bitwise `x | y`.", accepts=BITS, meaning=semantics.or_, commutative=True)
+xor = declare("xor", 2, "Bitwise `x ^ y`.", accepts=BITS, meaning=semantics.xor, commutative=True)
+not_ = declare("not", 1, "Bitwise `~x`.", accepts=BITS, meaning=semantics.not_)
 shl = declare(
     "shl",
     2,
     "`x << y`; 0 where `y` is at least the width.",
     accepts=INTEGERS,
-    meaning=numerics.shl,
+    meaning=semantics.shl,
 )
 shr = declare(
     "shr",
     2,
     "`x >> y`, arithmetic for signed and logical for unsigned integers.",
     accepts=INTEGERS,
-    meaning=numerics.shr,
+    meaning=semantics.shr,
 )
 mulhi = declare(
     "mulhi",
     2,
     "The high half of the double-width product.",
     accepts=tuple(ty for ty in INTEGERS if ty.bits >= 32),
-    meaning=numerics.mulhi,
+    meaning=semantics.mulhi,
     commutative=True,
 )
-fma = declare("fma", 3, "`x * y + z` rounded once.", accepts=FLOATS, meaning=numerics.fma, ulp=1)
+fma = declare("fma", 3, "`x * y + z` rounded once.", accepts=FLOATS, meaning=semantics.fma, ulp=1)
 
 
 def _example(name: str, attributes: str = "") -> str:
@@ -183,7 +183,7 @@ def _example(name: str, attributes: str = "") -> str:
     keeps_units=True,
     commutative=True,
     accepts=NUMBERS,
-    meaning=numerics.minimum,
+    meaning=semantics.minimum,
     examples=(_example("min"), _example("min", "{propagate_nan = true} ")),
 )
 def min_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
@@ -196,7 +196,7 @@ def min_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
     keeps_units=True,
     commutative=True,
     accepts=NUMBERS,
-    meaning=numerics.maximum,
+    meaning=semantics.maximum,
     examples=(_example("max"), _example("max", "{propagate_nan = true} ")),
 )
 def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
@@ -208,7 +208,7 @@ def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
     elementwise=True,
     keeps_units=True,
     accepts=(I1, *NUMBERS),
-    meaning=lambda x, y, *, predicate: numerics.cmp(x, y, predicate),
+    meaning=lambda x, y, *, predicate: semantics.cmp(x, y, predicate),
     examples=("%x: tile<8xf32>, %y: tile<8xf32> | %r = cmp %x, %y {predicate = lt} : tile<8xi1>",),
 )
 def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:
@@ -225,7 +225,7 @@ def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:
     elementwise=True,
     keeps_units=True,
     accepts=ALL,
-    meaning=numerics.select,
+    meaning=semantics.select,
     examples=(
         "%c: tile<8xi1>, %x: tile<8xf32>, %y: tile<8xf32> | %r = select %c, %x, %y : tile<8xf32>",
         "%c: i1, %x: ptr<f32>, %y: ptr<f32> | %r = select %c, %x, %y : ptr<f32>",
@@ -244,7 +244,7 @@ def select(condition: Type, x: Type, y: Type) -> Type:
     elementwise=True,
     keeps_units=True,
     accepts=ALL,
-    meaning=lambda x, *, to, rounding: numerics.cast(x, to, rounding),
+    meaning=lambda x, *, to, rounding: semantics.cast(x, to, rounding),
     examples=("%x: tile<8xf32> | %r = cast %x {to = bf16} : tile<8xbf16>",),
 )
 def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
@@ -268,7 +268,7 @@ def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
     elementwise=True,
     keeps_units=True,
     accepts=NUMBERS,
-    meaning=lambda x, *, to: numerics.bitcast(x, to),
+    meaning=lambda x, *, to: semantics.bitcast(x, to),
     examples=(
         "%x: tile<8xf32> | %r = bitcast %x {to = i32} : tile<8xi32>",
         "%x: ptr<f32> | %r = bitcast %x {to = i64} : i64",

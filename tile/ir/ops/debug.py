@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 
 from tile.errors import TypeRuleError
-from tile.ir.levels import TILES_ALONE, WITH_TILES
-from tile.ir.opdef import Effect, op
-from tile.ir.steps import shared_out
+from tile.ir.core import TILES_ALONE, WITH_TILES
+from tile.ir.debug_info import shared_out
+from tile.ir.declare import Effect, op
 from tile.ir.types import I1, Type, require
 
 
@@ -62,7 +62,7 @@ def breakpoint_() -> None:
 def step(*values: Type, kind: StepKind, variables: tuple[str, ...] = ()) -> None:
     """Mark the begin of a statement and the values of variables there, for a debugger.
 
-    `variables` describes the variables and their values; see `tile/ir/steps.py` for the format.
+    `variables` describes the variables and their values; see `ir/debug_info.py` for the format.
     """
     try:
         for _ in shared_out(variables, values, values):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.opdef import Effect, op
+from tile.ir.declare import Effect, op
 from tile.ir.types import (
     BF16,
     F16,

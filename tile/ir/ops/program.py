@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile.ir.opdef import Effect, op
+from tile.ir.declare import Effect, op
 from tile.ir.types import I32, Type, require
 
 MAX_AXES = 3

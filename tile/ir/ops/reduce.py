@@ -1,13 +1,36 @@
-"""Reductions and scans along one axis. Axes are counted from the right: -1 is the last."""
+"""Reductions and scans along one axis. Axes are counted from the right: -1 is the last.
+
+Reductions and scans along one axis with a combine region.
+
+The region takes two groups of n scalars, one scalar for each of n tiles, and yields one group. It
+is isolated and uses only pure operations on scalars: a backend may run it at any time, on any
+lanes, any number of times. `if` and calls of functions with the same restrictions are allowed;
+since they have no effects, a backend may compute both branches and select one.
+"""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from tile.ir import numerics
-from tile.ir.opdef import op
+from tile.ir import semantics
+from tile.ir.core import Block, Function, Operation
+from tile.ir.declare import op
+from tile.ir.ops import arith, control
 from tile.ir.ops.shape import along, without
-from tile.ir.types import FLOATS, I1, I32, INTEGERS, Type, require, with_element, with_shape
+from tile.ir.types import (
+    ALL,
+    FLOATS,
+    I1,
+    I32,
+    INTEGERS,
+    Scalar,
+    Type,
+    require,
+    with_element,
+    with_shape,
+)
 
 
 class ReduceKind(enum.StrEnum):
@@ -43,7 +66,7 @@ def _combinable(name: str, x: Type, axis: int, kind: ReduceKind) -> None:
 
 
 @op(
-    meaning=lambda x, *, axis, kind, propagate_nan: numerics.reduce(
+    meaning=lambda x, *, axis, kind, propagate_nan: semantics.reduce(
         x, kind, axis, propagate_nan=propagate_nan
     ),
     accepts=(*INTEGERS, *FLOATS),
@@ -62,7 +85,7 @@ def reduce(x: Type, *, axis: int, kind: ReduceKind, propagate_nan: bool = False)
 
 
 @op(
-    meaning=lambda x, *, axis, kind, tie_break_left: numerics.argreduce(
+    meaning=lambda x, *, axis, kind, tie_break_left: semantics.argreduce(
         x, f"arg{kind}", axis, tie_break_left
     ),
     accepts=(*INTEGERS, *FLOATS),
@@ -85,7 +108,7 @@ def arg_reduce(
 
 
 @op(
-    meaning=lambda x, *, axis, kind, reverse: numerics.scan(x, kind, axis, reverse),
+    meaning=lambda x, *, axis, kind, reverse: semantics.scan(x, kind, axis, reverse),
     accepts=(*INTEGERS, *FLOATS),
     examples=("%x: tile<4x8xf32> | %r = scan %x {axis = -1, kind = sum} : tile<4x8xf32>",),
 )
@@ -93,3 +116,137 @@ def scan(x: Type, *, axis: int, kind: ReduceKind, reverse: bool = False) -> Type
     """Combine each element with all before it along the axis (all after it, if `reverse`)."""
     _combinable("scan", x, axis, kind)
     return x
+
+
+# The operations allowed in a region besides elementwise ones; called functions end in a `return`.
+_ALLOWED = frozenset(
+    {
+        arith.const,
+        arith.poison,
+        arith.hint,
+        control.if_,
+        control.call,
+        control.yield_,
+        control.return_,
+    }
+)
+
+
+def intruder(block: Block, functions: Mapping[str, Function] | None = None) -> Operation | None:
+    """Return the first operation that is not allowed in a combine region, or None.
+
+    If `functions` has the functions of the module, called functions are checked as well.
+    """
+    return next(_intruders(block, functions or {}, set()), None)
+
+
+def _intruders(
+    block: Block, functions: Mapping[str, Function], seen: set[str]
+) -> Iterator[Operation]:
+    for inner in block.walk():
+        on_scalars = all(value.type.rank == 0 for value in inner.results)
+        if not (on_scalars and (inner.defn.elementwise or inner.defn in _ALLOWED)):
+            yield inner
+        elif inner.defn is control.call and inner["callee"] in functions.keys() - seen:
+            seen.add(inner["callee"])
+            yield from _intruders(functions[inner["callee"]].body, functions, seen)
+
+
+def refusal(name: str, inner: Operation) -> str:
+    """Return the error message for an `intruder` in the region of operation `name`."""
+    return (
+        f"{name} combines by arithmetic, comparison, selection and `if` of scalars; "
+        f"`{inner.name}` is not allowed there"
+    )
+
+
+def _combined(name: str, xs: Sequence[Type], axis: int, combine: Block) -> None:
+    require(len(xs) > 0, f"{name} takes at least one tile")
+    for x in xs:
+        along(name, x, axis)
+        require(isinstance(x.element, Scalar), f"{name} is not defined on {x.element}")
+        require(x.shape == xs[0].shape, f"{name} takes tiles of one shape, not {xs[0]} and {x}")
+    elements = [x.element for x in xs]
+    where = f"the region of {name}"
+    control.takes(where, combine, [*elements, *elements])
+    yielded = control.ends(where, combine, "yield")
+    require(
+        yielded == elements,
+        f"{where} yields one group, ({_list(elements)}), not ({_list(yielded)})",
+    )
+    illegal = intruder(combine)
+    require(illegal is None, "" if illegal is None else refusal(name, illegal))
+
+
+def _list(types: Sequence[Type]) -> str:
+    return ", ".join(map(str, types))
+
+
+def _semantics(compute: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
+    """Return reference semantics that return a single array as itself, several as a tuple."""
+
+    def apply(*xs: Any, combine: semantics.Combine, **attributes: Any) -> Any:
+        results = compute(xs, combine, **attributes)
+        return results[0] if len(results) == 1 else results
+
+    return apply
+
+
+@op(
+    isolated=True,
+    meaning=_semantics(semantics.reduce_by),
+    accepts=ALL,
+    examples=(
+        "%x: tile<4x8xf32> | "
+        "%r = reduce_by %x {axis = -1} : tile<4xf32> region combine(%a: f32, %b: f32) {\n"
+        "  %c = add %a, %b : f32\n"
+        "  yield %c\n"
+        "}",
+        "%x: tile<8xf32>, %y: tile<8xi32> | "
+        "%r, %s = reduce_by %x, %y {axis = -1} : f32, i32 "
+        "region combine(%a: f32, %i: i32, %b: f32, %j: i32) {\n"
+        "  %less = cmp %a, %b {predicate = lt} : i1\n"
+        "  %c = select %less, %a, %b : f32\n"
+        "  %k = select %less, %i, %j : i32\n"
+        "  yield %c, %k\n"
+        "}",
+    ),
+)
+def reduce_by(*xs: Type, axis: int, combine: Block) -> tuple[Type, ...]:
+    """Reduce tiles along an axis with a combine region.
+
+    The region must be associative and commutative: a backend chooses the grouping and order. The
+    interpreter combines adjacent elements, in order (see `tile/ir/semantics/reduce.py`). An axis of
+    extent 1 is dropped without running the region.
+    """
+    _combined("reduce_by", xs, axis, combine)
+    return tuple(with_shape(without(x, axis), x.element) for x in xs)
+
+
+@op(
+    isolated=True,
+    meaning=_semantics(semantics.scan_by),
+    accepts=ALL,
+    examples=(
+        "%x: tile<4x8xf32> | "
+        "%r = scan_by %x {axis = -1} : tile<4x8xf32> region combine(%a: f32, %b: f32) {\n"
+        "  %c = max %a, %b : f32\n"
+        "  yield %c\n"
+        "}",
+        "%x: tile<8xi64> | "
+        "%r = scan_by %x {axis = -1, reverse = true} : tile<8xi64> "
+        "region combine(%a: i64, %b: i64) {\n"
+        "  %c = xor %a, %b : i64\n"
+        "  yield %c\n"
+        "}",
+    ),
+)
+def scan_by(*xs: Type, axis: int, reverse: bool = False, combine: Block) -> tuple[Type, ...]:
+    """Combine each element with all before it along an axis (inclusive scan) with a combine region.
+
+    The region must be associative but need not be commutative: its first group precedes the second
+    along the axis. With `reverse` the axis is traversed from its end, so the first group follows
+    the second. The grouping of elements is unspecified.
+    """
+    _combined("scan_by", xs, axis, combine)
+    return tuple(xs)

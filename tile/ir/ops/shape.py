@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir import numerics
-from tile.ir.opdef import op
+from tile.ir import semantics
+from tile.ir.declare import op
 from tile.ir.types import ALL, I32, Tile, Type, require, with_shape
 
 
@@ -33,7 +33,7 @@ def without(x: Type, axis: int) -> tuple[int, ...]:
 
 
 @op(
-    meaning=lambda *, start, end: numerics.arange(start, end),
+    meaning=lambda *, start, end: semantics.arange(start, end),
     keeps_units=True,
     examples=("%r = arange {start = 0, end = 8} : tile<8xi32>",),
 )
@@ -100,7 +100,7 @@ def expand_dims(x: Type, *, axis: int) -> Type:
 
 
 @op(
-    meaning=lambda x, *, shape: numerics.reshape(x, shape),
+    meaning=lambda x, *, shape: semantics.reshape(x, shape),
     examples=("%x: tile<4x8xf32> | %r = reshape %x {shape = (2, 16)} : tile<2x16xf32>",),
 )
 def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
@@ -116,7 +116,7 @@ def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
 
 
 @op(
-    meaning=lambda x, *, order: numerics.permute(x, order),
+    meaning=lambda x, *, order: semantics.permute(x, order),
     keeps_units=True,
     examples=("%x: tile<4x8xf32> | %r = trans %x {order = (1, 0)} : tile<8x4xf32>",),
 )
@@ -131,7 +131,7 @@ def trans(x: Type, *, order: tuple[int, ...]) -> Type:
 
 
 @op(
-    meaning=lambda x, *, axis: numerics.flip(x, axis),
+    meaning=lambda x, *, axis: semantics.flip(x, axis),
     keeps_units=True,
     accepts=ALL,
     examples=("%x: tile<4x8xf32> | %r = flip %x {axis = -1} : tile<4x8xf32>",),
@@ -143,7 +143,7 @@ def flip(x: Type, *, axis: int) -> Type:
 
 
 @op(
-    meaning=numerics.join,
+    meaning=semantics.join,
     keeps_units=True,
     accepts=ALL,
     examples=(
@@ -158,7 +158,7 @@ def join(a: Type, b: Type) -> Type:
 
 
 @op(
-    meaning=numerics.split,
+    meaning=semantics.split,
     keeps_units=True,
     accepts=ALL,
     examples=(

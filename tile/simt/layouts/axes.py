@@ -8,15 +8,32 @@
 #linear{register = [[1,0]], lane = [[2,0],[0,1],[0,2]], warp = [] -> dim0 = 4, dim1 = 4}
 >>> vector_width(rows, axis=1, contiguity=16)
 2
+
+Layouts of tiles that threads process one slice along an axis after the other.
+
+>>> from tile.simt.layouts.blocked import blocked
+>>> in_pieces(blocked([2, 8], [1, 8], [2, 1], [1, 2]), axis=-1, extent=4)
+#linear{register = [[0,1],[0,2]], lane = [[1,0]], warp = [[0,0],[0,4]] -> dim0 = 2, dim1 = 8}
+
+Tables of registers: linear maps of register numbers, tabulated.
+
+A register number is a vector of bits, so the images of the bits determine the map. The tables are
+as long as fragments, 1 to 256, and are made by doubling.
+
+    >>> sums([1, 4, 2])                            # swap bits 1 and 2
+    (0, 1, 4, 5, 2, 3, 6, 7)
+    >>> inverse((2, 0, 1))                         # the position of each number
+    (1, 2, 0)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from tile.simt.layouts.blocked import check_order
-from tile.simt.layouts.dims import REGISTER, axis_name, log2_of, require
-from tile.simt.layouts.layout import LinearLayout, identity1d
+from tile.simt.layouts.dims import OFFSET, REGISTER, WARP, axis_name, log2_of, places, require
+from tile.simt.layouts.linear_layout import LinearLayout, identity1d
 
 
 def slice_axis(parent: LinearLayout, axis: int) -> LinearLayout:
@@ -68,3 +85,88 @@ def _numbered(layout: LinearLayout) -> LinearLayout:
     """Name the outputs by their positions."""
     outs = tuple((axis_name(axis), bits) for axis, (_, bits) in enumerate(layout.outs))
     return LinearLayout(layout.ins, outs)
+
+
+def _numbers(layout: LinearLayout, axis: int, extent: int) -> tuple[int, ...]:
+    """Return the images of the bits of a slice's number, for slices of `extent` along an axis."""
+    name, bits = layout.outs[axis]
+    at = places(layout.outs)[name]
+    return tuple([1 << at + bit for bit in range(log2_of(extent, "a piece"), bits)])
+
+
+@lru_cache(maxsize=1024)
+def in_pieces(layout: LinearLayout, axis: int, extent: int) -> LinearLayout:
+    """Return a tile's layout (register, lane, warp) as if each slice had warps of its own.
+
+    An access to the tile in this layout is thus one to each of its slices. Threads hold all slices:
+    some registers lead from one to the other, and no others do.
+    """
+    numbers = _numbers(layout, axis, extent)
+    (_, registers), lanes, (_, warps) = layout.ins
+    within = tuple([column for column in registers if column not in numbers])
+    return LinearLayout(((REGISTER, within), lanes, (WARP, (*warps, *numbers))), layout.outs)
+
+
+@lru_cache(maxsize=1024)
+def of_pieces(layout: LinearLayout, axis: int, shape: tuple[int, ...]) -> LinearLayout:
+    """Return `in_pieces` of a tile of this shape, from the layout of one slice of it."""
+    whole = layout.wrap_outs(shape)
+    numbers = _numbers(whole, axis, layout.shape[axis])
+    registers, lanes, (_, warps) = whole.ins
+    return LinearLayout((registers, lanes, (WARP, (*warps, *numbers))), whole.outs)
+
+
+@lru_cache(maxsize=1024)
+def stacked(shared: LinearLayout, axis: int, shape: tuple[int, ...]) -> LinearLayout:
+    """Return the shared layout of a tile of this shape whose slices follow each other."""
+    whole = shared.wrap_outs(shape)
+    numbers = _numbers(whole, axis, shared.shape[axis])
+    return LinearLayout(((OFFSET, (*whole.images(OFFSET), *numbers)),), whole.outs)
+
+
+def divided(layout: LinearLayout, axis: int, extent: int) -> LinearLayout:
+    """Return a tile's layout with all slices at one position, whichever threads hold them."""
+    shape: Sequence[int] = [*layout.shape]
+    return layout.wrap_outs([extent if a == axis % len(shape) else n for a, n in enumerate(shape)])
+
+
+Registers = tuple[int, ...]
+
+
+def sums(columns: Iterable[int]) -> Registers:
+    """Return the images of 0, 1, 2 and so on under the map in which the bits have these images."""
+    table = [0]
+    for column in columns:
+        table += [column ^ other for other in table]
+    return tuple(table)
+
+
+def inverse(registers: Sequence[int]) -> Registers:
+    """Return the position of each number in a permutation."""
+    positions = [0] * len(registers)
+    for position, register in enumerate(registers):
+        positions[register] = position
+    return tuple(positions)
+
+
+def axis_mask(layout: LinearLayout, axis: int) -> int:
+    """Return the mask of an axis's coordinate in an image; `axis` counts from either end."""
+    axis %= len(layout.outs)
+    bits = layout.outs[axis][1]
+    return (1 << bits) - 1 << places(layout.outs)[axis_name(axis)]
+
+
+def along_axis(layout: LinearLayout, name: str, axis: int) -> list[tuple[int, int]]:
+    """Return the bits of an input that move along this axis alone: (bit, coordinate it adds)."""
+    mask = axis_mask(layout, axis)
+    lowest = mask & -mask
+    return [
+        (bit, column // lowest)
+        for bit, column in enumerate(layout.images(name))
+        if column and not column & ~mask
+    ]
+
+
+def register_bits(layout: LinearLayout) -> int:
+    """Return the number of bits of a layout's register numbers."""
+    return layout.in_bits(REGISTER)

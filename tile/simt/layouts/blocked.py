@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, named, places, require
-from tile.simt.layouts.layout import LinearLayout, identity1d
+from tile.simt.layouts.linear_layout import LinearLayout, identity1d
 
 
 def blocked(

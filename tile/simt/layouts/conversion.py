@@ -10,17 +10,273 @@ enough.
     >>> rows = blocked([16, 16], [1, 8], [16, 2], [1, 1])
     >>> plan_conversion(rows, blocked([16, 16], [1, 8], [16, 2], [1, 1], [0, 1]), 16).shuffles
     4
+
+Convert a tile from one layout to another through shared memory, without bank conflicts.
+
+Offsets in shared memory have three parts, from the lowest bit on: the position in a *vector* that
+one lane moves at once, the *bank*, and the *line*, which counts wavefronts' worths of memory. A
+shared layout is a choice of basis of the tile's space for each of the parts:
+
+- Registers walk the vectors, on both sides: so vectors span what the registers of both do. Beyond
+  that, the vectors of one side can be wider, along what its own registers walk and, on the other
+  side, lanes that share a wavefront.
+- Lanes that share a wavefront must not differ by lines alone, in the same bank. So lines span what
+  meets neither the space that such lanes walk in the store, nor that of the load. These spaces are
+  no larger than a line, and any two spaces have a common complement (`f2.common_complement`): so
+  conflicts can be avoided whatever the two layouts are.
+- Banks are the rest.
+
+A warp converts columns to rows: rows are stored word by word and loaded four words at once.
+
+    >>> from tile.simt.layouts.blocked import blocked
+    >>> columns = blocked([32, 32], [1, 1], [1, 32], [1, 1])
+    >>> rows = blocked([32, 32], [1, 1], [32, 1], [1, 1])
+    >>> plan = through_shared(columns, rows, element_bits=32)
+    >>> plan.store.vector, plan.load.vector
+    (1, 4)
+    >>> plan.store.conflicts(32), plan.load.conflicts(32)
+    (0, 0)
+
+The construction for vectors of one width is from "Linear Layouts: Robust Code Generation of
+Efficient Tensor Computation Using F2" (arXiv 2505.23819).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tile.simt.layouts.banks import BANKS, Banks
-from tile.simt.layouts.dims import BLOCK, LANE, REGISTER, WARP, LayoutError, require
-from tile.simt.layouts.layout import LinearLayout
-from tile.simt.layouts.shared_conversion import Shared, through_shared
-from tile.simt.layouts.shuffle import Shuffle, by_shuffles
+from tile.simt.layouts import f2
+from tile.simt.layouts.bank_conflicts import BANKS, Banks
+from tile.simt.layouts.dims import (
+    BLOCK,
+    LANE,
+    OFFSET,
+    REGISTER,
+    WARP,
+    LayoutError,
+    axis_name,
+    bits_of,
+    log2_of,
+    places,
+    require,
+)
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.shared_access import (
+    Access,
+    Asked,
+    asked_for,
+    matrix_access,
+    matrix_store,
+    shared_access,
+)
+from tile.simt.layouts.swizzle import neighbouring, swizzled
+from tile.simt.layouts.warp_shuffle import Shuffle, by_shuffles
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A conversion: store the tile to shared memory of this layout, synchronize, and load it.
+
+    Threads that hold copies store the same value to the same offset.
+    """
+
+    layout: LinearLayout
+    store: Access
+    load: Access
+
+    @property
+    def instructions(self) -> int:
+        """The number of instructions of a thread."""
+        return len(self.store.registers) + len(self.load.registers)
+
+
+def through_shared(
+    src: LinearLayout,
+    dst: LinearLayout,
+    element_bits: int,
+    banks: Banks = BANKS,
+    *,
+    matrix_loads: bool = False,
+    matrix_stores: bool = False,
+) -> Shared:
+    """Plan the conversion of `src` to `dst`, both of (register, lane, warp), via shared memory.
+
+    With `matrix_loads`, warps use ldmatrix if that takes fewer instructions, and with
+    `matrix_stores`, stmatrix; `load`, or `store`, then is the access of the row addresses.
+    """
+    layout = conflict_free(src, dst, element_bits, banks)
+    plans = [_through(src, dst, layout, element_bits, banks)]
+    other = by_matrices(src, dst, element_bits, banks) if matrix_loads else None
+    if other is not None:
+        # Of plans with as many instructions, prefer one whose registers need not be moved.
+        plans.insert(len(plans) if _in_order(plans[0].load) else 0, other)
+    back = by_matrices(dst, src, element_bits, banks) if matrix_stores else None
+    if back is not None and _stores_by_matrices(src, back.layout, element_bits, banks):
+        plans.append(Shared(back.layout, back.load, back.store))
+    return min(plans, key=lambda plan: plan.instructions)
+
+
+def _in_order(load: Access) -> bool:
+    """Return True if a load gives vectors in registers that are consecutive in the layout."""
+    return all(
+        vector == tuple(range(vector[0], vector[0] + len(vector))) for vector in load.registers
+    )
+
+
+def _stores_by_matrices(
+    src: LinearLayout, layout: LinearLayout, element_bits: int, banks: Banks
+) -> bool:
+    return matrix_store(src, layout, element_bits, banks) is not None
+
+
+def _through(
+    src: LinearLayout,
+    dst: LinearLayout,
+    layout: LinearLayout,
+    element_bits: int,
+    banks: Banks,
+    stores: Banks | None = None,
+) -> Shared:
+    return Shared(
+        layout,
+        shared_access(src, layout, element_bits, stores or banks),
+        shared_access(dst, layout, element_bits, banks),
+    )
+
+
+def by_matrices(
+    src: LinearLayout,
+    dst: LinearLayout,
+    element_bits: int,
+    banks: Banks = BANKS,
+    head: Sequence[int] = (),
+    *,
+    exact: bool = False,
+) -> Shared | None:
+    """Return the conversion that loads by ldmatrix; None if there is none without bank conflicts.
+
+    The vectors of `src` begin with `head`, as in `conflict_free`, and with `exact` are no longer.
+    `load` is the access of the row addresses.
+    """
+    stores = banks.up_to(element_bits << len(head)) if exact else banks
+    plans = []
+    for asked in asked_for(dst, element_bits):
+        both = min(len(head), asked.row)
+        if (*head[:both],) != asked.units[:both]:
+            continue
+        if len(head) < asked.row:
+            free = conflict_free(asked.layout, src, element_bits, banks, asked.units)
+        else:
+            free = conflict_free(src, asked.layout, element_bits, banks, head)
+        for layout in (*_rows(asked, element_bits, banks), free):
+            if matrix_access(dst, layout, element_bits) is None:
+                continue
+            plan = _through(src, asked.layout, layout, element_bits, banks, stores)
+            conflicts = [x.conflicts(element_bits, banks) for x in (plan.store, plan.load)]
+            if max(conflicts) <= 0 and plan.store.vector >= 1 << len(head):
+                plans.append(plan)
+                break
+    return min(plans, key=lambda plan: plan.instructions, default=None)
+
+
+def _rows(asked: Asked, element_bits: int, banks: Banks) -> Iterator[LinearLayout]:
+    """Yield rows in the order of the tile, with their vectors swizzled by the row's number.
+
+    Copies from global memory are best to a layout where a row stays in few lines of banks.
+    """
+    shape = asked.layout.shape
+    if len(shape) != 2:
+        return
+    axis = 1 if asked.units[0] == 1 else 0
+    at = places(asked.layout.outs)[axis_name(axis)]
+    vector, line = 1 << asked.row, banks.line_bits // element_bits
+    in_row = vector <= shape[axis]
+    if not in_row or asked.units != tuple(1 << at + bit for bit in range(asked.row)):
+        return
+    phases = min(shape[axis], line) // vector
+    yield swizzled(shape, vector, max(1, line // shape[axis]), phases, (axis, 1 - axis))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The spaces that the registers, the lanes and all threads of one side walk."""
+
+    registers: list[int]
+    lanes: tuple[int, ...]
+    threads: list[int]
+
+    @classmethod
+    def of(cls, layout: LinearLayout) -> _Side:
+        threads = [c for name, columns in layout.ins if name != REGISTER for c in columns]
+        return cls(f2.basis(layout.images(REGISTER)), layout.images(LANE), f2.basis(threads))
+
+
+def conflict_free(
+    src: LinearLayout,
+    dst: LinearLayout,
+    element_bits: int,
+    banks: Banks = BANKS,
+    head: Sequence[int] = (),
+) -> LinearLayout:
+    """Return a shared layout for wide vectors that store `src` and load `dst`.
+
+    There are no bank conflicts on either side.
+
+    The vectors begin with `head`, which the registers of `src` walk and its threads do not. That
+    can cost bank conflicts, on the load, where threads that walk it do not share a wavefront.
+    """
+    if banks.abreast > 1 and not head:
+        return neighbouring(src, (dst,), banks.abreast)
+    widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
+    line = log2_of(banks.line_bits // element_bits, "the elements of a line")
+    word = log2_of(max(1, banks.word_bits // element_bits), "the elements of a word")
+    space = f2.units(bits_of(src.outs))
+    store, load = _Side.of(src), _Side.of(dst.transpose_outs(*src.out_dims))
+
+    def together(side: _Side, vector: int) -> list[int]:
+        """Return the space walked by lanes that share a wavefront."""
+        return f2.basis(side.lanes[: max(0, line - max(vector, word))])
+
+    threads = f2.basis(store.threads + load.threads)
+    common = _apart(f2.intersection(store.registers, load.registers), threads)
+    alike = next((n for n, unit in enumerate(head) if f2.extend(common, [unit])), len(head))
+    vector = [*head[:alike]]
+    if alike == len(head):
+        vector += f2.extend(head, common)[: widest - len(head)]
+
+    def widened(wide: _Side, narrow: _Side) -> tuple[list[int], _Side, _Side]:
+        """Return the vectors that `wide` can add to its own, as lanes of `narrow` walk them."""
+        walked = f2.intersection(wide.registers, together(narrow, len(vector)))
+        return _apart(walked, wide.threads)[: widest - len(vector)], wide, narrow
+
+    if alike < len(head):
+        more, wide, narrow = [*head[alike:]], store, load
+    else:
+        choices = widened(load, store), widened(store, load)
+        more, wide, narrow = max(choices, key=lambda choice: len(choice[0]))
+    # The rest of the space. Threads walk it without leaving the start of their vectors.
+    rest = threads + f2.extend([*vector, *threads], space)
+    rest = wide.threads + f2.extend([*more, *wide.threads], rest)
+    in_word = rest[: max(0, word - len(vector) - len(more))]
+    # Two accesses of a bank conflict if they differ by lines, and else by positions in a vector or
+    # a word at most. The part of the wide side's vectors that the narrow side's lanes walk is
+    # within a line.
+    same_word = [*vector, *more, *in_word][:word]
+    lines = f2.common_complement(
+        f2.intersection([*same_word, *together(narrow, len(vector))], rest),
+        f2.basis([*in_word, *together(wide, len(vector) + len(more))]),
+        within=rest,
+    )
+    bank = f2.extend([*in_word, *lines], rest)
+    offsets = (*vector, *more, *in_word, *bank, *lines)
+    return LinearLayout(((OFFSET, offsets),), src.outs)
+
+
+def _apart(space: list[int], other: list[int]) -> list[int]:
+    """Return a largest subspace of a space that intersects another only in 0."""
+    return f2.extend(f2.intersection(space, other), space)
+
 
 THREAD = (REGISTER, LANE, WARP)
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile.simt.layouts.banks import BANKS, Banks
+from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.layouts.dims import BLOCK, LANE, OFFSET, REGISTER, WARP, require, sizes
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
 
 MOST_ELEMENTS = 1 << 14
 

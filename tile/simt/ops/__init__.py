@@ -1,6 +1,6 @@
 """Operations of the LAID_OUT and THREAD levels. Importing this declares them, and layouts."""
 
-from tile.simt.layouts import layout_text
-from tile.simt.ops import bulk, group, layout, matrix, shared, thread
+from tile.simt.layouts import linear_layout
+from tile.simt.ops import layout, mma, shared, thread, tma, wgmma
 
-__all__ = ["bulk", "group", "layout", "layout_text", "matrix", "shared", "thread"]
+__all__ = ["layout", "linear_layout", "mma", "shared", "thread", "tma", "wgmma"]

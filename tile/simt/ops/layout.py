@@ -1,13 +1,23 @@
-"""Operations on laid-out tiles that move elements between threads."""
+"""Operations on laid-out tiles that move elements between threads.
+
+Analysis rules of operations of the LAID_OUT level.
+
+A layout conversion preserves axis info and ranges: these describe elements, whoever holds them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tile.ir.levels import LAID_OUT
-from tile.ir.opdef import op
+from tile.analysis import axis_rules, ranges
+from tile.analysis.axis_rules import AxisInfo
+from tile.analysis.interval import Interval
+from tile.analysis.ranges import Ranges
+from tile.ir.core import LAID_OUT, Operation
+from tile.ir.declare import op
 from tile.ir.ops.shape import along
 from tile.ir.types import Tile, Type, is_power_of_two, require, without_layout
 
@@ -57,3 +67,17 @@ def exchange(x: Type, *, axis: int, mask: int) -> Type:
         f"not {mask}",
     )
     return x
+
+
+def _same_axes(op: Operation, facts: Sequence[AxisInfo | None], known: Ranges) -> AxisInfo:
+    (fact,) = facts
+    assert fact is not None
+    return fact
+
+
+def _same_range(op: Operation, facts: Sequence[Interval]) -> Interval:
+    return facts[0]
+
+
+axis_rules.RULES[convert_layout] = _same_axes
+ranges.RULES[convert_layout] = _same_range

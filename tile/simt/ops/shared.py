@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.ir.core import Operation, Value
-from tile.ir.levels import LAID_OUT, LOWERED
-from tile.ir.opdef import Effect, op
+from tile.ir.core import LAID_OUT, LOWERED, Operation, Value
+from tile.ir.declare import Effect, op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.types import (
     I1,
@@ -24,7 +23,7 @@ from tile.ir.types import (
     with_shape,
 )
 from tile.simt.layouts.axes import permute_axes
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
 
 _ROW = "#linear{offset = [[1],[2]] -> dim0 = 4}"
 _LANES = "#linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}"

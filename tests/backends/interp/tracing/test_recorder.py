@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tile
 import tile.language as tl
-from tile.accesses import MAX_KERNELS, ArrayUse, Counts, KernelUse, Trace
+from tile.backends.interp.tracing.trace_data import MAX_KERNELS, ArrayUse, Counts, KernelUse, Trace
 from tile.config import config
 
 # One access of one program: the elements of the array that active lanes reach, and all lanes.

@@ -1,23 +1,50 @@
-"""The recorder of a launch: counts of accesses, and slices of its timeline."""
+"""The recorder of a launch: counts of accesses, and slices of its timeline.
+
+A launch that is recorded, with or without checks.
+
+Instrumentation of code: each instruction calls the recorder of its launch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile.accesses import DISTANCES, LINE, SECTOR, ArrayUse, Counts, KernelUse, Site
+from tile.backends.base import Grid, LaunchArgument
 from tile.backends.host_memory import span
+from tile.backends.interp.fault_report import view_of
+from tile.backends.interp.launch import Launch
 from tile.backends.interp.lazy_zeros import lazy_zeros
-from tile.backends.interp.memory import Buffer
+from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
+from tile.backends.interp.tracing.trace_data import (
+    DISTANCES,
+    LINE,
+    SECTOR,
+    TRACKS,
+    ArrayUse,
+    Counts,
+    KernelUse,
+    Site,
+    Timeline,
+    Trace,
+)
+from tile.backends.interp.translate import BlockCode, Code, Rules, translate
 from tile.backends.interp.values import Array, Held, array_of
+from tile.backends.interp.virtual_memory import Buffer
 from tile.errors import Loc
-from tile.timeline import TRACKS, Timeline
+from tile.faults import Checks
+from tile.instrumentation import collecting
+from tile.ir.core import Module, Operation
+from tile.ir.ops import memory
+from tile.ir.ops.memory import pointee
+from tile.transforms.descriptors_to_pointers import expand_descriptors
 
 if TYPE_CHECKING:
-    from tile.backends.interp.wave import Wave
+    from tile.backends.interp.program_batch import Wave
+
 
 PER_LINE = LINE // SECTOR
 # Alignment of allocations on devices, in bytes.
@@ -175,3 +202,88 @@ class Recorder:
             shown = batch.rows[: np.searchsorted(batch.rows, TRACKS)]
             cached = self._tracks[id(batch)] = batch.rows, tuple(shown.tolist())
         return cached[1]
+
+
+Run = Callable[..., Any]
+
+# For each memory operation: its verb, the kind of its timeline slices, the index of its mask.
+ACCESSES = {
+    memory.load: ("reads", "load", 1),
+    memory.store: ("writes", "store", 2),
+    memory.atomic_rmw: ("updates", "atomic", 2),
+    memory.atomic_cas: ("updates", "atomic", 3),
+}
+
+
+def instrument(code: Code) -> Code:
+    """Instrument all instructions of new code, in place; return the code."""
+    for function in code.functions.values():
+        _block(function.body)
+    return code
+
+
+def _block(block: BlockCode) -> None:
+    for instruction in block.instructions:
+        run, op = instruction.run, instruction.op
+        if run is not None:
+            instruction.run = _access(op, run) if op.defn in ACCESSES else _step(op, run)
+        for region in instruction.regions:
+            _block(region)
+
+
+def _step(op: Operation, run: Run) -> Run:
+    def step(batch: Wave, *values: Any) -> Any:
+        recorder_of(batch).step(batch, op.loc, "compute")
+        return run(batch, *values)
+
+    return step
+
+
+def _access(op: Operation, run: Run) -> Run:
+    verb, kind, masked = ACCESSES[op.defn]
+    site = Site(op.loc, verb)
+    ptr = op.inputs[0].type
+    size, shape = pointee(op.name, ptr).itemsize, ptr.shape
+
+    def access(batch: Wave, address: Held, *values: Any) -> Any:
+        result = run(batch, address, *values)  # an access that fails is not recorded
+        mask: Held | None = values[masked - 1]
+        recorder_of(batch).access(batch, site, kind, address, mask, shape, size)
+        return result
+
+    return access
+
+
+def recorder_of(batch: Wave) -> Recorder:
+    """Return the recorder of the launch that a batch belongs to."""
+    recorder = batch.launch.recorder
+    assert recorder is not None
+    return recorder
+
+
+def translate_traced(module: Module, rules: Rules, checks: Checks | None) -> Code | CheckedCode:
+    """Translate a module to instrumented code, with `checks` (None: without).
+
+    Descriptor accesses are expanded to pointer accesses first.
+    """
+    if checks is not None:
+        checked = translate_checked(module, rules, checks)
+        instrument(checked.code)
+        return checked
+    module = module.clone()
+    expand_descriptors(module, simplify=False)
+    return instrument(translate(module, rules))
+
+
+def launch_traced(
+    code: Code | CheckedCode, grid: Grid, arguments: Sequence[LaunchArgument], trace: Trace
+) -> None:
+    """Run code of `translate_traced` over a grid; if it fails, what ran before is recorded."""
+    if isinstance(code, CheckedCode):
+        launch: Launch = CheckedLaunch(code, grid, arguments, collecting())
+    else:
+        launch = Launch(code, grid, arguments)
+    views = tuple(map(view_of, launch.memory.buffers))
+    use = trace.begin(launch.name, grid, views)
+    launch.recorder = Recorder(use, launch.memory.buffers, trace.timeline)
+    launch.run()

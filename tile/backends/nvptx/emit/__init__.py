@@ -8,4 +8,44 @@ inline PTX for what LLVM has no instruction for.
 
 The module is written as strings. That is an order of magnitude faster than building it from
 objects, and compile time is time that users wait for.
+
+The rules of all families of operations in one table.
 """
+
+from __future__ import annotations
+
+from tile.backends.nvptx.emit import (
+    arith,
+    control,
+    convert,
+    debug,
+    math,
+    memory,
+    mma,
+    registers,
+    shared,
+    shuffle,
+    tma,
+    wgmma,
+)
+from tile.backends.nvptx.emit.function_builder import Rule
+from tile.ir.declare import OpDef
+
+_FAMILIES = (
+    arith,
+    control,
+    convert,
+    debug,
+    math,
+    memory,
+    mma,
+    registers,
+    shared,
+    shuffle,
+    tma,
+    wgmma,
+)
+
+RULES: dict[OpDef, Rule] = {
+    defn: rule for family in _FAMILIES for defn, rule in family.RULES.items()
+}

@@ -1,10 +1,14 @@
-"""Arithmetic, comparison and selection; `tile/ir/numerics` has the reference semantics."""
+"""Arithmetic, comparison and selection; `tile/ir/numerics` has the reference semantics.
+
+Operations on each register by itself.
+"""
 
 from __future__ import annotations
 
-from tile.backends.nvptx.emit.assembler import assemble
-from tile.backends.nvptx.emit.body import FunctionBuilder, Rule
-from tile.backends.nvptx.emit.elementwise import each, function, instruction
+from collections.abc import Callable
+
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule
+from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.types import (
     count_of,
     is_integer,
@@ -16,12 +20,40 @@ from tile.backends.nvptx.emit.types import (
 )
 from tile.backends.nvptx.target import REGISTERS
 from tile.ir.core import Operation
+from tile.ir.declare import OpDef
 from tile.ir.effects import constant_of
-from tile.ir.opdef import OpDef
 from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import BF16, F16, F32, F64, I1, Scalar
 from tile.simt import ops
+
+
+def each(builder: FunctionBuilder, op: Operation, compute: Callable[..., str]) -> None:
+    """Compute the result's registers one by one; `compute` takes one register of each operand.
+
+    Equal operands, as in a splat, are computed once.
+    """
+    columns = [builder.values[value] for value in op.inputs]
+    computed: dict[tuple[str, ...], str] = {}
+    results: Registers = []
+    for registers in zip(*columns, strict=True):
+        result = computed.get(registers)
+        if result is None:
+            result = computed[registers] = compute(*registers)
+        results.append(result)
+    builder.values[op.results[0]] = results
+
+
+def instruction(builder: FunctionBuilder, op: Operation, text: str) -> None:
+    """Emit one LLVM instruction for each register; `text` is such as `add i32`."""
+    new = builder.new
+    each(builder, op, lambda *registers: new(f"{text} {', '.join(registers)}"))
+
+
+def function(builder: FunctionBuilder, op: Operation, name: str, ty: str) -> None:
+    """Emit one call for each register; operands and result of the function have type `ty`."""
+    each(builder, op, lambda *registers: builder.call(name, ty, *[(ty, r) for r in registers]))
+
 
 NAN = {F16: "0xH7E00", BF16: "0xR7FC0", F32: "0x7FF8000000000000", F64: "0x7FF8000000000000"}
 
@@ -175,7 +207,7 @@ def _takes_most_registers(op: Operation) -> bool:
 
     A register has 32 bits.
     """
-    if op.defn is not ops.matrix.thread_dot:
+    if op.defn is not ops.mma.thread_dot:
         return False
     accumulator = op.result.type
     return 2 * count_of(accumulator) * accumulator.element.bits > 32 * REGISTERS

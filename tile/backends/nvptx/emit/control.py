@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.backends.nvptx.emit.body import FunctionBuilder, Registers, Rule, types_of
-from tile.backends.nvptx.emit.carried import LoopCarried
-from tile.backends.nvptx.emit.moving import PointerInduction, opaque_start
-from tile.backends.nvptx.emit.turns import StageCounters
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule, types_of
+from tile.backends.nvptx.emit.pointer_induction import PointerInduction, opaque_start
+from tile.backends.nvptx.emit.stage_counters import StageCounters
 from tile.backends.nvptx.emit.types import count_of, is_literal, is_signed, llvm_type
+from tile.backends.nvptx.emit.vectors import LoopCarried
 from tile.ir.core import Block, Operation, Value
+from tile.ir.declare import OpDef
 from tile.ir.effects import may_hang_silently
-from tile.ir.opdef import OpDef
 from tile.ir.ops import control
 from tile.ir.types import Scalar
 from tile.simt import ops
@@ -169,7 +169,7 @@ class _Test:
         return self.builder.call(name, self.ty, (self.ty, upper), (self.ty, step))
 
 
-_MATRIX = frozenset({ops.matrix.matrix_multiply, ops.group.group_dot})
+_MATRIX = frozenset({ops.mma.matrix_multiply, ops.wgmma.group_dot})
 
 
 def _unroll_hint(builder: FunctionBuilder, op: Operation) -> str:

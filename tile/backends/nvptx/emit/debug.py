@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tile.backends.assertions import Assertion
-from tile.backends.nvptx.emit.body import FunctionBuilder, Rule
+from tile.backends.base import Assertion
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.registers import THREAD, layout_index_of, special
 from tile.backends.nvptx.emit.types import is_integer, is_signed, llvm_type
-from tile.backends.nvptx.emit.words import as_integers
-from tile.backends.nvptx.facts import RECORD, REPORTED
+from tile.backends.nvptx.emit.vectors import as_integers
+from tile.backends.nvptx.launch_metadata import RECORD, REPORTED
 from tile.ir.core import Operation, Value
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import debug
 from tile.ir.types import F64, I1, Fragment, Pointer, Scalar
 from tile.simt import ops
 from tile.simt.layouts.dims import LANE, WARP
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
 
 # -- prints
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tile.backends.base import Options
-from tile.backends.nvptx.emit.body import FunctionBuilder, types_of
+from tile.backends.nvptx.emit import RULES
 from tile.backends.nvptx.emit.control import return_, structure
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, types_of
 from tile.backends.nvptx.emit.module import ModuleText
 from tile.backends.nvptx.emit.registers import THREAD
-from tile.backends.nvptx.emit.rules import RULES
-from tile.backends.nvptx.facts import MAP_ALIGNMENT, MAP_BYTES, LaunchMetadata
+from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES, LaunchMetadata
 from tile.backends.nvptx.target import WARP, Architecture
 from tile.ir.core import Function, Module
 from tile.ir.types import I1
-from tile.simt.plan_shared import shared_bytes
+from tile.simt.memory.allocate_shared import shared_bytes
 
 # A tensor map is read from the parameter itself, without a local copy.
 _MAP = f'ptr byval([{MAP_BYTES} x i8]) align {MAP_ALIGNMENT} "nvvm.grid_constant"'

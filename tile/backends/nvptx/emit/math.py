@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tile.backends.nvptx.emit.arith import element_of, magnitude
-from tile.backends.nvptx.emit.assembler import assemble
-from tile.backends.nvptx.emit.body import FunctionBuilder, Rule
-from tile.backends.nvptx.emit.elementwise import each, function
+from tile.backends.nvptx.emit.arith import each, element_of, function, magnitude
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
+from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.types import llvm_type
 from tile.ir.core import Operation
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import math
 from tile.ir.types import F32
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from tile.backends.assertions import Assertion
-from tile.backends.base import Options
-from tile.backends.nvptx.facts import TensorMap
+from tile.backends.base import Assertion, Options
+from tile.backends.nvptx.launch_metadata import TensorMap
 from tile.backends.nvptx.target import Architecture
 from tile.errors import Loc
 from tile.ir.core import Function

@@ -5,15 +5,16 @@ Most of them choose from lists of names and emit nothing.
 
 from __future__ import annotations
 
-from tile.backends.nvptx.emit.assembler import assemble
-from tile.backends.nvptx.emit.body import FunctionBuilder, Rule
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
+from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
+from tile.codegen import unroll_fragments
+from tile.codegen.unroll_fragments import reached_by, register_offsets, terms, thread_images
 from tile.ir.core import Operation
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import program
-from tile.simt import ops, unrolling
-from tile.simt.layouts.layout import LinearLayout
-from tile.simt.unrolling import reached_by, register_offsets, terms, thread_images
+from tile.simt import ops
+from tile.simt.layouts.linear_layout import LinearLayout
 
 THREAD = "%thread"
 
@@ -150,7 +151,7 @@ def thread_contribution(
 
 
 RULES: dict[OpDef, Rule] = {
-    **unrolling.RULES,
+    **unroll_fragments.RULES,
     program.program_id: program_id,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,

@@ -5,21 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tile.analysis.liveness import LOOPS
-from tile.backends.nvptx.emit.assembler import assemble, braces
-from tile.backends.nvptx.emit.body import FunctionBuilder, Registers, Rule, SharedAddress
+from tile.backends.nvptx.emit.function_builder import (
+    FunctionBuilder,
+    Registers,
+    Rule,
+    SharedAddress,
+)
+from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.memory import (
     SHARED,
     guarded_store,
     plain_load,
     plain_store,
 )
-from tile.backends.nvptx.emit.turns import stage_of
+from tile.backends.nvptx.emit.stage_counters import stage_of
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
-from tile.backends.nvptx.emit.words import Element, pack, unpack
+from tile.backends.nvptx.emit.vectors import Element, pack, unpack
 from tile.errors import CompilationError
 from tile.ir.core import Operation, Value
+from tile.ir.declare import Effect, OpDef
 from tile.ir.effects import effects
-from tile.ir.opdef import Effect, OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Shared
@@ -201,7 +206,7 @@ def _feeds_only_mma(op: Operation) -> bool:
         for user, index in worklist.pop().uses:
             if user.defn is ops.thread.pick:
                 worklist.append(user.result)
-            elif user.defn is ops.matrix.matrix_multiply and index < 2 and user.block is op.block:
+            elif user.defn is ops.mma.matrix_multiply and index < 2 and user.block is op.block:
                 multiplies.add(user)
             else:
                 return False

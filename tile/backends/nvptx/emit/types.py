@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import BF16, F16, F32, F64, FP8, I1, Fragment, Pointer, Scalar, Type
 
 _FLOATS = {F16: "half", BF16: "bfloat", F32: "float", F64: "double"}
@@ -54,7 +54,7 @@ def literal(value: Any, element: Scalar | Pointer) -> str:
     """Return a number as a constant of an element type, rounded as `numerics.constant` does."""
     if element is I1:
         return "true" if value else "false"
-    array = numerics.constant(value, element)
+    array = semantics.constant(value, element)
     if is_integer(element):
         if element in FP8:
             return str(int(array.view(np.uint8)))

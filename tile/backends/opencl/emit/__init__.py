@@ -22,4 +22,34 @@ A short fragment becomes one scalar variable per register, a long one an array.
 
 Integers are variables of the unsigned type of their width, whose arithmetic wraps. An operation
 that depends on the sign casts its operands: `(int)x < (int)y`.
+
+The table of emission rules, one for each operation of the THREAD level.
 """
+
+from __future__ import annotations
+
+from tile.backends.opencl.emit import (
+    arith,
+    control,
+    convert,
+    debug,
+    dot,
+    memory,
+    registers,
+    shared,
+    shuffle,
+)
+from tile.backends.opencl.emit.function_builder import Rule
+from tile.ir.declare import OpDef
+
+RULES: dict[OpDef, Rule] = {
+    **arith.RULES,
+    **control.RULES,
+    **convert.RULES,
+    **debug.RULES,
+    **shuffle.RULES,
+    **memory.RULES,
+    **dot.RULES,
+    **registers.RULES,
+    **shared.RULES,
+}

@@ -1,10 +1,16 @@
-"""Elementwise arithmetic, bitwise operations, shifts, comparison and selection."""
+"""Elementwise arithmetic, bitwise operations, shifts, comparison and selection.
+
+Convert floats to and from f32, in which floats that are held as bits are computed.
+
+Transcendental functions, roots and rounding by the built-in functions of OpenCL C.
+
+Their accuracy is what the device states. For `exp`, `log`, `sin` and others, the specification's
+error bounds, or those of the device, are within the bounds of `OpDef.ulp`.
+"""
 
 from __future__ import annotations
 
-from tile.backends.opencl.capabilities import ROUNDING
-from tile.backends.opencl.emit.body import FunctionBuilder, Rule, each
-from tile.backends.opencl.emit.floats import plain
+from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule, each
 from tile.backends.opencl.emit.types import (
     constant,
     count_of,
@@ -16,11 +22,36 @@ from tile.backends.opencl.emit.types import (
     unsigned,
     value_of,
 )
+from tile.backends.opencl.target import ROUNDING
 from tile.ir.core import Operation
-from tile.ir.opdef import OpDef
-from tile.ir.ops import arith
+from tile.ir.declare import OpDef
+from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F16, F32, F64, I1, Pointer, Scalar
+
+
+def wide(builder: FunctionBuilder, ty: Scalar | Pointer, x: str) -> str:
+    """Extend a float of up to 32 bits to f32; return an f64 unchanged."""
+    if ty is F32 or ty is F64:
+        return x
+    if ty is F16 and not is_bits(ty, builder.source.device.fp16):
+        return f"(float){x}"
+    return f"{builder.use(f'{ty}_to_f32')}({x})"
+
+
+def narrow(builder: FunctionBuilder, ty: Scalar | Pointer, x: str) -> str:
+    """Round an f32 to nearest even; return an f64 unchanged."""
+    if ty is F32 or ty is F64:
+        return x
+    if ty is F16 and not is_bits(ty, builder.source.device.fp16):
+        return f"convert_half_rte({x})"
+    return f"{builder.use(f'f32_to_{ty}')}({x})"
+
+
+def plain(x: str) -> str:
+    """Return an operand in a form that can follow a minus sign."""
+    return f"({x})" if x.startswith("-") else x
+
 
 Element = Scalar | Pointer
 
@@ -291,6 +322,19 @@ def select(builder: FunctionBuilder, op: Operation) -> None:
     each(builder, op, choose)
 
 
+def _function(name: str) -> Rule:
+    def rule(builder: FunctionBuilder, op: Operation) -> None:
+        each(builder, op, lambda x: f"{name}({x})")
+
+    return rule
+
+
+def sqrt_rn(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a square root that is rounded to nearest on every device."""
+    name = rounded(builder, op, "sqrt") or "sqrt"
+    each(builder, op, lambda x: f"{name}({x})")
+
+
 RULES: dict[OpDef, Rule] = {
     arith.const: const,
     arith.poison: const,
@@ -314,4 +358,18 @@ RULES: dict[OpDef, Rule] = {
     arith.max_: _extremum("max"),
     arith.cmp: cmp,
     arith.select: select,
+    math.exp: _function("exp"),
+    math.exp2: _function("exp2"),
+    math.log: _function("log"),
+    math.log2: _function("log2"),
+    math.sin: _function("sin"),
+    math.cos: _function("cos"),
+    math.tanh: _function("tanh"),
+    math.erf: _function("erf"),
+    math.sqrt: _function("sqrt"),
+    math.sqrt_rn: sqrt_rn,
+    math.rsqrt: _function("rsqrt"),
+    math.floor: _function("floor"),
+    math.ceil: _function("ceil"),
+    math.abs_: absolute,
 }

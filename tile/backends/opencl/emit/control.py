@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from tile.analysis.call_graph import CallGraph
-from tile.backends.opencl.emit.body import FunctionBuilder, Registers, Rule
-from tile.backends.opencl.emit.rows import RegisterArray, stored_array
+from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
+from tile.backends.opencl.emit.register_arrays import RegisterArray, stored_array
 from tile.backends.opencl.emit.types import (
     count_of,
     is_literal,
@@ -19,8 +19,8 @@ from tile.backends.opencl.emit.types import (
     value_of,
 )
 from tile.ir.core import Block, Module, Operation, Value
+from tile.ir.declare import OpDef
 from tile.ir.effects import may_hang_silently
-from tile.ir.opdef import OpDef
 from tile.ir.ops import control, memory
 from tile.ir.types import Scalar
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile.backends.opencl.emit.arith import Element, element_of
-from tile.backends.opencl.emit.body import FunctionBuilder, Rule, each
-from tile.backends.opencl.emit.floats import narrow, wide
+from tile.backends.opencl.emit.arith import Element, element_of, narrow, wide
+from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule, each
 from tile.backends.opencl.emit.types import (
     constant,
     is_bits,
@@ -19,7 +18,7 @@ from tile.backends.opencl.emit.types import (
     value_of,
 )
 from tile.ir.core import Operation
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import F16, F32, F64, I1, Pointer, Scalar
@@ -28,7 +27,7 @@ _ODD = {8: "int", 16: "int", 32: "int", 64: "long"}
 
 
 def cast(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit a cast, whose reference semantics is in `tile/ir/numerics/cast.py`."""
+    """Emit a cast, whose reference semantics is in `tile/ir/semantics/cast.py`."""
     source, to = element_of(op), op["to"]
     builder.source.check(to)
     if source == to:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.backends.assertions import Assertion
-from tile.backends.opencl.emit.arith import Element
-from tile.backends.opencl.emit.body import FunctionBuilder, Rule
-from tile.backends.opencl.emit.floats import wide
+from tile.backends.base import Assertion
+from tile.backends.opencl.emit.arith import Element, wide
+from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.opencl.emit.registers import THREAD, linear_index_of
 from tile.backends.opencl.emit.types import is_integer, is_signed, natural, unsigned
 from tile.ir.core import Operation, Value
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import debug
 from tile.ir.types import F64, I1, Fragment, Pointer
 from tile.simt import ops
 from tile.simt.layouts.dims import LANE, WARP
-from tile.simt.layouts.layout import LinearLayout
+from tile.simt.layouts.linear_layout import LinearLayout
 
 
 def thread_print(builder: FunctionBuilder, op: Operation) -> None:

@@ -5,17 +5,23 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
-from tile.backends.opencl.emit.body import FunctionBuilder, Registers, Rule
-from tile.backends.opencl.emit.rows import Index, RegisterArray, bare, linear, stored_array
+from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
+from tile.backends.opencl.emit.register_arrays import (
+    Index,
+    RegisterArray,
+    bare,
+    linear,
+    stored_array,
+)
 from tile.backends.opencl.emit.types import count_of
+from tile.codegen.unroll_fragments import reached_by, register_offsets, terms, thread_images
 from tile.ir.core import Operation, Value
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import program
 from tile.ir.types import Fragment
 from tile.simt import ops
 from tile.simt.layouts.dims import REGISTER
-from tile.simt.layouts.layout import LinearLayout
-from tile.simt.unrolling import reached_by, register_offsets, terms, thread_images
+from tile.simt.layouts.linear_layout import LinearLayout
 
 THREAD = "thread"  # the work-item's number, a variable that every function begins with
 LANE_OF_THREAD = "lane"  # on vectorizing CPUs, its low bits: the SIMD lane

@@ -1,10 +1,13 @@
-"""Emit accesses to shared memory: one array in local memory, and typed pointers into it."""
+"""Emit accesses to shared memory: one array in local memory, and typed pointers into it.
+
+Emit asynchronous copies (PTX `cp.async`) from global to local memory, one per work-item.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.backends.opencl.emit.body import FunctionBuilder, Registers, Rule
+from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.opencl.emit.memory import (
     LOCAL,
     dereference,
@@ -14,11 +17,11 @@ from tile.backends.opencl.emit.memory import (
     signed,
     write,
 )
-from tile.backends.opencl.emit.rows import Index
+from tile.backends.opencl.emit.register_arrays import Index
 from tile.backends.opencl.emit.types import is_literal, value_of
 from tile.errors import CompilationError
 from tile.ir.core import Operation
-from tile.ir.opdef import OpDef
+from tile.ir.declare import OpDef
 from tile.ir.ops import memory
 from tile.ir.types import Shared
 from tile.simt import ops
@@ -109,7 +112,7 @@ _READ_ONLY = frozenset({ops.shared.alloc, ops.shared.slot, ops.thread.shared_loa
 def is_dot_operand(op: Operation) -> bool:
     """Return True if only dots use a loaded value, before the memory can be overwritten."""
     users = list(_users(op))
-    if not all(user.defn is ops.matrix.thread_dot for user in users):
+    if not all(user.defn is ops.mma.thread_dot for user in users):
         return False
     remaining, following = set(users), op.next
     while remaining and following is not None:
@@ -170,10 +173,39 @@ def shared_count(builder: FunctionBuilder, op: Operation) -> None:
         builder.when(mask, f"atomic_inc({buffer} + {offset});")
 
 
+def shared_copy(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit one copy per vector, which writes zeros if its mask is false. Ignore cache hints."""
+    mem = op.inputs[0]
+    step = op["vector"]
+    name = f"async_copy_{step * mem.type.element.itemsize}"
+    offsets, pointers = (builder.of(value) for value in op.inputs[1:3])
+    active = "true" if op["active"] is None else builder.scalar(op["active"])
+    masks = masks_of(builder, op, len(offsets))
+    for offset, pointer, mask in zip(offsets, pointers[::step], masks, strict=True):
+        arguments = f"{builder.scalar(mem)} + {offset}, {pointer}"
+        if mask == "true":
+            builder.when(active, f"{builder.use(name)}({arguments});")
+        else:
+            builder.when(active, f"{builder.use(f'{name}_if')}({arguments}, {mask});")
+
+
+def copy_commit(builder: FunctionBuilder, op: Operation) -> None:
+    """Commit the copies since the last commit as one group."""
+    builder.line(f"{builder.use('async_commit')}();")
+
+
+def copy_wait(builder: FunctionBuilder, op: Operation) -> None:
+    """Wait until at most `pending` groups are in flight."""
+    builder.line(f"{builder.use('async_wait')}({op['pending']});")
+
+
 RULES: dict[OpDef, Rule] = {
     ops.shared.alloc: alloc,
     ops.shared.slot: slot,
     ops.thread.shared_load: shared_load,
     ops.thread.shared_store: shared_store,
     ops.thread.shared_count: shared_count,
+    ops.thread.shared_copy: shared_copy,
+    ops.shared.copy_commit: copy_commit,
+    ops.shared.copy_wait: copy_wait,
 }

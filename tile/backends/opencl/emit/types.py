@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir import numerics
+from tile.ir import semantics
 from tile.ir.types import BF16, F16, F32, F64, FP8, I1, Fragment, Pointer, Scalar, Type
 
 _UNSIGNED = {8: "uchar", 16: "ushort", 32: "uint", 64: "ulong"}
@@ -100,7 +100,7 @@ def constant(value: Any, ty: Scalar | Pointer, fp16: bool) -> str:
         return "true" if value else "false"
     if ty.is_int():
         return _integer(int(value), ty)
-    exact = numerics.constant(value, ty)
+    exact = semantics.constant(value, ty)
     if is_bits(ty, fp16):
         bits = int(exact.view(f"u{ty.itemsize}"))
         return f"0x{bits:0{2 * ty.itemsize}x}"

@@ -1,0 +1,78 @@
+"""Lazy imports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tile
+from tile import language
+from tile._lazy import LateNames, is_given_on, late
+
+
+def test_every_public_name_is_there() -> None:
+    for module in (tile, tile.runtime, tile.language):
+        assert all(getattr(module, name) is not None for name in module.__all__)
+    assert tile.Autotuner is tile.runtime.Autotuner
+    assert tile.testing is sys.modules["tile.testing"]
+    for module in (tile, tile.runtime, tile.language, tile.testing):
+        assert set(module.__all__) <= set(dir(module))
+    with pytest.raises(AttributeError, match="module 'tile' has no attribute 'autotun'"):
+        tile.autotun
+
+
+def test_nothing_is_loaded_before_it_is_used() -> None:
+    code = (
+        "import sys, tile\n"
+        "late = {'tile.testing', 'tile.runtime.autotune.autotuner', 'tile.frontend.python.code_generator', 'tile.faults'}\n"
+        "assert {'Config', 'testing', 'trace'} <= set(dir(tile))\n"
+        "assert not late & set(sys.modules)\n"
+        "from tile import Config, testing\n"
+        "assert {'tile.testing', 'tile.runtime.autotune.autotuner'} <= set(sys.modules)\n"
+        "assert 'Config' in vars(tile)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_function() -> None:
+    repeated = late("textwrap", "shorten")
+    assert [repeated("a  b", width=9) for _ in "ab"] == ["a b"] * 2
+    with pytest.raises(ModuleNotFoundError):
+        late("tile.absent", "nothing")()
+
+
+def test_names_of_the_language_are_where_type_checkers_read_that_they_are() -> None:
+    """The tables of lazy names agree with the imports for type checkers."""
+    tree = ast.parse(Path(language.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    read = {alias.name: node.module for node in imports for alias in node.names}
+    names = vars(language)["__getattr__"]
+    assert isinstance(names, LateNames)
+    modules = {"math": "tile.language.math", "random": "tile.language.random"}
+    assert names.sources == read | modules
+    assert {*names.sources, *vars(language)} >= set(language.__all__) <= set(dir(language))
+
+
+def test_a_name_of_the_language_is_never_a_module_by_accident() -> None:
+    """A submodule that is imported becomes an attribute of its package, over a name like its."""
+    files = Path(language.__file__).parent.glob("*.py")
+    assert {path.stem for path in files} & set(language.__all__) == {"constexpr", "math", "tensor"}
+    code = (
+        "import tile.language.tensor_methods, tile.language.random, tile.language as tl\n"
+        "assert tl.constexpr(3).value == 3 and isinstance(tl.tensor, type)\n"
+        "assert tl.reduce.name == 'reduce' and tl.math.exp is tl.exp\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_which_names_are_lazy(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_given_on(language, "load") and is_given_on(language, "math")
+    assert not is_given_on(language, "constexpr") and not is_given_on(language, "absent")
+    assert not is_given_on(sys, "path")
+    monkeypatch.setattr(language, "load", language.store)
+    assert not is_given_on(language, "load")

@@ -1,0 +1,157 @@
+"""Fault reports: which program did what, at which element of which array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tile.backends.interp.values import Array
+from tile.backends.interp.virtual_memory import Buffer, FaultError
+from tile.errors import (
+    BrokenAssumptionError,
+    DataRaceError,
+    DeadlockError,
+    ExecutionError,
+    IntegerOverflowError,
+    OutOfBoundsError,
+    UndefinedValueError,
+)
+from tile.faults import Check, Fault, Place
+from tile.heatmap import View
+
+if TYPE_CHECKING:
+    from tile.backends.interp.program_batch import Wave
+
+ERRORS: dict[Check, type[ExecutionError]] = {
+    Check.BOUNDS: OutOfBoundsError,
+    Check.RACE: DataRaceError,
+    Check.UNDEF: UndefinedValueError,
+    Check.OVERFLOW: IntegerOverflowError,
+    Check.ASSUME: BrokenAssumptionError,
+    Check.DEADLOCK: DeadlockError,
+}
+
+
+def error_of(fault: Fault) -> ExecutionError:
+    """Return the error for a fault."""
+    error = ERRORS[fault.check](fault.message, loc=fault.loc, notes=fault.notes)
+    error.fault = fault
+    return error
+
+
+def out_of_bounds(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> ExecutionError:
+    """Return the error for an access out of bounds.
+
+    `verb` is that of the access: reads, writes or updates.
+    """
+    return error_of(bounds_fault(batch, verb, fault, itemsize))
+
+
+def bounds_fault(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> Fault:
+    """Return the fault of an access out of bounds, as data."""
+    launch = batch.launch
+    buffer = launch.memory.buffer_at(fault.address)
+    # An access that is the same in all programs is performed once, for the first of them.
+    row = int(batch.rows[fault.row if fault.row < len(batch) else 0])
+    if buffer is None:
+        description = f"{verb} address {fault.address:#x}, which belongs to no array of this launch"
+        notes = ["pass arrays that are reached through pointers in memory as tile.pointers([...])"]
+    else:
+        description = f"{verb} {_place(buffer, fault.address, itemsize)}"
+        notes = [described(buffer)]
+    where = launch.element(fault.lane, row)
+    others = f"; {fault.count} of {fault.active} active elements of this access are out of bounds"
+    notes.append(where + (others if fault.active > 1 else ""))
+    instruction = batch.instruction()
+    return Fault(
+        Check.BOUNDS,
+        f"`{launch.name}` {description}",
+        kernel=launch.name,
+        grid=launch.grid,
+        program=launch.coordinates(int(launch.programs_of(np.array([row]))[0])),
+        loc=None if instruction is None else instruction.op.loc,
+        element=fault.lane,
+        place=None if buffer is None else place_of(buffer, fault.address),
+        count=fault.count,
+        active=fault.active,
+        notes=tuple(notes),
+    )
+
+
+def place_of(buffer: Buffer, address: int) -> Place:
+    """Return the place of an address, relative to the array in whose window it is."""
+    array = buffer.array
+    element = (address - buffer.origin) // array.itemsize
+    return Place(buffer.name, element, index_of(buffer, address), array.shape, array.dtype.name)
+
+
+def view_of(buffer: Buffer) -> View:
+    """Return the view of an array, with strides and bounds in elements, for reports."""
+    array = buffer.array
+    size = array.itemsize
+    return View(
+        buffer.name,
+        array.shape,
+        tuple(int(stride) // size for stride in array.strides),
+        array.dtype.name,
+        (buffer.start - buffer.origin) // size,
+        (buffer.end - buffer.origin) // size,
+    )
+
+
+def index_of(buffer: Buffer, address: int) -> tuple[int, ...] | None:
+    """Return the index of the element that begins at an address; None if there is none."""
+    array = buffer.array
+    if not array.size:
+        return None
+    remainder = address - buffer.origin
+    axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+    index = [0] * array.ndim
+    # Relative to the corner with the least address, each axis takes the largest index that fits.
+    for axis in axes:
+        if array.strides[axis] < 0:
+            remainder -= array.strides[axis] * (array.shape[axis] - 1)
+    for axis in axes:
+        stride = abs(array.strides[axis])
+        if not stride:
+            continue
+        steps = min(remainder // stride, array.shape[axis] - 1)
+        remainder -= steps * stride
+        index[axis] = steps if array.strides[axis] > 0 else array.shape[axis] - 1 - steps
+    inside = remainder == 0 and all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
+    return tuple(index) if inside else None
+
+
+def _place(buffer: Buffer, address: int, itemsize: int) -> str:
+    offset = address - buffer.origin
+    size = buffer.array.itemsize
+    name = f"`{buffer.name}`"
+    if offset % size or itemsize != size:
+        return f"{name} at byte {offset}, where no element of {itemsize} bytes lies"
+    element = offset // size
+    if buffer.start <= address < buffer.end and buffer.gaps is not None:
+        return f"{name} at element {element}, which lies between those of the view passed"
+    if element < 0:
+        return f"{name} at element {element}, before its start"
+    beyond = (address - buffer.end) // size + 1
+    return f"{name} at element {element}, {beyond} past its end"
+
+
+def described(buffer: Buffer) -> str:
+    """Describe an array: dtype, shape, and its range of elements."""
+    array = buffer.array
+    kind = f"{array.dtype} array of shape {array.shape}"
+    if array.size == 0:
+        return f"`{buffer.name}` is a {kind}: it has no elements"
+    if array.flags.c_contiguous:
+        return f"`{buffer.name}` is a {kind}: elements 0 to {array.size - 1}"
+    strides = tuple(int(s) // array.itemsize for s in array.strides)
+    low = (buffer.start - buffer.origin) // array.itemsize
+    high = (buffer.end - buffer.origin) // array.itemsize - 1
+    return f"`{buffer.name}` is a {kind} with strides {strides}: elements {low} to {high}"
+
+
+def first_false(condition: Array) -> tuple[int, ...]:
+    """Return the index of the first false element."""
+    return tuple(int(i) for i in np.unravel_index(int(condition.argmin()), condition.shape))

@@ -1,0 +1,206 @@
+"""Program batches: programs that run together, their position in the code and their registers.
+
+A batch is a set of programs at one instruction. Where they disagree on a condition the batch is
+forked: each child runs some of the programs, and the children meet again at a `Join` after the
+region (reconvergence), so that programs diverge no longer than they must. A fork copies nothing. A
+child takes the registers that it reads from its parent, which does not run meanwhile.
+
+At the THREAD level the rows of a batch are threads, ordered by program and then by thread number,
+and everything said of programs here applies to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tile.backends.interp.translate import ABSENT, BlockCode, FunctionCode, Instruction
+from tile.backends.interp.values import Held, Rows, merge, take
+
+if TYPE_CHECKING:
+    from tile.backends.interp.launch import Launch
+    from tile.backends.interp.spin_loops import ObservedAccesses, Wait
+
+
+class Activation:
+    """The registers of one call of a function, for the programs of one batch."""
+
+    __slots__ = ("function", "parent", "registers", "rows")
+
+    def __init__(
+        self, function: FunctionCode, parent: Activation | None = None, rows: Rows | None = None
+    ) -> None:
+        self.function = function
+        self.registers: list[Held | None] = [None] * function.registers
+        self.parent = parent
+        self.rows = rows  # rows of the parent that are the programs of this activation
+
+    def read(self, register: int) -> Held | None:
+        """Return the value of a register; None for an operand that is absent."""
+        if register == ABSENT:
+            return None
+        value = self.registers[register]
+        if value is None:
+            assert self.parent is not None, "a register was never written"
+            assert self.rows is not None
+            outer = self.parent.read(register)
+            assert outer is not None
+            value = self.registers[register] = take(outer, self.rows)
+        return value
+
+    def take_rows(self, rows: Rows) -> Activation:
+        """Return the same registers for some of the programs."""
+        taken = Activation(
+            self.function, self.parent, None if self.rows is None else self.rows[rows]
+        )
+        taken.registers = [None if v is None else take(v, rows) for v in self.registers]
+        return taken
+
+
+@dataclass(eq=False)
+class Loop:
+    """A running `for` or `while`."""
+
+    carried: list[Held]  # between iterations; while the body runs, its registers hold them
+    index: Any = None  # of a `for`: an int, or an array if bounds differ between programs
+    upper: Any = None
+    step: Any = None
+    iterations: int = 0  # iterations since a program left the loop
+    # Of a `while`: the state of its exit slice at the start of the running iteration, and memory's
+    # version then; the same of an earlier iteration, with which later ones are compared.
+    entry_state: dict[int, Held] | None = None
+    version: int = -1
+    checkpoint: dict[int, Held] | None = None
+    checkpoint_version: int = -1
+    observed: ObservedAccesses | None = None  # the accesses of the running iteration, if observed
+
+    def take_rows(self, rows: Rows) -> Loop:
+        """Return the loop for some of its programs."""
+        bounds = (self.index, self.upper, self.step)
+        if isinstance(self.index, np.ndarray):
+            bounds = tuple(take(b, rows) for b in bounds)  # type: ignore[assignment]
+        return replace(
+            self,
+            carried=[take(v, rows) for v in self.carried],
+            index=bounds[0],
+            upper=bounds[1],
+            step=bounds[2],
+            entry_state=_take_rows(self.entry_state, rows),
+            checkpoint=_take_rows(self.checkpoint, rows),
+        )
+
+
+def _take_rows(state: dict[int, Held] | None, rows: Rows) -> dict[int, Held] | None:
+    return None if state is None else {i: take(value, rows) for i, value in state.items()}
+
+
+@dataclass(eq=False)
+class Frame:
+    """A position in a block, and the continuation at the block's end."""
+
+    activation: Activation
+    block: BlockCode
+    instruction: Instruction | None = None  # the operation whose region, or callee, this is
+    loop: Loop | None = None
+    join: Join | None = None
+    pc: int = 0
+
+    def take_rows(self, rows: Rows, activation: Activation) -> Frame:
+        """Return the frame for some of its programs."""
+        loop = None if self.loop is None else self.loop.take_rows(rows)
+        return Frame(activation, self.block, self.instruction, loop, self.join, self.pc)
+
+
+class Wave:
+    """Programs, or threads, that run together. `rows` are their sorted numbers in the launch.
+
+    `chunk` is the state shared by programs that started together, if the launch has such state.
+    """
+
+    def __init__(
+        self, launch: Launch, rows: Rows, frames: list[Frame], chunk: object = None
+    ) -> None:
+        self.launch = launch
+        self.rows = rows
+        self.frames = frames
+        self.chunk = chunk
+        self.parked: Wait | None = None  # what this batch waits for
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def fork(self, rows: Rows) -> Wave:
+        """Return a batch of some of the programs at the same position, which shares registers.
+
+        This batch must not run before the new one has ended.
+        """
+        return self._take_rows(rows, lambda outer: Activation(outer.function, outer, rows))
+
+    def split(self, rows: Rows) -> Wave:
+        """Return a batch of some of the programs that shares nothing with this one."""
+        return self._take_rows(rows, lambda outer: outer.take_rows(rows))
+
+    def _take_rows(self, rows: Rows, make: Callable[[Activation], Activation]) -> Wave:
+        activations: dict[int, Activation] = {}
+        frames = []
+        for frame in self.frames:
+            outer = frame.activation
+            if id(outer) not in activations:
+                activations[id(outer)] = make(outer)
+            frames.append(frame.take_rows(rows, activations[id(outer)]))
+        return Wave(self.launch, self.rows[rows], frames, self.chunk)
+
+    def restrict(self, rows: Rows) -> None:
+        """Keep only some of the programs."""
+        rest = self.split(rows)
+        self.rows, self.frames = rest.rows, rest.frames
+
+    def instruction(self) -> Instruction | None:
+        """Return the instruction at which the batch stands; None at the end of a block."""
+        frame = self.frames[-1]
+        if frame.pc < len(frame.block.instructions):
+            return frame.block.instructions[frame.pc]
+        return None
+
+
+@dataclass(eq=False)
+class Join:
+    """The reconvergence point of a batch's children, after an `if` or loop of the waiting parent.
+
+    If nothing else can run, a join is broken: the programs that arrived continue without the rest,
+    which continue on their own later. This lets a program that left a spin loop release its lock.
+    """
+
+    wave: Wave
+    instruction: Instruction
+    arrivals: list[tuple[Rows, list[Held]]] = field(default_factory=list)
+    count: int = 0
+    broken: bool = False
+
+    def arrive(self, programs: Rows, values: list[Held]) -> bool:
+        """Take the results of some programs; return True if they were the last."""
+        rows = np.searchsorted(self.wave.rows, programs)
+        self.arrivals.append((rows, values))
+        self.count += len(programs)
+        return self.count == len(self.wave)
+
+    def results(self) -> list[Held]:
+        """Return the results of all programs that arrived, in order of program."""
+        rows = np.concatenate([r for r, _ in self.arrivals])
+        rank = np.argsort(np.argsort(rows))
+        parts = []
+        start = 0
+        for r, values in self.arrivals:
+            parts.append((rank[start : start + len(r)], values))
+            start += len(r)
+        return [
+            merge([(r, values[i]) for r, values in parts], len(rows))
+            for i in range(len(self.instruction.results))
+        ]
+
+    def arrived(self) -> Rows:
+        """Return the rows of the waiting batch that arrived."""
+        return np.sort(np.concatenate([r for r, _ in self.arrivals]))

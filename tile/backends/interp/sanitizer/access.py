@@ -1,0 +1,423 @@
+"""Checks of every access: no poisoned mask or address, and no address out of bounds.
+
+All kinds of faults of an access are detected, and reported in this order: a poisoned mask or
+address, which may cause the others; elements out of bounds; undefined values; races.
+
+The extent of a fault: the elements, programs and array cells it covers; see `tile/heatmap.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from tile.backends.interp.fault_report import bounds_fault, described, place_of, view_of
+from tile.backends.interp.sanitizer.poison import Mark, Poisoned, PoisonMask, flag_of
+from tile.backends.interp.values import Array, RunValue, array_of
+from tile.backends.interp.virtual_memory import Buffer, BufferLanes, FaultError, Memory, Strided
+from tile.faults import Check, Fault, Place
+from tile.heatmap import MARGIN, Landing, Spread, spread_of
+from tile.ir import semantics
+from tile.ir.core import Operation
+from tile.ir.ops.memory import pointee
+from tile.ir.types import Pointer, Scalar
+
+if TYPE_CHECKING:
+    from tile.backends.interp.program_batch import Wave
+    from tile.backends.interp.sanitizer.launch import CheckedLaunch
+
+
+# Elements sampled per cell to estimate which share of it belongs to a view.
+SAMPLED = 256
+
+
+def spread_in(
+    batch: Wave, shape: tuple[int, ...], wrong: Array, addresses: Array | None = None
+) -> Spread:
+    """Return the extent of the wrong elements of an operation on a tile, and of their addresses.
+
+    An axis of extent 1 stands for all elements along it.
+    """
+    if wrong.ndim == 1 + len(shape):
+        wrong = np.broadcast_to(wrong, (len(wrong), *shape))
+    landings: tuple[Landing, ...] = ()
+    if addresses is not None:
+        extents = np.broadcast_shapes(wrong.shape, addresses.shape)
+        wrong = np.broadcast_to(wrong, extents)
+        landings = tuple(landed(batch, np.broadcast_to(addresses, extents)[wrong]))
+    launch = batch.launch
+    return spread_of(wrong, launch.programs_of(batch.rows), launch.grid, landings)
+
+
+def landed(batch: Wave, addresses: Array) -> Iterator[Landing]:
+    """Yield, for each array that addresses point to, the cells that they fall into."""
+    for buffer, own in batch.launch.memory.by_buffer(addresses):
+        landing = Landing(view_of(buffer), inside_of(buffer))
+        landing.add((addresses[own] - buffer.origin) // buffer.array.itemsize)
+        yield landing
+
+
+def inside_of(buffer: Buffer) -> Array:
+    """Return, for each cell of an array's grid, the share of its elements that are in the view.
+
+    In cells of very many elements the share is estimated from a random sample.
+    """
+    view = view_of(buffer)
+    raster = view.raster(MARGIN)
+    if buffer.gaps is None:
+        return raster.covered(0, view.high - view.low).astype(np.float64)
+    points = raster.sampled(SAMPLED)
+    points = points[(points >= 0) & (points < view.high - view.low)]
+    cells = raster.cell(points)
+    size = raster.cells[0] * raster.cells[1]
+    itemsize = buffer.array.itemsize
+    weights = buffer.gaps.contain(points * itemsize, itemsize)
+    held = np.bincount(cells, weights=weights, minlength=size)
+    share = held / np.maximum(1, np.bincount(cells, minlength=size))
+    return share.reshape(raster.cells)
+
+
+class Site:
+    """A memory operation: its verb in messages, and the type and shape of its accesses."""
+
+    def __init__(self, op: Operation, verb: str) -> None:
+        self.op = op
+        self.verb = verb
+        ptr = op.inputs[0].type
+        self.element: Scalar | Pointer = pointee(op.name, ptr)
+        self.shape = ptr.shape
+        self.dtype = semantics.numpy_dtype(self.element)
+
+
+@dataclass
+class ResolvedAccess:
+    """An access that is in bounds: strided elements of one array, or addresses in one or more."""
+
+    address: RunValue
+    mask: Array | None
+    strided: Strided | None
+    groups: Sequence[BufferLanes]
+
+    def load(self, memory: Memory, site: Site, other: Array | None) -> Array:
+        """Return the elements; `other`, or zero, where the mask is false."""
+        access = self.strided
+        if access is None:
+            addresses = array_of(self.address)
+            values = memory.gather_groups(self.groups, addresses, self.mask, other, site.dtype)
+        elif access.part is None:
+            values = access.read()
+        else:
+            values = access.padded(access.read(), other, site.dtype, site.shape)
+        return memory.virtual(values) if site.element.is_ptr() else values
+
+    def store(self, memory: Memory, site: Site, value: Array) -> None:
+        """Write the elements."""
+        if site.element.is_ptr():
+            value = memory.real(value)
+        if self.strided is not None:
+            memory.changed(self.strided.write(value, memory.watched))
+            return
+        programs = max(len(x) for x in (array_of(self.address), value, self.mask) if x is not None)
+        memory.scatter_groups(self.groups, value, (programs, *site.shape))
+
+
+class Lanes:
+    """The elements of an access that are `possible`, and those of them that are `valid`.
+
+    Possible elements are those whose mask is true or undefined, also with a poisoned address. All
+    are checked for bounds and races, so that a fault of one kind hides none of another. Only valid
+    ones, which have no fault, are accessed. None stands for all elements.
+    """
+
+    def __init__(self, mask: Array | None) -> None:
+        self.possible = mask
+        self.valid = mask
+        self.reported: dict[Mark, Array] = {}
+
+    def wrong(self, kind: Mark, poison: PoisonMask | None) -> Array | None:
+        """Return possible elements with this poison that are not reported yet; None if none are."""
+        if poison is None or poison.excluded_by(self.possible):
+            return None
+        reported = self.reported.get(kind)
+        where = poison.where if self.possible is None else poison.where & self.possible
+        if reported is not None:
+            where = where & ~reported
+        if not where.any():
+            return None
+        self.reported[kind] = where if reported is None else where | reported
+        self.valid = _and_not(self.valid, where)
+        return where
+
+
+def _and_not(mask: Array | None, wrong: Array) -> Array:
+    return ~wrong if mask is None else mask & ~wrong
+
+
+def check_operands(batch: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, Lanes]:
+    """Report poison of an access's mask and address; return the plain address and the elements."""
+    lanes = Lanes(None if mask is None else array_of(mask))
+    launch = launch_of(batch)
+    if type(mask) is Poisoned:
+        undefined_mask = flag_of(mask, Mark.UNDEFINED)
+        if undefined_mask is not None:
+            lanes.possible = undefined_mask.where | lanes.possible
+        for kind, report_masked in _MASKED.items():
+            # Whether the mask is true or false for such an element, it is not what was meant.
+            poison = flag_of(mask, kind)
+            if poison is not None and poison.where.any():
+                lanes.reported[kind] = poison.where
+                lanes.valid = _and_not(lanes.valid, poison.where)
+                launch.report_faults(
+                    batch, poison.where, partial(report_masked, batch, site, poison, address)
+                )
+    if type(address) is not Poisoned:
+        return address, lanes
+    for kind, report in _REPORTS.items():
+        poison = flag_of(address, kind)
+        wrong = lanes.wrong(kind, poison)
+        if wrong is not None:
+            assert poison is not None
+            launch.report_faults(batch, wrong, partial(report, batch, site, poison, address.value))
+            if kind is Mark.STRAYED:  # it is out of bounds, and reported as that
+                lanes.possible = _and_not(lanes.possible, wrong)
+    return address.value, lanes
+
+
+def report_active_poison(
+    batch: Wave, poison: PoisonMask | None, mask: Array | None, report: Callable[[Array], Fault]
+) -> None:
+    """Report poisoned elements that are active under `mask` (None: all)."""
+    if poison is None or poison.excluded_by(mask):
+        return
+    wrong = poison.where if mask is None else poison.where & mask
+    if wrong.any():
+        launch_of(batch).report_faults(batch, wrong, report)
+
+
+def resolve_access(
+    batch: Wave, site: Site, address: RunValue, mask: Array | None, value: Array | None = None
+) -> ResolvedAccess:
+    """Resolve the addresses of an access to elements of arrays.
+
+    Elements out of bounds are reported and dropped.
+    value: that of a store, whose elements are strided only if their addresses are distinct.
+    """
+    memory = batch.launch.memory
+    while True:
+        try:
+            access = memory.strided(address, mask, site.dtype, site.shape)
+            if access is not None and (value is None or access.distinct(value)):
+                return ResolvedAccess(address, mask, access, ())
+            groups = memory.groups(array_of(address), mask, site.dtype, site.shape)
+            return ResolvedAccess(address, mask, None, groups)
+        except FaultError:
+            addresses = array_of(address)
+            whole = np.broadcast_to(addresses, (len(addresses), *site.shape))
+            inside = memory.valid(whole, site.dtype.itemsize)
+            wrong = ~inside if mask is None else mask & ~inside
+            launch_of(batch).report_faults(
+                batch, wrong, partial(_bounds_fault, batch, site, whole, mask)
+            )
+            mask = inside if mask is None else inside & mask
+
+
+def valid_part(
+    batch: Wave, site: Site, lanes: Lanes, resolved: ResolvedAccess, value: Array | None = None
+) -> ResolvedAccess:
+    """Return the part of a resolved access that has no fault."""
+    if lanes.valid is lanes.possible:
+        return resolved
+    valid = lanes.valid
+    if resolved.mask is not None:
+        valid = resolved.mask if valid is None else valid & resolved.mask
+    return resolve_access(batch, site, resolved.address, valid, value)
+
+
+def launch_of(batch: Wave) -> CheckedLaunch:
+    """Return the run with checks that a batch belongs to."""
+    return cast("CheckedLaunch", batch.launch)
+
+
+# -- reports
+
+
+@dataclass(frozen=True)
+class ElementLocation:
+    """The first of some `wrong` elements: its program, its tile index, its index in `wrong`."""
+
+    row: int
+    element: tuple[int, ...]
+    index: tuple[int, ...]
+    wrong: Array
+
+
+def locate_first(batch: Wave, wrong: Array) -> ElementLocation:
+    """Locate the first of the wrong elements; an axis of extent 1 stands for its first index."""
+    index = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+    row = int(batch.rows[index[0]])
+    return ElementLocation(row, index[1:], index, wrong)
+
+
+def fault_at(
+    batch: Wave,
+    check: Check,
+    op: Operation,
+    message: str,
+    location: ElementLocation,
+    notes: Sequence[str] = (),
+    address: RunValue | None = None,
+    **details: Any,
+) -> Fault:
+    """Return a fault of an operation, located at its first element; it accesses `address`."""
+    launch = batch.launch
+    addresses = None if address is None else array_of(address)
+    spread = spread_in(batch, op.inputs[0].type.shape, location.wrong, addresses)
+    return Fault(
+        check,
+        f"`{launch.name}` {message}",
+        kernel=launch.name,
+        grid=launch.grid,
+        program=launch.coordinates(location.row),
+        loc=op.loc,
+        element=location.element,
+        count=spread.count,
+        notes=(*notes, launch.element(location.element, location.row)),
+        spread=spread,
+        **details,
+    )
+
+
+def undefined_fault(
+    batch: Wave,
+    op: Operation,
+    poison: PoisonMask,
+    message: str,
+    wrong: Array,
+    address: RunValue | None = None,
+) -> Fault:
+    """Return the fault of an undefined value; `address` is what the operation accesses, if any."""
+    message = f"{message} that is undefined"
+    location = locate_first(batch, wrong)
+    place = None if address is None else place_of_element(batch, address, wrong, location)
+    if place is not None:
+        message = f"{message}, to {place}"
+    notes = [f"it is undefined since {poison.cause.text}, {location_text(poison.cause.loc)}"]
+    return fault_at(
+        batch,
+        Check.UNDEF,
+        op,
+        message,
+        location,
+        notes,
+        address,
+        place=place,
+        cause=poison.cause.loc,
+    )
+
+
+def place_of_element(
+    batch: Wave, address: RunValue, wrong: Array, location: ElementLocation
+) -> Place | None:
+    """Return the array element that a wrong element's address points to; None outside arrays."""
+    array = array_of(address)
+    extents = np.broadcast_shapes(array.shape, wrong.shape)
+    at = tuple(i if n > 1 else 0 for i, n in zip(location.index, extents, strict=True))
+    number = int(np.broadcast_to(array, extents)[at])
+    buffer = batch.launch.memory.buffer_at(number)
+    return None if buffer is None else place_of(buffer, number)
+
+
+def wrapped_fault(
+    batch: Wave,
+    op: Operation,
+    poison: PoisonMask,
+    message: str,
+    wrong: Array,
+    address: RunValue | None = None,
+    place: Place | None = None,
+) -> Fault:
+    """Return the fault of a wrapped value that decides which memory is accessed."""
+    cause = poison.cause
+    return fault_at(
+        batch,
+        Check.OVERFLOW,
+        op,
+        f"{message} made of signed arithmetic that wrapped",
+        locate_first(batch, wrong),
+        [f"{cause.text}: it wrapped, {location_text(cause.loc)}", cause.advice],
+        address,
+        cause=cause.loc,
+        place=place,
+    )
+
+
+def location_text(loc: Any) -> str:
+    """Return a source location as text for a note."""
+    return "at an unknown location" if loc is None else f"at {loc}"
+
+
+Report = Callable[["Wave", Site, PoisonMask, RunValue, Array], Fault]
+
+
+def _undefined(use: str) -> Report:
+    def report(
+        batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
+    ) -> Fault:
+        return undefined_fault(batch, site.op, poison, f"{site.verb} memory {use}", wrong)
+
+    return report
+
+
+def _wrapped(use: str) -> Report:
+    def report(
+        batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
+    ) -> Fault:
+        place = place_of_element(batch, address, wrong, locate_first(batch, wrong))
+        message = f"{site.verb} memory {use}"
+        return wrapped_fault(batch, site.op, poison, message, wrong, address, place)
+
+    return report
+
+
+def _bounds_fault(
+    batch: Wave, site: Site, addresses: Array, mask: Array | None, wrong: Array
+) -> Fault:
+    row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+    whole = np.broadcast_to(addresses, (len(batch), *site.shape))
+    active = np.ones((), np.bool_) if mask is None else mask
+    count = np.broadcast_to(active, whole.shape)[row].sum()
+    fault = FaultError(
+        row, tuple(lane), int(whole[(row, *lane)]), int(wrong[row].sum()), int(count)
+    )
+    bounds = bounds_fault(batch, site.verb, fault, site.dtype.itemsize)
+    spread = spread_in(batch, site.shape, wrong, whole)
+    return replace(bounds, count=spread.count, spread=spread)
+
+
+def _strayed_fault(
+    batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
+) -> Fault:
+    location = locate_first(batch, wrong)
+    at = int(np.broadcast_to(array_of(address), wrong.shape)[location.index])
+    buffer = batch.launch.memory.buffer_at(at)
+    into = "no array of this launch" if buffer is None else f"`{buffer.name}`"
+    message = f"{site.verb} {into} through a pointer {poison.cause.text}"
+    notes = [] if buffer is None else [described(buffer)]
+    place = None if buffer is None else place_of(buffer, at)
+    details = {"place": place, "cause": poison.cause.loc}
+    return fault_at(batch, Check.BOUNDS, site.op, message, location, notes, address, **details)
+
+
+_REPORTS: dict[Mark, Report] = {
+    Mark.UNDEFINED: _undefined("at an address"),
+    Mark.WRAPPED: _wrapped("at an address"),
+    Mark.STRAYED: _strayed_fault,
+}
+_MASKED: dict[Mark, Report] = {
+    Mark.UNDEFINED: _undefined("under a mask"),
+    Mark.WRAPPED: _wrapped("under a mask"),
+}

@@ -1,0 +1,367 @@
+"""A run with checks.
+
+An executor that checks the values that decide control flow.
+
+Translation of IR to code with checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tile.analysis.alias import module_aliases
+from tile.backends.base import Grid, LaunchArgument
+from tile.backends.interp.executor import Executor, StepResult
+from tile.backends.interp.launch import Launch
+from tile.backends.interp.program_batch import Frame, Wave
+from tile.backends.interp.sanitizer.access import launch_of, undefined_fault, wrapped_fault
+from tile.backends.interp.sanitizer.happens_before import HappensBefore
+from tile.backends.interp.sanitizer.poison import (
+    Mark,
+    Poisoned,
+    PoisonMask,
+    bare,
+    flag_of,
+    with_poison,
+)
+from tile.backends.interp.sanitizer.propagation import checked_source, propagated
+from tile.backends.interp.sanitizer.region_poison import combining
+from tile.backends.interp.sanitizer.rules import (
+    CHECKED,
+    check_alignment,
+    claiming,
+    without_poison,
+    written_elements,
+)
+from tile.backends.interp.sanitizer.shadow_memory import ShadowMemory
+from tile.backends.interp.translate import Code, Instruction, Rules, Translator, translate
+from tile.backends.interp.values import Array, Held, array_of
+from tile.faults import Check, Checks, Fault, Report
+from tile.ir.core import Module, Operation
+from tile.ir.declare import Effect
+from tile.ir.effects import effects
+from tile.ir.ops import arith, control, memory
+from tile.ir.types import Pointer
+from tile.transforms.descriptors_to_pointers import expand_descriptors
+
+if TYPE_CHECKING:
+    from tile.backends.interp.program_batch import Wave
+
+
+ACCESSES = Effect.READ | Effect.WRITE
+DECIDING = (Mark.UNDEFINED, Mark.WRAPPED)
+
+
+class CheckedExecutor(Executor):
+    """Reports branches and loops that an undefined or wrapped value decides.
+
+    If faults are collected, the run continues with the number that is there: zero if undefined.
+
+    A `for` with wrapped bounds runs a wrong number of iterations, which is always reported. The
+    condition of an `if` or a `while` acts as a mask on the accesses inside. Without accesses inside
+    it acts as the condition of a `select`: the results are poisoned as WRAPPED, and reported if
+    they decide which memory is accessed.
+    """
+
+    def if_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+        self.check_decision(batch, frame, instruction, instruction.op, "branches on a value")
+        return super().if_(batch, frame, instruction)
+
+    def deliver(self, batch: Wave, instruction: Instruction, values: list[Held]) -> None:
+        if values and instruction.op.defn is control.if_:
+            values = _poison_selected(instruction.op, batch.frames[-1], instruction, values)
+        super().deliver(batch, instruction, values)
+
+    def condition(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+        assert frame.instruction is not None
+        assert frame.loop is not None
+        loop = frame.instruction.op
+        self.check_decision(batch, frame, instruction, loop, "ends a loop by a value")
+        frame.loop.carried = _poison_selected(loop, frame, instruction, frame.loop.carried)
+        return super().condition(batch, frame, instruction)
+
+    def for_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+        message = "counts from, to or in steps of a value"
+        self.check_decision(batch, frame, instruction, None, message, bounds=3)
+        return super().for_(batch, frame, instruction)
+
+    def operands(self, frame: Frame, instruction: Instruction) -> list[Held]:
+        values = super().operands(frame, instruction)
+        if instruction.op.defn is control.for_:
+            return _end_poisoned_loops(values)
+        return values
+
+    def check_decision(
+        self,
+        batch: Wave,
+        frame: Frame,
+        instruction: Instruction,
+        guarded: Operation | None,
+        message: str,
+        bounds: int = 1,
+    ) -> None:
+        """Check the first operands, `bounds` in number.
+
+        guarded: an operation for which a wrapped value is a fault only if it contains accesses.
+        """
+        launch = launch_of(batch)
+        for register in instruction.operands[:bounds]:
+            value = frame.activation.read(register)
+            if type(value) is not Poisoned:
+                continue
+            with launch.fault_collector:
+                for kind, report in (
+                    (Mark.UNDEFINED, undefined_fault),
+                    (Mark.WRAPPED, wrapped_fault),
+                ):
+                    poison = flag_of(value, kind)
+                    if poison is None or not poison.where.any():
+                        continue
+                    if kind is Mark.UNDEFINED or guarded is None or _accesses(guarded):
+                        make = partial(report, batch, instruction.op, poison, message)
+                        launch.report_faults(batch, poison.where, make)
+
+
+def _end_poisoned_loops(values: list[Held]) -> list[Held]:
+    """Make a `for` run no iteration in programs in which one of its bounds is poisoned."""
+    lower, upper, step, *carried = values
+    masks = [flag_of(bound, kind) for bound in (lower, upper, step) for kind in DECIDING]
+    wrong = [poison.where for poison in masks if poison is not None]
+    if not wrong:
+        return values
+    first, last, by = map(array_of, (lower, upper, step))
+    poisoned = reduce(np.logical_or, wrong)
+    return [first, np.where(poisoned, first, last), np.where(poisoned, 1, by), *carried]
+
+
+def _accesses(op: Operation) -> bool:
+    return bool(effects(op) & ACCESSES)
+
+
+def _poison_selected(
+    op: Operation, frame: Frame, instruction: Instruction, values: list[Held]
+) -> list[Held]:
+    """Poison the results in the programs in which the condition that selects them wrapped."""
+    poison = flag_of(frame.activation.read(instruction.operands[0]), Mark.WRAPPED)
+    if poison is None or _accesses(op):
+        return values
+    return [
+        _add_wrapped(value, poison, result.type.rank)
+        for value, result in zip(values, op.results, strict=True)
+    ]
+
+
+def _add_wrapped(value: Held, poison: PoisonMask, rank: int) -> Held:
+    where = poison.where.reshape(-1, *(1,) * rank)
+    masks = value.masks if isinstance(value, Poisoned) else {}
+    existing = masks.get(Mark.WRAPPED)
+    combined = PoisonMask(where if existing is None else where | existing.where, poison.cause)
+    return with_poison(bare(value), {**masks, Mark.WRAPPED: combined})
+
+
+Run = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedCode:
+    """Code of a module with checks.
+
+    `written` names the parameters through which it writes (None: it may write all memory).
+    `acquires` is True if an atomic may order a program after another one. `min_element_bytes` is
+    the least size of elements that pointers are cast to; None if there are no such casts.
+    """
+
+    code: Code
+    checks: Checks
+    written: frozenset[str] | None
+    acquires: bool
+    min_element_bytes: int | None
+
+
+def translate_checked(
+    module: Module,
+    rules: Rules,
+    checks: Checks,
+    translator: Callable[..., CheckedTranslator] | None = None,
+) -> CheckedCode:
+    """Translate a module to code with checks; see `translate`.
+
+    Descriptor accesses are expanded to pointer accesses first, which the checks handle.
+    """
+    module = module.clone()
+    expand_descriptors(module, simplify=False)
+    code = translate(module, rules, partial(translator or CheckedTranslator, checks=checks))
+    return CheckedCode(
+        code,
+        checks,
+        _written_parameters(module),
+        any(map(_acquires, module.walk())),
+        _min_element_bytes(module),
+    )
+
+
+class CheckedTranslator(Translator):
+    """Translates operations to instructions that propagate and check poison."""
+
+    def __init__(self, rules: Rules, checks: Checks) -> None:
+        super().__init__(rules)
+        self.checks = checks
+
+    def inner(self) -> CheckedTranslator:
+        return CheckedTranslator(self.rules, self.checks)
+
+    def run(self, op: Operation) -> Run:
+        run = super().run(op)
+        checked = CHECKED.get(op.defn)
+        if checked is not None:
+            return collect_faults(checked(op, run, self.checks))
+        if op.defn.isolated:
+            return combining(op, self.regions(op))
+        if op.defn is arith.hint and Check.ASSUME in self.checks:
+            run = claiming(op, run)
+        if op.defn in self.rules and op.defn is not arith.bitcast:
+            return without_poison(run)
+        return propagated(op, checked_source(op, run, self.checks))
+
+
+def collect_faults(run: Run) -> Run:
+    """Return an instruction that reports its faults together, after it has run."""
+
+    def instruction(batch: Any, *values: Any) -> Any:
+        with batch.launch.fault_collector:
+            return run(batch, *values)
+
+    return instruction
+
+
+def _written_parameters(module: Module) -> frozenset[str] | None:
+    """Return the parameters through which a kernel writes; None if it may write anywhere."""
+    kernel = module.kernel
+    writes = module_aliases(module)[kernel.name].summary.writes
+    if writes.unknown:
+        return None
+    return frozenset(v.name for index, v in enumerate(kernel.args) if index in writes.parameters)
+
+
+def _acquires(op: Operation) -> bool:
+    if op.defn not in (memory.atomic_rmw, memory.atomic_cas):
+        return False
+    shared = op["scope"] is not memory.Scope.PROGRAM
+    return bool(op.result.uses) and op["order"].acquires and shared
+
+
+def _min_element_bytes(module: Module) -> int | None:
+    """Return the size in bytes of the smallest element that a pointer is cast to; None if none."""
+    sizes = [
+        op.result.type.element.pointee.itemsize
+        for op in module.walk()
+        if op.defn is arith.bitcast and isinstance(op.result.type.element, Pointer)
+    ]
+    return min(sizes, default=None)
+
+
+class FaultCollector:
+    """A context that collects the faults of one operation, and reports them at its end."""
+
+    def __init__(self, launch: CheckedLaunch) -> None:
+        self.launch = launch
+        self.faults: list[Fault] | None = None
+
+    def __enter__(self) -> None:
+        self.faults = []
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        faults, self.faults = self.faults, None
+        if faults and kind is None:
+            self.launch.commit_faults(faults)
+
+
+class CheckedLaunch(Launch):
+    """A run of a kernel with checks; `report` collects its faults, or the first one is raised."""
+
+    executor = CheckedExecutor
+
+    def __init__(
+        self,
+        code: CheckedCode,
+        grid: Grid,
+        arguments: Sequence[LaunchArgument],
+        report: Report | None,
+    ) -> None:
+        super().__init__(code.code, grid, arguments)
+        self.original_arguments = arguments
+        self.report = report
+        self.fault_collector = FaultCollector(self)
+        self.checks = code.checks
+        self.order: HappensBefore | None = None
+        self.shadow: ShadowMemory | None = None
+        if Check.RACE in code.checks:
+            self.order = HappensBefore(self.programs) if code.acquires else None
+            shadow = ShadowMemory(self.memory, code.written, code.min_element_bytes)
+            self.shadow = shadow if shadow.regions else None
+        undef = Check.UNDEF in code.checks
+        self.uninitialized = written_elements(self.memory.buffers) if undef else {}
+
+    def report_fault(self, fault: Fault) -> None:
+        """Take a fault; inside of `fault_collector`, with others of the same operation."""
+        if self.fault_collector.faults is None:
+            self.commit_faults([fault])
+        else:
+            self.fault_collector.faults.append(fault)
+
+    def report_faults(self, batch: Wave, wrong: Array, make: Callable[[Array], Fault]) -> None:
+        """Take the faults of wrong elements of a batch: one for each program that has some.
+
+        `make` returns the fault of some of these elements. The number of faults does not depend on
+        how the grid is divided into batches. Faults beyond the report's limit are merged into one.
+        """
+        where = np.broadcast_to(wrong, (len(batch), *wrong.shape[1:]))
+        programs = np.flatnonzero(where.reshape(len(batch), -1).any(axis=1))
+
+        def of(some: Array) -> Fault:
+            chosen = np.zeros(where.shape, np.bool_)
+            chosen[some] = where[some]
+            return make(chosen)
+
+        first_fault = of(programs[:1])
+        self.report_fault(first_fault)
+        if self.report is None:
+            return
+        separate = max(1, self.report.room(first_fault))
+        for index in range(1, min(separate, len(programs))):
+            self.report_fault(of(programs[index : index + 1]))
+        merged = programs[separate:]
+        if len(merged):
+            self.report_fault(replace(of(merged), executions=len(merged)))
+
+    @property
+    def raising(self) -> bool:
+        """Return True if the operation has a fault that ends the run, so that it writes nothing."""
+        return self.report is None and bool(self.fault_collector.faults)
+
+    def commit_faults(self, faults: Sequence[Fault]) -> None:
+        """Add the faults of an operation to the report, or raise the first one.
+
+        The notes of a raised fault name the other kinds of faults.
+        """
+        if self.report is not None:
+            for fault in faults:
+                self.report.add(fault)
+            return
+        first_fault = faults[0]
+        others = {
+            fault.check: fault for fault in reversed(faults) if fault.check != first_fault.check
+        }
+        notes = (f"also {other.check}: {other.message}" for other in others.values())
+        super().report_fault(replace(first_fault, notes=(*first_fault.notes, *notes)))
+
+    def run(self) -> None:
+        """Run all programs. Raises the first fault, unless a report takes it."""
+        if Check.ASSUME in self.checks:
+            check_alignment(self)
+        super().run()

@@ -1,0 +1,369 @@
+"""Propagation of poison through operations.
+
+A rule returns the poisoned elements of the results, from those of the operands (None: no element)
+and the operands themselves. An elementwise operation poisons an element of its result if that
+element of any operand is poisoned. Every other operation has a rule here; translation refuses an
+operation without one.
+
+Sources of poison: operations whose results may be undefined, wrapped or strayed.
+
+Each source wraps what an instruction runs on plain values, and poisons elements of its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tile.backends.interp.sanitizer.overflow import SOURCES as WRAPPING
+from tile.backends.interp.sanitizer.poison import (
+    Cause,
+    Mark,
+    Poisoned,
+    PoisonMask,
+    PoisonMasks,
+    add_poison,
+    bare,
+    flag_of,
+    with_poison,
+)
+from tile.backends.interp.values import Array, Held, RunValue, array_of, full
+from tile.backends.interp.virtual_memory import WINDOW_BITS
+from tile.faults import Check, Checks
+from tile.ir import semantics
+from tile.ir.core import Operation
+from tile.ir.declare import OpDef
+from tile.ir.ops import arith, descriptor, dot, indexing, memory, shape
+from tile.ir.ops import reduce as reductions
+from tile.ir.overflow import NARROW_BITS
+from tile.ir.types import I1, Scalar
+
+PoisonedElements: TypeAlias = "Array | None"
+Rule = Callable[[Operation, Sequence[PoisonedElements], Sequence[Any]], Any]
+RULES: dict[OpDef, Rule] = {}
+
+MOVES = (
+    shape.splat,
+    shape.broadcast,
+    shape.expand_dims,
+    shape.reshape,
+    shape.trans,
+    shape.flip,
+    shape.join,
+    shape.split,
+)
+# Code that computes with bits, as a hash does, means the wrapped number. WRAPPED and STRAYED
+# propagate through all operations but these.
+BITWISE = frozenset({arith.and_, arith.or_, arith.xor, arith.not_, arith.shr, arith.mulhi})
+
+
+def propagates_wrapping(op: Operation) -> bool:
+    """Return True if an operation propagates WRAPPED and STRAYED; bit operations on i1 do."""
+    bitwise = op.defn in BITWISE
+    if op.defn in (reductions.reduce, reductions.scan):
+        bitwise = op["kind"].bitwise
+    return not bitwise or op.results[0].type.element == I1
+
+
+def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
+    """Declare the rule of operations that are not elementwise."""
+
+    def declare(function: Rule) -> Rule:
+        for defn in defns:
+            RULES[defn] = function
+        return function
+
+    return declare
+
+
+def rule_of(defn: OpDef) -> Rule:
+    """Return the rule of an operation. Raises `KeyError` for one that needs a rule and has none."""
+    if defn.elementwise and defn not in RULES:
+        return union
+    return RULES[defn]
+
+
+def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what the instruction of a pure operation runs if operands may be poisoned."""
+    kinds = tuple(Mark) if propagates_wrapping(op) else (Mark.UNDEFINED,)
+    transfer = rule_of(op.defn)
+    single = len(op.results) == 1
+
+    def on_poisoned(batch: Any, values: Sequence[Any]) -> Any:
+        plain = [None if value is None else bare(value) for value in values]
+        outcome = run(batch, *plain)
+        results: list[Held] = [outcome] if single else list(outcome)
+        for kind in kinds:
+            poisons = [flag_of(value, kind) for value in values]
+            present = [poison for poison in poisons if poison is not None]
+            if present:
+                results = _poison_results(op, transfer, kind, poisons, present, plain, results)
+        return results[0] if single else tuple(results)
+
+    def instruction(batch: Any, *values: Any) -> Any:
+        for value in values:
+            if type(value) is Poisoned:
+                return on_poisoned(batch, values)
+        return run(batch, *values)
+
+    return instruction
+
+
+def _poison_results(
+    op: Operation,
+    transfer: Rule,
+    kind: Mark,
+    poisons: Sequence[PoisonMask | None],
+    present: Sequence[PoisonMask],
+    plain: Sequence[Any],
+    results: list[Held],
+) -> list[Held]:
+    if transfer is union:
+        joined = reduce(PoisonMask.union, present)
+        return [_add_mask(result, kind, joined) for result in results]
+    where = transfer(op, [None if poison is None else poison.where for poison in poisons], plain)
+    parts = where if isinstance(where, tuple) else (where,) * len(results)
+    cause = present[0].cause
+    return [
+        _add_mask(result, kind, PoisonMask(part, cause)) if part.any() else result
+        for result, part in zip(results, parts, strict=True)
+    ]
+
+
+def _add_mask(result: Held, kind: Mark, poison: PoisonMask) -> Held:
+    masks: PoisonMasks = result.masks if isinstance(result, Poisoned) else {}
+    existing = masks.get(kind)
+    return with_poison(
+        bare(result), {**masks, kind: poison if existing is None else existing.union(poison)}
+    )
+
+
+@rule(arith.const, arith.poison, shape.arange, arith.hint, memory.addptr)
+def union(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Poison elements where any operand is poisoned."""
+    return reduce(np.logical_or, [poison for poison in poisons if poison is not None])
+
+
+def _as_mask(poison: PoisonedElements, rank: int) -> Array:
+    return np.zeros((1,) * (1 + rank), np.bool_) if poison is None else poison
+
+
+def _as_masks(op: Operation, poisons: Sequence[PoisonedElements]) -> list[Array]:
+    return [
+        _as_mask(poison, value.type.rank)
+        for poison, value in zip(poisons, op.operands, strict=True)
+        if value
+    ]
+
+
+@rule(*MOVES)
+def moved(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Move poison with the elements."""
+    assert op.defn.meaning is not None
+    masks = _as_masks(op, poisons)
+    if not op.defn.keeps_units:
+        masks = [
+            full(poison, value.type.shape) for poison, value in zip(masks, op.inputs, strict=True)
+        ]
+    return op.defn.meaning(*masks, **op.attributes)
+
+
+@rule(arith.select)
+def select(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Ignore the poison of elements that are not selected."""
+    condition, x, y = _as_masks(op, poisons)
+    return np.where(array_of(values[0]), x, y) | condition
+
+
+def select_poisoned(condition: Held, x: Held, y: Held) -> Held:
+    """Select between the results of an `if` in the region of a reduction or scan, with poison."""
+    truth, values = array_of(condition), (condition, x, y)
+    result: Held = semantics.select(truth, array_of(x), array_of(y))
+    for kind in Mark:
+        poisons = [flag_of(value, kind) for value in values]
+        present = [poison for poison in poisons if poison is not None]
+        if present:
+            decided, f, g = (np.False_ if poison is None else poison.where for poison in poisons)
+            where = np.where(truth, f, g) | decided
+            result = _add_mask(result, kind, PoisonMask(where, present[0].cause))
+    return result
+
+
+@rule(arith.and_, arith.or_)
+def deciding(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Ignore the poison of one operand where the other decides: `false & x`, `-1 | x`."""
+    (f, g), (x, y) = _as_masks(op, poisons), map(array_of, values)
+    ones = op.defn is arith.or_
+    decided = (_decides(x, ones) & ~f) | (_decides(y, ones) & ~g)
+    return (f | g) & ~decided
+
+
+def _decides(x: Array, ones: bool) -> Array:
+    result: Array = (~x if ones else x) == 0
+    return result
+
+
+@rule(reductions.reduce, reductions.arg_reduce)
+def reduced(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Poison the result if any element along the axis is poisoned."""
+    (poison,) = _as_masks(op, poisons)
+    return poison.any(axis=op["axis"])
+
+
+@rule(reductions.scan)
+def scanned(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Poison an element if it or one before it is poisoned."""
+    (poison,) = _as_masks(op, poisons)
+    return _accumulated(full(poison, op.inputs[0].type.shape), op["axis"], op["reverse"])
+
+
+def _accumulated(poison: Array, axis: int, reverse: bool) -> Array:
+    if reverse:
+        return np.flip(_accumulated(np.flip(poison, axis), axis, False), axis)
+    return np.logical_or.accumulate(poison, axis)
+
+
+@rule(indexing.sort)
+def ordered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Poison all elements along the axis if one is poisoned: it may end up anywhere."""
+    (poison,) = _as_masks(op, poisons)
+    return poison.any(axis=op["axis"], keepdims=True)
+
+
+@rule(dot.dot)
+def multiplied(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Poison an element if its row of a, its column of b, or its accumulator is poisoned."""
+    a, b, acc = _as_masks(op, poisons)
+    return a.any(axis=-1, keepdims=True) | b.any(axis=-2, keepdims=True) | acc
+
+
+@rule(indexing.gather)
+def gathered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Move poison with the gathered elements; a poisoned position poisons its element."""
+    x, position = _as_masks(op, poisons)
+    source, at = op.inputs
+    whole = full(values[1], at.type.shape)
+    poisoned = full(x, source.type.shape)
+    programs = max(len(whole), len(poisoned))
+    whole, poisoned = (np.broadcast_to(v, (programs, *v.shape[1:])) for v in (whole, poisoned))
+    return semantics.gather(poisoned, whole, op["axis"]) | position
+
+
+@rule(indexing.histogram)
+def counted(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Poison all bins if a counted element is poisoned: it may be in any bin."""
+    ranked = _as_masks(op, poisons)
+    poison = ranked[0]
+    if len(ranked) == 2:
+        poison = (poison & array_of(values[1])) | ranked[1]
+    return poison.any(axis=-1, keepdims=True)
+
+
+@rule(descriptor.box_pointers)
+def pointing(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Propagate the poison of the pointers alone."""
+    return _as_masks(op, poisons)[0]
+
+
+Run = Callable[..., Any]
+Source = Callable[[Operation, Run], Run]
+
+# An offset below this many bytes from an element of a window's array stays in the window.
+NEAR = 1 << (WINDOW_BITS - 2)
+
+
+def checked_source(op: Operation, run: Run, checks: Checks) -> Run:
+    """Return what an instruction runs on plain operands, with the sources of the active checks."""
+    for check, applies, make in SOURCES:
+        if check in checks and applies(op):
+            run = make(op, run)
+    return run
+
+
+# -- pointers that leave their window
+
+
+def _is_addptr(op: Operation) -> bool:
+    return op.defn is memory.addptr
+
+
+def straying_pointers(op: Operation, run: Run) -> Run:
+    """Poison pointers that an offset moved from the window of one array to another's."""
+    stride = op["stride"]
+    offset_type = op.inputs[1].type.element
+    if isinstance(offset_type, Scalar) and offset_type.bits <= NARROW_BITS:
+        return run
+
+    def instruction(batch: Any, pointer: RunValue, offset: RunValue) -> Any:
+        result = run(batch, pointer, offset)
+        offsets = array_of(offset)
+        if max(abs(int(offsets.min())), abs(int(offsets.max()))) * stride < NEAR:
+            return result
+        before, after = array_of(pointer), array_of(result)
+        strayed = (before >> WINDOW_BITS) != (after >> WINDOW_BITS)
+        buffer = batch.launch.memory.buffer_at(int(before.flat[0]))
+        name = "another array" if buffer is None else f"`{buffer.name}`"
+        cause = Cause(op.loc, f"made of a pointer into {name}")
+        return add_poison(result, Mark.STRAYED, strayed, cause)
+
+    return instruction
+
+
+# -- undefined results
+
+
+def _is_poison(op: Operation) -> bool:
+    return op.defn is arith.poison
+
+
+def undefined_variable(op: Operation, run: Run) -> Run:
+    """Poison a variable that has no value on this path."""
+    cause = Cause(op.loc, "a variable that has no value on this path")
+    where = np.ones((1,) * (1 + op.results[0].type.rank), np.bool_)
+    return lambda batch: add_poison(run(batch), Mark.UNDEFINED, where, cause)
+
+
+def _divides_integers(op: Operation) -> bool:
+    element = op.results[0].type.element if op.results else None
+    whole = isinstance(element, Scalar) and element.is_int()
+    return op.defn in (arith.div, arith.rem) and whole
+
+
+def division_by_zero(op: Operation, run: Run) -> Run:
+    """Poison quotients of integers by zero, which are undefined."""
+    cause = Cause(op.loc, "an integer divided by zero")
+
+    def instruction(batch: Any, x: RunValue, y: RunValue) -> Any:
+        return add_poison(run(batch, x, y), Mark.UNDEFINED, array_of(y) == 0, cause)
+
+    return instruction
+
+
+def _is_gather(op: Operation) -> bool:
+    return op.defn is indexing.gather
+
+
+def gather_out_of_range(op: Operation, run: Run) -> Run:
+    """Poison elements gathered from positions out of range, which are undefined."""
+    extent = op.inputs[0].type.shape[op["axis"]]
+    cause = Cause(op.loc, f"tl.gather at a position outside 0 to {extent - 1}")
+
+    def instruction(batch: Any, x: RunValue, position: RunValue) -> Any:
+        positions = array_of(position)
+        return add_poison(
+            run(batch, x, position), Mark.UNDEFINED, (positions < 0) | (positions >= extent), cause
+        )
+
+    return instruction
+
+
+SOURCES: tuple[tuple[Check, Callable[[Operation], bool], Source], ...] = (
+    *((Check.OVERFLOW, applies, make) for applies, make in WRAPPING),
+    (Check.BOUNDS, _is_addptr, straying_pointers),
+    (Check.UNDEF, _is_poison, undefined_variable),
+    (Check.UNDEF, _divides_integers, division_by_zero),
+    (Check.UNDEF, _is_gather, gather_out_of_range),
+)

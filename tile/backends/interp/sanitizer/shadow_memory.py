@@ -1,0 +1,635 @@
+"""Shadow memory: the last accesses to each element, for the detection of races between programs.
+
+Each element of an array that the kernel may write has up to three records of eight bytes: one of
+the last write, and two of other accesses, by two programs, which do not happen before that write.
+A record is
+
+    (program + 1) << 32 | is atomic << 31 | has extra readers << 30 | number of the access
+
+The number leads to the operation and to its time (`order.py`). If programs do not synchronize, two
+readers are enough: a write that races with any reader races with one of them. If they synchronize,
+further readers are in a list (`readers.py`). Two records are also enough for programs that update
+an element atomically; further ones are not listed. Records are allocated on first use, so memory
+that is only written has one per element. Arrays that overlap share their records.
+
+Readers of an element beyond the two that shadow memory has records for.
+
+If programs synchronize, a write must happen after every reader, and two readers say nothing about a
+third. Readers whose records are replaced are therefore kept here, in one list per region. They are
+few: only memory that the kernel writes is tracked, and little of it is read by three programs that
+nothing orders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tile.backends.host_memory import span
+from tile.backends.interp.fault_report import place_of
+from tile.backends.interp.lazy_zeros import lazy_zeros
+from tile.backends.interp.sanitizer.access import (
+    ResolvedAccess,
+    Site,
+    fault_at,
+    launch_of,
+    locate_first,
+)
+from tile.backends.interp.sanitizer.happens_before import HappensBefore
+from tile.backends.interp.values import Array
+from tile.backends.interp.virtual_memory import Buffer, Memory, Strided
+from tile.faults import Check, Fault, Side
+from tile.ir.core import Operation
+from tile.tracebacks import warn
+
+if TYPE_CHECKING:
+    from tile.backends.interp.program_batch import Wave
+
+
+# Limit of reads kept per region, at sixteen bytes each.
+MAX_EXTRA_READERS = 1 << 20
+
+
+class ExtraReaders:
+    """Reads of a region: cells, and the record of each read."""
+
+    def __init__(self) -> None:
+        self._cells: list[Array] = []
+        self._records: list[Array] = []
+        self._count = 0
+
+    def add(self, cells: Array, records: Array) -> bool:
+        """Keep reads; return False if they exceed the limit."""
+        if self._count + cells.size > MAX_EXTRA_READERS:
+            return False
+        self._count += cells.size
+        self._cells.append(cells)
+        self._records.append(records)
+        return True
+
+    def of(self, cells: Array) -> tuple[Array, Array]:
+        """Return the reads of some cells: for each, its index into `cells`, and its record."""
+        if len(self._cells) > 1:
+            self._cells = [np.concatenate(self._cells)]
+            self._records = [np.concatenate(self._records)]
+        matching = np.flatnonzero(np.isin(self._cells[0], cells))
+        order = np.argsort(cells, kind="stable")
+        indices = order[np.searchsorted(cells, self._cells[0][matching], sorter=order)]
+        return indices, self._records[0][matching]
+
+
+ATOMIC = 1 << 31
+HAS_EXTRA = 1 << 30  # in the second `others` record of a cell: `Region.extra_readers` has more
+NUMBER = HAS_EXTRA - 1
+PROGRAM_SHIFT = 32  # bits below the program number
+
+
+@dataclass(frozen=True)
+class Record:
+    """A memory operation at some time."""
+
+    op: Operation
+    verb: str
+
+
+@dataclass(eq=False)
+class Region:
+    """Memory of one array, or of several that share bytes, in cells of `cell` bytes."""
+
+    low: int  # the machine's address of the first byte
+    cells: int
+    cell: int
+    names: tuple[str, ...]
+    writer: Array | None = None
+    others: list[Array] = field(default_factory=list)  # at most two
+    extra_readers: ExtraReaders | None = None
+
+    def writers(self) -> Array:
+        """Return the records of the last writes, allocated on first use."""
+        if self.writer is None:
+            self.writer = lazy_zeros(self.cells, np.int64)
+        return self.writer
+
+    def other(self, index: int) -> Array:
+        """Return records of accesses since the last write, allocated on first use."""
+        while len(self.others) <= index:
+            self.others.append(lazy_zeros(self.cells, np.int64))
+        return self.others[index]
+
+    @property
+    def record_arrays(self) -> list[Array]:
+        """All arrays of records that are allocated, that of the writers first."""
+        return self.others if self.writer is None else [self.writer, *self.others]
+
+
+@dataclass
+class ElementAccess:
+    """The elements of one access in one region, as flat arrays."""
+
+    cells: Array
+    record: Array  # the record of this access, for each element
+    lanes: Array  # flat index of each element in `extents`
+    extents: tuple[int, ...]  # (programs of the batch, *shape of the tile)
+
+
+class ShadowMemory:
+    """The records of all arrays of a launch."""
+
+    def __init__(
+        self, memory: Memory, written: frozenset[str] | None, min_element_bytes: int | None
+    ) -> None:
+        """Track arrays that are `written` (None: all), in cells of at most `min_element_bytes`."""
+        self.memory = memory
+        self.records: list[Record] = []
+        self.times = np.zeros(64, np.int64)  # of the records
+        self.latest: dict[Site, tuple[int, int]] = {}  # the time and number of the last record
+        self.regions: dict[int, Region] = {}
+        self.overflow_warned = False
+        # By region and pair of operations, the cells whose races were reported.
+        self.reported: dict[tuple[int, frozenset[Operation]], Array] = {}
+        for region, buffers in _regions(memory.buffers, min_element_bytes):
+            if written is None or any(_parameter(b.name) in written for b in buffers):
+                self.regions.update({id(buffer): region for buffer in buffers})
+
+    # -- accesses
+
+    def load(self, batch: Wave, site: Site, resolved: ResolvedAccess) -> None:
+        """Check and record a load."""
+        for region, part, buffer in self.parts(site, resolved):
+            record = self.record(batch, site, atomic=False)
+            if isinstance(part, Strided) and _read_quickly(region, part, record):
+                continue
+            self.read(batch, site, region, buffer, _elements(part, record, site))
+
+    def store(
+        self, batch: Wave, site: Site, resolved: ResolvedAccess, value: Array, written: bool = True
+    ) -> None:
+        """Check and record a store.
+
+        written: True if the store has been done, so that memory holds the last value per address.
+        """
+        for region, part, buffer in self.parts(site, resolved):
+            record = self.record(batch, site, atomic=False)
+            if isinstance(part, Strided) and _write_quickly(region, part, record):
+                continue
+            elements = _elements(part, record, site)
+            self.write(batch, site, region, buffer, elements)
+            if not isinstance(part, Strided):
+                self.check_conflicting_store(batch, site, buffer, resolved, value, written)
+
+    def update(self, batch: Wave, site: Site, resolved: ResolvedAccess, atomic: bool) -> None:
+        """Check and record an atomic; `atomic` is False if it is so for its own program only."""
+        for region, part, buffer in self.parts(site, resolved):
+            elements = _elements(part, self.record(batch, site, atomic), site)
+            if atomic:
+                self.modify(batch, site, region, buffer, elements)
+            else:
+                self.write(batch, site, region, buffer, elements)
+
+    def record(self, batch: Wave, site: Site, atomic: bool) -> Array:
+        """Return the records of an access at this time, one for each program of the batch."""
+        order = launch_of(batch).order
+        time = 0 if order is None else order.now
+        last_time, number = self.latest.get(site, (-1, 0))
+        if last_time != time:
+            number = len(self.records) & NUMBER
+            self.latest[site] = time, number
+            self.records.append(Record(site.op, site.verb))
+            if number >= len(self.times):
+                self.times = np.concatenate([self.times, np.zeros_like(self.times)])
+            self.times[number] = time
+        records = (batch.rows.astype(np.int64) + 1 << PROGRAM_SHIFT) | (ATOMIC * atomic) | number
+        return records.reshape(-1, *(1,) * len(site.shape))
+
+    def parts(self, site: Site, resolved: ResolvedAccess) -> Iterator[tuple[Region, Any, Buffer]]:
+        """Yield the access in each tracked region, as `Strided` cells or (cell indices, lanes)."""
+        if resolved.strided is not None:
+            access = resolved.strided
+            buffer = self.memory.buffer_at(access.low) if access.flat.size else None
+            region = self.regions.get(id(buffer))
+            if buffer is not None and region is not None:
+                for part in _strided_cells(access, region, buffer, site.dtype.itemsize):
+                    yield region, part, buffer
+            return
+        for group in resolved.groups:
+            region = self.regions.get(id(group.buffer))
+            if region is not None and group.buffer is not None:
+                shift, ratio = _scale(region, group.buffer, site.dtype.itemsize)
+                for step in range(ratio):
+                    cells = group.index * ratio + (shift + step)
+                    yield region, (cells, group.lanes), group.buffer
+
+    # -- one element at a time
+
+    def read(
+        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
+    ) -> None:
+        cells, record = elements.cells, elements.record
+        last = [] if region.writer is None else [region.writer[cells]]
+        atomics = (np.where(f & ATOMIC, f, 0) for f in (other[cells] for other in region.others))
+        self.check_races(batch, site, buffer, elements, chain(last, atomics))
+        self.add_access(batch, region, cells, record)
+
+    def add_access(self, batch: Wave, region: Region, cells: Array, record: Array) -> None:
+        """Record accesses in the first record that is free, or that the program itself holds."""
+        for index in range(2):
+            records = region.other(index)
+            previous = records[cells]
+            free = (previous == 0) | (previous >> PROGRAM_SHIFT == record >> PROGRAM_SHIFT)
+            displaced = np.zeros(0, np.bool_)
+            if index:  # the last access replaces the earlier one
+                displaced = ~free & ~self.ordered(batch, previous, record)
+                free[:] = True
+            elif not (record[0] & ATOMIC):  # atomics meet each other too often to check their order
+                free |= self.ordered(batch, previous, record)
+            records[cells[free]] = record[free] | (previous[free] & HAS_EXTRA)
+            if displaced.any():
+                self.add_extra_readers(batch, region, cells[displaced], previous[displaced])
+            current = records[cells]
+            remaining = current >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT
+            if not remaining.any():
+                return
+            cells, record = cells[remaining], record[remaining]
+        self.add_extra_readers(batch, region, cells, record)
+
+    def add_extra_readers(self, batch: Wave, region: Region, cells: Array, records: Array) -> None:
+        """Keep reads whose records were replaced, if programs synchronize."""
+        launch = launch_of(batch)
+        reads = records & ATOMIC == 0
+        if launch.order is None or not reads.any():
+            return
+        if region.extra_readers is None:
+            region.extra_readers = ExtraReaders()
+        if region.extra_readers.add(cells[reads], records[reads]):
+            region.other(1)[cells[reads]] |= HAS_EXTRA
+        elif not self.overflow_warned:
+            self.overflow_warned = True
+            warn(
+                f"`{launch.name}` has more concurrent readers of what it writes than are recorded; "
+                "races of some of them with a later write may be missed"
+            )
+
+    def check_extra_readers(
+        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
+    ) -> None:
+        """Report races with readers whose records were replaced; see `check_races`."""
+        if region.extra_readers is None:
+            return
+        flagged = np.flatnonzero(region.other(1)[elements.cells] & HAS_EXTRA)
+        if flagged.size:
+            positions, records = region.extra_readers.of(elements.cells[flagged])
+            at = flagged[positions]
+            replaced = ElementAccess(
+                elements.cells[at], elements.record[at], elements.lanes[at], elements.extents
+            )
+            self.check_races(batch, site, buffer, replaced, [records])
+
+    def write(
+        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
+    ) -> None:
+        cells, record = elements.cells, elements.record
+        last = region.writers()
+        self.check_races(batch, site, buffer, elements, (r[cells] for r in region.record_arrays))
+        self.check_extra_readers(batch, site, region, buffer, elements)
+        last[cells] = record
+        self.check_races(batch, site, buffer, elements, [last[cells]])
+        for other in region.others:
+            other[cells] = 0
+
+    def modify(
+        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
+    ) -> None:
+        cells, record = elements.cells, elements.record
+        last = region.writers()
+        previous = last[cells]
+        accesses = (np.where(f & ATOMIC, 0, f) for f in (r[cells] for r in region.record_arrays))
+        self.check_races(batch, site, buffer, elements, accesses)
+        self.check_extra_readers(batch, site, region, buffer, elements)
+        by_others = (
+            (previous != 0)
+            & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
+            & (previous & ATOMIC != 0)
+        )
+        if by_others.any():
+            self.add_access(batch, region, cells[by_others], previous[by_others])
+        last[cells] = record
+        displaced = last[cells] >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT
+        if displaced.any():
+            self.add_access(batch, region, cells[displaced], record[displaced])
+
+    def check_races(
+        self,
+        batch: Wave,
+        site: Site,
+        buffer: Buffer,
+        elements: ElementAccess,
+        earlier: Iterable[Array],
+    ) -> None:
+        """Report elements that another program accessed earlier, if nothing orders the two.
+
+        earlier: arrays of records, one for each element, 0 for none.
+        """
+        record = elements.record
+        for previous in earlier:
+            wrong = (previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
+            if wrong.any():
+                wrong &= ~self.ordered(batch, previous, record)
+                if wrong.any():
+                    self.report(batch, site, buffer, elements, wrong, previous)
+
+    def ordered(self, batch: Wave, previous: Array, record: Array) -> Array:
+        """Return True for previous accesses that happen before those of the later `record`."""
+        order: HappensBefore | None = launch_of(batch).order
+        result = np.zeros(previous.shape, np.bool_)
+        if order is None:
+            return result
+        candidates = np.flatnonzero(
+            (previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
+        )
+        if not candidates.size:
+            return result
+        earlier, later = previous[candidates], record[candidates]
+        times = self.times[earlier & NUMBER]
+        result[candidates] = order.happens_before(
+            (earlier >> PROGRAM_SHIFT) - 1, times, (later >> PROGRAM_SHIFT) - 1
+        )
+        return result
+
+    # -- reports
+
+    def report(
+        self,
+        batch: Wave,
+        site: Site,
+        buffer: Buffer,
+        elements: ElementAccess,
+        wrong: Array,
+        previous: Array,
+    ) -> None:
+        """Report one race for each element of memory and pair of operations.
+
+        The number of programs that race at an element depends on their order. That some do, and
+        with which two operations, does not.
+        """
+        launch = launch_of(batch)
+        if launch.report is None:
+            launch.report_fault(self.race(batch, site, buffer, elements, wrong, previous))
+            return
+        for other in np.unique(previous[wrong] & NUMBER).tolist():
+            matching = wrong & (previous & NUMBER == other)
+            pair = id(self.regions[id(buffer)]), frozenset({site.op, self.records[other].op})
+            reported = self.reported.get(pair, np.zeros(0, np.int64))
+            new_cells = np.setdiff1d(elements.cells[matching], reported)
+            self.reported[pair] = np.union1d(reported, new_cells)
+            race = partial(self.race, batch, site, buffer, elements, previous=previous)
+            repeated = matching & ~np.isin(elements.cells, new_cells)
+            separate, merged = new_cells, new_cells[:0]
+            for index, cell in enumerate(new_cells.tolist()):
+                fault = race(wrong=matching & (elements.cells == cell))
+                if index and index >= separate.size:
+                    break
+                if not index:
+                    limit = max(1, launch.report.room(fault))
+                    separate, merged = new_cells[:limit], new_cells[limit:]
+                launch.report_fault(replace(fault, count=1))
+            if merged.size:
+                fault = race(wrong=matching & np.isin(elements.cells, merged))
+                launch.report_fault(replace(fault, count=merged.size, executions=merged.size))
+            if repeated.any():  # shown in drawings, but not counted
+                launch.report_fault(replace(race(wrong=repeated), count=0, executions=0))
+
+    def race(
+        self,
+        batch: Wave,
+        site: Site,
+        buffer: Buffer,
+        elements: ElementAccess,
+        wrong: Array,
+        previous: Array,
+    ) -> Fault:
+        """Return the fault of wrong elements, described by the first of them."""
+        launch = launch_of(batch)
+        index = int(wrong.argmax())
+        previous_record = int(previous[index])
+        other = self.records[previous_record & NUMBER]
+        program = launch.coordinates((previous_record >> PROGRAM_SHIFT) - 1)
+        region = self.regions[id(buffer)]
+        shift = region.low - buffer.real + buffer.origin
+        place = place_of(buffer, int(elements.cells[index]) * region.cell + shift)
+        lanes, addresses = (
+            np.zeros(elements.extents, np.bool_),
+            np.zeros(elements.extents, np.int64),
+        )
+        lanes.flat[elements.lanes[wrong]] = True
+        addresses.flat[elements.lanes[wrong]] = elements.cells[wrong] * region.cell + shift
+        location = locate_first(batch, lanes)
+        too = " too" if other.verb == site.verb else ""
+        at = "the same line" if other.op.loc == site.op.loc else str(other.op.loc)
+        notes = [
+            f"program {program} {other.verb} it{too}, at {at}; nothing orders the two",
+            *_advice(site.op, other.op),
+        ]
+        if len(region.names) > 1:
+            names = " and ".join(f"`{name}`" for name in region.names)
+            notes.append(f"{names} were passed the same memory")
+        message = f"{site.verb} {place}, which another program {other.verb}"
+        return fault_at(
+            batch,
+            Check.RACE,
+            site.op,
+            message,
+            location,
+            notes,
+            addresses,
+            place=place,
+            other=Side(program, other.verb, other.op.loc, buffer.name),
+        )
+
+    def check_conflicting_store(
+        self,
+        batch: Wave,
+        site: Site,
+        buffer: Buffer,
+        resolved: ResolvedAccess,
+        value: Array,
+        written: bool,
+    ) -> None:
+        """Report elements that one store of one program writes to one address with others."""
+        for group in resolved.groups:
+            if group.buffer is not buffer or not group.flat.size:
+                continue
+            programs = max(
+                len(group.index), len(value), 1 if group.lanes is None else len(group.lanes)
+            )
+            extents = (programs, *site.shape)
+            index = np.broadcast_to(group.index, extents)
+            real = self.memory.real(value) if site.element.is_ptr() else value
+            expected = np.broadcast_to(real, extents).view()
+            stored = group.flat[index] if written else _overwritten(index, group.lanes, expected)
+            wrong = _bits(stored) != _bits(expected)
+            if group.lanes is not None:
+                wrong &= np.broadcast_to(group.lanes, extents)
+            if wrong.any():  # by one program; two programs are a race
+                own = np.arange(programs).reshape(-1, *(1,) * len(site.shape)) * group.flat.size
+                wrong = _bits(_overwritten(own + index, group.lanes, expected)) != _bits(expected)
+            if wrong.any():
+                addresses = buffer.start + index * site.dtype.itemsize
+                report = partial(_conflicting_store_fault, batch, site, buffer, addresses)
+                launch_of(batch).report_faults(batch, wrong, report)
+
+
+def _conflicting_store_fault(
+    batch: Wave, site: Site, buffer: Buffer, addresses: Array, wrong: Array
+) -> Fault:
+    location = locate_first(batch, wrong)
+    addresses = np.broadcast_to(addresses, wrong.shape)
+    where = place_of(buffer, int(addresses[location.index]))
+    message = f"{site.verb} {where} several times in one store, with different values"
+    notes = ["it is undefined which value remains"]
+    return fault_at(batch, Check.RACE, site.op, message, location, notes, addresses, place=where)
+
+
+def _overwritten(index: Array, lanes: Array | None, values: Array) -> Array:
+    """Return what memory holds at each index after the values are written there, in order."""
+    chosen = np.broadcast_to(True if lanes is None else lanes, index.shape)
+    cells, inverse = np.unique(index[chosen], return_inverse=True)
+    last = np.zeros(cells.shape, values.dtype)
+    last[inverse] = values[chosen]
+    stored = values.copy()
+    stored[chosen] = last[inverse]
+    return stored
+
+
+def _bits(values: Array) -> Array:
+    return np.ascontiguousarray(values).view(f"u{values.itemsize}")
+
+
+def _advice(op: Operation, other: Operation) -> list[str]:
+    atomics = [o for o in (op, other) if "order" in o.attributes]
+    if len(atomics) == 1 and op is not other:
+        return ["one of them is not atomic; both must be, or other atomics must order them"]
+    if any(o.attributes.get("scope") == "cta" for o in atomics):
+        return ["an atomic operation of scope 'cta' is atomic only within its own program"]
+    return []
+
+
+def _parameter(name: str) -> str:
+    return name.partition("[")[0]
+
+
+def _regions(
+    buffers: Sequence[Buffer], min_element_bytes: int | None
+) -> Iterator[tuple[Region, list[Buffer]]]:
+    """Yield disjoint regions of memory, each with its arrays."""
+    spans = sorted((*span(b.array), at) for at, b in enumerate(buffers) if b.array.size)
+    overlapping: list[tuple[int, int, Buffer]] = []
+    for low, high, at in [*spans, (math.inf, math.inf, -1)]:
+        if overlapping and low >= max(end for _, end, _ in overlapping):
+            yield _region(overlapping, min_element_bytes), [buffer for _, _, buffer in overlapping]
+            overlapping = []
+        if at >= 0:
+            overlapping.append((int(low), int(high), buffers[at]))
+
+
+def _region(
+    overlapping: Sequence[tuple[int, int, Buffer]], min_element_bytes: int | None
+) -> Region:
+    low = overlapping[0][0]
+    high = max(end for _, end, _ in overlapping)
+    parts = [n for start, _, buffer in overlapping for n in (start - low, buffer.array.itemsize)]
+    cell = math.gcd(*parts, *(() if min_element_bytes is None else (min_element_bytes,)))
+    return Region(low, -(-(high - low) // cell), cell, tuple(b.name for _, _, b in overlapping))
+
+
+def _scale(region: Region, buffer: Buffer, size: int) -> tuple[int, int]:
+    """Return the cell at which an array begins, and the cells of an element of `size` bytes."""
+    start = buffer.real + buffer.start - buffer.origin
+    return (start - region.low) // region.cell, max(1, size // region.cell)
+
+
+def _strided_cells(access: Strided, region: Region, buffer: Buffer, size: int) -> Iterator[Strided]:
+    shift, ratio = _scale(region, buffer, size)
+    steps = tuple(step * ratio for step in access.steps)
+    for step in range(ratio):
+        offsets = access.offsets * ratio + (shift + step)
+        yield replace(access, offsets=offsets, steps=steps)
+
+
+def _one_element_per_program(part: Strided, record: Array) -> bool:
+    """Return True if each program accesses its own elements; False if all access the same."""
+    return len(record) == 1 or len(part.offsets) > 1
+
+
+def _untouched_by_others(region: Region, part: Strided, record: Array) -> bool:
+    """Return True if no other program has records of the accessed elements."""
+    if not part.flat.size:
+        return True
+    for records in region.record_arrays:
+        access = replace(part, flat=records)
+        view = access.view()
+        previous = access.read() if view is None else view
+        if region.extra_readers is not None and (previous & HAS_EXTRA).any():
+            return False
+        # Most often there are no records, or only the program's own.
+        mixed = previous.any() and ((previous ^ record) >> PROGRAM_SHIFT).any()
+        if (
+            mixed
+            and ((previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)).any()
+        ):
+            return False
+    return True
+
+
+def _read_quickly(region: Region, part: Strided, record: Array) -> bool:
+    """Record a read if no other program has accessed the elements; return False otherwise."""
+    if not (_one_element_per_program(part, record) and _untouched_by_others(region, part, record)):
+        return False
+    replace(part, flat=region.other(0)).write(record, False)
+    return True
+
+
+def _write_quickly(region: Region, part: Strided, record: Array) -> bool:
+    """Record a write likewise. The program's own reads stay: they happen before the write."""
+    if not (_one_element_per_program(part, record) and _untouched_by_others(region, part, record)):
+        return False
+    replace(part, flat=region.writers()).write(record, False)
+    return True
+
+
+def _elements(part: Any, record: Array, site: Site) -> ElementAccess:
+    """Return the elements of a part of an access as flat arrays."""
+    extents = (len(record), *site.shape)
+    if isinstance(part, Strided):
+        cells, lanes = _indices(part, site.shape)
+    else:
+        cells, lanes = part
+    cells = np.broadcast_to(cells, extents)
+    records = np.broadcast_to(record, extents)
+    if lanes is None:
+        return ElementAccess(cells.ravel(), records.ravel(), np.arange(cells.size), extents)
+    chosen = np.broadcast_to(lanes, extents)
+    return ElementAccess(cells[chosen], records[chosen], np.flatnonzero(chosen), extents)
+
+
+def _indices(part: Strided, shape: tuple[int, ...]) -> tuple[Array, Array | None]:
+    """Return the index of each element of a strided access, and which are active (None: all)."""
+    total = part.offsets
+    rank = len(part.steps)
+    for axis, (step, extent) in enumerate(zip(part.steps, part.extents, strict=True)):
+        ramp = np.arange(extent, dtype=np.int64) * step
+        total = total + ramp.reshape((extent,) + (1,) * (rank - axis - 1))
+    if part.part is None:
+        return total, None
+    axis, start, count = part.part
+    run = (slice(None),) * (axis + 1) + (slice(start, start + count),)
+    whole = np.zeros((*total.shape[: axis + 1], shape[axis], *total.shape[axis + 2 :]), np.int64)
+    whole[run] = total
+    lanes = np.zeros((1,) * (axis + 1) + (shape[axis],) + (1,) * (rank - axis - 1), np.bool_)
+    lanes[run] = True
+    return whole, lanes

@@ -1,0 +1,218 @@
+"""A run of THREAD IR, and the state that the programs of a chunk share.
+
+Translation of THREAD IR to code, with what the simulator needs to know of the target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tile.backends.base import Grid, LaunchArgument
+from tile.backends.interp.launch import MAX_CHUNK, Launch, reordered_runs
+from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.simulator.async_ops import InFlightCopies, InFlightWgmma, Mbarriers
+from tile.backends.interp.simulator.counters import Counters
+from tile.backends.interp.simulator.races import GlobalRaces
+from tile.backends.interp.simulator.shared_memory import SharedMemory
+from tile.backends.interp.simulator.threads import ThreadMap
+from tile.backends.interp.simulator.verify import check_accumulators, check_supported
+from tile.backends.interp.translate import Code, Rules, translate
+from tile.backends.interp.values import Rows
+from tile.config import config
+from tile.errors import OutOfResourcesError, UnsupportedError, stamp
+from tile.ir.core import Module, Operation
+from tile.ir.types import Shared
+from tile.simt import ops
+from tile.simt.target import SimtTarget
+
+# Bytes of shared memory that share one record of accesses, unless accesses are smaller.
+GRANULE = 16
+# Operations that access vectors of a buffer; the buffer is their first operand.
+VECTORS = (
+    ops.thread.shared_load,
+    ops.thread.shared_store,
+    ops.thread.shared_count,
+    ops.thread.shared_copy,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadCode:
+    """Code of a THREAD module, for programs of `num_warps` warps on a target.
+
+    Each program has `shared_bytes` of shared memory, with access records per `granule` bytes.
+    """
+
+    code: Code
+    target: SimtTarget
+    num_warps: int
+    shared_bytes: int
+    granule: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a program."""
+        return self.num_warps * self.target.warp_size
+
+    @property
+    def shared_cost(self) -> int:
+        """Bytes that the simulator allocates for a program's shared memory and its records."""
+        return max(1, self.shared_bytes * (1 + 2 * 8 // self.granule))
+
+
+def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules) -> ThreadCode:
+    """Translate a THREAD module to code.
+
+    Raises `UnsupportedError` for an operation without a rule, for one that the target does not
+    have, and for a buffer without an offset; `ProductInFlightError` for an accumulator used before
+    its wait; `OutOfResourcesError` for more shared memory or threads than the target has.
+    """
+    shared = shared_bytes(module)
+    _fits(target, shared, num_warps * target.warp_size)
+    for op in module.walk():
+        with stamp(op.loc):
+            check_supported(op, target, num_warps)
+    check_accumulators(module)
+    return ThreadCode(translate(module, rules), target, num_warps, shared, _granule(module))
+
+
+def shared_bytes(module: Module) -> int:
+    """Return the bytes of shared memory that a program of the module takes."""
+    return max((_end(op) for op in module.walk() if op.defn is ops.shared.alloc), default=0)
+
+
+def _end(alloc: Operation) -> int:
+    buffer = alloc.result.type
+    assert isinstance(buffer, Shared)
+    with stamp(alloc.loc):
+        if alloc["at"] < 0:
+            raise UnsupportedError(f"{buffer} has no offset yet; the pass plan-shared assigns it")
+        if alloc["at"] % buffer.of.itemsize:
+            raise UnsupportedError(f"{buffer} cannot begin at byte {alloc['at']}")
+    return int(alloc["at"]) + buffer.bytes
+
+
+def _fits(target: SimtTarget, shared: int, threads: int) -> None:
+    for what, count, most in (
+        ("bytes of shared memory", shared, target.shared_bytes),
+        ("threads", threads, target.max_threads),
+    ):
+        if count > most:
+            raise OutOfResourcesError(
+                f"a program of target {target} has at most {most} {what}; this one takes {count}"
+            )
+
+
+def _granule(module: Module) -> int:
+    """Return the largest power of two, up to `GRANULE` bytes, that divides all accesses."""
+    sizes = [GRANULE]
+    for op in module.walk():
+        if op.defn is ops.shared.alloc:
+            sizes.append(op["at"])
+        elif op.defn in VECTORS:
+            mem = op.inputs[0].type
+            sizes.append(mem.element.itemsize * op.attributes.get("vector", 1))
+    return math.gcd(*sizes)
+
+
+# Limit of the shared memory of all programs of a chunk, with its records, in bytes.
+MAX_SHARED = 1 << 26
+
+
+class Chunk:
+    """Programs that start together: their threads, shared memory and operations in flight."""
+
+    def __init__(self, launch: ThreadLaunch, programs: Rows) -> None:
+        code = launch.threads_code
+        self.first = int(programs[0]) * code.threads
+        self.lanes = code.target.warp_size
+        self.threads = code.threads
+        self.memory = SharedMemory(len(programs), code.shared_bytes, code.granule, code.threads)
+        self.wgmma = InFlightWgmma(self.memory, len(programs) * code.threads)
+        self.copies = InFlightCopies(self.memory, len(programs) * code.threads)
+        self.mbarriers = Mbarriers(self.memory, len(programs))
+        self._rows: Rows | None = None
+        self._thread_map: ThreadMap | None = None
+
+    def thread_map(self, rows: Rows) -> ThreadMap:
+        """Return the threads of some rows; the last answer is cached, as batches ask repeatedly."""
+        if rows is not self._rows or self._thread_map is None:
+            self._rows = rows
+            self._thread_map = ThreadMap.of(rows, self.first, self.lanes, self.threads)
+        return self._thread_map
+
+
+class ThreadLaunch(Launch):
+    """A run of a kernel whose rows are threads."""
+
+    def __init__(
+        self,
+        code: ThreadCode,
+        grid: Grid,
+        arguments: Sequence[LaunchArgument],
+        counters: Counters | None = None,
+    ) -> None:
+        super().__init__(code.code, grid, arguments)
+        self.threads_code = code
+        self.threads = code.threads
+        self.counters = counters
+        self.races = (
+            GlobalRaces(self.memory, self.programs, self.threads) if config.interp_races else None
+        )
+
+    def chunks(self) -> Iterator[Wave]:
+        """Yield the programs of the grid in batches of whole programs, in the configured order."""
+        code = self.threads_code
+        rows = min(MAX_CHUNK, config.chunk_bytes // code.code.largest_value)
+        size = max(1, min(rows // self.threads, MAX_SHARED // code.shared_cost))
+        order = config.interp_order
+        runs = (
+            np.split(np.arange(self.programs), range(size, self.programs, size))
+            if order is None
+            else reordered_runs(self.programs, size, order)
+        )
+        for programs in runs:
+            start, end = int(programs[0]) * self.threads, (int(programs[-1]) + 1) * self.threads
+            batch = self.start(np.arange(start, end))
+            batch.chunk = Chunk(self, programs)
+            yield batch
+
+    def programs_of(self, rows: Rows) -> Rows:
+        """Return the number of each row's program."""
+        return rows >> (self.threads.bit_length() - 1)
+
+    def program(self, row: int) -> str:
+        """Describe the program and the thread of a row."""
+        where = super().program(row // self.threads)
+        return f"{where}, {self.thread(row % self.threads)}"
+
+    def thread(self, thread: int) -> str:
+        """Describe a thread of a program."""
+        warp, lane = divmod(thread, self.threads_code.target.warp_size)
+        return f"thread {thread} (warp {warp}, lane {lane})"
+
+    def element(self, index: tuple[int, ...], row: int) -> str:
+        """Describe a register of a fragment, with its program and thread."""
+        where = f"register {index[0]}, in " if index else "in "
+        return where + self.program(row)
+
+
+def launch_of(batch: Wave) -> ThreadLaunch:
+    """Return the run that a batch belongs to."""
+    assert isinstance(batch.launch, ThreadLaunch)
+    return batch.launch
+
+
+def chunk_of(batch: Wave) -> Chunk:
+    """Return the chunk of a batch: the state that its programs share."""
+    assert isinstance(batch.chunk, Chunk)
+    return batch.chunk
+
+
+def thread_map_of(batch: Wave) -> ThreadMap:
+    """Return the threads of a batch, by row."""
+    return chunk_of(batch).thread_map(batch.rows)

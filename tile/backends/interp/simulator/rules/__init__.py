@@ -1,0 +1,157 @@
+"""The table of THREAD rules, and the rules of operations that concern one thread alone."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tile.backends.interp import rules as tile_rules
+from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.rules import print_line
+from tile.backends.interp.simulator.fault_report import require_whole_programs
+from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
+from tile.backends.interp.simulator.rules import memory as memory_rules
+from tile.backends.interp.simulator.rules import shared, tma, warp, wgmma
+from tile.backends.interp.simulator.threads import index_table
+from tile.backends.interp.translate import Rules, Run, rule_in
+from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, full
+from tile.errors import OutOfBoundsError
+from tile.ir.core import Operation
+from tile.ir.ops import memory
+from tile.ir.types import Fragment, Type
+from tile.simt import ops
+from tile.simt.layouts.linear_layout import LinearLayout
+
+RULES: Rules = {
+    **tile_rules.RULES,
+    **memory_rules.RULES,
+    **tma.RULES,
+    **warp.RULES,
+    **wgmma.RULES,
+    **shared.RULES,
+}
+rule = rule_in(RULES)
+
+
+@rule(ops.thread.thread_id)
+def thread_id(op: Operation) -> Run:
+    return lambda batch: thread_map_of(batch).number
+
+
+@rule(ops.thread.linear_index)
+def linear_index(op: Operation) -> Run:
+    indices = index_table(op["layout"])
+    if not isinstance(op.result.type, Fragment):
+        indices = indices[:, 0]
+
+    def run(batch: Wave) -> Array:
+        result: Array = indices[thread_map_of(batch).thread]
+        return result
+
+    return run
+
+
+@rule(ops.thread.fill)
+def fill(op: Operation) -> Run:
+    return lambda batch, x: array_of(x)[:, None]
+
+
+@rule(ops.thread.pick)
+def pick(op: Operation) -> Run:
+    registers = np.array(op["registers"])
+    shapes = [value.type.shape for value in op.inputs]
+
+    def run(batch: Wave, *xs: RunValue) -> Array:
+        arrays = [full(x, shape) for x, shape in zip(xs, shapes, strict=True)]
+        if len(arrays) == 1:
+            return arrays[0].take(registers, axis=1)
+        rows = max(len(array) for array in arrays)
+        joined = np.concatenate([np.broadcast_to(a, (rows, a.shape[1])) for a in arrays], axis=1)
+        return joined.take(registers, axis=1)
+
+    return run
+
+
+@rule(ops.thread.pick_by)
+def pick_by(op: Operation) -> Run:
+    x_shape, index_shape = (value.type.shape for value in op.inputs)
+    (count,) = x_shape
+
+    def run(batch: Wave, x: RunValue, index: RunValue) -> Array:
+        values, numbers = full(x, x_shape), full(index, index_shape)
+        wrong = (numbers < 0) | (numbers >= count)
+        if wrong.any():
+            row, register = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+            where = batch.launch.element((register,), int(batch.rows[row]))
+            raise OutOfBoundsError(
+                f"pick_by reads register {int(numbers[row, register])} of {count}",
+                loc=op.loc,
+                notes=[where],
+            )
+        rows = max(len(values), len(numbers))
+        values, numbers = (np.broadcast_to(a, (rows, a.shape[1])) for a in (values, numbers))
+        return np.take_along_axis(values, numbers, axis=1)
+
+    return run
+
+
+@rule(ops.thread.element)
+def element(op: Operation) -> Run:
+    register = op["register"]
+
+    def run(batch: Wave, x: RunValue) -> Array:
+        array = array_of(x)
+        return array[:, register if array.shape[1] > 1 else 0]
+
+    return run
+
+
+@rule(memory.barrier)
+def barrier(op: Operation) -> Run:
+    def run(batch: Wave) -> None:
+        require_whole_programs(batch, op)
+        chunk_of(batch).memory.barrier(op, thread_map_of(batch))
+        launch = launch_of(batch)
+        if launch.races is not None:
+            launch.races.barrier(np.unique(launch.programs_of(batch.rows)))
+
+    return run
+
+
+@rule(ops.thread.thread_print)
+def thread_print(op: Operation) -> Run:
+    return partial(_print, op)
+
+
+def _print(op: Operation, batch: Wave, *values: RunValue) -> None:
+    """Assemble tiles from fragments, and print a line for each program."""
+    thread_map = thread_map_of(batch)
+    if op["layouts"]:
+        require_whole_programs(batch, op)
+    layouts = iter(op["layouts"])
+    parts = []
+    for value, operand in zip(values, op.inputs, strict=True):
+        layout = next(layouts) if isinstance(operand.type, Fragment) else None
+        parts.append(_tiles(value, operand.type, layout, len(batch)))
+    first = np.flatnonzero(np.diff(thread_map.program, prepend=-1))
+    for number, row in enumerate(first):
+        index = int(launch_of(batch).programs_of(batch.rows[row : row + 1])[0])
+        texts = [part[row if layoutless else number] for layoutless, part in parts]
+        print_line(op, batch, index, texts)
+
+
+def _tiles(
+    value: RunValue, kind: Type, layout: LinearLayout | None, rows: int
+) -> tuple[bool, Array]:
+    """Return (True, values by row) for a scalar, and (False, tiles by program) for a fragment."""
+    array = broadcast_rows(value, kind.shape, rows)
+    if layout is None:
+        return True, array
+    indices = index_table(layout)
+    programs = rows // len(indices)
+    tiles: Any = np.empty((programs, math.prod(layout.shape)), array.dtype)
+    tiles[:, indices] = array.reshape(programs, *indices.shape)
+    return False, tiles.reshape(programs, *layout.shape)

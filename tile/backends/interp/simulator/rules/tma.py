@@ -1,0 +1,253 @@
+"""TMA loads and stores of descriptor blocks, and operations on mbarriers.
+
+All threads of a program execute each of these operations; the first one performs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from tile.backends.interp.fault_report import out_of_bounds
+from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.simulator import access_cost
+from tile.backends.interp.simulator.async_ops import MbarrierMisuseError, MbarrierUse
+from tile.backends.interp.simulator.fault_report import (
+    buffer_of,
+    misaligned_block,
+    misuse_error,
+    require_whole_programs,
+    shared_fault,
+)
+from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
+from tile.backends.interp.simulator.shared_memory import SharedFaultError, Touch
+from tile.backends.interp.translate import Rules, Run, rule_in
+from tile.backends.interp.values import Array, Rows, RunValue, array_of, broadcast_rows
+from tile.backends.interp.virtual_memory import FaultError
+from tile.errors import ExecutionError
+from tile.ir import semantics
+from tile.ir.core import Operation
+from tile.ir.types import Descriptor, Shared
+from tile.simt import ops
+from tile.simt.layouts.linear_layout import LinearLayout
+
+RULES: Rules = {}
+rule = rule_in(RULES)
+
+VECTOR_BYTES = 16
+
+
+@rule(ops.tma.barrier_init)
+def barrier_init(op: Operation) -> Run:
+    stages = _mbarriers_of(op).stages
+
+    def run(batch: Wave, bars: RunValue) -> None:
+        _reporting(
+            batch, lambda: chunk_of(batch).mbarriers.init(_all_stages(batch, op, bars), stages)
+        )
+
+    return run
+
+
+@rule(ops.tma.barrier_free)
+def barrier_free(op: Operation) -> Run:
+    def run(batch: Wave, bars: RunValue) -> None:
+        _reporting(
+            batch, lambda: chunk_of(batch).mbarriers.invalidate(_all_stages(batch, op, bars))
+        )
+
+    return run
+
+
+@rule(ops.tma.barrier_expect)
+def barrier_expect(op: Operation) -> Run:
+    count = op["size"]
+
+    def run(batch: Wave, bars: RunValue, iteration: RunValue, active: RunValue) -> None:
+        use, _ = _stage_of(batch, op, bars, iteration)
+        use = use.take_rows(_by_program(batch, active))
+        _reporting(batch, lambda: chunk_of(batch).mbarriers.expect_tx(use, count))
+
+    return run
+
+
+@rule(ops.tma.barrier_wait)
+def barrier_wait(op: Operation) -> Run:
+    def run(batch: Wave, bars: RunValue, iteration: RunValue) -> None:
+        use, parity = _stage_of(batch, op, bars, iteration)
+        _reporting(batch, lambda: chunk_of(batch).mbarriers.wait(use, parity))
+
+    return run
+
+
+@rule(ops.tma.bulk_copy)
+def bulk_copy(op: Operation) -> Run:
+    block = _DescriptorBlock(op)
+
+    def run(
+        batch: Wave,
+        mem: RunValue,
+        bars: RunValue,
+        iteration: RunValue,
+        active: RunValue,
+        ptr: RunValue,
+        *numbers: RunValue,
+    ) -> None:
+        use, _ = _stage_of(batch, op, bars, iteration)
+        chosen = _by_program(batch, active)
+        use = use.take_rows(chosen)
+        if len(use.programs) == 0:
+            return
+        descriptor = [_by_program(batch, value)[chosen] for value in (ptr, *numbers)]
+        begin = _by_program(batch, mem)[chosen]
+        values = block.read(batch, use.programs, *descriptor)
+        touch = block.touch(batch, use.programs, begin)
+        _reporting(batch, lambda: chunk_of(batch).mbarriers.start_load(use, touch, values))
+
+    return run
+
+
+@rule(ops.tma.bulk_store)
+def bulk_store(op: Operation) -> Run:
+    block = _DescriptorBlock(op)
+
+    def run(batch: Wave, mem: RunValue, ptr: RunValue, *numbers: RunValue) -> None:
+        require_whole_programs(batch, op)
+        programs, memory = thread_map_of(batch).programs, chunk_of(batch).memory
+        touch = block.touch(batch, programs, _by_program(batch, mem))
+        _reporting(batch, lambda: memory.start_tma_store(touch))
+        descriptor = [_by_program(batch, value) for value in (ptr, *numbers)]
+        values = memory.words(block.size, VECTOR_BYTES // block.size)[touch.start // VECTOR_BYTES]
+        block.write(batch, programs, values, *descriptor)
+
+    return run
+
+
+class _DescriptorBlock:
+    """The descriptor block that an operation copies."""
+
+    def __init__(self, op: Operation) -> None:
+        mem = buffer_of(op)
+        assert isinstance(mem.layout, LinearLayout)
+        self.op = op
+        self.mem = mem
+        self.size = mem.of.itemsize
+        self.order = _order(mem.layout)
+
+    def read(self, batch: Wave, programs: Rows, *numbers: Array) -> Array:
+        """Load the elements in shared-memory order, in vectors: (program, vector, element)."""
+        address, inside = self._addresses(batch, *numbers)
+        element, shape = self.mem.of, (len(self.order),)
+        try:
+            values = launch_of(batch).memory.load(address, inside, None, element, shape)
+        except FaultError as fault:
+            raise self._outside(batch, "reads", fault, programs) from None
+        word = np.dtype(f"u{self.size}")
+        parts = np.ascontiguousarray(broadcast_rows(values, shape, len(address))).view(word)
+        return parts.reshape(len(address), -1, VECTOR_BYTES // self.size)
+
+    def write(self, batch: Wave, programs: Rows, values: Array, *numbers: Array) -> None:
+        """Store the elements, which are vectors in shared-memory order."""
+        address, inside = self._addresses(batch, *numbers)
+        element, shape = self.mem.of, (len(self.order),)
+        flat = np.ascontiguousarray(values).reshape(len(address), -1)
+        flat = flat.view(semantics.numpy_dtype(element))
+        try:
+            launch_of(batch).memory.store(address, flat, inside, element, shape)
+        except FaultError as fault:
+            raise self._outside(batch, "writes", fault, programs) from None
+
+    def _outside(self, batch: Wave, verb: str, fault: FaultError, programs: Rows) -> ExecutionError:
+        fault.row = int(np.searchsorted(thread_map_of(batch).program, programs[fault.row]))
+        return out_of_bounds(batch, verb, fault, self.size)
+
+    def _addresses(
+        self,
+        batch: Wave,
+        base: Array,
+        rows: Array,
+        columns: Array,
+        stride: Array,
+        row: Array,
+        column: Array,
+    ) -> tuple[Array, Array]:
+        """Return the addresses of the elements in shared-memory order, and which are in bounds."""
+        steps = stride * self.size
+        if ((base | steps) % Descriptor.ALIGNMENT).any():
+            raise misaligned_block(batch, self.op, int(base[0]), int(steps[0]))
+        row_at, row_in = _along(row, rows, self.mem.dims[0])
+        column_at, column_in = _along(column, columns, self.mem.dims[1])
+        address = (row_at * stride[:, None])[:, :, None] + column_at[:, None, :]
+        address = base[:, None, None] + address * self.size
+        inside = row_in[:, :, None] & column_in[:, None, :]
+        address, inside = (x.reshape(len(base), -1)[:, self.order] for x in (address, inside))
+        if launch_of(batch).counters is not None:
+            access_cost.block_access(batch, self.op, address, inside)
+        return address, inside
+
+    def touch(self, batch: Wave, programs: Rows, begin: Array) -> Touch:
+        """Return the vectors of the buffer, a program in each row."""
+        memory = chunk_of(batch).memory
+        count = self.mem.bytes // VECTOR_BYTES
+        start = (begin + programs * memory.size)[:, None] + np.arange(count) * VECTOR_BYTES
+        first = np.zeros((len(programs), 1), np.int64)
+        return Touch(self.op, start, VECTOR_BYTES, first, memory.barriers[programs][:, None])
+
+
+def _along(start: Array, extent: Array, count: int) -> tuple[Array, Array]:
+    """Return the indices of blocks along an axis, and which are in bounds (compared unsigned)."""
+    index = start.astype(np.int32)[:, None] + np.arange(count, dtype=np.int32)
+    inside = index.view(np.uint32) < extent.astype(np.int32).view(np.uint32)[:, None]
+    return index.astype(np.int64), inside
+
+
+@lru_cache(maxsize=256)
+def _order(layout: LinearLayout) -> Array:
+    """Return the row-major index of the element at each offset."""
+    table = layout.table()
+    index: Array = table["dim0"].ravel() * layout.shape[1] + table["dim1"].ravel()
+    return index
+
+
+# -- mbarriers
+
+
+def _mbarriers_of(op: Operation) -> Shared:
+    mbarriers = op["bars"].type
+    assert isinstance(mbarriers, Shared)
+    return mbarriers
+
+
+def _by_program(batch: Wave, value: RunValue) -> Array:
+    """Return a value that the threads of a program share, once per program."""
+    result: Array = broadcast_rows(value, (), len(batch))[:: thread_map_of(batch).threads]
+    return result
+
+
+def _all_stages(batch: Wave, op: Operation, bars: RunValue) -> MbarrierUse:
+    """Return a use of all mbarriers of an array; stage 0 stands for them."""
+    require_whole_programs(batch, op)
+    programs = thread_map_of(batch).programs
+    return MbarrierUse(op, int(array_of(bars)[0]), programs, np.zeros(len(programs), np.int64))
+
+
+def _stage_of(
+    batch: Wave, op: Operation, bars: RunValue, iteration: RunValue
+) -> tuple[MbarrierUse, Array]:
+    """Return a use of the mbarrier of an iteration, and the parity of its phase."""
+    require_whole_programs(batch, op)
+    number = _by_program(batch, iteration).astype(np.int64) + op["shift"]
+    phase, stage = np.divmod(number, _mbarriers_of(op).stages)
+    return MbarrierUse(op, int(array_of(bars)[0]), thread_map_of(batch).programs, stage), phase & 1
+
+
+def _reporting(batch: Wave, use: Callable[[], None]) -> None:
+    """Use an mbarrier, and convert its faults to errors with messages."""
+    try:
+        use()
+    except MbarrierMisuseError as fault:
+        raise misuse_error(batch, fault) from None
+    except SharedFaultError as fault:
+        raise shared_fault(batch, fault) from None

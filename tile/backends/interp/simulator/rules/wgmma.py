@@ -1,0 +1,199 @@
+"""wgmma: dots by warpgroups (four warps), with operands in shared memory.
+
+The result is computed when the wgmma starts, from what shared memory holds then. That nobody writes
+the operands before the wait is checked at run time (`pending`); that nobody uses the accumulator
+before the wait is checked statically (`accumulators`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.simulator.fault_report import require_whole_programs, shared_fault
+from tile.backends.interp.simulator.launch import chunk_of, thread_map_of
+from tile.backends.interp.simulator.shared_memory import SharedFaultError, Touch
+from tile.backends.interp.simulator.threads import index_table
+from tile.backends.interp.translate import Rules, Run, rule_in
+from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows
+from tile.ir import semantics
+from tile.ir.core import Operation, Value
+from tile.ir.types import Shared
+from tile.simt import ops
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.ops.wgmma import GROUP_THREADS, sizes_of
+from tile.simt.target import GROUP_DIGITS
+
+RULES: Rules = {}
+rule = rule_in(RULES)
+
+VECTOR_BYTES = 16
+TF32_BITS = 10
+
+_layout = lru_cache(maxsize=256)(matrix_layout)
+
+
+@rule(ops.wgmma.group_dot)
+def group_dot(op: Operation) -> Run:
+    m, n, k = sizes_of(op)
+    shapes = [(m, k), (k, n), (m, n)]
+    shared_operands = [
+        _SharedOperand(op, value, operand)
+        for value, operand in zip(op.inputs, Operand, strict=True)
+        if isinstance(value.type, Shared)
+    ]
+    register_operands = {
+        index: _RegisterOperand(op, index, shape)
+        for index, shape in enumerate(shapes)
+        if not isinstance(op.inputs[index].type, Shared)
+    }
+    dot = _rounded_dot(op)
+
+    def run(batch: Wave, *operands: RunValue) -> Array:
+        require_whole_programs(batch, op)
+        chunk = chunk_of(batch)
+        reads = {operand.index: operand for operand in shared_operands}
+        touches = [operand.touch(batch, operands[index]) for index, operand in reads.items()]
+        try:
+            chunk.wgmma.start(thread_map_of(batch), *touches)
+        except SharedFaultError as fault:
+            raise shared_fault(batch, fault) from None
+        a, b, acc = (
+            reads[index].read(batch, value)
+            if index in reads
+            else register_operands[index].matrices(batch, value)
+            for index, value in enumerate(operands)
+        )
+        return register_operands[2].fragments(dot(a, b, acc))
+
+    return run
+
+
+def _rounded_dot(op: Operation) -> Callable[[Array, Array, Array], Array]:
+    """Return the function that computes whole matrices as the tensor cores do.
+
+    Tensor cores that keep few bits of a sum truncate it after each instruction's step along k.
+    """
+    precision, step = op["input_precision"], op["shape"][2]
+    element = op.inputs[0].type.element
+    bits = next((bits for dtype, bits in GROUP_DIGITS if dtype is element), None)
+
+    def apply(a: Array, b: Array, acc: Array) -> Array:
+        if bits is None:
+            return semantics.dot(a, b, acc, precision)
+        for k in range(0, a.shape[-1], step):
+            part = slice(k, k + step)
+            acc = semantics.cut(semantics.dot(a[..., part], b[..., part, :], acc), bits)
+        return acc
+
+    return apply
+
+
+class _RegisterOperand:
+    """An operand in the registers of all threads of a program."""
+
+    def __init__(self, op: Operation, index: int, shape: tuple[int, int]) -> None:
+        operand = tuple(Operand)[index]
+        layout = _layout(shape, MatrixShape(*op["shape"]), operand, tuple(op["groups"]))
+        self.indices = index_table(layout)
+        self.shape = shape
+
+    def matrices(self, batch: Wave, value: RunValue) -> Array:
+        """Return the matrices of all programs."""
+        array = broadcast_rows(value, self.indices.shape[1:], len(batch))
+        programs = len(batch) // len(self.indices)
+        tiles = np.empty((programs, self.shape[0] * self.shape[1]), array.dtype)
+        tiles[:, self.indices] = array.reshape(programs, *self.indices.shape)
+        return tiles.reshape(programs, *self.shape)
+
+    def fragments(self, tiles: Array) -> Array:
+        """Return each thread's fragment of the matrices."""
+        flat = tiles.reshape(len(tiles), -1)
+        result: Array = flat[:, self.indices].reshape(-1, self.indices.shape[1])
+        return result
+
+
+class _SharedOperand:
+    """An operand in shared memory."""
+
+    def __init__(self, op: Operation, value: Value, operand: Operand) -> None:
+        mem = value.type
+        assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
+        self.op = op
+        self.index = tuple(Operand).index(operand)
+        self.shape = mem.dims
+        self.dtype = semantics.numpy_dtype(mem.of)
+        self.size = mem.of.itemsize
+        self.offsets = _offsets(mem.layout)
+        self.vectors = _vectors(
+            mem.layout, MatrixShape(*op["shape"]), operand, tuple(op["groups"]), self.size
+        )
+
+    def touch(self, batch: Wave, mem: RunValue) -> Touch:
+        """Return the vectors that each thread's warpgroup reads."""
+        thread_map = thread_map_of(batch)
+        start = self.vectors[thread_map.thread] * np.int64(self.size) + array_of(mem)[:, None]
+        return chunk_of(batch).memory.touch(self.op, thread_map, start, VECTOR_BYTES)
+
+    def read(self, batch: Wave, mem: RunValue) -> Array:
+        """Return the matrices of all programs."""
+        thread_map, memory = thread_map_of(batch), chunk_of(batch).memory
+        begin = (
+            broadcast_rows(mem, (), len(batch))[:: thread_map.threads]
+            + thread_map.programs * memory.size
+        )
+        words = memory.bytes.view(self.dtype)
+        elements: Array = words[begin[:, None, None] // self.size + self.offsets]
+        # Tensor cores that read f32 operands ignore the bits that tf32 does not have.
+        return semantics.cut(elements, TF32_BITS) if self.dtype == np.float32 else elements
+
+
+@lru_cache(maxsize=256)
+def _offsets(layout: LinearLayout) -> Array:
+    """Return the offset of each element of a matrix, as a matrix."""
+    table: Array = layout.invert().table()["offset"]
+    return table.reshape(layout.shape)
+
+
+@lru_cache(maxsize=256)
+def _vectors(
+    layout: LinearLayout, shape: MatrixShape, operand: Operand, groups: Sequence[int], size: int
+) -> Array:
+    """Return the offsets of the vectors attributed to each thread, an array (thread, vector).
+
+    The vectors of a warpgroup's threads together are what the warpgroup reads.
+    """
+    offsets = _offsets(layout)
+    axis = operand.value.index("m" if operand is Operand.LEFT else "n")
+    tile_size = getattr(shape, operand.value[axis])
+    parts = []
+    for group in range(groups[0] * groups[1]):
+        number = group % groups[0] if operand is Operand.LEFT else group // groups[0]
+        count = groups[0] if operand is Operand.LEFT else groups[1]
+        own = np.arange(offsets.shape[axis]) // tile_size % count == number
+        read = np.compress(own, offsets, axis=axis).ravel()
+        first = np.sort(read[read % (VECTOR_BYTES // size) == 0])
+        rows = -(-len(first) // GROUP_THREADS)
+        parts.append(np.resize(first, (rows, GROUP_THREADS)).T)
+    return np.concatenate(parts)
+
+
+@rule(ops.wgmma.group_wait)
+def group_wait(op: Operation) -> Run:
+    pending = op["pending"]
+
+    def run(batch: Wave, acc: RunValue) -> RunValue:
+        require_whole_programs(batch, op)
+        chunk_of(batch).wgmma.wait(thread_map_of(batch), pending)
+        return acc
+
+    return run
+
+
+@rule(ops.wgmma.group_fence)
+def group_fence(op: Operation) -> Run:
+    return lambda batch: chunk_of(batch).memory.fence(op, thread_map_of(batch))

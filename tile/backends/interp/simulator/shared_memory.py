@@ -1,0 +1,403 @@
+"""The shared memory of the programs of a chunk: its bytes, and records of the last accesses.
+
+Threads may access one shared-memory address without a barrier in between only if all of them read,
+or all write the same value in one operation, or all increment it atomically. To check this, every
+granule of bytes has two records: one of the last write, one of the last read. A record is an i64:
+
+    clock << bits | thread        thread: a thread's number, or `many`, or `counted`
+
+The clock counts the chunk's operations on shared memory. It identifies the operation, and tells
+whether that came before a barrier, since each program knows the clock of its last barrier. The
+write record of a granule that was never written has the flag UNDEFINED; that of a granule to which
+an asynchronous copy is in flight has IN_FLIGHT. Both flags are higher than any clock, so that one
+comparison finds everything that makes a read illegal:
+
+    record >= barrier  and  thread and flags of the record != the reader
+
+The read record of a granule that a wgmma reads has the flag WGMMA_READING until the wgmma has been
+waited for, so that no write precedes that wait. wgmma and TMA see what a thread wrote only after a
+proxy fence of that thread: each thread knows the clock of its last fence.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+
+from tile.backends.interp.simulator.threads import ThreadMap
+from tile.backends.interp.values import Array
+from tile.ir.core import Operation
+
+UNDEFINED = 1 << 62
+IN_FLIGHT = 1 << 61
+WGMMA_READING = 1 << 60
+_NO_THREAD = np.array(-1, np.int64)  # no thread's number
+# Programs begin at multiples of this, which no vector exceeds.
+ALIGNMENT = 256
+
+
+class Fault(enum.Enum):
+    """Kinds of illegal accesses."""
+
+    READ_AFTER_WRITE = enum.auto()
+    WRITE_AFTER_READ = enum.auto()
+    WRITE_AFTER_WRITE = enum.auto()
+    SAME_STORE = enum.auto()  # threads write different values in one operation
+    SAME_COPY = enum.auto()  # threads copy to one address in one operation
+    UNDEFINED = enum.auto()
+    IN_FLIGHT = enum.auto()
+    WGMMA_READING = enum.auto()  # written while a wgmma in flight reads it
+    WGMMA_UNFENCED = enum.auto()  # wgmma reads a write that no fence followed
+    TMA_STORE_UNFENCED = enum.auto()  # a TMA store reads such a write
+    TMA_LOAD_UNFENCED = enum.auto()  # a TMA load overwrites such a write
+
+
+@dataclass(frozen=True, eq=False)
+class Touch:
+    """Vectors of shared memory that one operation accesses.
+
+    `start` is the first byte of each, relative to the chunk's memory, with axes (row, vector), or
+    (vector) after a selection by `at`. `size` is the bytes of a vector. `thread` is the number of
+    the accessing thread, and `barrier` the record of the last barrier of its program; both
+    broadcast with `start`.
+    """
+
+    op: Operation
+    start: Array
+    size: int
+    thread: Array
+    barrier: Array
+
+    def at(self, chosen: Array) -> Touch:
+        """Return the vectors where `chosen` is true."""
+        rows = np.nonzero(chosen)[0]
+        start = self.start[chosen]
+        return Touch(self.op, start, self.size, self.thread[rows, 0], self.barrier[rows, 0])
+
+    def of_rows(self, chosen: Array) -> Touch:
+        """Return the vectors of the chosen rows."""
+        rows = np.flatnonzero(chosen)
+        return Touch(self.op, self.start[rows], self.size, self.thread[rows], self.barrier[rows])
+
+    def thread_at(self, index: tuple[int, ...]) -> int:
+        """Return the thread that accesses the vector at an index."""
+        return int(np.broadcast_to(self.thread, self.start.shape)[index])
+
+
+class SharedFaultError(Exception):
+    """An illegal access of `op` by a thread of a program, both by number.
+
+    `byte` is the address in the program's shared memory; `record` is that of the earlier access.
+    """
+
+    def __init__(
+        self, fault: Fault, op: Operation, program: int, thread: int, byte: int, record: int
+    ) -> None:
+        super().__init__(fault.name)
+        self.fault = fault
+        self.op = op
+        self.program = program
+        self.thread = thread
+        self.byte = byte
+        self.record = record
+
+
+class SharedMemory:
+    """Shared memory with its records; see the top of the file."""
+
+    def __init__(self, programs: int, size: int, granule: int, threads: int) -> None:
+        self.size = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+        self.granule = granule
+        self.shift = granule.bit_length() - 1
+        self.bytes = np.zeros(programs * self.size, np.uint8)
+        count = len(self.bytes) // granule
+        self.writer = np.full(count, UNDEFINED, np.int64)
+        self.reader = np.full(count, -1, np.int64)
+        self.bits = threads.bit_length() + 1
+        self.thread_mask = (1 << self.bits) - 1
+        self.many = threads
+        self.counted = threads + 1
+        self._columns_cache: tuple[ThreadMap, Array, Array] | None = None
+        self.barriers = np.full(programs, 1 << self.bits, np.int64)  # before clock 1
+        self.fences = np.zeros((programs, threads), np.int64)
+        self.reading = False  # True if any granule may have the flag WGMMA_READING
+        self.ops: list[Operation | None] = [None]  # by clock
+
+    # -- vectors, clock and barriers
+
+    def touch(self, op: Operation, thread_map: ThreadMap, start: Array, size: int) -> Touch:
+        """Return vectors of `size` bytes; `start` is relative to each program: (row, vector)."""
+        first, barrier = self._columns(thread_map)
+        return Touch(op, start + first, size, thread_map.column, barrier)
+
+    def _columns(self, thread_map: ThreadMap) -> tuple[Array, Array]:
+        """Return the first byte of each thread's program, and the record of its last barrier.
+
+        Cached until the next barrier, or another thread map.
+        """
+        cached = self._columns_cache
+        if cached is None or cached[0] is not thread_map:
+            program = thread_map.program[:, None]
+            cached = self._columns_cache = (thread_map, program * self.size, self.barriers[program])
+        return cached[1:]
+
+    def words(self, size: int, vector: int) -> Array:
+        """Return all memory as rows of `vector` elements of `size` bytes."""
+        return self.bytes.view(f"u{size}").reshape(-1, vector)
+
+    def tick(self, op: Operation) -> int:
+        """Advance the clock; return the record of an operation, without a thread."""
+        self.ops.append(op)
+        return len(self.ops) - 1 << self.bits
+
+    def barrier(self, op: Operation, thread_map: ThreadMap) -> None:
+        """Record a barrier of all threads of the programs."""
+        self.barriers[thread_map.programs] = self.tick(op)
+        self._columns_cache = None
+
+    def undefine(self, thread_map: ThreadMap, at: int, size: int) -> None:
+        """Mark the bytes of a new buffer as undefined."""
+        records = self.writer.reshape(-1, self.size // self.granule)
+        first, end = at // self.granule, -(-(at + size) // self.granule)
+        if len(thread_map.programs) == len(records):
+            records[:, first:end] |= UNDEFINED
+        else:
+            records[thread_map.programs, first:end] |= UNDEFINED
+
+    # -- accesses
+
+    def read(self, touch: Touch) -> None:
+        """Check and record a read of vectors."""
+        granules, thread, barrier = self._granules(touch)
+        self._check_defined(touch, granules, thread, barrier)
+        record = self.reader[granules]
+        now = self.tick(touch.op)
+        others = record & self.thread_mask != thread
+        others &= record >= barrier
+        new = now | thread
+        if others.any():
+            new = np.where(others, now | self.many, new)
+        if self.reading:
+            new = np.where(record > 0, new | (record & WGMMA_READING), new)
+        self._record(self.reader, granules, new, now | self.many)
+
+    def read_for_warp(self, touch: Touch) -> None:
+        """Check and record a read of vectors that delivers each vector to several threads.
+
+        A write since the barrier is illegal even if the thread that passes the address wrote it,
+        since other threads receive the data.
+        """
+        granules, _, barrier = self._granules(touch)
+        self._check_defined(touch, granules, _NO_THREAD, barrier)
+        new: Array = np.array(self.tick(touch.op) | self.many)
+        if self.reading:
+            record = self.reader[granules]
+            new = np.where(record > 0, new | (record & WGMMA_READING), new)
+        self.reader[granules] = new
+
+    def fence(self, op: Operation, thread_map: ThreadMap) -> None:
+        """Record a proxy fence: later wgmma and TMA see what these threads have written."""
+        self.fences[thread_map.program, thread_map.thread] = self.tick(op)
+
+    def start_wgmma_reads(self, touch: Touch) -> None:
+        """Check and record that a wgmma starts to read vectors, for all threads of a warpgroup."""
+        granules, _, barrier = self._granules(touch)
+        self._check_defined(touch, granules, _NO_THREAD, barrier)
+        self._check_fenced(Fault.WGMMA_UNFENCED, touch, granules)
+        self.reader[granules] = self.tick(touch.op) | self.many | WGMMA_READING
+        self.reading = True
+
+    def _check_fenced(self, fault: Fault, touch: Touch, granules: Array) -> None:
+        """Raise the fault for a granule that a thread wrote with no fence of that thread after."""
+        record = self.writer[granules] & ~UNDEFINED
+        writer = record & self.thread_mask
+        program = granules * self.granule // self.size
+        own_fence = self.fences[program, np.minimum(writer, self.many - 1)]
+        fenced = np.where(writer < self.many, own_fence, self.fences.min(axis=1)[program])
+        wrong = record > fenced
+        if wrong.any():
+            self._raise_first(fault, touch, granules, wrong, record)
+
+    def keep_wgmma_reads(self, touch: Touch) -> None:
+        """Restore the flag of granules that a wgmma in flight reads, after another's end."""
+        granules, _, _ = self._granules(touch)
+        self.reader[granules] |= WGMMA_READING
+
+    def end_wgmma_reads(self, touch: Touch) -> None:
+        """Record that a wgmma has read its vectors."""
+        granules, _, _ = self._granules(touch)
+        self.reader[granules] = self.tick(touch.op) | self.many
+
+    def write(self, touch: Touch, words: Array, values: Array) -> None:
+        """Check, do and record a write of `values` to the rows of `words` that are the vectors."""
+        granules, thread, barrier = self._granules(touch)
+        self._check_exclusive(touch, granules, thread, barrier)
+        self.put(touch, words, values)
+
+    def write_for_warp(self, touch: Touch, words: Array, values: Array) -> None:
+        """Write vectors that several threads hold together; no thread counts as their writer."""
+        granules, _, barrier = self._granules(touch)
+        self._check_exclusive(touch, granules, _NO_THREAD, barrier)
+        self.put(touch, words, values)
+        self.writer[granules] = self.tick(touch.op) | self.many
+
+    def put(self, touch: Touch, words: Array, values: Array) -> None:
+        """Do and record a write without checking earlier accesses."""
+        granules, thread, _ = self._granules(touch)
+        now = self.tick(touch.op)
+        rows = touch.start // touch.size
+        words[rows] = values
+        several = self._record(self.writer, granules, now | thread, now | self.many)
+        if several is not None:
+            if touch.size > self.granule:
+                several = np.any(several, axis=-1)
+            wrong = np.logical_and(several, np.any(words[rows] != values, axis=-1))
+            if wrong.any():
+                self._raise_first(Fault.SAME_STORE, touch, granules, wrong, self.writer[granules])
+
+    def count(self, touch: Touch) -> None:
+        """Add 1 atomically to the i32 values that the vectors are."""
+        granules, thread, barrier = self._granules(touch)
+        record = self.writer[granules]
+        writer = record & self.thread_mask
+        record = np.where(writer == self.counted, record & (UNDEFINED | IN_FLIGHT), record)
+        self._check_defined(touch, granules, thread, barrier, record)
+        self._check_exclusive(touch, granules, thread, barrier, record)
+        # If a thread increments what it wrote before, others must still wait for that thread.
+        own = (writer == thread) & (record >= barrier)
+        self.writer[granules] = self.tick(touch.op) | np.where(own, thread, self.counted)
+        np.add.at(self.bytes.view(np.int32), touch.start // 4, np.int32(1))
+
+    def start_copy(self, touch: Touch) -> None:
+        """Check and record the start of an asynchronous copy to the vectors."""
+        granules, thread, barrier = self._granules(touch)
+        self._check_exclusive(touch, granules, thread, barrier)
+        new = self.tick(touch.op) | thread | IN_FLIGHT
+        self.writer[granules] = new
+        several = self.writer[granules] != new
+        if several.any():
+            self._raise_first(
+                Fault.SAME_COPY, touch, granules, several, self.writer[granules] & ~IN_FLIGHT
+            )
+
+    def write_any(self, touch: Touch) -> None:
+        """Check and record a write of vectors whose values are not kept here."""
+        granules, thread, barrier = self._granules(touch)
+        self._check_exclusive(touch, granules, thread, barrier)
+        self.writer[granules] = self.tick(touch.op) | thread
+
+    def read_any(self, touch: Touch) -> None:
+        """Record a read of vectors by all threads, without a check."""
+        granules, _, _ = self._granules(touch)
+        self.reader[granules] = self.tick(touch.op) | self.many
+
+    def start_tma_store(self, touch: Touch) -> None:
+        """Check and record that a TMA store reads vectors."""
+        granules, thread, barrier = self._granules(touch)
+        self._check_defined(touch, granules, thread, barrier)
+        self._check_fenced(Fault.TMA_STORE_UNFENCED, touch, granules)
+        self.read_any(touch)
+
+    def start_tma_load(self, touch: Touch) -> None:
+        """Check and record the start of a TMA load to the vectors."""
+        granules, thread, barrier = self._granules(touch)
+        self._check_exclusive(touch, granules, thread, barrier)
+        self._check_fenced(Fault.TMA_LOAD_UNFENCED, touch, granules)
+        self.writer[granules] = self.tick(touch.op) | thread | IN_FLIGHT
+
+    def complete_tma_load(self, touch: Touch, words: Array, values: Array) -> None:
+        """Complete a TMA load. All threads have waited, so it counts as before any barrier."""
+        granules, _, _ = self._granules(touch)
+        words[touch.start // touch.size] = values
+        self.writer[granules] = 0
+
+    # -- records
+
+    def _granules(self, touch: Touch) -> tuple[Array, Array, Array]:
+        """Return the granules of vectors, and their threads and barriers.
+
+        If a vector has several granules, they have an additional last axis.
+        """
+        first = touch.start >> self.shift
+        count = touch.size // self.granule
+        if count == 1:
+            return first, touch.thread, touch.barrier
+        indices = first[..., None] + np.arange(count)
+        return indices, touch.thread[..., None], touch.barrier[..., None]
+
+    def _check_defined(
+        self,
+        touch: Touch,
+        granules: Array,
+        thread: Array,
+        barrier: Array,
+        record: Array | None = None,
+    ) -> None:
+        """Raise a fault for a read of what another thread wrote since the barrier, or undefined."""
+        if record is None:
+            record = self.writer[granules]
+        wrong = record & (self.thread_mask | UNDEFINED | IN_FLIGHT) != thread
+        wrong &= record >= barrier
+        if wrong.any():
+            self._raise_first(Fault.READ_AFTER_WRITE, touch, granules, wrong, record)
+
+    def _check_exclusive(
+        self,
+        touch: Touch,
+        granules: Array,
+        thread: Array,
+        barrier: Array,
+        record: Array | None = None,
+    ) -> None:
+        """Raise a fault for a write of what another thread wrote or read since the barrier."""
+        if record is None:
+            record = self.writer[granules]
+        record = record & ~UNDEFINED
+        wrong = record & (self.thread_mask | IN_FLIGHT) != thread
+        wrong &= record >= barrier
+        if wrong.any():
+            self._raise_first(Fault.WRITE_AFTER_WRITE, touch, granules, wrong, record)
+        record = self.reader[granules]
+        wrong = record & self.thread_mask != thread
+        wrong &= record >= barrier
+        if wrong.any():
+            self._raise_first(Fault.WRITE_AFTER_READ, touch, granules, wrong, record)
+
+    def _record(self, records: Array, granules: Array, new: Array, many: int) -> Array | None:
+        """Write records; return which granules several threads accessed (None: none)."""
+        records[granules] = new
+        several: Array = records[granules] != new
+        if not several.any():
+            return None
+        records[granules[several]] = many
+        return np.equal(records[granules], many)
+
+    def _raise_first(
+        self, fault: Fault, touch: Touch, granules: Array, wrong: Array, records: Array
+    ) -> None:
+        """Raise `SharedFaultError` for the first wrong access; flags refine `fault`."""
+        index = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+        granule = granules[index]
+        while granule.ndim:  # the vector has several granules
+            granule = granule[0]
+        record = records[index]
+        while record.ndim:
+            record = record[0]
+        record = int(record)
+        if record & IN_FLIGHT:
+            fault = Fault.IN_FLIGHT
+        elif record & UNDEFINED:
+            fault = Fault.UNDEFINED
+        elif record & WGMMA_READING:
+            fault = Fault.WGMMA_READING
+        vector = index[: touch.start.ndim]
+        address = max(int(granule) * self.granule, int(touch.start[vector]))
+        program, byte = divmod(address, self.size)
+        raise SharedFaultError(fault, touch.op, program, touch.thread_at(vector), byte, record)
+
+    def operation_of(self, record: int) -> tuple[Operation | None, int]:
+        """Return the operation and the thread of a record; `many` stands for several threads."""
+        clean = record & ~(UNDEFINED | IN_FLIGHT | WGMMA_READING)
+        return self.ops[clean >> self.bits], clean & self.thread_mask

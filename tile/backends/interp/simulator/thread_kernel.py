@@ -1,0 +1,112 @@
+"""Kernels compiled to THREAD IR: compilation, loading and launch.
+
+Run THREAD IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.backends.base import Artifact, Grid, LaunchArgument, Options, Target
+from tile.backends.interp.simulator.access_cost import count_instructions
+from tile.backends.interp.simulator.counters import Counters
+from tile.backends.interp.simulator.launch import ThreadCode, ThreadLaunch, thread_code
+from tile.backends.interp.simulator.rules import RULES
+from tile.errors import ArgumentValueError, BackendError
+from tile.ir.core import Level, Module
+from tile.ir.printer import print_module
+from tile.ir.verifier import verify
+from tile.simt.pass_pipeline import lower
+from tile.simt.target import SimtTarget
+
+
+def prepare(
+    module: Module, target: SimtTarget, num_warps: int, *, counted: bool = False
+) -> ThreadCode:
+    """Translate a THREAD module to code, with or without counters.
+
+    Raises `UnsupportedError` for an operation that the target does not have.
+    """
+    code = thread_code(module, target, num_warps, RULES)
+    if counted:
+        count_instructions(code.code)
+    return code
+
+
+def run_threads(
+    module: Module,
+    target: SimtTarget,
+    num_warps: int,
+    grid: Grid,
+    arguments: Sequence[LaunchArgument],
+    counters: Counters | None = None,
+) -> None:
+    """Run the kernel of a THREAD module over a grid; arrays are accessed in place.
+
+    Raises the `ExecutionError` of the first fault, and `UnsupportedError` for an operation that the
+    target does not have.
+    """
+    code = prepare(module, target, num_warps, counted=counters is not None)
+    launch(code, grid, arguments, counters)
+
+
+def launch(
+    code: ThreadCode,
+    grid: Grid,
+    arguments: Sequence[LaunchArgument],
+    counters: Counters | None = None,
+) -> None:
+    """Run code; `counters` needs code that was prepared with `counted=True`."""
+    if counters is not None:
+        counters.shared_bytes = max(counters.shared_bytes, code.shared_bytes)
+    ThreadLaunch(code, grid, arguments, counters).run()
+
+
+class ThreadKernel:
+    """A loaded kernel of THREAD IR."""
+
+    def __init__(self, code: ThreadCode) -> None:
+        self.code = code
+
+    def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
+        """Run it over a grid; see `tile/backends/base.py`."""
+        launch(self.code, grid, arguments)
+
+    def count(self, grid: Grid, arguments: Sequence[LaunchArgument], counters: Counters) -> None:
+        """Run it over a grid, and add its instructions and memory accesses to `counters`."""
+        code = self.code
+        run_threads(code.code.module, code.target, code.num_warps, grid, arguments, counters)
+
+
+def simt_target(target: Target) -> SimtTarget:
+    """Return the simulated GPU that a target names. Raises `BackendError` for an unknown name."""
+    try:
+        return SimtTarget.parse(target.arch)
+    except ArgumentValueError as error:
+        raise BackendError(
+            f"{error.message}; the interpreter runs tiles, or simulates one of these"
+        ) from error
+
+
+def compile(  # noqa: A001 - as a backend
+    module: Module, target: Target, options: Options
+) -> tuple[str, ThreadCode]:
+    """Lower an optimized TILE module to THREAD in place, and translate it to code.
+
+    Returns its text and the code. Raises `OutOfResourcesError` if it does not fit the target.
+    """
+    simt = simt_target(target)
+    lower(module, simt, **options.lowering)
+    verify(module, Level.THREAD)
+    code = prepare(module, simt, options.num_warps)
+    return print_module(module), code
+
+
+def load(artifact: Artifact) -> ThreadKernel:
+    """Load a compiled kernel."""
+    if artifact.code is not None:
+        return ThreadKernel(artifact.code)
+    assert artifact.module is not None
+    return ThreadKernel(
+        prepare(artifact.module, simt_target(artifact.target), artifact.options.num_warps)
+    )

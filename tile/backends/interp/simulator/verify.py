@@ -1,0 +1,293 @@
+"""Verify that a target supports the operations of a THREAD module.
+
+Find uses of a wgmma accumulator before the wait that completes it.
+
+Waits are data dependences: an accumulator flows from its wgmma through a `group_wait` to its uses,
+also across loops and branches. A forward dataflow analysis therefore finds every use without a
+wait. It tracks, for each accumulator that may be in flight, its age: the fewest wgmmas that may
+have started after its own. A wait that leaves more wgmmas pending than that does not complete it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tile.analysis.liveness import LOOPS
+from tile.errors import ProductInFlightError, UnsupportedError
+from tile.ir.core import Block, Module, Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.ops import control, memory
+from tile.ir.types import Fragment, Scalar, Shared
+from tile.simt import ops
+from tile.simt.hopper.wgmma_layouts import EITHER_WAY, strips_of
+from tile.simt.layouts.dims import LANE, WARP
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import MatrixShape
+from tile.simt.memory.allocate_shared import FACTOR_ALIGNMENT
+from tile.simt.ops.shared import allocation
+from tile.simt.ops.wgmma import GROUP_WARPS
+from tile.simt.target import SimtTarget, atomic_vector
+
+Check = Callable[[Operation, SimtTarget, int], None]
+
+
+def check_supported(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    """Raise `UnsupportedError` for an operation that the target does not have."""
+    check = CHECKS.get(op.defn)
+    if check is not None:
+        check(op, target, num_warps)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise UnsupportedError(message)
+
+
+def _shuffle(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _require(target.shuffles, f"target {target} has no shuffles")
+
+
+def _lanes(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    element = op.inputs[0].type.element
+    assert isinstance(element, Scalar)
+    supported = target.reduces_lanes(op["kind"], element)
+    _require(supported, f"target {target} has no warp reduction of {element} by {op['kind']}")
+
+
+def _vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    element = memory.pointee(op.name, op["ptr"].type)
+    bits = 8 * element.itemsize * op["vector"]
+    _require(
+        op["vector"] == 1 or bits <= target.vector_bits,
+        f"target {target} accesses up to {target.vector_bits} bits at once, not {bits}",
+    )
+
+
+def _atomic_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    most = atomic_vector(op, target)
+    _require(
+        op["vector"] <= most,
+        f"target {target} has atomics on up to {most} contiguous elements, not {op['vector']}",
+    )
+
+
+def _shared_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    bits = 8 * op.inputs[0].type.element.itemsize * op["vector"]
+    most = target.banks.vector_bits
+    _require(
+        op["vector"] == 1 or bits <= most,
+        f"target {target} accesses up to {most} bits of shared memory at once, not {bits}",
+    )
+
+
+def _ldmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _require(target.matrix_loads, f"target {target} has no ldmatrix")
+
+
+def _stmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _require(target.matrix_stores, f"target {target} has no stmatrix")
+
+
+def _cp_async(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    size = op.inputs[0].type.element.itemsize * op["vector"]
+    sizes = ", ".join(map(str, target.copy_bytes)) or "none"
+    _require(size in target.copy_bytes, f"target {target} copies {sizes} bytes at once, not {size}")
+
+
+def _mma(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    shape = MatrixShape(*op["shape"])
+    _require(shape in target.matrix_shapes, f"target {target} has no mma {shape}")
+    element = op.inputs[0].type.element
+    assert isinstance(element, Scalar)
+    # Operands of f32 may also be rounded to types of fewer bits (tf32).
+    supported = shape.bits < element.bits or target.multiplies(shape, element)
+    _require(supported, f"target {target} has no mma {shape} for {element}")
+
+
+def _wgmma(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
+    _require(shape in target.group_shapes, f"target {target} has no wgmma {shape}")
+    element, into = op.inputs[0].type.element, op.inputs[2].type.element
+    assert isinstance(element, Scalar) and isinstance(into, Scalar)
+    supported = element.bits == shape.bits and target.group_multiplies(element, into)
+    _require(supported, f"target {target} has no wgmma {shape} of {element} into {into}")
+    warps = GROUP_WARPS * rows * columns
+    _require(warps == num_warps, f"{op.name} needs {warps} warps, and there are {num_warps}")
+    for mem in op.inputs[:2]:
+        if isinstance(mem.type, Shared):
+            _wgmma_operand(op, mem)
+
+
+def _wgmma_operand(op: Operation, mem: Value) -> None:
+    """Require a buffer with a swizzled layout that wgmma accepts, aligned to its swizzle atom."""
+    ty = mem.type
+    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    bits = 8 * ty.of.itemsize
+    strips = strips_of(ty.layout, bits)
+    k_major = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
+    _require(strips is not None and (k_major or bits in EITHER_WAY), f"{op.name} accepts no {ty}")
+    _aligned(op, mem)
+
+
+def _aligned(op: Operation, mem: Value) -> None:
+    alloc = allocation(mem)
+    if alloc is not None:
+        at = alloc["at"]
+        aligned = at % FACTOR_ALIGNMENT == 0
+        _require(aligned, f"{op.name} accepts no buffer at byte {at}")
+
+
+def _tma(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _require(target.bulk_copies, f"target {target} has no TMA")
+
+
+def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _tma(op, target, num_warps)
+    mem = op.inputs[0]
+    ty = mem.type
+    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    strips = strips_of(ty.layout, 8 * ty.of.itemsize)
+    _require(strips is not None and strips.along == 1, f"{op.name} accepts no {ty}")
+    _aligned(op, mem)
+
+
+def _index(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _layout(op["layout"], target, num_warps)
+
+
+def _print(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    fragments = (value for value in op.inputs if isinstance(value.type, Fragment))
+    for value, layout in zip(fragments, op["layouts"], strict=True):
+        _layout(layout, target, num_warps)
+        _require(
+            value.type.shape[0] == layout.in_size("register"),
+            f"{layout} is no layout of {value.type}",
+        )
+
+
+def _layout(layout: LinearLayout, target: SimtTarget, num_warps: int) -> None:
+    for name, size in ((LANE, target.warp_size), (WARP, num_warps)):
+        _require(
+            layout.in_size(name) == size,
+            f"expected a layout for {size} {name}s, and {layout} has {layout.in_size(name)}",
+        )
+
+
+CHECKS: dict[OpDef, Check] = {
+    ops.thread.lane_reduce: _lanes,
+    memory.load: _vector,
+    memory.store: _vector,
+    memory.atomic_rmw: _atomic_vector,
+    ops.thread.shuffle: _shuffle,
+    ops.thread.shuffle_xor: _shuffle,
+    ops.thread.shared_load: _shared_vector,
+    ops.thread.shared_matrix_load: _ldmatrix,
+    ops.thread.shared_matrix_store: _stmatrix,
+    ops.thread.shared_store: _shared_vector,
+    ops.thread.shared_copy: _cp_async,
+    ops.thread.linear_index: _index,
+    ops.thread.thread_print: _print,
+    ops.mma.matrix_multiply: _mma,
+    ops.wgmma.group_dot: _wgmma,
+    ops.tma.barrier_init: _tma,
+    ops.tma.bulk_copy: _tma_block,
+    ops.tma.bulk_store: _tma_block,
+}
+
+
+# For each accumulator in flight, the fewest wgmmas that have started since its own.
+Ages = dict[Value, int]
+
+_PASSING = frozenset({control.yield_, *LOOPS})
+
+
+def check_accumulators(module: Module) -> None:
+    """Raise `ProductInFlightError` for a use of an accumulator that is still in flight."""
+    waits = [op["pending"] for op in module.walk() if op.defn is ops.wgmma.group_wait]
+    max_pending = max(waits, default=0)
+    if any(op.defn is ops.wgmma.group_dot for op in module.walk()):
+        for function in module:
+            _AgeAnalysis(max_pending).block(function.body, {})
+
+
+class _AgeAnalysis:
+    """The analysis of a function whose waits leave at most `max_pending` wgmmas in flight."""
+
+    def __init__(self, max_pending: int) -> None:
+        self.max_pending = max_pending
+
+    def block(self, block: Block, ages: Ages) -> None:
+        for op in block:
+            self.check(op, ages)
+            if op.defn is ops.wgmma.group_dot:
+                for value, age in ages.items():
+                    ages[value] = min(age + 1, self.max_pending)
+                ages[op.result] = 0
+            elif op.defn is ops.wgmma.group_wait:
+                value = op.inputs[0]
+                if value in ages and ages[value] < op["pending"]:
+                    ages[op.result] = ages[value]
+            elif op.defn in LOOPS:
+                self.loop(op, ages)
+            elif op.defn is control.if_:
+                self.branch(op, ages)
+
+    def check(self, op: Operation, ages: Ages) -> None:
+        for index, value in enumerate(op.operands):
+            if value is None or value not in ages or self.may_use(op, index):
+                continue
+            raise ProductInFlightError(
+                f"`{op.name}` uses a wgmma accumulator before its group_wait",
+                loc=op.loc,
+                notes=[f"the value is {value}"],
+            )
+
+    def may_use(self, op: Operation, index: int) -> bool:
+        if op.defn is ops.wgmma.group_dot:
+            return index == 2
+        return op.defn is ops.wgmma.group_wait or op.defn in _PASSING
+
+    def loop(self, op: Operation, ages: Ages) -> None:
+        """Iterate to a fixed point: ages only decrease, and values in flight only get more."""
+        skipped = 3 if op.defn is control.for_ else 0
+        carried = [ages.get(value) for value in op.inputs[skipped:]]
+        while True:
+            last_ends: list[
+                int | None
+            ] = []  # ages at the end of the last region, which is the body
+            for region in op.regions:
+                inner = dict(ages)
+                args = region.args[1:] if op.defn is control.for_ else region.args
+                _set(args, carried, inner)
+                self.block(region, inner)
+                last_ends = [inner.get(value) for value in _last(region).inputs]
+            joined = _least(carried, last_ends)
+            if joined == carried:
+                break
+            carried = joined
+        _set(op.results, carried, ages)
+
+    def branch(self, op: Operation, ages: Ages) -> None:
+        ends = []
+        for region in op.regions:
+            inner = dict(ages)
+            self.block(region, inner)
+            ends.append([inner.get(value) for value in _last(region).inputs])
+        _set(op.results, _least(*ends), ages)
+
+
+def _last(region: Block) -> Operation:
+    assert region.last is not None
+    return region.last
+
+
+def _set(values: Sequence[Value], ages: Sequence[int | None], into: Ages) -> None:
+    for value, age in zip(values, ages, strict=False):
+        if age is not None:
+            into[value] = age
+
+
+def _least(first: Sequence[int | None], second: Sequence[int | None]) -> list[int | None]:
+    """Return the elementwise minimum; None, for a value not in flight, counts as infinite."""
+    both = zip(first, second, strict=False)
+    return [min((x for x in pair if x is not None), default=None) for pair in both]

@@ -1,0 +1,157 @@
+"""Detection of spin loops: loops that are back in an earlier state, and what they wait for.
+
+A `while` whose exit slice (`tile/analysis/exit_slice.py`) is in an earlier state, and whose reads
+would return the same values again, runs forever unless another batch writes what it reads. Two
+rules detect this:
+
+1. The loop-carried values of the slice, stored values included, are those of an earlier iteration,
+   and memory has not changed since then.
+2. If memory changes all the time, because the loop itself or another spin loop writes to it, the
+   accesses of one iteration are observed. If its slice is unchanged, memory still holds what it
+   read, and none of its stores overlaps its reads, the next iteration is the same. If a store does
+   overlap, the slice with stored values must be unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tile.analysis.exit_slice import ATOMICS, ExitSlice
+from tile.backends.interp.values import Array, Held, array_of, same
+from tile.backends.interp.virtual_memory import FaultError, Memory
+from tile.ir.core import Operation
+from tile.ir.ops.memory import pointee
+
+if TYPE_CHECKING:
+    from tile.backends.interp.program_batch import Loop, Wave
+
+Run = Callable[..., Any]
+# Limit of accesses of an iteration that are observed.
+MAX_OBSERVED = 256
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedAccess:
+    """A load, store or atomic operation as it ran: its operands, and what it read."""
+
+    op: Operation
+    operands: tuple[Held | None, ...]
+    read: Held | None
+
+    def operand(self, name: str) -> Array | None:
+        position = self.op.defn.positions.get(name)
+        value = None if position is None else self.operands[position]
+        return None if value is None else array_of(value)
+
+    def holds(self, memory: Memory) -> bool:
+        """Return True if memory holds what was read."""
+        ptr = self.op["ptr"].type
+        address, mask = self.operand("ptr"), self.operand("mask")
+        assert address is not None and self.read is not None
+        try:
+            current = memory.load(
+                address, mask, self.operand("other"), pointee(self.op.name, ptr), ptr.shape
+            )
+        except FaultError:
+            return False
+        return same(current, self.read)
+
+    def bytes(self, memory: Memory) -> Array:
+        """Return the real addresses of all bytes that were accessed."""
+        ptr = self.op["ptr"].type
+        addresses, mask = self.operand("ptr"), self.operand("mask")
+        assert addresses is not None
+        if mask is not None:
+            addresses, mask = np.broadcast_arrays(addresses, mask)
+            addresses = addresses[mask]
+        size = pointee(self.op.name, ptr).itemsize
+        parts = [np.empty(0, np.int64)]
+        for buffer, index in memory.by_buffer(addresses.ravel()):
+            parts.append(addresses.ravel()[index] - buffer.origin + buffer.real)
+        return (np.concatenate(parts)[:, None] + np.arange(size)).ravel()
+
+
+@dataclass(eq=False)
+class ObservedAccesses:
+    """The accesses of one iteration of a loop, in all programs of the batch that runs it."""
+
+    accesses: list[ObservedAccess] = field(default_factory=list)
+    full: bool = False  # True if there were more than the limit
+
+    def add(self, access: ObservedAccess) -> None:
+        self.full = self.full or len(self.accesses) == MAX_OBSERVED
+        if not self.full:
+            self.accesses.append(access)
+
+    def reads(self, ops: Iterable[Operation]) -> list[ObservedAccess]:
+        """Return the observed accesses of these operations."""
+        return [access for access in self.accesses if access.op in ops]
+
+    def stores_overlap(self, reads: Iterable[ObservedAccess], memory: Memory) -> bool:
+        """Return True if a store that is none of these reads wrote what one of them read."""
+        others = [a for a in self.accesses if _writes(a.op) and a not in reads]
+        read = [access.bytes(memory) for access in reads]
+        if not others or not read:
+            return False
+        written = np.concatenate([access.bytes(memory) for access in others])
+        return bool(np.isin(written, np.concatenate(read)).any())
+
+
+@dataclass(frozen=True, eq=False)
+class Wait:
+    """The condition that ends a wait for a change of memory.
+
+    Memory has another version than `version` and, if `reads` are recorded, one of them would return
+    another value. If `version` is None, no change of memory can end the wait.
+    """
+
+    version: int | None
+    reads: tuple[ObservedAccess, ...] = ()
+
+    def over(self, memory: Memory) -> bool:
+        """Return True if the next iteration may differ."""
+        if self.version is None or self.version == memory.version:
+            return False
+        return not self.reads or not all(read.holds(memory) for read in self.reads)
+
+
+def observe_access(op: Operation, run: Run) -> Run:
+    """Wrap an access so that enclosing loops which observe an iteration record it."""
+
+    def access(batch: Wave, *operands: Held | None) -> Any:
+        result = run(batch, *operands)
+        for frame in batch.frames:
+            if frame.loop is not None and frame.loop.observed is not None:
+                frame.loop.observed.add(ObservedAccess(op, operands, result))
+        return result
+
+    return access
+
+
+def wait_of_observed(
+    loop: Loop, exits: ExitSlice, next_values: list[Held], memory: Memory
+) -> Wait | None:
+    """Return what a loop waits for by the second rule, or None if it may progress by itself.
+
+    The loop has observed the iteration that yields `next_values`.
+    """
+    accesses = loop.observed
+    if accesses is None or accesses.full or loop.entry_state is None:
+        return None
+    unchanged = {i for i, value in loop.entry_state.items() if same(value, next_values[i])}
+    reads, carried = accesses.reads(exits.reads), exits.carried
+    if accesses.stores_overlap(reads, memory):
+        reads, carried = accesses.reads(exits.stored_reads), exits.stored_carried
+    if not unchanged.issuperset(carried):
+        return None
+    if not all(read.holds(memory) for read in reads):
+        return None
+    return Wait(memory.version, tuple(reads))
+
+
+def _writes(op: Operation) -> bool:
+    return op.defn in ATOMICS or not op.results

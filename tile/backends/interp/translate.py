@@ -1,0 +1,333 @@
+"""Translation of IR to bytecode: blocks of instructions over numbered registers.
+
+Each value of a function has its own register. An instruction frees the registers of values that are
+dead after it, so that a chunk of programs holds little more than its live values.
+
+Execution of the regions of reductions and scans, which are functions of scalars, on arrays.
+
+A scalar of such a region is an array at run time, with one element for each of the pairs that are
+combined at once; its axes are the program axis and those of the tile. The operations of the region
+broadcast, so they work unchanged. If elements take different arms of an `if`, both arms run and
+each element selects its own result. In runs with checks these arrays may be `CheckedValue`s, which
+`select` must handle.
+
+A decorator with which a file of rules fills its table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tile.analysis.exit_slice import EXACT, ExitSlice, exit_slice
+from tile.backends.interp.spin_loops import observe_access
+from tile.backends.interp.values import (
+    AFFINE,
+    Affine,
+    Array,
+    CheckedValue,
+    Held,
+    RunValue,
+    array_of,
+    counting,
+    full,
+)
+from tile.errors import UnsupportedError
+from tile.ir import semantics
+from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.ops import control, shape
+from tile.ir.types import Descriptor, Shared, Type
+
+if TYPE_CHECKING:
+    from tile.backends.interp.program_batch import Wave
+
+
+# The function of an instruction: from the batch and operands to one result, several, or None.
+Run = Callable[..., Any]
+Shape = tuple[int, ...]
+ABSENT = -1
+
+
+@dataclass(eq=False)
+class Instruction:
+    """An operation with its registers. `run` is None for control flow, left to the executor."""
+
+    op: Operation
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    frees: tuple[int, ...] = ()
+    run: Run | None = None
+    regions: tuple[BlockCode, ...] = ()
+    exits: ExitSlice | None = None  # of a `while`: the slice that decides its end
+
+
+@dataclass(eq=False)
+class BlockCode:
+    """The code of a block: the registers of its arguments, and its instructions."""
+
+    args: tuple[int, ...]
+    instructions: list[Instruction] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class FunctionCode:
+    """The code of a function; `registers` is the number that a call needs."""
+
+    function: Function
+    body: BlockCode
+    registers: int
+
+
+@dataclass(eq=False)
+class Code:
+    """The code of a module."""
+
+    module: Module
+    kernel: FunctionCode
+    functions: dict[str, FunctionCode]
+    polls: bool  # True if programs may wait for each other in a loop
+    largest_value: int  # bytes of the largest value of a program, or thread
+
+
+Rules = dict[OpDef, Callable[[Operation], Run]]
+
+
+def translate(
+    module: Module, rules: Rules, translator: Callable[[Rules], Translator] | None = None
+) -> Code:
+    """Translate a module to code, with rules for operations that have effects.
+
+    `translator` creates the translator of each function; by default a `Translator`.
+    Raises `UnsupportedError` for an operation without reference semantics and without a rule.
+    """
+    make = translator or Translator
+    functions = {f.name: make(rules).function(f) for f in module}
+    sizes = (_size(value.type) for op in module.walk() for value in op.results)
+    return Code(
+        module,
+        functions[module.kernel.name],
+        functions,
+        polls=any(op.defn is control.while_ and bool(exit_slice(op).reads) for op in module.walk()),
+        largest_value=max(sizes, default=1),
+    )
+
+
+def _size(ty: Type) -> int:
+    """Return the bytes of a value; a shared-memory buffer has none in registers."""
+    if isinstance(ty, Descriptor):
+        return sum(part.itemsize for part in ty.parts)
+    return 0 if isinstance(ty, Shared) else math.prod(ty.shape) * ty.element.itemsize
+
+
+class Translator:
+    """Translates one function to code."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.registers: dict[Value, int] = {}
+
+    def register(self, value: Value | None) -> int:
+        if value is None:
+            return ABSENT
+        return self.registers.setdefault(value, len(self.registers))
+
+    def function(self, function: Function) -> FunctionCode:
+        body = self.block(function.body)
+        return FunctionCode(function, body, len(self.registers))
+
+    def block(self, block: Block) -> BlockCode:
+        code = BlockCode(tuple(map(self.register, block.args)))
+        for op in block:
+            code.instructions.append(
+                Instruction(
+                    op,
+                    tuple(map(self.register, op.operands)),
+                    tuple(map(self.register, op.results)),
+                    run=self.observe_access(op) if op.defn.family != "control" else None,
+                    regions=() if op.defn.isolated else tuple(map(self.block, op.regions)),
+                    exits=exit_slice(op) if op.defn is control.while_ else None,
+                )
+            )
+        self.free(block, code)
+        return code
+
+    def free(self, block: Block, code: BlockCode) -> None:
+        """Let each instruction free the values of this block that are dead after it."""
+        own = {*block.args, *(value for op in block for value in op.results)}
+        last: dict[Value, int] = {}
+        for position, op in enumerate(block):
+            for value in op.results:
+                last[value] = position
+            for inner in op.walk():
+                for value in inner.inputs:
+                    if value in own:
+                        last[value] = position
+        frees: dict[int, list[int]] = {}
+        for value, position in last.items():
+            frees.setdefault(position, []).append(self.register(value))
+        for position, registers in frees.items():
+            code.instructions[position].frees = tuple(registers)
+
+    def run(self, op: Operation) -> Run:
+        rule = self.rules.get(op.defn)
+        if rule is not None:
+            return rule(op)
+        if op.defn.meaning is None:
+            raise UnsupportedError(f"the interpreter has no rule for `{op.name}`", loc=op.loc)
+        return self.isolated(op) if op.defn.isolated else pure(op)
+
+    def observe_access(self, op: Operation) -> Run:
+        """Return what an operation runs; an access in a `while` can be observed by the loop."""
+        run = self.run(op)
+        waits = op.defn in EXACT and any(o.defn is control.while_ for o in op.ancestors())
+        return observe_access(op, run) if waits else run
+
+    def isolated(self, op: Operation) -> Run:
+        """Return what an isolated operation runs: its semantics, with regions as functions."""
+        assert op.defn.meaning is not None
+        semantics = partial(op.defn.meaning, **op.attributes)
+        shapes = _shapes(op)
+        regions = self.regions(op)
+
+        def run(batch: Wave, *values: RunValue) -> Any:
+            functions = {name: partial(run_region, batch, *code) for name, code in regions.items()}
+            return semantics(*_full_operands(values, shapes), **functions)
+
+        return run
+
+    def regions(self, op: Operation) -> dict[str, tuple[BlockCode, int]]:
+        """Return the code of each region of an isolated operation, and its number of registers."""
+        regions = {}
+        for name, region in zip(op.defn.regions, op.regions, strict=True):
+            translator = self.inner()
+            regions[name] = translator.block(region), len(translator.registers)
+        return regions
+
+    def inner(self) -> Translator:
+        """Return a translator for a region of an isolated operation."""
+        return Translator(self.rules)
+
+
+def pure(op: Operation) -> Run:
+    """Return what a pure operation runs: its semantics, or an affine rule where one applies."""
+    if op.defn is shape.arange:
+        ramp = counting(op)
+        return lambda batch: ramp
+    attributes = dict(op.attributes)
+    assert op.defn.meaning is not None
+    semantics = partial(op.defn.meaning, **attributes) if attributes else op.defn.meaning
+    if not op.operands:
+        value = semantics()
+        return lambda batch: value
+    if op.defn.keeps_units:
+        affine = AFFINE.get(op.defn)
+        if affine is None:
+            return partial(_run_compact, semantics)
+        return partial(_run_affine, semantics, affine, op)
+    return partial(_run_full, semantics, _shapes(op))
+
+
+def _run_compact(semantics: Run, batch: Wave, *values: RunValue) -> Any:
+    return semantics(*[v.array() if type(v) is Affine else v for v in values])
+
+
+def _run_affine(semantics: Run, affine: Run, op: Operation, batch: Wave, *values: RunValue) -> Any:
+    for value in values:
+        if type(value) is Affine:
+            result = affine(op, *values)
+            if result is not None:
+                return result
+            return semantics(*map(array_of, values))
+    return semantics(*values)
+
+
+def _run_full(semantics: Run, shapes: list[Shape], batch: Wave, *values: RunValue | None) -> Any:
+    return semantics(*_full_operands(values, shapes))
+
+
+def _shapes(op: Operation) -> list[Shape]:
+    return [() if value is None else value.type.shape for value in op.operands]
+
+
+def _full_operands(
+    values: Sequence[RunValue | None], shapes: Sequence[Shape]
+) -> list[Array | None]:
+    """Broadcast operands to the full shapes of their tiles; None for one that is absent."""
+    pairs = zip(values, shapes, strict=True)
+    return [None if value is None else full(value, shape) for value, shape in pairs]
+
+
+Select = Callable[[Any, Any, Any], Any]
+
+
+def run_region(
+    batch: Wave,
+    code: BlockCode,
+    registers: int,
+    *arguments: Held,
+    select: Select = semantics.select,
+) -> list[Any]:
+    """Return the results of a region, or of a function that it calls, for these arguments.
+
+    select: chooses between the results of both arms of an `if`, element by element.
+    """
+    return _block(batch, code, [None] * registers, arguments, select)
+
+
+def _block(
+    batch: Wave, code: BlockCode, registers: list[Any], arguments: Sequence[Held], select: Select
+) -> list[Any]:
+    for register, value in zip(code.args, arguments, strict=True):
+        registers[register] = value
+    for instruction in code.instructions:
+        operands = [registers[register] for register in instruction.operands]
+        if instruction.op.defn.terminator:
+            return operands
+        results = _results(batch, instruction, registers, operands, select)
+        for register, value in zip(instruction.results, results, strict=True):
+            registers[register] = value
+        for register in instruction.frees:
+            registers[register] = None
+    raise AssertionError("a region without a terminator")
+
+
+def _results(
+    batch: Wave,
+    instruction: Instruction,
+    registers: list[Any],
+    operands: list[Any],
+    select: Select,
+) -> Sequence[Any]:
+    if instruction.run is not None:
+        return [instruction.run(batch, *operands)]
+    if instruction.op.defn is control.call:
+        callee = batch.launch.code.functions[instruction.op["callee"]]
+        return run_region(batch, callee.body, callee.registers, *operands, select=select)
+    (condition,) = operands
+    if not isinstance(condition, CheckedValue):
+        if condition.all():
+            return _block(batch, instruction.regions[0], registers, (), select)
+        if not condition.any():
+            return _block(batch, instruction.regions[1], registers, (), select)
+    then, orelse = (_block(batch, region, registers, (), select) for region in instruction.regions)
+    return [select(condition, x, y) for x, y in zip(then, orelse, strict=True)]
+
+
+Maker = Callable[[Operation], Run]
+
+
+def rule_in(rules: Rules) -> Callable[[OpDef], Callable[[Maker], Maker]]:
+    """Return a decorator that adds the rule of an operation to `rules`."""
+
+    def rule(defn: OpDef) -> Callable[[Maker], Maker]:
+        def declare(make: Maker) -> Maker:
+            rules[defn] = make
+            return make
+
+        return declare
+
+    return rule

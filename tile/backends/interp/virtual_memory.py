@@ -1,0 +1,643 @@
+"""Virtual memory of a launch: its arrays, and loads and stores with bounds checks.
+
+Each array passed to the kernel has its own window of a virtual address space, 2^46 bytes wide, so
+that an address alone tells which array it belongs to and how far out of bounds it is. Only elements
+of the view that was passed may be accessed, whatever else its allocation holds. No data structure
+here is proportional to the memory that a view spans.
+
+An access is an array of addresses or an `Affine`, with or without a mask. From the cheapest:
+
+1. affine, all lanes active: one strided view of the array, copied;
+2. affine, programs at irregular offsets: a gather of whole rows;
+3. affine, with a mask that is one run along one axis: as before, on the active run;
+4. anything else: a gather by address.
+
+Affine accesses as strided elements of one array.
+
+    flat[offsets + sum(steps[k] * i_k)]   for i_k below extents[k]
+
+`offsets` has the start of each program, and varies along a tile axis only if its step is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tile.backends.host_memory import footprint
+from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
+from tile.backends.interp.view_bytes import ViewBytes
+from tile.errors import ArgumentValueError
+from tile.ir import semantics
+from tile.ir.types import Pointer, Scalar
+
+
+def restrided(array: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    """Return a view of other extents, from the array's first element; writeable if the array is.
+
+    NumPy's `as_strided` does not support all 8-bit float dtypes, so it is applied to integers.
+    """
+    bits = array.view(f"u{array.itemsize}")
+    view = as_strided(bits, shape, strides, writeable=bool(array.flags.writeable))
+    return view.view(array.dtype)
+
+
+@dataclass
+class Strided:
+    """An access as `flat[offsets + sum(steps[k] * i_k)]` for i_k below `extents[k]`.
+
+    `part` is (axis, first, count) if the access covers only that run of one axis of its tile;
+    `low` is the least address.
+    """
+
+    flat: Array
+    offsets: Array
+    steps: tuple[int, ...]
+    extents: Sequence[int]
+    part: tuple[int, int, int] | None
+    low: int = 0
+
+    def view(self) -> Array | None:
+        """Return the elements as a view of the array; None if its programs are not equidistant."""
+        offsets = self.offsets
+        distance = 0
+        if offsets.size != 1:
+            if offsets.size != offsets.shape[0]:
+                return None
+            line = offsets.reshape(-1)
+            distance = int(line[1] - line[0])
+            if len(line) > 2 and (np.diff(line) != distance).any():
+                return None
+        size = self.flat.itemsize
+        extents = [e if step else 1 for e, step in zip(self.extents, self.steps, strict=True)]
+        return restrided(
+            self.flat[int(offsets.flat[0]) :],
+            (offsets.shape[0], *extents),
+            (distance * size, *(step * size for step in self.steps)),
+        )
+
+    def rows(self) -> tuple[Array, Array, tuple[int, ...]]:
+        """Return (windows, starts, order); the access is `windows[starts].transpose(order)`.
+
+        `windows` is a view with a window of the strided axes at every element of the array.
+        """
+        size = self.flat.itemsize
+        strided = [axis for axis, step in enumerate(self.steps) if step]
+        uniform = [axis for axis, step in enumerate(self.steps) if not step]
+        windows = restrided(
+            self.flat,
+            (len(self.flat), *(self.extents[axis] for axis in strided)),
+            (size, *(self.steps[axis] * size for axis in strided)),
+        )
+        starts = self.offsets.squeeze(tuple(axis + 1 for axis in strided))
+        order = [0] * (1 + len(self.steps))
+        for position, axis in enumerate(uniform):
+            order[axis + 1] = 1 + position
+        for position, axis in enumerate(strided):
+            order[axis + 1] = 1 + len(uniform) + position
+        return windows, starts, tuple(order)
+
+    def read(self) -> Array:
+        """Return a copy of the elements."""
+        if not self.flat.size:
+            return np.empty((1, *self.extents), self.flat.dtype)
+        view = self.view()
+        if view is not None:
+            return view.copy()
+        windows, starts, order = self.rows()
+        return windows[starts].transpose(order)
+
+    def distinct(self, value: Array) -> bool:
+        """Return True if all elements have distinct addresses, so that order does not matter."""
+        if not self.flat.size:
+            return True
+        if self.offsets.shape[0] == 1 and value.shape[0] > 1:
+            return False
+        size = [(abs(step), e) for step, e in zip(self.steps, self.extents, strict=True) if e > 1]
+        for axis, step in enumerate(self.steps):
+            if step == 0 and self.extents[axis] > 1 and self.offsets.shape[axis + 1] == 1:
+                return False
+        strided = sorted(pair for pair in size if pair[0])
+        span = 1
+        for step, extent in strided:
+            if step < span:
+                return False
+            span = step * (extent - 1) + span
+        starts = self.offsets.reshape(-1)
+        if len(starts) == 1:
+            return True
+        gaps = np.diff(starts)
+        if (gaps >= span).all() or (-gaps >= span).all():
+            return True
+        return bool((np.diff(np.sort(starts)) >= span).all())
+
+    def write(self, value: Array, compare: bool) -> bool:
+        """Store the values; return True if memory changed, which is assumed unless `compare`."""
+        if not self.flat.size:
+            return False
+        if self.part is not None:
+            axis, first, count = self.part
+            if value.shape[axis + 1] != 1:
+                value = value[(slice(None),) * (axis + 1) + (slice(first, first + count),)]
+        before = self.read().tobytes() if compare else b""
+        view = self.view()
+        if view is not None and view.shape[1:] == tuple(self.extents):
+            view[...] = value
+        else:
+            windows, starts, order = self.rows()
+            extents = (self.offsets.shape[0], *self.extents)
+            full = np.broadcast_to(value, extents)
+            for axis, step in enumerate(self.steps):
+                if step == 0 and self.offsets.shape[axis + 1] == 1:  # the last value per address
+                    full = full[(slice(None),) * (axis + 1) + (slice(-1, None),)]
+            windows[starts] = full.transpose(np.argsort(order))
+        return not compare or self.read().tobytes() != before
+
+    def padded(
+        self, values: Array, other: Array | None, dtype: np.dtype[Any], shape: tuple[int, ...]
+    ) -> Array:
+        """Return a tile with the values of the active run, and `other` (or zero) elsewhere."""
+        assert self.part is not None
+        axis, first, count = self.part
+        fill = np.zeros((1,) * (1 + len(shape)), dtype) if other is None else other
+        extents = np.broadcast_shapes(
+            (*values.shape[: axis + 1], 1, *values.shape[axis + 2 :]), fill.shape
+        )
+        extents = (*extents[: axis + 1], shape[axis], *extents[axis + 2 :])
+        full = np.empty(extents, dtype)
+        full[...] = fill
+        full[(slice(None),) * (axis + 1) + (slice(first, first + count),)] = values
+        return full
+
+
+def active_run(mask: Array, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Return (axis, first, count) of a mask that is one run along one axis, equal in all programs.
+
+    Returns None for any other mask, also for one that is true everywhere.
+    """
+    if mask.shape[0] != 1:
+        return None
+    varying = [axis for axis in range(len(shape)) if mask.shape[axis + 1] != 1]
+    if len(varying) > 1 or not shape:
+        return None
+    axis = varying[0] if varying else len(shape) - 1
+    line = mask.reshape(-1)
+    if not varying:
+        return (axis, 0, 0) if not line[0] else None
+    first = int(line.argmax())
+    count = int(line.sum())
+    if count and not line[first : first + count].all():
+        return None
+    return axis, first, count
+
+
+WINDOW_BITS = 46
+WINDOW = 1 << WINDOW_BITS
+# Virtual addresses are above all real ones, so that one read from memory can be told apart.
+LOWEST = 1 << 62
+# Arrays begin in the middle of their window, at an address with the alignment of the real one.
+MIDDLE = WINDOW >> 1
+ALIGNMENT = 4096
+# Limits of a launch: bytes from an array's first element to its last, and arrays.
+MAX_ARRAY_BYTES = WINDOW >> 2
+MAX_ARRAYS = (1 << 63) - LOWEST >> WINDOW_BITS
+
+
+@dataclass(eq=False)
+class Buffer:
+    """An array in its window."""
+
+    name: str
+    array: Array
+    origin: int  # virtual address of the element at index 0
+    start: int = 0  # virtual address of the first byte
+    end: int = 0  # and after the last one
+    span: Array = field(
+        default_factory=lambda: np.empty(0, np.uint8)
+    )  # all bytes from start to end
+    gaps: ViewBytes | None = None  # the bytes of a view that does not cover its span
+    views: dict[np.dtype[Any], Array] = field(default_factory=dict)
+
+    @property
+    def real(self) -> int:
+        """The real address of the element at index 0."""
+        return self.array.ctypes.data
+
+    def typed(self, dtype: np.dtype[Any]) -> Array:
+        """Return the bytes of the array as a flat array of `dtype`."""
+        view = self.views.get(dtype)
+        if view is None:
+            whole = len(self.span) // dtype.itemsize * dtype.itemsize
+            view = self.views[dtype] = self.span[:whole].view(dtype)
+        return view
+
+
+class FaultError(Exception):
+    """An access out of bounds: the first lane that is, its program (`row`) and its address.
+
+    `count` of the program's `active` lanes are out of bounds.
+    """
+
+    def __init__(
+        self, row: int, lane: tuple[int, ...], address: int, count: int, active: int
+    ) -> None:
+        super().__init__("access out of bounds")
+        self.row = row
+        self.lane = lane
+        self.address = address
+        self.count = count
+        self.active = active
+
+
+class Memory:
+    """All arrays of one launch."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.version = 0  # counts changes, so that a waiting loop notices one
+        # True if a loop may wait for a change; a store that changes no value is then not counted.
+        self.watched = False
+
+    # -- arrays
+
+    def add(self, name: str, array: Array) -> int:
+        """Assign an array a window; return the virtual address of its first element.
+
+        Raises `ArgumentValueError` if the array exceeds a window, or no window is left.
+        """
+        low, high = footprint(array)
+        self._check_limits(name, high - low)
+        base = LOWEST + len(self.buffers) * WINDOW + MIDDLE + array.ctypes.data % ALIGNMENT
+        buffer = Buffer(name, array, base, base + low, base + high)
+        if array.size:
+            buffer.span = _bytes(array, low, high)
+            inside = ViewBytes.of(array)
+            buffer.gaps = None if inside.dense else inside
+        self.buffers.append(buffer)
+        return base
+
+    def _check_limits(self, name: str, size: int) -> None:
+        if size > MAX_ARRAY_BYTES:
+            raise ArgumentValueError(
+                f"argument {name!r} spans {size} bytes from its first element to its last; "
+                f"the interpreter takes arrays of up to {MAX_ARRAY_BYTES}"
+            )
+        if len(self.buffers) == MAX_ARRAYS:
+            raise ArgumentValueError(
+                f"a launch on the interpreter takes up to {MAX_ARRAYS} arrays, with those that "
+                "pointers point to"
+            )
+
+    def virtual(self, addresses: Array) -> Array:
+        """Convert real addresses, read from memory, to virtual ones.
+
+        Addresses that are virtual already, or belong to no array of the launch, are unchanged.
+        """
+        distinct, inverse = np.unique(addresses, return_inverse=True)
+        mapped = np.array([self._virtual(int(address)) for address in distinct], np.int64)
+        return mapped[inverse].reshape(addresses.shape)
+
+    def _virtual(self, address: int) -> int:
+        for buffer in self.buffers:
+            shift = buffer.origin - buffer.real
+            if buffer.start <= address + shift < buffer.end:
+                return address + shift
+        return address
+
+    def real(self, addresses: Array) -> Array:
+        """Convert virtual addresses to real ones, as memory holds them."""
+        distinct, inverse = np.unique(addresses, return_inverse=True)
+        mapped = np.array([self._real(int(address)) for address in distinct], np.int64)
+        return mapped[inverse].reshape(addresses.shape)
+
+    def _real(self, address: int) -> int:
+        buffer = self.buffer_at(address)
+        return address if buffer is None else address - buffer.origin + buffer.real
+
+    def buffer_at(self, address: int) -> Buffer | None:
+        """Return the array in whose window an address lies; None outside of all windows."""
+        index = (address - LOWEST) >> WINDOW_BITS
+        return self.buffers[index] if 0 <= index < len(self.buffers) else None
+
+    def by_buffer(self, addresses: Array) -> Iterator[tuple[Buffer, Any]]:
+        """Yield the arrays in whose windows addresses lie, each with an index of its addresses."""
+        windows = addresses >> WINDOW_BITS
+        distinct = _distinct(windows)
+        for window in distinct:
+            buffer = self.buffer_at(int(window) << WINDOW_BITS)
+            if buffer is not None:
+                yield buffer, slice(None) if len(distinct) == 1 else windows == window
+
+    # -- accesses
+
+    def load(
+        self,
+        address: RunValue,
+        mask: Array | None,
+        other: Array | None,
+        element: Scalar | Pointer,
+        shape: tuple[int, ...],
+    ) -> Array:
+        """Return the elements at some addresses; `other` (or zero) where the mask is false.
+
+        Raises `FaultError`.
+        """
+        dtype = semantics.numpy_dtype(element)
+        access = self.strided(address, mask, dtype, shape)
+        if access is None:
+            values = self.gather(address, mask, other, dtype, shape)
+        elif access.part is None:
+            values = access.read()
+        else:
+            values = access.padded(access.read(), other, dtype, shape)
+        return self.virtual(values) if element.is_ptr() else values
+
+    def store(
+        self,
+        address: RunValue,
+        value: Array,
+        mask: Array | None,
+        element: Scalar | Pointer,
+        shape: tuple[int, ...],
+    ) -> None:
+        """Write elements. If several have one address, the last program's last element wins.
+
+        Raises `FaultError` before anything is written.
+        """
+        dtype = semantics.numpy_dtype(element)
+        if element.is_ptr():
+            value = self.real(value)
+        access = self.strided(address, mask, dtype, shape)
+        if access is not None and access.distinct(value):
+            self.changed(access.write(value, self.watched))
+            return
+        self.scatter(address, value, mask, dtype, shape)
+
+    def changed(self, really: bool = True) -> None:
+        self.version += really
+
+    # -- affine accesses
+
+    def strided(
+        self, address: RunValue, mask: Array | None, dtype: np.dtype[Any], shape: tuple[int, ...]
+    ) -> Strided | None:
+        """Return the access as strided elements in bounds of one array; None if it is not that."""
+        if type(address) is not Affine:
+            return None
+        part: tuple[int, int, int] | None = None
+        if not is_true(mask):
+            assert mask is not None
+            part = active_run(mask, shape)
+            if part is None:
+                return None
+        base, steps, extents = address.base, address.steps, list(shape)
+        if part is not None:
+            axis, first, count = part
+            if base.shape[axis + 1] != 1:
+                base = base[(slice(None),) * (axis + 1) + (slice(first, first + count),)]
+            else:
+                base = base + first * steps[axis]
+            extents[axis] = count
+            if count == 0:
+                return Strided(np.empty(0, dtype), base, steps, extents, part)
+        below = above = 0
+        for step, extent in zip(steps, extents, strict=True):
+            if step < 0:
+                below += step * (extent - 1)
+            else:
+                above += step * (extent - 1)
+        low, high = int(base.min()) + below, int(base.max()) + above
+        buffer = self.buffer_at(low)
+        size = dtype.itemsize
+        if (
+            buffer is None
+            or low < buffer.start
+            or high + size > buffer.end
+            or buffer.gaps is not None
+            or any(step % size for step in steps)
+        ):
+            return None
+        offsets = base - buffer.start
+        if size > 1:
+            if (offsets & (size - 1)).any():
+                return None
+            offsets //= size
+        return Strided(
+            buffer.typed(dtype), offsets, tuple(step // size for step in steps), extents, part, low
+        )
+
+    # -- accesses by address
+
+    def gather(
+        self,
+        address: RunValue,
+        mask: Array | None,
+        other: Array | None,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> Array:
+        addresses = array_of(address)
+        groups = self.groups(addresses, mask, dtype, shape)
+        return self.gather_groups(groups, addresses, mask, other, dtype)
+
+    def gather_groups(
+        self,
+        groups: Sequence[BufferLanes],
+        addresses: Array,
+        mask: Array | None,
+        other: Array | None,
+        dtype: np.dtype[Any],
+    ) -> Array:
+        """Return the elements of an access by address, resolved to arrays by `groups`."""
+        if len(groups) == 1 and groups[0].lanes is None:
+            group = groups[0]
+            return group.flat[group.index]
+        extents = np.broadcast_shapes(
+            addresses.shape,
+            () if mask is None else mask.shape,
+            () if other is None else other.shape,
+        )
+        if len(groups) == 1:
+            group = groups[0]
+            values = group.flat[group.index]
+            fill = np.zeros(1, dtype) if other is None else other
+            assert group.lanes is not None
+            return np.where(group.lanes, values, fill)
+        values = np.zeros(extents, dtype)
+        if other is not None:
+            values[...] = other
+        for group in groups:
+            lanes = np.broadcast_to(group.lanes, extents)  # type: ignore[arg-type]
+            values[lanes] = group.flat[np.broadcast_to(group.index, extents)[lanes]]
+        return values
+
+    def scatter(
+        self,
+        address: RunValue,
+        value: Array,
+        mask: Array | None,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> None:
+        addresses = array_of(address)
+        groups = self.groups(addresses, mask, dtype, shape)
+        programs = max(addresses.shape[0], value.shape[0], 1 if mask is None else mask.shape[0])
+        self.scatter_groups(groups, value, (programs, *shape))
+
+    def scatter_groups(
+        self, groups: Sequence[BufferLanes], value: Array, extents: tuple[int, ...]
+    ) -> None:
+        """Write elements at addresses resolved to arrays by `groups`."""
+        values = np.broadcast_to(value, extents)
+        for group in groups:
+            index = np.broadcast_to(group.index, extents)
+            if group.lanes is None:
+                index, chosen = index.ravel(), values.ravel()
+            else:
+                lanes = np.broadcast_to(group.lanes, extents)
+                index, chosen = index[lanes], values[lanes]
+            if self.watched:
+                before = group.flat[index].tobytes()
+                group.flat[index] = chosen
+                self.changed(group.flat[index].tobytes() != before)
+            else:
+                group.flat[index] = chosen
+                self.changed()
+
+    def groups(
+        self,
+        addresses: Array,
+        mask: Array | None,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> list[BufferLanes]:
+        """Return the active lanes of an access by array, with their indices in its flat view.
+
+        Raises `FaultError` if any active lane lies outside its array.
+        """
+        lanes = None if is_true(mask) else mask
+        if lanes is None:
+            low, high = int(addresses.min()), int(addresses.max())
+        else:
+            if not lanes.any():
+                nowhere = np.zeros((1,) * addresses.ndim, np.intp)
+                return [BufferLanes(None, np.zeros(1, dtype), nowhere, lanes)]
+            if lanes.shape != addresses.shape:
+                addresses, lanes = np.broadcast_arrays(addresses, lanes)
+            active = addresses[lanes]
+            low, high = int(active.min()), int(active.max())
+        if low >> WINDOW_BITS == high >> WINDOW_BITS:
+            return [self.group(addresses, lanes, low, high, dtype, shape)]
+        groups = []
+        windows = addresses >> WINDOW_BITS
+        all_lanes = np.True_ if lanes is None else lanes
+        for number in np.unique(windows if lanes is None else windows[lanes]):
+            own = (windows == number) & all_lanes
+            window_addresses = addresses[own]
+            try:
+                group = self.group(
+                    addresses,
+                    own,
+                    int(window_addresses.min()),
+                    int(window_addresses.max()),
+                    dtype,
+                    shape,
+                )
+            except FaultError:  # report the first wrong element of all, not of this array
+                self.fault(addresses, lanes, dtype, shape)
+            groups.append(group)
+        return groups
+
+    def group(
+        self,
+        addresses: Array,
+        lanes: Array | None,
+        low: int,
+        high: int,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> BufferLanes:
+        buffer = self.buffer_at(low)
+        size = dtype.itemsize
+        if buffer is None or low < buffer.start or high + size > buffer.end:
+            self.fault(addresses, lanes, dtype, shape)
+        index = addresses - buffer.start
+        if size > 1:
+            misaligned = index & (size - 1)
+            if (misaligned if lanes is None else misaligned[lanes]).any():
+                self.fault(addresses, lanes, dtype, shape)
+            index //= size
+        if lanes is not None:  # inactive lanes are read where an active one is
+            index = np.where(lanes, index, (low - buffer.start) // size)
+        if buffer.gaps is not None:
+            inside = buffer.gaps.contain(index * size, size)
+            if not (inside if lanes is None else inside[lanes]).all():
+                self.fault(addresses, lanes, dtype, shape)
+        return BufferLanes(buffer, buffer.typed(dtype), index, lanes)
+
+    def fault(
+        self,
+        addresses: Array,
+        lanes: Array | None,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> NoReturn:
+        """Raise `FaultError` for the first lane, in program order, that is out of bounds."""
+        extents = addresses.shape[:1] + shape
+        if lanes is not None:
+            extents = np.broadcast_shapes(extents, lanes.shape)
+        spread = np.broadcast_to(addresses, extents)
+        active = np.ones(extents, bool) if lanes is None else np.broadcast_to(lanes, extents)
+        wrong = active & ~self.valid(spread, dtype.itemsize)
+        row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), extents))
+        position = (row, *lane)
+        count, of = int(wrong[row].sum()), int(active[row].sum())
+        raise FaultError(row, tuple(lane), int(spread[position]), count, of)
+
+    def valid(self, addresses: Array, size: int) -> Array:
+        """Return the addresses that have `size` bytes inside an array, aligned to `size`."""
+        good = np.zeros(addresses.shape, bool)
+        windows = addresses >> WINDOW_BITS
+        for number in _distinct(windows):
+            buffer = self.buffer_at(int(number) << WINDOW_BITS)
+            if buffer is None:
+                continue
+            valid = (windows == number) & (addresses >= buffer.start)
+            valid &= addresses + size <= buffer.end
+            valid &= (addresses - buffer.start) % size == 0
+            if buffer.gaps is not None:
+                valid &= buffer.gaps.contain(np.where(valid, addresses - buffer.start, 0), size)
+            good |= valid
+        return good
+
+
+@dataclass
+class BufferLanes:
+    """The lanes of one access that fall into one array.
+
+    They access `flat[index]` where `lanes` is true (None: everywhere). The buffer is None if no
+    lane is active.
+    """
+
+    buffer: Buffer | None
+    flat: Array
+    index: Array
+    lanes: Array | None
+
+
+def _distinct(windows: Array) -> Array:
+    """Return the distinct windows; usually there is only one, which is checked first."""
+    uniform = windows.size and windows.flat[0] == windows.min() == windows.max()
+    return windows.reshape(-1)[:1] if uniform else np.unique(windows)
+
+
+def _bytes(array: Array, low: int, high: int) -> Array:
+    """Return all bytes from `low` to `high`, relative to the first element, as a view."""
+    upwards = (slice(None, None, -1) if s < 0 else slice(None) for s in array.strides)
+    corner = array[(..., *upwards)]
+    first = restrided(corner, (1,), (array.itemsize,))
+    return restrided(first.view(np.uint8), (high - low,), (1,))

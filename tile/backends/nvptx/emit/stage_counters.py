@@ -1,0 +1,132 @@
+"""Stage counters: the stage of a multi-buffer, counted from 0 to the last and around again.
+
+The iteration modulo a number of stages that is no power of two would be a multiplication in every
+iteration, and HGMMA competes with those for register-file ports (see `PointerInduction`). So a loop
+with wgmma carries a counter in addition to the iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers
+from tile.backends.nvptx.emit.pointer_induction import has_wgmma
+from tile.ir.core import Operation, Value
+from tile.ir.effects import constant_of
+from tile.ir.ops import arith
+from tile.ir.types import I32, Shared
+from tile.simt import ops
+
+
+@dataclass(frozen=True)
+class StageCounter:
+    """A loop-carried value that each iteration adds 1 to, modulo a number of stages.
+
+    Or modulo twice as many, where that gives the phase of an mbarrier.
+    """
+
+    value: Value
+    first: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class StageCounters:
+    """The stage counters of a `for`."""
+
+    counters: tuple[StageCounter, ...]
+
+    @classmethod
+    def of(cls, loop: Operation) -> StageCounters:
+        """Return the counters of a loop with wgmma: one for each counted value and modulus."""
+        (region,) = loop.regions
+        if region.last is None or not has_wgmma(loop):
+            return cls(())
+        carried = zip(region.args[1:], loop.inputs[3:], region.last.inputs, strict=True)
+        return cls(
+            tuple(
+                StageCounter(value, first % stages, stages)
+                for value, init, following in carried
+                if value.type == I32 and isinstance(first := constant_of(init), int)
+                if _is_next(following, value)
+                for stages in _moduli(value)
+            )
+        )
+
+    @property
+    def types(self) -> list[str]:
+        """The types of their phis."""
+        return ["i32"] * len(self.counters)
+
+    @property
+    def first(self) -> Registers:
+        """The stages in the first iteration."""
+        return [str(counter.first) for counter in self.counters]
+
+    def assign(self, builder: FunctionBuilder, stages: Registers) -> None:
+        """Set the registers that hold the stages in an iteration."""
+        for counter, stage in zip(self.counters, stages, strict=True):
+            builder.stage_counters[builder.scalar(counter.value), counter.stages] = stage
+
+    def next(self, builder: FunctionBuilder, stages: Registers) -> Registers:
+        """Return the stages in the next iteration."""
+        counts = [counter.stages for counter in self.counters]
+        return [_next(builder, stage, count) for stage, count in zip(stages, counts, strict=True)]
+
+
+def _next(builder: FunctionBuilder, stage: str, stages: int) -> str:
+    following = builder.new(f"add i32 {stage}, 1")
+    last = builder.new(f"icmp eq i32 {following}, {stages}")
+    return builder.new(f"select i1 {last}, i32 0, i32 {following}")
+
+
+# Operations that take an iteration modulo the stages of their buffer (1), or modulo twice that (2).
+_MODULUS_IN_STAGES = {ops.shared.slot: 1, ops.tma.barrier_wait: 2}
+
+
+def _is_next(following: Value, value: Value) -> bool:
+    op = following.op
+    return (
+        op is not None
+        and op.defn is arith.add
+        and op.inputs[0] is value
+        and constant_of(op.inputs[1]) == 1
+    )
+
+
+def _moduli(iteration: Value) -> list[int]:
+    """Return the moduli of an iteration's users that are no powers of two, each once."""
+    moduli = (_modulus(op) for op in iteration.users)
+    return [number for number in dict.fromkeys(moduli) if number & (number - 1)]
+
+
+def _modulus(user: Operation) -> int:
+    """Return the modulus by which an operation takes an iteration; 0 if it takes it otherwise."""
+    times = _MODULUS_IN_STAGES.get(user.defn, 0)
+    buffer = user.inputs[0].type
+    return times * buffer.stages if times and isinstance(buffer, Shared) else 0
+
+
+def stage_of(builder: FunctionBuilder, iteration: str, shift: int, stages: int) -> str:
+    """Return the stage: `(iteration + shift) mod stages`."""
+    stage = builder.stage_counters.get((iteration, stages))
+    if stage is None:
+        number = builder.new(f"add i32 {iteration}, {shift}") if shift else iteration
+        return builder.new(f"urem i32 {number}, {stages}")
+    if not shift % stages:
+        return stage
+    later = builder.new(f"add i32 {stage}, {shift % stages}")
+    inside = builder.new(f"icmp ult i32 {later}, {stages}")
+    around = builder.new(f"sub i32 {later}, {stages}")
+    return builder.new(f"select i1 {inside}, i32 {later}, i32 {around}")
+
+
+def parity_of(builder: FunctionBuilder, iteration: str, shift: int, stages: int) -> str:
+    """Return the parity of the phase, `(iteration + shift) / stages`: 0 or 1, an i32."""
+    if (iteration, 2 * stages) in builder.stage_counters:
+        stage = stage_of(builder, iteration, shift, 2 * stages)
+        odd = builder.new(f"icmp uge i32 {stage}, {stages}")
+        return builder.new(f"zext i1 {odd} to i32")
+    number = builder.new(f"add i32 {iteration}, {shift}") if shift else iteration
+    phase = builder.new(f"udiv i32 {number}, {stages}")
+    return builder.new(f"and i32 {phase}, 1")

@@ -1,0 +1,186 @@
+"""TMA loads and stores, and the mbarriers on which loads complete.
+
+One thread of the first warp issues them, the one that `elect.sync` chooses, which is always the
+same: so ptxas sees that no other thread does, and emits no loop around each instruction. A
+descriptor block is copied in TMA boxes, each as wide as a row of the swizzle and at most 256 rows
+high, all by one tensor map, which is a kernel parameter that the launcher encodes. (PTX ISA,
+"cp.async.bulk.tensor" and "mbarrier".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.analysis.uniformity import launch_value
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule, SharedAddress
+from tile.backends.nvptx.emit.inline_asm import Operand, assemble
+from tile.backends.nvptx.emit.memory import SHARED
+from tile.backends.nvptx.emit.registers import warp_index
+from tile.backends.nvptx.emit.shared import MEMORY, stage_address
+from tile.backends.nvptx.emit.stage_counters import parity_of
+from tile.backends.nvptx.launch_metadata import LaunchValue, TensorMap
+from tile.backends.nvptx.target import WARP
+from tile.errors import CompilationError
+from tile.ir.core import Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.types import Scalar, Shared
+from tile.simt import ops
+from tile.simt.hopper.wgmma_layouts import strips_of
+from tile.simt.layouts.linear_layout import LinearLayout
+
+MAX_ROWS = 256  # of a TMA box
+MBARRIER_BYTES = 8
+
+
+def _buffer(op: Operation) -> Shared:
+    buffer = op["bars"].type
+    assert isinstance(buffer, Shared)
+    return buffer
+
+
+def _first_warp(builder: FunctionBuilder, active: Value | None = None) -> str:
+    """Return an i1: this is the first warp, of a program that is `active`."""
+    first = builder.hoist(f"icmp eq i32 {warp_index(builder, WARP)}, 0")
+    if active is None:
+        return first
+    return builder.new(f"and i1 {first}, {builder.scalar(active)}")
+
+
+def _elect_one(builder: FunctionBuilder, lines: Sequence[str], operands: Sequence[Operand]) -> None:
+    """Emit instructions for one thread of the warp for which the first operand is true."""
+    elect = "{ .reg .pred p; elect.sync _|p, 0xffffffff; and.pred p, p, $0; "
+    text = elect + " ".join([f"@p {line};" for line in lines]) + " }"
+    assemble(builder, text, [], operands, memory=True, convergent=True)
+
+
+def _each_mbarrier(builder: FunctionBuilder, op: Operation, text: str) -> None:
+    """Emit an instruction on every mbarrier of a multi-buffer, by one thread."""
+    start = builder.buffers[op["bars"]].offset
+    offsets = [start + stage * MBARRIER_BYTES for stage in range(_buffer(op).stages)]
+    lines = [text.format(f"[$1+{offset}]") for offset in offsets]
+    _elect_one(builder, lines, [("i1", _first_warp(builder)), (SHARED, MEMORY)])
+
+
+def mbarrier_init(builder: FunctionBuilder, op: Operation) -> None:
+    """A phase completes when one thread has arrived and all expected bytes have been copied."""
+    _each_mbarrier(builder, op, "mbarrier.init.shared::cta.b64 {}, 1")
+
+
+def mbarrier_inval(builder: FunctionBuilder, op: Operation) -> None:
+    """The memory of the mbarriers may be used for anything after this."""
+    _each_mbarrier(builder, op, "mbarrier.inval.shared::cta.b64 {}")
+
+
+def _mbarrier(builder: FunctionBuilder, op: Operation) -> SharedAddress:
+    """Return the address of the mbarrier of an iteration."""
+    address, iteration = builder.buffers[op["bars"]], builder.scalar(op["turn"])
+    return stage_address(builder, address, iteration, op["shift"], _buffer(op))
+
+
+def _pointer(builder: FunctionBuilder, address: SharedAddress) -> str:
+    """Return a pointer to an address without its constant offset."""
+    if address.base == "0":
+        return MEMORY
+    return builder.new(f"getelementptr i8, {SHARED} {MEMORY}, i32 {address.base}")
+
+
+def mbarrier_arrive_expect_tx(builder: FunctionBuilder, op: Operation) -> None:
+    """Arrive by one thread, and expect the bytes of copies."""
+    address = _mbarrier(builder, op)
+    text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$1+{address.offset}], {op['size']}"
+    operands = [("i1", _first_warp(builder, op["active"])), (SHARED, _pointer(builder, address))]
+    _elect_one(builder, [text], operands)
+
+
+def mbarrier_wait(builder: FunctionBuilder, op: Operation) -> None:
+    """Retry until the phase has completed; each try suspends the thread for a while by itself."""
+    address = _mbarrier(builder, op)
+    parity = parity_of(builder, builder.scalar(op["turn"]), op["shift"], _buffer(op).stages)
+    text = (
+        "{ .reg .pred p; again: "
+        f"mbarrier.try_wait.parity.shared::cta.b64 p, [$0+{address.offset}], $1; @!p bra again; }}"
+    )
+    operands = [(SHARED, _pointer(builder, address)), ("i32", parity)]
+    assemble(builder, text, [], operands, memory=True)
+
+
+def tma_load(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an instruction for each TMA box of the descriptor block."""
+    mbarrier = _mbarrier(builder, op)
+    name = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    text = f"{name} [$1+{{at}}], [$2, {{{{{{x}}, {{y}}}}}}], [$3+{mbarrier.offset}]"
+    predicate = _first_warp(builder, op["active"])
+    _boxes(builder, op, text, predicate, (SHARED, _pointer(builder, mbarrier)))
+
+
+def tma_store(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an instruction for each TMA box of the descriptor block, and a wait for all of them."""
+    name = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
+    text = f"{name} [$2, {{{{{{x}}, {{y}}}}}}], [$1+{{at}}]"
+    _boxes(builder, op, text, _first_warp(builder))
+    wait = ["cp.async.bulk.commit_group", "cp.async.bulk.wait_group 0"]
+    _elect_one(builder, wait, [("i1", _first_warp(builder))])
+
+
+def _boxes(
+    builder: FunctionBuilder, op: Operation, text: str, predicate: str, *more: Operand
+) -> None:
+    """Emit an instruction for each TMA box: at byte `at` of the buffer, column `x` and row `y`.
+
+    Its operands are the predicate, the buffer, the tensor map, and `more`.
+    """
+    mem = op["mem"].type
+    assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
+    strips = strips_of(mem.layout, 8 * mem.of.itemsize)
+    assert strips is not None and strips.along == 1, f"{mem} has a layout that TMA does not write"
+    rows, columns = mem.dims
+    height, width = min(rows, MAX_ROWS), strips.row_bytes // mem.of.itemsize
+    map_ = builder.module.tensor_map(_tensor_map(op, (height, width), strips.row_bytes))
+    address = builder.buffers[op["mem"]]
+    row, column = (builder.scalar(value) for value in op.inputs[-2:])
+    buffer = (SHARED, _pointer(builder, address))
+    operands: list[Operand] = [("i1", predicate), buffer, ("ptr", map_), *more]
+    lines = []
+    for j in range(0, columns, width):
+        for i in range(0, rows, height):
+            at = address.offset + strips.place(i, j)
+            x, y = (f"${len(operands) + number}" for number in (0, 1))
+            operands += [("i32", _plus(builder, column, j)), ("i32", _plus(builder, row, i))]
+            lines.append(text.format(at=at, x=x, y=y))
+    _elect_one(builder, lines, operands)
+
+
+def _plus(builder: FunctionBuilder, index: str, constant: int) -> str:
+    return builder.new(f"add i32 {index}, {constant}") if constant else index
+
+
+def _tensor_map(op: Operation, box_dim: tuple[int, int], swizzle: int) -> TensorMap:
+    """Return the map of the array that an operation loads from or stores to."""
+    base, *numbers = (_launch_value(op, value) for value in (op["ptr"], *op.inputs[-5:-2]))
+    element = op["mem"].type.of
+    assert isinstance(element, Scalar) and base.parameter is not None
+    return TensorMap(
+        base.parameter, tuple(numbers[:2]), tuple(numbers[2:]), element.name, box_dim, swizzle
+    )
+
+
+def _launch_value(op: Operation, value: Value) -> LaunchValue:
+    argument = launch_value(value)
+    if argument is None:
+        raise CompilationError(
+            f"the array of {op.name} is not known before the kernel runs",
+            loc=op.loc,
+        )
+    if isinstance(argument, int):
+        return LaunchValue(None, argument)
+    return LaunchValue(argument.index, 0)
+
+
+RULES: dict[OpDef, Rule] = {
+    ops.tma.barrier_init: mbarrier_init,
+    ops.tma.barrier_expect: mbarrier_arrive_expect_tx,
+    ops.tma.barrier_wait: mbarrier_wait,
+    ops.tma.barrier_free: mbarrier_inval,
+    ops.tma.bulk_copy: tma_load,
+    ops.tma.bulk_store: tma_store,
+}

@@ -1,0 +1,252 @@
+"""wgmma: dots of a warpgroup of four warps, with operands in shared memory.
+
+LLVM has no instruction for it. The accumulators are tied operands of inline PTX, so that they stay
+in the same registers from one wgmma to the next, through loops and waits. The tensor cores read an
+operand in shared memory by a 64-bit matrix descriptor: its start address, in units of 16 bytes; the
+byte offsets between its strips and between its groups of 8 rows; and its swizzle mode. (PTX ISA
+9.7.15, "Asynchronous Warpgroup Level Matrix Instructions".)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
+from tile.backends.nvptx.emit.inline_asm import Operand as AsmOperand
+from tile.backends.nvptx.emit.inline_asm import assemble, braces
+from tile.backends.nvptx.emit.memory import SHARED
+from tile.backends.nvptx.emit.mma import round_to_tf32
+from tile.backends.nvptx.emit.registers import warp_index
+from tile.backends.nvptx.emit.shared import MEMORY
+from tile.backends.nvptx.emit.types import number_of
+from tile.backends.nvptx.emit.vectors import pack, unpack
+from tile.ir.core import Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.effects import constant_of
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, Shared
+from tile.simt import ops
+from tile.simt.hopper.wgmma_layouts import EITHER_WAY, ROWS, Strips, strips_of
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand
+from tile.simt.ops.wgmma import GROUP_THREADS, sizes_of
+
+_PTX = {
+    F16: "f16", BF16: "bf16", F32: "tf32", I8: "s8", U8: "u8", F8E4M3: "e4m3", F8E5M2: "e5m2",
+}  # fmt: skip
+_ACCUMULATOR = {F32: "f32", F16: "f16", I32: "s32"}
+_SWIZZLE = {128: 1, 64: 2, 32: 3}
+UNIT = 16  # bytes: the unit of addresses and offsets in a descriptor
+ADDRESS_BITS = 14
+
+
+@dataclass(frozen=True)
+class _SharedOperand:
+    """An operand in shared memory: the descriptor of the warpgroup's first tile, and strides.
+
+    `axis` is that of the rows of `a` or columns of `b`; along it, the warpgroup's instruction tiles
+    are `step` bytes apart.
+    """
+
+    descriptor: str
+    strips: Strips
+    axis: int
+    depth: int  # k of one instruction
+    step: int
+
+    @property
+    def transposed(self) -> int:
+        """1 if the operand is MN-major, 0 if it is K-major."""
+        return int(self.strips.along == self.axis)
+
+    def offset(self, tile: int, k: int) -> int:
+        """Return the offset of a tile's descriptor at a step of k from that of the first."""
+        element = [0, 0]
+        element[1 - self.axis] = k * self.depth
+        return (tile * self.step + self.strips.place(*element)) // UNIT
+
+
+def _shared_operand(
+    builder: FunctionBuilder, op: Operation, mem: Value, operand: Operand
+) -> _SharedOperand:
+    ty = mem.type
+    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
+    strips = strips_of(ty.layout, 8 * ty.of.itemsize)
+    assert strips is not None, f"{ty} has a layout that wgmma does not read"
+    left = operand is Operand.LEFT
+    axis, count = (0, rows) if left else (1, columns)
+    second_tile = [0, 0]
+    second_tile[axis] = shape.m if left else shape.n
+    tile_bytes = strips.place(*second_tile)
+    address = builder.buffers[mem]
+    start = builder.new(f"ptrtoint {SHARED} {MEMORY} to i32")
+    if address.base != "0":
+        start = builder.new(f"add i32 {start}, {address.base}")
+    if count > 1:
+        first_tile = _warpgroup_offset(builder, rows, left, count, tile_bytes)
+        start = builder.new(f"add i32 {start}, {first_tile}")
+    units = builder.new(f"zext i32 {_in_units(builder, start)} to i64")
+    constant = _descriptor_constant(strips, address.offset, strips.along == axis)
+    descriptor = builder.new(f"add i64 {units}, {constant}")
+    return _SharedOperand(descriptor, strips, axis, shape.k, tile_bytes * count)
+
+
+def _in_units(builder: FunctionBuilder, address: str) -> str:
+    """Return a shared address in the unit of descriptors.
+
+    The bits of the address above those of the descriptor's field hold the CTA's rank in its
+    cluster.
+    """
+    units = builder.new(f"lshr i32 {address}, 4")
+    if builder.module.options.num_ctas == 1:
+        return units
+    return builder.new(f"and i32 {units}, {(1 << ADDRESS_BITS) - 1}")
+
+
+def _warpgroup_offset(
+    builder: FunctionBuilder, rows: int, left: bool, count: int, tile_bytes: int
+) -> str:
+    """Return the bytes from the first warpgroup's first tile to that of this thread's warpgroup."""
+    number = warp_index(builder, GROUP_THREADS)
+    if left:
+        number = builder.hoist(f"and i32 {number}, {count - 1}")
+    elif rows > 1:
+        number = builder.hoist(f"lshr i32 {number}, {rows.bit_length() - 1}")
+    return builder.hoist(f"mul i32 {number}, {tile_bytes}")
+
+
+def _descriptor_constant(strips: Strips, offset: int, transposed: bool) -> int:
+    """Return the constant part of a descriptor: all but the base of shared memory and the stage."""
+    leading = strips.bytes // UNIT if transposed else 1  # ignored for K-major operands
+    stride = ROWS * strips.row_bytes // UNIT
+    descriptor = offset // UNIT | leading << 16 | stride << 32 | _SWIZZLE[strips.row_bytes] << 62
+    return descriptor - (descriptor >> 63 << 64)  # as a signed number
+
+
+def wgmma(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an asm statement for each tile of the accumulator; the last commits the wgmma group."""
+    a, b, acc = op.inputs
+    shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
+    m, n, k = sizes_of(op)
+    right = _shared_operand(builder, op, b, Operand.RIGHT)
+    left = _shared_operand(builder, op, a, Operand.LEFT) if isinstance(a.type, Shared) else None
+    a_registers = [] if left is not None else _register_operand(builder, a)
+    row_tiles = m // (shape.m * rows)
+    tiles = list(product(range(row_tiles), range(n // (shape.n * columns))))
+    depth, acc_registers, zero = k // shape.k, _accumulator(builder, acc), constant_of(acc) == 0
+    count, a_count = len(acc_registers) // len(tiles), len(a_registers) // max(1, row_tiles)
+    for number, (row, column) in enumerate(tiles):
+        a_tile = a_registers[row * a_count : (row + 1) * a_count]
+        kinds = tuple(number_of(x.type) for x in op.inputs)
+        text = _Statement(shape, kinds, count, depth, zero)
+        lines = text.lines(left, right, row, column, len(a_tile))
+        if number == len(tiles) - 1:
+            lines.append("wgmma.commit_group.sync.aligned;")
+        a_operands: list[AsmOperand] = a_tile if left is None else [("i64", left.descriptor)]
+        tile = slice(number * count, (number + 1) * count)
+        types = [ty for ty, _ in acc_registers[tile]]
+        results = assemble(
+            builder,
+            "{ " + " ".join(lines) + " }",
+            types,
+            [*a_operands, ("i64", right.descriptor)],
+            initial=[] if zero else [register for _, register in acc_registers[tile]],
+            memory=True,
+            convergent=True,
+            early_clobber=zero,
+        )
+        acc_registers[tile] = zip(types, results, strict=True)
+    builder.set(op, unpack(builder, acc.type.element, [register for _, register in acc_registers]))
+
+
+def _register_operand(builder: FunctionBuilder, a: Value) -> list[AsmOperand]:
+    """Return an `a` operand in registers as 32-bit registers."""
+    element, registers = number_of(a.type), builder.of(a)
+    if element is not F32:
+        return pack(builder, element, registers)
+    rounded = [round_to_tf32(builder, x) for x in registers]
+    return [("i32", builder.new(f"bitcast float {x} to i32")) for x in rounded]
+
+
+def _accumulator(builder: FunctionBuilder, acc: Value) -> list[AsmOperand]:
+    """Return an accumulator as 32-bit registers, with two f16 in each."""
+    return pack(builder, acc.type.element, builder.of(acc))
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """The text of one asm statement: `$0` and so on are the accumulators, then come the operands.
+
+    With `zero`, the first instruction ignores the accumulators, whatever they hold.
+    """
+
+    shape: MatrixShape
+    kinds: tuple[Scalar, ...]  # of `a`, `b` and the accumulator
+    count: int
+    depth: int
+    zero: bool
+
+    def lines(
+        self,
+        left: _SharedOperand | None,
+        right: _SharedOperand,
+        row: int,
+        column: int,
+        a_count: int,
+    ) -> list[str]:
+        a, b, acc = self.kinds
+        m, n, k, bits = self.shape
+        kinds = f"{_ACCUMULATOR[acc]}.{_PTX[a]}.{_PTX[b]}"
+        name = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{kinds}"
+        signs = [1, 1] if a.is_floating() else []
+        transposed = [operand.transposed for operand in (left, right) if operand is not None]
+        majors = transposed if bits in EITHER_WAY else []
+        flags = "".join(f", {flag}" for flag in (*signs, *majors))
+        each = a_count // self.depth
+        lines = [
+            ".reg .pred p; .reg .b64 da, db;",
+            "setp.eq.b32 p, 0, 0;",
+            "wgmma.fence.sync.aligned;",
+        ]
+        if self.zero:
+            lines.append(".reg .pred z; setp.ne.b32 z, 0, 0;")
+        for step in range(self.depth):
+            first = braces(self.count + step * each, each)
+            if left is not None:
+                lines.append(f"add.s64 da, ${self.count}, {left.offset(row, step)};")
+                first = "da"
+            last = self.count + (a_count or 1)
+            lines.append(f"add.s64 db, ${last}, {right.offset(column, step)};")
+            accumulators = braces(0, self.count)
+            scale_d = "z" if self.zero and not step else "p"
+            lines.append(f"{name} {accumulators}, {first}, db, {scale_d}{flags};")
+        return lines
+
+
+def wgmma_wait(builder: FunctionBuilder, op: Operation) -> None:
+    """Wait; the accumulators pass through the statement, so that no use of them moves above it."""
+    text = f"wgmma.wait_group.sync.aligned {op['pending']};"
+    acc = op.inputs[0]
+    registers = _accumulator(builder, acc)
+    types, initial = [ty for ty, _ in registers], [register for _, register in registers]
+    results = assemble(builder, text, types, [], initial=initial, memory=True, convergent=True)
+    builder.set(op, unpack(builder, acc.type.element, results))
+
+
+def fence_proxy_async(builder: FunctionBuilder, op: Operation) -> None:
+    """Make earlier writes of this thread to shared memory visible to the async proxy."""
+    assemble(builder, "fence.proxy.async.shared::cta;", [], [], memory=True)
+
+
+def local_trans(builder: FunctionBuilder, op: Operation) -> None:
+    """A transposed view has the same address."""
+    builder.buffers[op.result] = builder.buffers[op.inputs[0]]
+
+
+RULES: dict[OpDef, Rule] = {
+    ops.wgmma.group_dot: wgmma,
+    ops.wgmma.group_wait: wgmma_wait,
+    ops.wgmma.group_fence: fence_proxy_async,
+    ops.shared.local_trans: local_trans,
+}

@@ -1,0 +1,79 @@
+"""Launch metadata: what a launch of a kernel needs besides its code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tile.backends.base import Assertion
+
+# the global variable for the address of the fault record, which the launcher sets
+RECORD = "tile_fault_record"
+REPORTED = "tile_fault_reported"  # the global flag: the record was written already
+
+
+# Size and alignment of a tensor map, in bytes.
+MAP_BYTES, MAP_ALIGNMENT = 128, 64
+
+
+class LaunchValue(NamedTuple):
+    """A value that is known at a launch: the argument number `parameter`, or else a constant."""
+
+    parameter: int | None
+    constant: int
+
+    def value(self, arguments: Sequence[Any]) -> int:
+        """Return the value in a launch with these arguments."""
+        return self.constant if self.parameter is None else int(arguments[self.parameter])
+
+
+class TensorMap(NamedTuple):
+    """The tensor map by which TMA copies boxes of an array.
+
+    `base` is the number of the parameter that points to the array; extents, strides (in elements,
+    without the last, which is 1) and `box_dim` start with the outermost axis. `element` is the name
+    of a type, and `swizzle` the width of the swizzle in bytes.
+    """
+
+    base: int
+    extents: tuple[LaunchValue, ...]
+    strides: tuple[LaunchValue, ...]
+    element: str
+    box_dim: tuple[int, ...]
+    swizzle: int
+
+    @classmethod
+    def of(cls, data: Sequence[Any]) -> TensorMap:
+        """Return the map that `LaunchMetadata.data` described."""
+        base, extents, strides, element, box_dim, swizzle = data
+        return cls(base, _values(extents), _values(strides), element, tuple(box_dim), swizzle)
+
+
+def _values(data: Sequence[Sequence[Any]]) -> tuple[LaunchValue, ...]:
+    return tuple([LaunchValue(*one) for one in data])
+
+
+@dataclass(frozen=True)
+class LaunchMetadata:
+    """A kernel's symbol, threads of a program, bytes of shared memory, and assertions.
+
+    `maps` are the kernel's last parameters.
+    """
+
+    kernel: str
+    threads: int
+    shared_bytes: int
+    assertions: tuple[Assertion, ...] = ()
+    maps: tuple[TensorMap, ...] = ()
+
+    def data(self) -> dict[str, Any]:
+        """Return the metadata as JSON values."""
+        return {**vars(self), "assertions": [one.data() for one in self.assertions]}
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> LaunchMetadata:
+        """Return the metadata that `data` described."""
+        assertions = tuple(map(Assertion.of, data["assertions"]))
+        maps = tuple(map(TensorMap.of, data["maps"]))
+        return cls(**{**data, "assertions": assertions, "maps": maps})

@@ -1,0 +1,442 @@
+"""Helper functions in OpenCL C, each with the helpers that it calls.
+
+A float on which the device has no arithmetic is held as its bits: `ushort` for f16 and bf16,
+`uchar` for 8-bit floats. Every rounding is to nearest even unless the name ends in `_rtz`, and
+8-bit floats saturate, as `tile/ir/numerics` defines.
+
+Bits that are read or written as `half` are in an array of bytes: with a `ushort`, C's aliasing
+rules let a compiler assume that the `half` is another object, and PoCL then drops the store.
+
+Helper functions in OpenCL C that round f32 to narrow floats by its bits.
+
+Helper functions in inline PTX, which NVIDIA's OpenCL C compiler accepts in `__asm__` statements.
+
+NVIDIA's OpenCL has no sub-groups, no asynchronous copies by single work-items and no warp
+reductions. Its instruction set has all three ("PTX ISA", section "Instruction set"). 32 adjacent
+work-items are a warp. All lanes of a warp take part in shuffles and reductions: the member mask
+is -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tile.backends.opencl.target import COPIES, LANE_REDUCTIONS, ROUNDING, SHUFFLES
+from tile.ir.ops.reduce import ReduceKind
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """A float format of fewer than 32 bits to which f32 is rounded."""
+
+    name: str
+    carrier: str  # the C type of its bits
+    bits: int
+    mantissa: int
+    least: int  # the exponent of the least normal number
+    greatest: int  # the bits of the number, or infinity, to which greater numbers are rounded
+    nan: int  # the bits of a NaN
+
+    def rounding(self) -> str:
+        """Return the function that rounds, which has no branches, so that it can be vectorized.
+
+        Below the least normal number, adding a number with the same unit in the last place rounds;
+        other numbers are rounded by integer arithmetic. Both are from F. Giesen's conversions of
+        f16 (2012). Subnormal numbers of f32 may be flushed to zero.
+        """
+        sign, cut = 1 << (self.bits - 1), 23 - self.mantissa
+        offset = (126 + self.least) << 23  # between the exponents of both, in f32
+        half = ((1 << (cut - 1)) - 1 - offset) & 0xFFFFFFFF
+        greatest, normal = (self.greatest << cut) + offset, (127 + self.least) << 23
+        last = self.least - self.mantissa + 23
+        return f"""
+{self.carrier} f32_to_{self.name}(float x) {{
+  uint sign = as_uint(x) >> {32 - self.bits} & {sign:#x}, size = as_uint(x) & 0x7fffffff;
+  uint most = size < {greatest:#x} ? size : {greatest:#x};
+  uint small = as_uint(as_float(most) + 0x1p{last}f) - {(127 + last) << 23:#x};
+  uint large = (most + {half:#x} + (most >> {cut} & 1)) >> {cut};
+  uint number = most < {normal:#x} ? small : large;
+  return ({self.carrier})(sign | (size > 0x7f800000 ? {self.nan:#x} : number));
+}}
+"""
+
+
+F16 = Narrow("f16", "ushort", 16, mantissa=10, least=-14, greatest=0x7C00, nan=0x7E00)
+F8E4M3 = Narrow("f8e4m3", "uchar", 8, mantissa=3, least=-6, greatest=0x7E, nan=0x7F)
+F8E5M2 = Narrow("f8e5m2", "uchar", 8, mantissa=2, least=-14, greatest=0x7B, nan=0x7F)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A helper function: its text and the helpers that it calls."""
+
+    text: str
+    needs: tuple[str, ...] = ()
+    assembly: int = 0  # the compute capability that its inline PTX needs: 90 is 9.0
+
+
+_ENTRIES: dict[str, Entry] = {}
+_F16_BY_BITS: dict[str, Entry] = {}  # replacements for devices that convert f16 by its bits
+
+
+def _add(name: str, text: str, *needs: str, f16_by_bits: bool = False) -> None:
+    entries = _F16_BY_BITS if f16_by_bits else _ENTRIES
+    entries[name] = Entry(text.strip("\n"), needs)
+
+
+def entry(name: str, f16_by_bits: bool) -> Entry:
+    """Return a helper function; with `f16_by_bits`, one that does not use the type `half`."""
+    return _F16_BY_BITS.get(name, _ENTRIES[name]) if f16_by_bits else _ENTRIES[name]
+
+
+# -- narrow floats
+
+_add(
+    "f16_to_f32",
+    """
+float f16_to_f32(ushort x) {
+  uchar2 bytes = as_uchar2(x);
+  return vload_half(0, (const half *)&bytes);
+}
+""",
+)
+_add(
+    "f32_to_f16",
+    """
+ushort f32_to_f16(float x) {
+  uchar2 bytes;
+  vstore_half_rte(x, 0, (half *)&bytes);
+  return as_ushort(bytes);
+}
+""",
+)
+_add(
+    "f32_to_f16_rtz",
+    """
+ushort f32_to_f16_rtz(float x) {
+  uchar2 bytes;
+  vstore_half_rtz(x, 0, (half *)&bytes);
+  return as_ushort(bytes);
+}
+""",
+)
+_add(
+    "bf16_to_f32",
+    """
+float bf16_to_f32(ushort x) {
+  return as_float((uint)x << 16);
+}
+""",
+)
+_add(
+    "f32_to_bf16",
+    """
+ushort f32_to_bf16(float x) {
+  uint bits = as_uint(x), quiet = bits >> 16 | 0x40;
+  uint nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  return (ushort)(x != x ? quiet : nearest);
+}
+""",
+)
+_add(
+    "f32_to_bf16_rtz",
+    """
+ushort f32_to_bf16_rtz(float x) {
+  return (ushort)(as_uint(x) >> 16 | (x != x ? 0x40 : 0));
+}
+""",
+)
+_add(
+    "f8e4m3_to_f32",
+    """
+float f8e4m3_to_f32(uchar x) {
+  uint size = x & 0x7f, sign = (uint)(x & 0x80) << 24;
+  uint small = as_uint((float)size * 0x1p-9f), large = (size << 20) + (120u << 23);
+  uint number = size < 8 ? small : large;
+  return as_float(sign | (size == 0x7f ? 0x7fc00000 : number));
+}
+""",
+)
+_add(
+    "f8e5m2_to_f32",
+    """
+float f8e5m2_to_f32(uchar x) {
+  return f16_to_f32((ushort)((uint)x << 8));
+}
+""",
+    "f16_to_f32",
+)
+for _format in (F8E4M3, F8E5M2):
+    _add(f"f32_to_{_format.name}", _format.rounding())
+for _name in ("f8e4m3", "f8e5m2"):
+    _add(
+        f"f32_to_{_name}_rtz",
+        f"""
+uchar f32_to_{_name}_rtz(float x) {{
+  uchar nearest = f32_to_{_name}(x);
+  return (uchar)(nearest - (fabs({_name}_to_f32(nearest)) > fabs(x)));
+}}
+""",
+        f"f32_to_{_name}",
+        f"{_name}_to_f32",
+    )
+
+# -- f16 by its bits, for CPUs; they need subnormal f32 numbers
+
+_add("f32_to_f16", F16.rounding(), f16_by_bits=True)
+_add(
+    "f16_to_f32",
+    """
+float f16_to_f32(ushort x) {
+  uint size = (uint)(x & 0x7fff) << 13, sign = (uint)(x & 0x8000) << 16;
+  uint number = as_uint(as_float(size) * 0x1p112f);
+  return as_float(sign | number | (size < 0xf800000 ? 0 : 0x7f800000));
+}
+""",
+    f16_by_bits=True,
+)
+
+# -- rounding to odd: rounding the result to a narrower float then equals rounding the number itself
+
+_add(
+    "f64_to_odd",
+    """
+float f64_to_odd(double x) {
+  float cut = convert_float_rtz(x);
+  return as_float(as_uint(cut) | ((double)cut != x));
+}
+""",
+)
+for _kind in ("int", "uint", "long", "ulong"):
+    _size = "uint" if "int" in _kind else "ulong"
+    _add(
+        f"{_kind}_to_odd",
+        f"""
+float {_kind}_to_odd({_kind} x) {{
+  float cut = convert_float_rtz(x);
+  return as_float(as_uint(cut) | (convert_{_kind}_sat(cut) != x));
+}}
+""",
+    )
+
+# -- floats
+
+for _kind, _bits in (("float", 32), ("double", 64)):
+    for _which in ("min", "max"):
+        _add(
+            f"nan_{_which}_f{_bits}",
+            f"""
+{_kind} nan_{_which}_f{_bits}({_kind} x, {_kind} y) {{
+  return x != x ? x : y != y ? y : f{_which}(x, y);
+}}
+""",
+        )
+    _add(
+        f"dot_f{_bits}",
+        f"""
+{_kind} dot_f{_bits}({_kind} x, {_kind} y, {_kind} sum) {{
+  #pragma OPENCL FP_CONTRACT ON
+  return x * y + sum;
+}}
+""",
+    )
+_add(
+    "exact_div_f32",
+    """
+float exact_div_f32(float x, float y) {
+  return (float)((double)x / (double)y);
+}
+""",
+)
+_add(
+    "exact_sqrt_f32",
+    """
+float exact_sqrt_f32(float x) {
+  return (float)sqrt((double)x);
+}
+""",
+)
+_add(
+    "round_tf32",
+    """
+float round_tf32(float x) {
+  return x != x ? x : as_float((as_uint(x) + 0x1000) & 0xffffe000);
+}
+""",
+)
+
+# -- atomic operations by compare-and-swap
+
+for _float, _int, _prefix, _bits in (
+    ("float", "uint", "atomic", 32),
+    ("double", "ulong", "atom", 64),
+):
+    for _which, _combined in (
+        ("add", f"as_{_float}(before) + value"),
+        ("min", f"fmin(as_{_float}(before), value)"),
+        ("max", f"fmax(as_{_float}(before), value)"),
+    ):
+        _read = "atomic_or(word, 0u)" if _bits == 32 else "atom_cmpxchg(word, 0UL, 0UL)"
+        _add(
+            f"atomic_{_which}_f{_bits}",
+            f"""
+{_float} atomic_{_which}_f{_bits}(volatile __global {_float} *p, {_float} value) {{
+  volatile __global {_int} *word = (volatile __global {_int} *)p;
+  {_int} seen = {_read}, before;
+  do {{
+    before = seen;
+    seen = {_prefix}_cmpxchg(word, before, as_{_int}({_combined}));
+  }} while (seen != before);
+  return as_{_float}(before);
+}}
+""",
+        )
+for _name in ("f16", "bf16"):
+    _add(
+        f"atomic_add_{_name}",
+        f"""
+ushort atomic_add_{_name}(volatile __global void *p, ushort value) {{
+  volatile __global uint *word = (volatile __global uint *)((size_t)p & ~(size_t)3);
+  uint shift = (uint)((size_t)p & 2) * 8;
+  uint seen = atomic_or(word, 0u), before;
+  do {{
+    before = seen;
+    float sum = {_name}_to_f32((ushort)(before >> shift)) + {_name}_to_f32(value);
+    uint rest = before & ~(0xffffu << shift);
+    seen = atomic_cmpxchg(word, before, rest | (uint)f32_to_{_name}(sum) << shift);
+  }} while (seen != before);
+  return (ushort)(before >> shift);
+}}
+""",
+        f"{_name}_to_f32",
+        f"f32_to_{_name}",
+    )
+
+# -- kernels
+
+_add(
+    "prevent_inlining",
+    """
+// LLVM does not inline a function that calls one which may return twice.
+__attribute__((optnone, noinline, returns_twice)) void prevent_inlining(void) {}
+""",
+)
+
+# -- assertions
+
+_add(
+    "report",
+    """
+void report(__global int *faults, int number, int thread) {
+  if (atomic_cmpxchg(faults, 0, number) != 0) return;
+  faults[1] = (int)get_group_id(0);
+  faults[2] = (int)get_group_id(1);
+  faults[3] = (int)get_group_id(2);
+  faults[4] = thread;
+}
+""",
+)
+
+
+def _shuffle(name: str, lane: str, mode: str) -> Iterator[tuple[str, Entry]]:
+    """Yield a shuffle of 32-bit words, and one of 64-bit values as two such words."""
+    text = f"""
+uint {name}(uint x, uint {lane}) {{
+  uint result;
+  __asm__ volatile("shfl.sync.{mode}.b32 %0, %1, %2, 31, -1;" : "=r"(result) : "r"(x), "r"({lane}));
+  return result;
+}}"""
+    yield name, Entry(text.strip("\n"), assembly=SHUFFLES)
+    both = f"(uint2)({name}(parts.x, {lane}), {name}(parts.y, {lane}))"
+    text = f"""
+ulong {name}_64(ulong x, uint {lane}) {{
+  uint2 parts = as_uint2(x);
+  return as_ulong({both});
+}}"""
+    yield f"{name}_64", Entry(text.strip("\n"), (name,), SHUFFLES)
+
+
+_INSTRUCTIONS = {
+    ReduceKind.SUM: "add",
+    ReduceKind.MAX: "max",
+    ReduceKind.MIN: "min",
+    ReduceKind.AND: "and",
+    ReduceKind.OR: "or",
+    ReduceKind.XOR: "xor",
+}
+
+
+def reduction(kind: ReduceKind, signed: bool) -> str:
+    """Return the name of the helper that reduces 32-bit integers over all lanes of a warp."""
+    if kind in (ReduceKind.MAX, ReduceKind.MIN):
+        return f"lane_{_INSTRUCTIONS[kind]}_{'s' if signed else 'u'}32"
+    return f"lane_{_INSTRUCTIONS[kind]}_{'u32' if kind is ReduceKind.SUM else 'b32'}"
+
+
+def _reductions() -> Iterator[tuple[str, Entry]]:
+    for kind in _INSTRUCTIONS:
+        for name in dict.fromkeys((reduction(kind, False), reduction(kind, True))):
+            _, operator, suffix = name.split("_")
+            text = f"""
+uint {name}(uint x) {{
+  uint result;
+  __asm__ volatile("redux.sync.{operator}.{suffix} %0, %1, -1;" : "=r"(result) : "r"(x));
+  return result;
+}}"""
+            yield name, Entry(text.strip("\n"), assembly=LANE_REDUCTIONS)
+
+
+def _rounded() -> Iterator[tuple[str, Entry]]:
+    """Yield f32 division and square root that round to nearest regardless of build options."""
+    for name, operands in (("div", "xy"), ("sqrt", "x")):
+        parameters = ", ".join(f"float {x}" for x in operands)
+        registers = ", ".join(f"%{number}" for number in range(1 + len(operands)))
+        inputs = ", ".join(f'"f"({x})' for x in operands)
+        text = f"""
+float {name}_rn_f32({parameters}) {{
+  float result;
+  __asm__("{name}.rn.f32 {registers};" : "=f"(result) : {inputs});
+  return result;
+}}"""
+        yield f"{name}_rn_f32", Entry(text.strip("\n"), assembly=ROUNDING)
+
+
+def _copies() -> Iterator[tuple[str, Entry]]:
+    """Yield copies of 4, 8 and 16 bytes, each also with a condition that writes zeros if false.
+
+    Only a copy of 16 bytes can bypass the L1 cache (`.cg`), and it does.
+    """
+    for size in (4, 8, 16):
+        cache = "cg" if size == 16 else "ca"
+        condition, source_size = ", bool in_bounds", f', "r"(in_bounds ? {size} : 0)'
+        for name, parameter, register, operand in (
+            (f"async_copy_{size}", "", "", ""),
+            (f"async_copy_{size}_if", condition, ", %2", source_size),
+        ):
+            text = f"""
+void {name}(__local void *to, __global const void *from{parameter}) {{
+  __asm__ volatile("cp.async.{cache}.shared.global [%0], [%1], {size}{register};"
+               : : "r"((uint)(size_t)to), "l"((ulong)from){operand} : "memory");
+}}"""
+            yield name, Entry(text.strip("\n"), assembly=COPIES)
+    text = """
+void async_commit(void) {
+  __asm__ volatile("cp.async.commit_group;" : : : "memory");
+}"""
+    yield "async_commit", Entry(text.strip("\n"), assembly=COPIES)
+    text = """
+#define async_wait(pending) __asm__ volatile("cp.async.wait_group " #pending ";" : : : "memory")"""
+    yield "async_wait", Entry(text.strip("\n"), assembly=COPIES)
+
+
+ASSEMBLY: dict[str, Entry] = dict(
+    [
+        *_shuffle("lane_shuffle", "lane", "idx"),
+        *_shuffle("lane_shuffle_xor", "mask", "bfly"),
+        *_reductions(),
+        *_rounded(),
+        *_copies(),
+    ]
+)
+"""The helper functions by name."""

@@ -1,0 +1,62 @@
+"""Known bits of integers: an XOR of operands without a common bit becomes a sum.
+
+A runtime that vectorizes across work-items recognizes contiguous accesses of adjacent work-items in
+a sum, but not in an XOR. Offsets in shared memory are XORs of linear maps, which mostly have
+disjoint bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tile.codegen.unroll_fragments import reached_by
+from tile.ir.core import Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.ops import arith
+from tile.ir.types import I32, U32
+from tile.simt import ops
+
+ANY = (1 << 32) - 1
+# Operations whose result has no bits but those of their operands.
+_UNIONS: frozenset[OpDef] = frozenset({ops.thread.fill, ops.thread.pick, arith.xor, arith.or_})
+
+
+_DEPTH = 8  # of expressions that are analyzed
+
+
+@dataclass
+class KnownBits:
+    """The bits that 32-bit integers can have; all bits for other and unknown values."""
+
+    _bits: dict[Value, int] = field(default_factory=dict)
+
+    def disjoint(self, op: Operation) -> bool:
+        """Return True if no bit can be set in both operands."""
+        x, y = op.inputs
+        return not self.of(x) & self.of(y)
+
+    def of(self, value: Value, depth: int = _DEPTH) -> int:
+        """Return the bits that a value can have, in any register of any thread."""
+        if value not in self._bits:
+            analyzable = depth and value.op is not None and value.type.element in (I32, U32)
+            self._bits[value] = self._of(value.op, depth - 1) if analyzable and value.op else ANY
+        return self._bits[value]
+
+    def _of(self, op: Operation, depth: int) -> int:
+        if op.defn is arith.const:
+            return int(op.attributes.get("value", 0)) & ANY
+        if op.defn is ops.thread.linear_index:
+            return reached_by([image for _, images in op["layout"].ins for image in images])
+        if op.defn in _UNIONS:
+            return reached_by([self.of(value, depth) for value in op.inputs])
+        if op.defn is arith.and_:
+            return self.of(op.inputs[0], depth) & self.of(op.inputs[1], depth)
+        if op.defn is arith.shl:
+            return self._shifted(op, depth)
+        return ANY
+
+    def _shifted(self, op: Operation, depth: int) -> int:
+        x, by = op.inputs
+        if by.op is None or by.op.defn is not arith.const:
+            return ANY
+        return self.of(x, depth) << min(int(by.op["value"]) & ANY, 32) & ANY

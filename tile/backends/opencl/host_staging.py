@@ -1,0 +1,177 @@
+"""Pass host arrays to a device: by address, or copied to the device and back.
+
+Views of one array keep sharing memory: arrays whose bytes overlap are copied as one range, from the
+first byte to the last.
+
+Users' OpenCL buffers, arrays and SVM pointers as kernel arguments.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from tile.backends.base import LaunchArgument
+from tile.backends.host_memory import Array, Piece, piece_at, pieces
+from tile.backends.opencl import devices
+from tile.backends.opencl.devices import Device
+from tile.errors import ArgumentValueError
+
+
+def in_place(array: Array) -> Any:
+    """Return an array's address as an argument, for devices that access the host's memory."""
+    return None if array.size == 0 else at_address(array.ctypes.data)
+
+
+def at_address(address: int) -> Any:
+    """Return a host address as an argument."""
+    return cl.SVM((ctypes.c_char * 1).from_address(address))
+
+
+def _bytes_at(low: int, high: int) -> Array:
+    """Return host memory as an array of bytes."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+
+
+def sub_buffer(buffer: Any, offset: int, device: Device, name: str) -> Any:
+    """Return the sub-buffer from an offset in bytes to the end.
+
+    Raises `ArgumentValueError` if the device does not allow a sub-buffer at that offset.
+    """
+    if offset == 0:
+        return buffer
+    alignment = device.raw.mem_base_addr_align // 8
+    if offset % alignment:
+        raise ArgumentValueError(
+            f"argument {name!r} is a view that begins {offset} bytes into memory which another "
+            f"argument shares or which lies before it; on this device it can begin at "
+            f"multiples of {alignment} bytes"
+        )
+    return buffer.get_sub_region(offset, buffer.size - offset)
+
+
+@dataclass
+class StagedRange(Piece):
+    """A range of host memory and its copy on the device."""
+
+    buffer: Any = None
+
+
+@dataclass
+class Staging:
+    """The device copies of the host arrays of one launch."""
+
+    device: Device
+    ranges: list[StagedRange] = field(default_factory=list)
+
+    def stage(self, arrays: Sequence[Array], written: Sequence[bool]) -> None:
+        """Copy arrays to the device; those that are `written` are copied back by `fetch`."""
+        self.ranges = pieces(StagedRange, zip(arrays, written, strict=True))
+        flags = cl.mem_flags.READ_WRITE | (
+            cl.mem_flags.USE_HOST_PTR if self.device.shares_memory else cl.mem_flags.COPY_HOST_PTR
+        )
+        for staged in self.ranges:
+            host = _bytes_at(staged.low, staged.high)
+            staged.buffer = cl.Buffer(self.device.context, flags, hostbuf=host)
+
+    def argument(self, array: Array, name: str) -> Any:
+        """Return the buffer or sub-buffer that holds an array; None for an empty array.
+
+        Raises `ArgumentValueError` for a view at whose offset the device allows no sub-buffer.
+        """
+        if array.size == 0:
+            return None
+        address = array.ctypes.data
+        staged = piece_at(self.ranges, address)
+        assert staged is not None, "an array that was not staged"
+        return sub_buffer(staged.buffer, address - staged.low, self.device, name)
+
+    def fetch(self) -> None:
+        """Copy written arrays back; if the device shares memory, only map them for the host."""
+        queue = self.device.queue
+        for staged in self.ranges:
+            if not staged.written:
+                continue
+            if self.device.shares_memory:
+                reading = cl.map_flags.READ
+                mapped, _ = cl.enqueue_map_buffer(
+                    queue, staged.buffer, reading, 0, (staged.size,), np.dtype(np.uint8)
+                )
+                mapped.base.release(queue)
+            else:
+                cl.enqueue_copy(queue, _bytes_at(staged.low, staged.high), staged.buffer)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A buffer or an SVM pointer, and the offset of the argument in it."""
+
+    name: str
+    base: Any  # a buffer or an SVM pointer; None for an empty array
+    offset: int  # in bytes
+    context: Any  # None for an SVM pointer
+    queue: Any
+
+    def argument(self, device: Device) -> Any:
+        """Return the value to pass to the kernel.
+
+        Raises `ArgumentValueError` for a view at whose offset the device allows no sub-buffer.
+        """
+        if self.base is None:
+            return None
+        if isinstance(self.base, cl.SVMPointer):
+            return at_address(self.base.svm_ptr + self.offset) if self.offset else self.base
+        return sub_buffer(self.base, self.offset, device, self.name)
+
+
+def opencl_memory(names: Sequence[str], arguments: Sequence[LaunchArgument]) -> dict[int, Memory]:
+    """Return the arguments that are OpenCL memory, by their index."""
+    return {
+        i: _memory(name, getattr(value, "source", None))
+        for i, (name, value) in enumerate(zip(names, arguments, strict=True))
+        if not isinstance(value, np.ndarray | np.generic)
+    }
+
+
+def _memory(name: str, source: Any) -> Memory:
+    base, offset, queue = source, 0, None
+    if hasattr(source, "base_data"):  # an array
+        base, offset, queue = source.base_data, source.offset, source.queue
+    context = getattr(base, "context", None) if isinstance(base, cl.MemoryObject) else None
+    if context is None and queue is not None:
+        context = queue.context
+    return Memory(name, base, offset, context, queue)
+
+
+def launch_device(memories: Sequence[Memory], name: str, kernel: str) -> Device:
+    """Return the device to launch on.
+
+    It is the device of the memory, with the queue of the first array; without memory that has a
+    context, the device that `name` selects (`devices.chosen`).
+    Raises `ArgumentValueError` for memory of several contexts.
+    """
+    with_context = [memory for memory in memories if memory.context is not None]
+    if not with_context:
+        return devices.chosen(name)
+    first = next((memory for memory in with_context if memory.queue is not None), with_context[0])
+    for memory in with_context:
+        if memory.context != first.context:
+            raise ArgumentValueError(
+                f"arguments {first.name!r} and {memory.name!r} of {kernel}() are in different "
+                "OpenCL contexts, and a kernel runs in one; make both with one context or queue"
+            )
+    own = devices.chosen(name)
+    if first.queue is None and own.context == first.context:
+        return own
+    return devices.USERS.of(first.context, first.queue)
+
+
+def finish_other_queues(memories: Sequence[Memory], device: Device) -> None:
+    """Wait for the queues, other than the device's own, that the memory of a launch belongs to."""
+    for queue in {memory.queue for memory in memories} - {None, device.queue}:
+        queue.finish()

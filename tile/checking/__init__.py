@@ -1,1 +1,0 @@
-"""Differential runs: repeat launches in ways that must not change their results."""

@@ -1,0 +1,78 @@
+"""HTML pages of faults and traces: each is one file that needs no network and no server.
+
+A page is made from the JSON of a report alone, so a saved report can be drawn later.
+
+- `page.py`: templates, and writing a page to a file.
+- `drawing.py`: heatmaps (counts of the cells of `tile/heatmap.py`) as pictures.
+- `listing.py`, `highlight.py`: source listings with annotated lines.
+- `faults.py`: the page of a report of faults.
+- `trace.py`: the page of a trace.
+
+Render templates to pages, and write pages to files.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup, escape
+
+from tile.diagnostics.pages.svg import LEFT, TOP
+from tile.errors import ArgumentValueError
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.globals.update(left=LEFT, top=TOP)
+    environment.filters["prose"] = prose
+    return environment
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a rendered template of `templates/`."""
+    return _environment().get_template(template).render(**values)
+
+
+def prose(text: str) -> Markup:
+    """Return the HTML of a message: text in backticks as code, and line breaks allowed in paths.
+
+    Paths inside the current folder are made relative to it.
+    """
+    parts = text.replace(f"{Path.cwd()}{os.sep}", "").split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(_breaking(part)) if number % 2 else _breaking(part)
+        for number, part in enumerate(parts)
+    )
+
+
+def _breaking(text: str) -> Markup:
+    return Markup("/<wbr>").join(escape(part) for part in text.split("/"))
+
+
+def written(path: str | os.PathLike[str], text: str, description: str) -> Path:
+    """Write a text to a file, and return its path.
+
+    Raises `ArgumentValueError` if that fails; `description` names the text in the message.
+    """
+    target = Path(path)
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentValueError(
+            f"{description} cannot be written to {str(target)!r}: {error.strerror or error}",
+            notes=["it is kept, and can be written to another path"],
+        ) from None
+    return target

@@ -1,0 +1,112 @@
+"""Assignments: plain, unpacking, augmented and annotated."""
+
+from __future__ import annotations
+
+import ast
+
+from tile.errors import CompilationError, stamp
+from tile.frontend.python.expressions import operate
+from tile.frontend.python.lowering_context import Binding, Lowering
+from tile.frontend.python.source import is_constexpr_annotation
+from tile.frontend.python.value_trees import compile_time_only, describe, is_number
+from tile.ir.types import Scalar
+from tile.language.core import promotion
+from tile.language.core.dtypes import spelled
+from tile.language.core.tensor import Tensor
+
+
+def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False) -> None:
+    """Bind a target to a value.
+
+    A Python number becomes a runtime constant of the first type that can represent it. If `weak`,
+    it stays a Python number.
+    """
+    if isinstance(target, ast.Name):
+        if is_number(value) and not weak:
+            value = promotion.to_tensor(low.build, value)
+        low.bind(target.id, value, low.loc(target))
+    elif isinstance(target, ast.Tuple | ast.List):
+        unpack(low, target, value, weak)
+    elif isinstance(target, ast.Subscript):
+        low.fail(
+            target,
+            "elements cannot be assigned; make a new tile with tl.where, or write to memory with "
+            "tl.store",
+        )
+    else:
+        low.fail(target, "cannot assign to this; only names and tuples of names take values")
+
+
+def unpack(low: Lowering, target: ast.Tuple | ast.List, value: object, weak: bool) -> None:
+    """Assign the items of a tuple to the same number of targets."""
+    for item in target.elts:
+        if isinstance(item, ast.Starred):
+            low.fail(
+                item, "`*` among the targets of an assignment is not supported; name each item"
+            )
+    if not isinstance(value, tuple):
+        low.fail(target, f"only a tuple can be unpacked, not {describe(value)}")
+    if len(value) != len(target.elts):
+        low.fail(target, f"{len(target.elts)} names for {len(value)} values {describe(value)}")
+    for item, part in zip(target.elts, value, strict=True):
+        assign(low, item, part, weak=weak)
+
+
+def augmented(low: Lowering, node: ast.AugAssign) -> None:
+    """Compile `x += value`."""
+    target = node.target
+    if not isinstance(target, ast.Name):
+        assign(low, target, None)
+        return
+    before = low.expression(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+    value = low.expression(node.value)
+    assign(low, target, operate(low, node, node.op, before, value))
+
+
+def annotated(low: Lowering, node: ast.AnnAssign) -> None:
+    """Compile an annotated assignment.
+
+    `x: tl.constexpr = 3` keeps the value a compile-time constant. No other annotation changes a
+    value.
+    """
+    if node.value is None:
+        return
+    value = low.expression(node.value)
+    loc = low.at(node.value)
+    target = node.target
+    if not isinstance(target, ast.Name):
+        assign(low, target, value)
+    elif names_constexpr(node.annotation):
+        subject = f"`{target.id}` is annotated tl.constexpr, so its value"
+        with stamp(loc):
+            low.bind(target.id, compile_time_only(value, subject), low.loc(target))
+    else:
+        assign(low, target, value)
+        check_annotation(low, node, target.id)
+
+
+def names_constexpr(annotation: ast.expr) -> bool:
+    """Return True if an annotation is `tl.constexpr`."""
+    if isinstance(annotation, ast.Constant):
+        return is_constexpr_annotation(annotation.value)
+    name = annotation.attr if isinstance(annotation, ast.Attribute) else None
+    return (annotation.id if isinstance(annotation, ast.Name) else name) == "constexpr"
+
+
+def check_annotation(low: Lowering, node: ast.AnnAssign, name: str) -> None:
+    """Raise `CompilationError` if an annotation names another dtype than the value has.
+
+    An annotation does not convert the value.
+    """
+    try:
+        dtype = low.expression(node.annotation)
+    except CompilationError:  # Python does not evaluate the annotations of local names either
+        return
+    bound = low.scope[name]
+    assert isinstance(bound, Binding)
+    if isinstance(dtype, Scalar) and isinstance(bound.value, Tensor) and bound.value.dtype != dtype:
+        low.fail(
+            node.annotation,
+            f"`{name}` is annotated {spelled(dtype)} and its value is {describe(bound.value)}; "
+            f"an annotation does not convert, so write tl.cast(..., {spelled(dtype)})",
+        )

@@ -1,0 +1,381 @@
+"""Compilation rules of expressions, one per kind of AST node.
+
+Conditions: compile-time booleans or i1 values.
+
+Warnings about loop options that have no effect.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, NoReturn
+
+from tile.errors import CompilationError, Loc, TileError
+from tile.frontend.python.branches import emit_if
+from tile.frontend.python.calls import call, unpack_starred
+from tile.frontend.python.global_names import lookup, member
+from tile.frontend.python.lowering_context import (
+    Binding,
+    Expression,
+    Flag,
+    Lowering,
+    Path,
+    assigned_later,
+    undefined,
+)
+from tile.frontend.python.source import DeviceFunction
+from tile.frontend.python.value_trees import MismatchError, Phis, describe, leaves, resolve, same
+from tile.ir.ops import arith
+from tile.ir.types import I1, Descriptor, Pointer
+from tile.language import operators, python_builtins
+from tile.language.core.builtin import suggestion
+from tile.language.core.static_args import compile_time_bool, constant_value, failed, static_truth
+from tile.language.core.tensor import Tensor
+from tile.language.tensor_methods import tensor_attribute
+from tile.tracebacks import warn
+
+
+@functools.cache
+def warn_unread(loc: Loc, names: tuple[str, ...], of: str) -> None:
+    """Warn once, at the user's line, that options `of` a loop have no effect."""
+    several = len(names) > 1
+    warn(
+        f"the option{'s' if several else ''} {', '.join(names)} of {of} "
+        f"{'have' if several else 'has'} no effect; the loop's results are the same",
+        loc,
+    )
+
+
+def truth(low: Lowering, node: ast.expr, statement: str) -> Flag:
+    """Return the condition of an `if` or `while`.
+
+    A compile-time value, or a scalar that is a constant in the IR, becomes a Python bool. Raises
+    `CompilationError` for a tile, a descriptor and a pointer.
+    """
+    value = low.expression(node)
+    if isinstance(value, python_builtins.condition):
+        if compile_time_bool(value.disable_licm, "the disable_licm of tl.condition"):
+            warn_unread(low.at(node), ("disable_licm",), "tl.condition")
+        value = value.condition
+    if isinstance(value, Tensor):
+        number = constant_value(value)
+        if number is None:
+            return _runtime(low, node, value, statement)
+        value = number
+    with low.errors_at(node):
+        return static_truth(value, f"the condition of `{statement}`")
+
+
+def _runtime(low: Lowering, node: ast.expr, value: Tensor, statement: str) -> Flag:
+    loc = low.at(node)
+    if value.shape:
+        raise CompilationError(
+            f"`{statement}` takes one condition, and this is a whole tile of type {value.type}",
+            loc=loc,
+            notes=[
+                "to choose element by element write tl.where(condition, a, b)",
+                "to ask whether any element is true write tl.max(condition.to(tl.int32)) != 0",
+            ],
+        )
+    if isinstance(value.type, Descriptor):
+        raise CompilationError(
+            f"`{statement}` takes a number as its condition, not a descriptor, {value.type}",
+            loc=loc,
+        )
+    if isinstance(value.dtype, Pointer):
+        raise CompilationError(
+            f"`{statement}` takes a number as its condition, not the pointer {value.type}; to ask "
+            "whether it is null write ptr.to(tl.int64) != 0",
+            loc=loc,
+        )
+    if value.dtype == I1:
+        return value.value
+    return low.build(arith.cast, value.value, to=I1)
+
+
+BINARY: Mapping[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.MatMult: "@",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+}
+UNARY: Mapping[type[ast.unaryop], str] = {
+    ast.UAdd: "+",
+    ast.USub: "-",
+    ast.Invert: "~",
+    ast.Not: "not",
+}
+COMPARE: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+
+
+def name(low: Lowering, node: ast.Name) -> object:
+    """Return the value of a name: a local of the function, or a captured global or closure name."""
+    entry = low.scope.get(node.id)
+    if isinstance(entry, Binding):
+        low.read_bindings.add(entry)
+        return entry.value
+    loc = low.loc(node)
+    if entry is not None:
+        raise entry.error(node.id, loc)
+    local = low.source.assigned_in(low.source.node).get(node.id)
+    if local is not None:
+        raise assigned_later(node.id, low.loc(local), loc)
+    exists, value = lookup(low.function, node.id)
+    if not exists:
+        raise undefined(node.id, [*low.scope, *low.function.fn.__globals__, *dir(builtins)], loc)
+    return value
+
+
+def constant(low: Lowering, node: ast.Constant) -> object:
+    """Return the Python value of a literal: a number, a string, `None` or `...`."""
+    if isinstance(node.value, bytes | complex):
+        low.fail(node, f"{type(node.value).__name__} constants are not supported in a kernel")
+    return node.value
+
+
+def binary(low: Lowering, node: ast.BinOp) -> object:
+    """Compile a binary operator; a chain `a + b + c + ...` iteratively, innermost first."""
+    chain = [node]
+    while isinstance(inner := chain[-1].left, ast.BinOp):
+        chain.append(inner)
+    result = low.expression(chain[-1].left)
+    while chain:
+        operation = chain.pop()
+        with low.errors_at(operation):
+            result = operate(low, operation, operation.op, result, low.expression(operation.right))
+    return result
+
+
+def operate(
+    low: Lowering, node: ast.expr | ast.stmt, op: ast.operator, a: object, b: object
+) -> object:
+    """Emit `a op b` at the location of `node`."""
+    low.at(node)
+    return operators.binary(low.build, BINARY[type(op)], a, b)
+
+
+def unary(low: Lowering, node: ast.UnaryOp) -> object:
+    """Compile a unary operator."""
+    operand = low.expression(node.operand)
+    low.at(node)
+    return operators.unary(low.build, UNARY[type(node.op)], operand)
+
+
+def compare(low: Lowering, node: ast.Compare) -> object:
+    """Compile a comparison or a chain `a < b < c`, whose middle operand is evaluated once."""
+    left = low.expression(node.left)
+    result: object = True
+    for op, operand in zip(node.ops, node.comparators, strict=True):
+        right = low.expression(operand)
+        low.at(node)
+        holds = compare_two(low, op, left, right)
+        result = operators.logical(low.build, "and", result, holds)
+        if not isinstance(result, Tensor) and not static_truth(result, "a comparison"):
+            break
+        left = right
+    return result
+
+
+def compare_two(low: Lowering, op: ast.cmpop, a: object, b: object) -> object:
+    """Emit one comparison of a chain."""
+    if isinstance(op, ast.Is | ast.IsNot):
+        return same(a, b) is isinstance(op, ast.Is)
+    if isinstance(op, ast.In | ast.NotIn):
+        return contains(a, b) is isinstance(op, ast.In)
+    return operators.compare(low.build, COMPARE[type(op)], a, b)
+
+
+def contains(item: object, container: Any) -> bool:
+    """Return `item in container` for compile-time values."""
+    if leaves((item, container)):
+        raise CompilationError(
+            "`in` is for values known when the kernel is compiled; compare with `==`"
+        )
+    try:
+        return bool(item in container)
+    except Exception as error:  # noqa: BLE001 - the class of a constant defines this
+        raise failed(f"{describe(item)} in {describe(container)}", error) from None
+
+
+def logical(low: Lowering, node: ast.BoolOp) -> object:
+    """Compile `and` and `or`; a compile-time operand decides whether the next is compiled."""
+    op, stops = ("and", False) if isinstance(node.op, ast.And) else ("or", True)
+    first, *others = node.values
+    result = low.expression(first)
+    for operand in others:
+        if not isinstance(result, Tensor):
+            if static_truth(result, f"an operand of `{op}`") is stops:
+                return result
+            result = low.expression(operand)
+        else:
+            right = low.expression(operand)
+            low.at(node)
+            result = operators.logical(low.build, op, result, right)
+    return result
+
+
+def choice(low: Lowering, node: ast.IfExp) -> object:
+    """Compile `a if condition else b`; under a compile-time condition only the chosen side."""
+    condition = truth(low, node.test, "if")
+    if isinstance(condition, bool):
+        return low.expression(node.body if condition else node.orelse)
+    sides: list[object] = []
+
+    def side(expression: ast.expr) -> Path:
+        return low.branch(lambda: sides.append(low.expression(expression)))
+
+    first, second = side(node.body), side(node.orelse)
+    phis = Phis()
+    try:
+        value = phis.unify(*sides)
+    except MismatchError:
+        a, b = map(describe, sides)
+        low.fail(
+            node, f"this is {a} if the condition holds and {b} if not; both must be of one type"
+        )
+    values = emit_if(low, condition, first.block, second.block, phis, low.loc(node))
+    return resolve(value, values)
+
+
+def attribute(low: Lowering, node: ast.Attribute) -> object:
+    """Compile `a.b` of a runtime value or a compile-time object."""
+    owner = low.expression(node.value)
+    if isinstance(owner, Tensor):
+        low.at(node)
+        return tensor_attribute(low.build, owner, node.attr)
+    try:
+        return member(owner, node.attr)
+    except TileError:
+        raise
+    except AttributeError:
+        subject = f"module `{owner.__name__}`" if isinstance(owner, ModuleType) else describe(owner)
+        hint = suggestion(node.attr, dir(owner))
+        low.fail(node, f"{subject} has no attribute `{node.attr}`{hint}")
+    except Exception as error:
+        raise failed(f"attribute `{node.attr}` of {describe(owner)}", error) from error
+
+
+def subscript(low: Lowering, node: ast.Subscript) -> object:
+    """Compile `a[b]`."""
+    owner = low.expression(node.value)
+    if isinstance(owner, DeviceFunction):
+        low.fail(node, f"a kernel launches no kernels; to call `{owner.name}`, leave the grid out")
+    index = low.expression(node.slice)
+    low.at(node)
+    return operators.subscript(low.build, owner, index)
+
+
+def slice_(low: Lowering, node: ast.Slice) -> object:
+    """Compile `a:b:c` in a subscript."""
+    parts = (node.lower, node.upper, node.step)
+    return slice(*(None if part is None else low.expression(part) for part in parts))
+
+
+def sequence(low: Lowering, node: ast.Tuple | ast.List) -> object:
+    """Compile a tuple or list display; a list becomes a tuple, since kernels mutate nothing."""
+    return tuple(unpack_starred(low, node.elts))
+
+
+def text(low: Lowering, node: ast.JoinedStr) -> object:
+    """Evaluate an f-string of compile-time values, as used in messages."""
+    parts = []
+    for part in node.values:
+        if isinstance(part, ast.FormattedValue):
+            parts.append(formatted(low, part))
+        else:
+            parts.append(str(low.expression(part)))
+    return "".join(parts)
+
+
+def formatted(low: Lowering, node: ast.FormattedValue) -> str:
+    """Evaluate one `{value!r:format}` of an f-string."""
+    value = low.expression(node.value)
+    if leaves(value):
+        low.fail(
+            node.value,
+            f"an f-string is evaluated when the kernel is compiled, and this is {describe(value)}, "
+            f"known only when it runs; pass it to tl.device_print as an argument",
+        )
+    form = "" if node.format_spec is None else str(low.expression(node.format_spec))
+    try:
+        shown = CONVERSIONS[node.conversion](value) if node.conversion in CONVERSIONS else value
+        return format(shown, form)
+    except Exception as error:
+        with low.errors_at(node.value):
+            raise failed(f"{describe(value)} cannot be formatted as `{form}`", error) from error
+
+
+def refused(message: str) -> Expression:
+    """Return the rule for an expression that is not part of the language."""
+
+    def rule(low: Lowering, node: ast.expr) -> NoReturn:
+        low.fail(node, message)
+
+    return rule
+
+
+CONVERSIONS: Mapping[int, Callable[[object], str]] = {
+    ord("s"): str,
+    ord("r"): repr,
+    ord("a"): ascii,
+}
+COMPREHENSION = (
+    "comprehensions are not supported in a kernel; write a loop, or the elements one by one"
+)
+
+EXPRESSIONS: Mapping[type[ast.expr], Expression] = {
+    ast.Attribute: attribute,
+    ast.BinOp: binary,
+    ast.BoolOp: logical,
+    ast.Call: call,
+    ast.Compare: compare,
+    ast.Constant: constant,
+    ast.IfExp: choice,
+    ast.JoinedStr: text,
+    ast.List: sequence,
+    ast.Name: name,
+    ast.Slice: slice_,
+    ast.Subscript: subscript,
+    ast.Tuple: sequence,
+    ast.UnaryOp: unary,
+    ast.Await: refused("`await` is not supported in a kernel: each program runs from start to end"),
+    ast.Dict: refused("dictionaries are not supported in a kernel; use names, or a tuple"),
+    ast.DictComp: refused(COMPREHENSION),
+    ast.GeneratorExp: refused(COMPREHENSION),
+    ast.Lambda: refused(
+        "`lambda` is not supported in a kernel; write a function with @tile.jit outside"
+    ),
+    ast.ListComp: refused(COMPREHENSION),
+    ast.NamedExpr: refused(
+        "`:=` is not supported in a kernel; assign in a statement of its own before"
+    ),
+    ast.Set: refused("sets are not supported in a kernel; use a tuple"),
+    ast.SetComp: refused(COMPREHENSION),
+    ast.Starred: refused(
+        "`*` is supported only among the arguments of a call and the items of a tuple"
+    ),
+    ast.Yield: refused("`yield` is not supported in a kernel; store results with tl.store"),
+    ast.YieldFrom: refused(
+        "`yield from` is not supported in a kernel; store results with tl.store"
+    ),
+}

@@ -1,0 +1,311 @@
+"""Fingerprints of jitted functions: a hash of the source, the callees and the captured values."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import enum
+import hashlib
+import inspect
+import marshal
+import sys
+import tokenize
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tile._lazy import is_given_on
+from tile.frontend.python.constexpr_function import StaticFunction
+from tile.frontend.python.source import DeviceFunction
+from tile.ir.types import Type
+from tile.language.core.builtin import Bound, Builtin
+from tile.language.core.constexpr import constexpr
+
+
+def fingerprint(function: DeviceFunction) -> str:
+    """Return a hash that changes when the function, a callee or a captured value changes.
+
+    The hash includes file and line, since compiled kernels name them in reports. Raises
+    `CompilationError` if a source cannot be read.
+    """
+    return snapshot(function).digest
+
+
+def snapshot(function: DeviceFunction) -> Snapshot:
+    """Return the fingerprint with the variables to compare to see if it still holds."""
+    walk = _Walk()
+    walk.function(function)
+    text = "\n".join(walk.lines)
+    return Snapshot(hashlib.sha256(text.encode()).hexdigest(), tuple(walk.watched))
+
+
+def exact_digest(function: DeviceFunction, constants: object) -> str | None:
+    """Return a hash of a function and its compile-time constants that is valid across processes.
+
+    It covers everything that decides what is compiled, except `tile` itself. Return None if that
+    cannot be guaranteed, because a captured value or constant is of a class that has no exact text.
+    """
+    walk = _Walk()
+    walk.function(function)
+    walk.lines.append(walk.spell(constants))
+    if walk.inexact:
+        return None
+    return hashlib.sha256("\n".join(walk.lines).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A fingerprint with the variables it covers: their owners, names and values."""
+
+    digest: str
+    watched: tuple[tuple[dict[str, Any] | types.CellType, str, object], ...]
+
+    def holds(self) -> bool:
+        """Return True if every captured variable is unchanged; costs one lookup per variable."""
+        return all(_current(owner, name) is value for owner, name, value in self.watched)
+
+
+def spell(value: object) -> str:
+    """Return text for a compile-time value that differs if the value differs."""
+    walk = _Walk()
+    walk.lines.append(walk.spell(value))
+    return "\n".join(walk.lines)
+
+
+_MISSING = object()
+
+
+def _current(owner: dict[str, Any] | types.CellType, name: str) -> object:
+    if isinstance(owner, dict):
+        return owner.get(name, _MISSING)
+    try:
+        return owner.cell_contents
+    except ValueError:
+        return _MISSING
+
+
+@dataclass
+class _Walk:
+    """Collects text about functions, each function once.
+
+    `inexact` becomes True at a value whose text another value may share.
+    """
+
+    inexact: bool = False
+    lines: list[str] = field(default_factory=list)
+    watched: list[tuple[dict[str, Any] | types.CellType, str, object]] = field(default_factory=list)
+    seen: dict[object, int] = field(default_factory=dict)
+    open: list[object] = field(default_factory=list)  # the enclosing collections
+
+    def function(self, function: DeviceFunction) -> int:
+        """Add a function and its dependences, and return its number."""
+        if (seen := self.seen.get(function)) is not None:
+            return seen
+        number = self.seen[function] = len(self.seen)
+        if str(function.fn.__module__).startswith("tile."):  # constant within a process
+            self.lines.append(f"function {number} {function.fn.__module__}.{function.name}")
+            return number
+        source = function.source
+        self.lines.append(f"function {number} {function.name} noinline={function.noinline}")
+        self.lines.append(f"{source.file}:{source.first_line}\n{source.text}")
+        for parameter in function.parameters:
+            if not parameter.required:
+                self.lines.append(f"default {parameter.name} = {self.spell(parameter.default)}")
+        self.lines.extend(self.captured(function))
+        return number
+
+    def python(self, fn: types.FunctionType) -> int:
+        """Add a plain Python function that runs at compile time, and return its number."""
+        if (seen := self.seen.get(fn)) is not None:
+            return seen
+        number = self.seen[fn] = len(self.seen)
+        try:
+            text = inspect.getsource(fn)
+        except (OSError, SyntaxError, tokenize.TokenError):
+            text = marshal.dumps(fn.__code__).hex()
+        self.lines.append(f"python {number} {text}")
+        defaults = (fn.__defaults__, fn.__kwdefaults__)
+        self.lines.append(f"defaults = {self.spell(defaults)}")
+        used = sorted(set(_names(fn.__code__)))
+        variables: list[tuple[dict[str, Any] | types.CellType, str]] = [
+            *zip(fn.__closure__ or (), fn.__code__.co_freevars, strict=True),
+            *((fn.__globals__, name) for name in used),
+        ]
+        for owner, name in variables:
+            value = _current(owner, name)
+            if value is not _MISSING:
+                self.watched.append((owner, name, value))
+                self.lines.append(f"{name} = {self.spell(value)}")
+                self.module_attributes(name, value, used)
+        return number
+
+    def module_attributes(self, name: str, value: object, used: list[str]) -> None:
+        """Add the attributes of a user's module that a Python function may read."""
+        if not isinstance(value, types.ModuleType) or _is_versioned(value.__name__):
+            return
+        for attribute in used:
+            member = vars(value).get(attribute, _MISSING)
+            if member is not _MISSING and not isinstance(member, types.ModuleType):
+                self.watched.append((vars(value), attribute, member))
+                self.lines.append(f"{name}.{attribute} = {self.spell(member)}")
+            elif member is not _MISSING and not _is_versioned(str(getattr(member, "__name__", ""))):
+                self.inexact = True  # a module in a module: rare, and not followed
+
+    def captured(self, function: DeviceFunction) -> Iterator[str]:
+        """Yield the captured variables that a function names, including attributes of modules.
+
+        A lazily imported name of this package is identified by its name, and is not imported here.
+        """
+        own = {
+            *function.source.assigned_in(function.source.node),
+            *(p.name for p in function.parameters),
+        }
+        for chain in name_chains(function.source.node, own):
+            exists, value = self.watch(function, chain[0])
+            if not exists:
+                continue
+            name, text = chain[0], ""
+            for attribute in chain[1:]:
+                if not isinstance(value, types.ModuleType):
+                    break
+                if is_given_on(value, attribute):
+                    name, text = f"{name}.{attribute}", f"{attribute} of {value.__name__}"
+                    break
+                if not hasattr(value, attribute):
+                    break
+                owner, value, name = value, getattr(value, attribute), f"{name}.{attribute}"
+                self.watched.append((vars(owner), attribute, vars(owner).get(attribute, _MISSING)))
+            yield f"{name} = {text or self.spell(value)}"
+
+    def watch(self, function: DeviceFunction, name: str) -> tuple[bool, object]:
+        exists, value = function.outside(name)
+        fn = function.fn
+        free = fn.__code__.co_freevars
+        if name in free and fn.__closure__ is not None:
+            cell = fn.__closure__[free.index(name)]
+            self.watched.append((cell, name, _current(cell, name)))
+        else:
+            self.watched.append((fn.__globals__, name, fn.__globals__.get(name, _MISSING)))
+        return exists, value
+
+    def spell(self, value: object) -> str:
+        if isinstance(value, constexpr):
+            return f"constexpr {self.spell(value.value)}"
+        if isinstance(value, DeviceFunction):
+            return f"function {self.function(value)}"
+        if isinstance(value, tuple | list | dict | set | frozenset) and len(self.open) < _DEEP:
+            return self.collection(value)
+        if isinstance(value, float):
+            return f"float {value.hex()}"
+        if isinstance(value, StaticFunction):
+            return self.spell(value.fn)
+        if isinstance(value, types.FunctionType):
+            if _is_versioned_function(value):
+                return f"python {value.__module__}.{value.__qualname__}"
+            return f"python {self.python(value)}"
+        if isinstance(value, types.ModuleType):
+            return f"module {value.__name__}"
+        if isinstance(value, enum.Enum):
+            return f"{self.spell(type(value))} {value.name}"
+        if isinstance(value, Bound):
+            return f"{value.builtin!r} of {self.spell(value.receiver)}"
+        if isinstance(value, type):
+            return self.type(value)
+        if isinstance(value, types.BuiltinFunctionType | types.MethodType):
+            owner = value.__self__
+            of = "" if owner is None else f" of {self.spell(owner)}"
+            return f"{type(value).__qualname__} {value.__qualname__}{of}"
+        if isinstance(value, np.generic):
+            return f"{value.dtype} {value.tobytes().hex()}"
+        is_exact = isinstance(value, _EXACT) or value is _MISSING or value is Ellipsis
+        if is_exact or (type(value).__module__ == "torch" and type(value).__name__ == "dtype"):
+            return f"{type(value).__qualname__} {value!r}"
+        self.inexact = True
+        return f"{type(value).__qualname__} {getattr(value, '__qualname__', '')}"
+
+    def collection(self, value: Any) -> str:
+        """Return the text of a tuple, list, set or dictionary with its items."""
+        self.open.append(value)
+        items = value.items() if isinstance(value, dict) else value
+        words = [self.spell(item) for item in items]
+        self.open.pop()
+        if isinstance(value, set | frozenset):  # their order differs between processes
+            words.sort()
+        kind = type(value)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else self.type(kind)
+        return f"{name}({', '.join(words)})"
+
+    def type(self, value: type) -> str:
+        """Return the text of a class: its name, and its members if its definition may change."""
+        name = f"{value.__module__}.{value.__qualname__}"
+        if value in self.seen or _is_versioned(value.__module__):
+            return f"class {name}"
+        self.seen[value] = len(self.seen)
+        if issubclass(value, enum.Enum):
+            words = [f"{one.name} = {self.spell(one.value)}" for one in value]
+            plain = vars(_PlainEnum)
+        elif issubclass(value, tuple) and hasattr(value, "_fields"):
+            words = [self.spell(getattr(value, of)) for of in ("_fields", "_field_defaults")]
+            plain = vars(_PlainTuple)
+        else:
+            self.inexact = True
+            return f"class {name}"
+        own = {name for name, member in vars(value).items() if _is_code(member)}
+        self.inexact |= not own <= plain.keys()
+        return f"class {name}: {', '.join(words)}"
+
+
+_EXACT = (Builtin, Type, str, bool, int, complex, bytes, types.NoneType, np.dtype)
+_DEEP = 20  # nested collections; a deeper one may contain itself
+
+# Classes with the methods that every class of their kind has. Module-level references keep them
+# alive, since garbage collection of a class empties the dictionary that `vars` returned for it.
+_PlainEnum = enum.Enum("_PlainEnum", {"A": 1})
+_PlainTuple = collections.namedtuple("_PlainTuple", [])
+
+# Packages whose functions and classes are identified by name alone: the versions of those that
+# matter are part of every cache key, or follow from the version of Python.
+_VERSIONED = {*sys.stdlib_module_names, "builtins", "tile", "numpy", "ml_dtypes", "torch"}
+
+
+def _is_versioned(module: str) -> bool:
+    return module.partition(".")[0] in _VERSIONED and module != "__main__"
+
+
+def _is_versioned_function(value: types.FunctionType) -> bool:
+    """Return True if a function is the one that a versioned package exports under its name."""
+    module = sys.modules.get(value.__module__)
+    return _is_versioned(value.__module__) and getattr(module, value.__qualname__, None) is value
+
+
+def _is_code(member: object) -> bool:
+    return callable(member) or isinstance(member, property | classmethod | staticmethod)
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """Yield the global and attribute names that Python code reads, inner functions included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def name_chains(node: ast.AST, own: set[str]) -> list[tuple[str, ...]]:
+    """Return the free names that a function reads, each with the attributes read of it."""
+    names: dict[tuple[str, ...], None] = {}
+
+    def visit(inner: ast.AST, after: tuple[str, ...] = ()) -> None:
+        if isinstance(inner, ast.Attribute):
+            visit(inner.value, (inner.attr, *after))
+        elif isinstance(inner, ast.Name):
+            if isinstance(inner.ctx, ast.Load) and inner.id not in own:
+                names[inner.id, *after] = None
+        else:
+            for child in ast.iter_child_nodes(inner):
+                visit(child)
+
+    visit(node)
+    return list(names)

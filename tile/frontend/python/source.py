@@ -1,0 +1,348 @@
+"""Jitted Python functions: their parameters, source text and AST."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import inspect
+import linecache
+import textwrap
+import tokenize
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tile.errors import ArgumentTypeError, CompilationError, Loc
+from tile.pickling import ByName
+from tile.short_repr import brief
+
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a jitted function; `default` is `REQUIRED` if it has none."""
+
+    name: str
+    annotation: Any
+    default: Any
+    is_constexpr: bool
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    is_const: bool = False
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The text of a function with its AST.
+
+    `shift` is the file's line number minus that of the AST. `lines` are lines of the file, from
+    line 1 + `shift` on.
+    """
+
+    file: str
+    text: str
+    node: ast.FunctionDef
+    shift: int
+    lines: tuple[str, ...]
+    assigned: dict[ast.AST, dict[str, ast.Name]] = field(default_factory=dict)
+
+    @property
+    def first_line(self) -> int:
+        return self.node.lineno + self.shift
+
+    def loc(self, node: ast.stmt | ast.expr | ast.keyword | ast.arg, function: str) -> Loc:
+        """Return the location of a node; for one that spans lines, that of its first line."""
+        line = self.lines[node.lineno - 1]
+        column, end = node.col_offset, node.end_col_offset or 0
+        if not line.isascii():  # the AST counts bytes
+            raw = line.encode()
+            column, end = len(raw[:column].decode()), len(raw[:end].decode(errors="ignore"))
+        if node.end_lineno != node.lineno:
+            end = len(line.rstrip())
+        return Loc(self.file, node.lineno + self.shift, column, end, function)
+
+    def assigned_in(self, node: ast.For | ast.While | ast.FunctionDef) -> dict[str, ast.Name]:
+        """Return the names assigned inside a loop or function, each with its first assignment."""
+        names = self.assigned.get(node)
+        if names is None:
+            names = self.assigned[node] = {}
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                    first = names.setdefault(inner.id, inner)
+                    if (inner.lineno, inner.col_offset) < (first.lineno, first.col_offset):
+                        names[inner.id] = inner
+        return names
+
+
+class DeviceFunction(ByName):
+    """A Python function to compile: a kernel, or a function that kernels call.
+
+    `noinline` keeps calls of it from being inlined. Raises `ArgumentTypeError` if `fn` is not a
+    plain function. The source is read, and checked, on first access.
+    """
+
+    def __init__(self, fn: Callable[..., Any], *, noinline: bool = False) -> None:
+        if not isinstance(fn, types.FunctionType):
+            raise ArgumentTypeError(_not_a_function(fn))
+        self.fn: types.FunctionType = fn
+        self.name: str = fn.__name__
+        self.noinline = noinline
+        self.__name__ = fn.__name__
+        self.__qualname__ = fn.__qualname__
+        self.__module__ = fn.__module__
+        self.__doc__ = fn.__doc__
+
+    if not TYPE_CHECKING:  # a type checker would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Return `__signature__`, computed on first access."""
+            if name != "__signature__":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self.__signature__ = inspect.signature(self.fn)
+            return self.__signature__
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters in order. Raises `CompilationError` for `*args` and `**kwargs`."""
+        return tuple(map(self._parameter, _signature(self.fn).parameters.values()))
+
+    def _parameter(self, parameter: inspect.Parameter) -> Parameter:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            raise CompilationError(
+                f"`{stars}{parameter.name}` is not supported: a compiled function has a fixed "
+                "number of parameters; pass a tuple as one argument",
+                loc=self._parameter_loc(parameter.name),
+                notes=_wrapped(self.fn),
+            )
+        return Parameter(
+            parameter.name,
+            parameter.annotation,
+            parameter.default,
+            is_constexpr_annotation(parameter.annotation),
+            parameter.kind,
+            is_const_annotation(parameter.annotation),
+        )
+
+    def _parameter_loc(self, parameter: str) -> Loc:
+        arguments = self.source.node.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        every += [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
+        return self.source.loc(next(a for a in every if a.arg == parameter), self.name)
+
+    @cached_property
+    def source(self) -> Source:
+        """The function's text and AST. Raises `CompilationError` if there is no usable source."""
+        return read_source(self.fn)
+
+    @cached_property
+    def loc(self) -> Loc:
+        """The location of the function's name in its definition."""
+        node = self.source.node
+        line = self.source.lines[node.lineno - 1]
+        column = line.find(node.name, line.find("def") + 3)
+        return Loc(
+            self.source.file, self.source.first_line, column, column + len(node.name), self.name
+        )
+
+    def outside(self, name: str) -> tuple[bool, Any]:
+        """Return whether a name exists outside the function, and its value.
+
+        Closure variables come before globals, and globals before Python's builtins.
+        """
+        fn = self.fn
+        free = fn.__code__.co_freevars
+        if name in free and fn.__closure__ is not None:
+            try:
+                return True, fn.__closure__[free.index(name)].cell_contents
+            except ValueError:
+                return False, None
+        if name in fn.__globals__:
+            return True, fn.__globals__[name]
+        if hasattr(builtins, name):
+            return True, getattr(builtins, name)
+        return False, None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.__module__}.{self.__qualname__}>"
+
+
+def is_constexpr_annotation(annotation: Any) -> bool:
+    """Return True if an annotation is `tl.constexpr`, the class or its name as text."""
+    if isinstance(annotation, str):
+        return annotation.strip("\"' ").rpartition(".")[2] == "constexpr"
+    return isinstance(annotation, type) and annotation.__name__ == "constexpr"
+
+
+def is_const_annotation(annotation: Any) -> bool:
+    """Return True for `tl.const`, the class or its name, and for text such as `const *fp32`."""
+    if isinstance(annotation, str):
+        text = annotation.strip("\"' ")
+        return text.rpartition(".")[2] == "const" or text.startswith(("const ", "*k"))
+    return isinstance(annotation, type) and annotation.__name__ == "const"
+
+
+def read_source(fn: types.FunctionType) -> Source:
+    """Return the source of a function with its AST, or raise `CompilationError`."""
+    _refuse_kind(fn)
+    try:
+        lines, first = _source_lines(fn)
+        text = "".join(lines)
+        tree, added = _parse(text)
+    except (
+        OSError,
+        SyntaxError,
+        IndexError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+        tokenize.TokenError,
+    ) as error:
+        raise _unreadable(fn, str(error)) from error
+    node = tree.body[0]
+    if added:
+        assert isinstance(node, ast.If)
+        node = node.body[0]
+    if not isinstance(node, ast.FunctionDef) or not _matches(node, fn.__code__):
+        raise _unreadable(fn, "the file has changed since it was imported")
+    file = fn.__code__.co_filename
+    shown_lines = ("if 1:\n",) * added + tuple(lines)
+    return Source(file, textwrap.dedent(text), node, first - 1 - added, shown_lines)
+
+
+def _source_lines(fn: types.FunctionType) -> tuple[list[str], int]:
+    """Return the lines of a definition and the number of the first, as `inspect.getsourcelines`.
+
+    `inspect.getsourcelines` searches all loaded modules for the function's module, comparing the
+    real paths of their files. With PyTorch there are thousands of modules, and the search takes
+    longer than loading a kernel from disk. Instead, pass the function's globals to `linecache`,
+    which finds lines of archives and notebooks through them. Raises `OSError` if there is no
+    source.
+    """
+    code = fn.__code__
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, fn.__globals__)
+    if not 0 < code.co_firstlineno <= len(lines):
+        raise OSError("could not get source code" if not lines else "lineno is out of bounds")
+    return inspect.getblock(lines[code.co_firstlineno - 1 :]), code.co_firstlineno
+
+
+def _parse(text: str) -> tuple[ast.Module, int]:
+    """Return the AST of a definition, and the number of lines added in front of it.
+
+    An indented definition gets a header line instead of being dedented, which preserves the columns
+    of the file and the text of multi-line strings.
+    """
+    if text[:1] in " \t":
+        return ast.parse("if 1:\n" + text), 1
+    return ast.parse(text), 0
+
+
+def _matches(node: ast.FunctionDef, code: types.CodeType) -> bool:
+    arguments = node.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return node.name == code.co_name and code.co_varnames[: len(named)] == tuple(
+        arg.arg for arg in named
+    )
+
+
+def _refuse_kind(fn: types.FunctionType) -> None:
+    loc = Loc(fn.__code__.co_filename, fn.__code__.co_firstlineno)
+    if fn.__code__.co_name == "<lambda>":
+        raise CompilationError("a lambda cannot be compiled; write a function with `def`", loc=loc)
+    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        raise CompilationError(
+            f"`{fn.__name__}` is an `async` function, which cannot be compiled; write a plain "
+            "`def`",
+            loc=loc,
+        )
+    parameters = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+    outer = fn.__qualname__.rpartition(".")[0]
+    if parameters[:1] in (("self",), ("cls",)) and outer and not outer.endswith("<locals>"):
+        raise CompilationError(
+            f"`{fn.__qualname__}` is a method, which cannot be compiled; move it out of the "
+            f"class, or make it a static method without `{parameters[0]}`",
+            loc=loc,
+        )
+
+
+def _unreadable(fn: types.FunctionType, why: str) -> CompilationError:
+    code = fn.__code__
+    return CompilationError(
+        f"the source of `{fn.__name__}` cannot be read ({why}); a compiled function must be "
+        "defined in a file or notebook cell, not by `exec` or on standard input",
+        loc=Loc(code.co_filename, code.co_firstlineno),
+    )
+
+
+def _signature(fn: types.FunctionType) -> inspect.Signature:
+    """Return the parameters that the source of a function declares.
+
+    `inspect.signature` alone follows the attributes `__signature__` and `__wrapped__`, with which
+    decorators present the parameters of another function.
+    """
+    if not vars(fn):
+        return inspect.signature(fn)
+    plain = types.FunctionType(
+        fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
+    )
+    plain.__kwdefaults__, plain.__annotations__ = fn.__kwdefaults__, fn.__annotations__
+    return inspect.signature(plain)
+
+
+def _not_a_function(fn: object) -> str:
+    if inspect.ismethod(fn):
+        return (
+            f"`{_name(fn.__func__)}` is a method, which cannot be compiled; decorate a plain "
+            "function"
+        )
+    if isinstance(fn, DeviceFunction):
+        return f"`{fn.name}` is compiled already; decorate it once"
+    if isinstance(fn, type):
+        return f"`{fn.__name__}` is a class, which cannot be compiled; decorate a function"
+    if isinstance(fn, staticmethod | classmethod):
+        kind = type(fn).__name__
+        return (
+            f"`{_name(fn.__func__)}` is a {kind}, which cannot be compiled; "
+            + ("write @tile.jit under @staticmethod" if kind == "staticmethod" else "")
+            + ("move it out of the class" if kind == "classmethod" else "")
+        )
+    if isinstance(fn, functools.partial):
+        return (
+            f"a functools.partial of `{_name(fn.func)}` cannot be compiled; decorate the function "
+            "itself, and give the arguments to each launch, or as defaults of its parameters"
+        )
+    if isinstance(fn, types.BuiltinFunctionType):
+        return f"`{fn.__name__}` has no source in Python to compile; decorate a Python function"
+    if isinstance(wrapped := inspect.getattr_static(fn, "__wrapped__", None), types.FunctionType):
+        return (
+            f"a {type(fn).__name__} around `{wrapped.__name__}` cannot be compiled; decorate the "
+            "function itself with @tile.jit"
+        )
+    if callable(fn):
+        return (
+            f"an object of class {type(fn).__name__} cannot be compiled, though it can be called; "
+            "decorate a function"
+        )
+    return f"only a Python function can be compiled, not {brief(fn)}"
+
+
+def _wrapped(fn: types.FunctionType) -> list[str]:
+    """Return a note if `fn` is another decorator's wrapper: the wrapper's text is compiled."""
+    if not hasattr(fn, "__wrapped__"):
+        return []
+    return [
+        f"this is `{fn.__code__.co_name}`, which another decorator put around `{fn.__name__}`; to "
+        f"compile `{fn.__name__}`, write @tile.jit under that decorator, next to the function"
+    ]
+
+
+def _name(fn: object) -> str:
+    return str(getattr(fn, "__qualname__", type(fn).__name__))

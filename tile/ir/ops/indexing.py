@@ -1,0 +1,99 @@
+"""Operations with data-dependent indices: gather, histogram and sort."""
+
+from __future__ import annotations
+
+from tile.ir import semantics
+from tile.ir.declare import op
+from tile.ir.ops.shape import along, without
+from tile.ir.types import (
+    ALL,
+    FLOATS,
+    I1,
+    I32,
+    I64,
+    INTEGERS,
+    Tile,
+    Type,
+    require,
+    with_element,
+    with_shape,
+)
+
+SORTED = (I1, *INTEGERS, *FLOATS)
+
+
+@op(
+    meaning=lambda x, index, *, axis: semantics.gather(x, index, axis),
+    accepts=ALL,
+    examples=(
+        "%x: tile<4x8xf32>, %i: tile<4x2xi32> | %r = gather %x, %i {axis = -1} : tile<4x2xf32>",
+    ),
+)
+def gather(x: Type, index: Type, *, axis: int) -> Type:
+    """Gather the elements of `x` at positions `index` along an axis; other axes correspond.
+
+    The result for a position out of range is undefined; the interpreter clamps the position.
+    """
+    along("gather", x, axis)
+    require(
+        isinstance(index, Tile) and index.element in (I32, I64),
+        f"gather takes a tile of i32 or i64 as index, not {index}",
+    )
+    require(
+        x.rank == index.rank and without(x, axis) == without(index, axis),
+        f"gather takes an index of another extent along axis {axis} at most; {list(x.shape)} and "
+        f"{list(index.shape)} do not fit",
+    )
+    return with_shape(index.shape, x.element)
+
+
+@op(
+    meaning=lambda x, mask=None, *, bins: semantics.histogram(x, mask, bins),
+    accepts=INTEGERS,
+    examples=(
+        "%x: tile<64xi32> | %r = histogram %x {bins = 16} : tile<16xi32>",
+        "%x: tile<64xu8>, %m: tile<64xi1> | %r = histogram %x, %m {bins = 256} : tile<256xi32>",
+    ),
+)
+def histogram(x: Type, mask: Type | None = None, *, bins: int) -> Type:
+    """Count the occurrences of each of 0 to `bins` - 1 where the mask is true.
+
+    Other numbers are ignored.
+    """
+    require(
+        isinstance(x, Tile) and x.rank == 1 and x.element in INTEGERS,
+        f"histogram takes a tile of integers of rank 1, not {x}",
+    )
+    booleans = with_element(x, I1)
+    require(
+        mask in (None, booleans), f"histogram of {x} takes a mask of type {booleans}, not {mask}"
+    )
+    return Tile((bins,), I32)
+
+
+@op(
+    meaning=lambda x, *, axis, descending, count: semantics.sort(x, axis, descending, count),
+    accepts=SORTED,
+    examples=(
+        "%x: tile<4x8xf32> | %r = sort %x {axis = -1} : tile<4x8xf32>",
+        "%x: tile<4x8xf32> | "
+        "%r = sort %x {axis = -1, descending = true, count = 2} : tile<4x2xf32>",
+    ),
+)
+def sort(x: Type, *, axis: int, descending: bool = False, count: int | None = None) -> Type:
+    """Sort the elements along an axis in ascending or descending order; keep the first `count`.
+
+    A NaN is greater than every number: it comes last, or first if `descending`. -0.0 is less than
+    0.0.
+    """
+    along("sort", x, axis)
+    require(x.element in SORTED, f"sort is not defined on {x.element}")
+    shape = list(x.shape)
+    if count is not None:
+        extent = shape[axis]
+        require(
+            0 < count <= extent,
+            f"sort keeps 1 to {extent} elements of an axis of extent {extent}, not {count}",
+        )
+        shape[axis] = count
+    return with_shape(shape, x.element)

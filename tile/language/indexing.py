@@ -1,0 +1,89 @@
+"""Data-dependent indexing: gather, histogram and sort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile.errors import CompilationError
+from tile.ir.builder import Builder
+from tile.ir.ops import indexing as ops
+from tile.ir.types import I32, I64, U32, Pointer
+from tile.language.core.builtin import builtin, member
+from tile.language.core.dtypes import spelled
+from tile.language.core.promotion import Operand, convert, convert_shape
+from tile.language.core.static_args import axis_from_right, compile_time_bool, compile_time_int
+from tile.language.core.tensor import Tensor
+from tile.language.memory import as_mask
+from tile.language.shape import last_or, ravel, tile_of
+
+
+@member
+def gather(build: Builder, src: Tensor, index: Tensor, axis: Any) -> Tensor:
+    """The elements of `src` at positions `index` along `axis`, like `numpy.take_along_axis`.
+
+    `index` is a tile of integers with as many axes as `src` and the same extents except along
+    `axis`; the result has its shape. The result of an index outside 0 to extent - 1 is undefined.
+    Raises `CompilationError` or `TypeRuleError` for anything else.
+    """
+    x, indices = tile_of("tl.gather", src), tile_of("tl.gather", index)
+    if isinstance(indices.dtype, Pointer) or not indices.dtype.is_int():
+        raise CompilationError(f"the index of tl.gather is a tile of integers, not {indices.type}")
+    if indices.dtype not in (I32, I64):
+        wide = indices.dtype.bits == 64 or indices.dtype is U32
+        indices = convert(build, indices, I64 if wide else I32)
+    along = axis_from_right(axis, len(x.shape), "tl.gather")
+    return Tensor(build(ops.gather, x.value, indices.value, axis=along))
+
+
+@member
+def histogram(build: Builder, input: Tensor, num_bins: Any, mask: Operand | None = None) -> Tensor:
+    """The number of occurrences of each of 0 to `num_bins` - 1 in `input`, as an int32 tile.
+
+    `num_bins` is a compile-time power of two, `input` a tile of integers of any rank, and `mask`,
+    broadcast to its shape, selects the elements that are counted. Values outside the bins are
+    ignored. Raises `CompilationError` or `TypeRuleError` for anything else.
+    """
+    x = tile_of("tl.histogram", input)
+    if isinstance(x.dtype, Pointer) or not x.dtype.is_int():
+        raise CompilationError(f"tl.histogram counts integers, not {spelled(x.dtype)}")
+    bins = compile_time_int(num_bins, "the num_bins of tl.histogram")
+    counted = as_mask(build, "tl.histogram", mask)
+    if counted is not None:
+        counted = ravel.emit(build, convert_shape(build, counted, x.shape))
+    flat = ravel.emit(build, convert(build, x, I32) if x.dtype.is_bool() else x)
+    masks = () if counted is None else (counted.value,)
+    return Tensor(build(ops.histogram, flat.value, *masks, bins=bins))
+
+
+@member
+def sort(build: Builder, x: Tensor, dim: Any = None, descending: bool = False) -> Tensor:
+    """Sort the elements of `x` along axis `dim` (None: the last), ascending or descending.
+
+    NaN sorts as greater than every number. The sort is not stable, and the order of the two zeros
+    is not defined.
+    """
+    return _sorted(build, "tl.sort", x, dim, descending, None)
+
+
+@builtin
+def topk(build: Builder, x: Tensor, k: Any, dim: Any = None) -> Tensor:
+    """The `k` greatest elements along axis `dim` (None: the last), in descending order.
+
+    `k` is a compile-time power of two. NaN is the greatest element, as in `tl.sort`.
+    """
+    count = compile_time_int(k, "the k of tl.topk")
+    return _sorted(build, "tl.topk", x, dim, True, count)
+
+
+def _sorted(
+    build: Builder, name: str, x: Tensor, dim: Any, descending: Any, count: int | None
+) -> Tensor:
+    tile = tile_of(name, x)
+    axis = last_or(dim, tile, name)
+    if tile.dtype not in ops.SORTED:
+        raise CompilationError(f"{name} is not defined on {spelled(tile.dtype)}")
+    extent = tile.shape[axis]
+    if count is not None and not 0 < count <= extent:
+        raise CompilationError(f"the k of {name} is 1 to {extent} for {tile.type}, not {count}")
+    falling = compile_time_bool(descending, f"the descending of {name}")
+    return Tensor(build(ops.sort, tile.value, axis=axis, descending=falling, count=count))

@@ -1,0 +1,76 @@
+"""Attributes and methods of values in a kernel: `x.name`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile.errors import CompilationError
+from tile.ir.builder import Builder
+from tile.ir.ops import descriptor as ops
+from tile.ir.types import Descriptor
+from tile.language import (
+    creation,
+    descriptor,
+    indexing,
+    math,
+    memory,
+    reduce,
+    selection,
+    shape,
+    standard,
+)
+from tile.language.core.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Bound, suggestion
+from tile.language.core.tensor import Tensor
+
+# The modules whose functions are also methods of values: importing them fills the method tables.
+DECLARING = (
+    memory,
+    reduce,
+    creation,
+    descriptor,
+    indexing,
+    math,
+    reduce,
+    selection,
+    shape,
+    standard,
+)
+
+PROPERTIES = ("type", "dtype", "shape", "numel")
+
+
+def tensor_attribute(build: Builder, tensor: Tensor, name: str) -> Any:
+    """Return `tensor.name` in a kernel: a Python value, a `Bound` method or a `Tensor`.
+
+    Raises `CompilationError`, suggesting similar names, if there is no such attribute.
+    """
+    if isinstance(tensor.type, Descriptor):
+        return _descriptor_attribute(build, tensor, tensor.type, name)
+    if name in PROPERTIES:
+        return getattr(tensor, name)
+    if name == "T":
+        return MEMBERS["trans"].emit(build, tensor)
+    member = MEMBERS.get(name)
+    if member is None:
+        near = suggestion(name, [*PROPERTIES, "T", *MEMBERS])
+        raise CompilationError(f"a value of type {tensor.type} has no attribute `{name}`{near}")
+    return Bound(member, tensor)
+
+
+DESCRIPTOR_PROPERTIES = ("type", "dtype", "shape", "strides", "block_shape", "block_type")
+
+
+def _descriptor_attribute(build: Builder, tensor: Tensor, ty: Descriptor, name: str) -> Any:
+    """Return `desc.name` of a descriptor; its shape and strides are runtime values."""
+    properties = {"type": ty, "dtype": ty.of, "block_shape": ty.dims, "block_type": ty.box}
+    if name in properties:
+        return properties[name]
+    parts = {"shape": ops.descriptor_extent, "strides": ops.descriptor_stride}
+    if name in parts:
+        axes = range(len(ty.dims))
+        return tuple(Tensor(build(parts[name], tensor.value, axis=axis)) for axis in axes)
+    member = DESCRIPTOR_MEMBERS.get(name)
+    if member is None:
+        near = suggestion(name, [*DESCRIPTOR_PROPERTIES, *DESCRIPTOR_MEMBERS])
+        raise CompilationError(f"a descriptor of type {ty} has no attribute `{name}`{near}")
+    return Bound(member, tensor)

@@ -1,0 +1,305 @@
+"""Adapt launch arguments to the few kinds of values that the runtime handles.
+
+An argument becomes, without copying: a NumPy array, a `DeviceArray`, a `MockArray` (a placeholder
+for an array in a warmup), a Python or NumPy scalar, None, or a tuple of these. The adapter follows
+from the argument's type and is cached by type; other libraries' arrays are recognized by the array
+protocol that they implement.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tile.errors import ArgumentTypeError, TileError
+from tile.ir.types import Pointer, Scalar
+from tile.language.core.constexpr import constexpr
+from tile.runtime.arguments.array_interface import CUDA, HOST, read_interface
+from tile.runtime.arguments.device_arrays import (
+    Array,
+    DeviceArray,
+    PointerArray,
+    element_type,
+    pointer_array,
+)
+from tile.runtime.arguments.opencl_buffers import is_opencl, opencl_array
+from tile.runtime.arguments.torch_tensors import is_torch, torch_array, torch_dtype
+from tile.runtime.arguments.uninitialized import EmptyArray
+from tile.runtime.signature import parse_type
+from tile.short_repr import brief
+from tile.tracebacks import entry
+
+DLPACK_CPU = 1
+
+# Methods with which libraries copy an array from a device to the host and back.
+FETCH = ("get", "copy_to_host", "__array__")
+PUT = ("set", "copy_to_device")
+
+
+class MockArray:
+    """A placeholder for an array of a dtype in `kernel.warmup`, where nothing is launched.
+
+    `dtype` is one of `tile.language`, NumPy or torch, or its name in signatures (`"fp32"`).
+    """
+
+    @entry
+    def __init__(self, dtype: Any, shape: tuple[int, ...] = ()) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.element = _mock_element(dtype)
+
+    def __repr__(self) -> str:
+        return (
+            f"MockArray({self.element.alias if isinstance(self.element, Scalar) else self.element})"
+        )
+
+
+def _mock_element(dtype: Any) -> Scalar | Pointer:
+    if isinstance(dtype, Scalar | Pointer):
+        return dtype
+    if isinstance(dtype, str):
+        return parse_type(dtype)
+    if is_torch(type(dtype)):
+        dtype = torch_dtype(dtype, "a MockArray")
+    try:
+        numpy_dtype = np.dtype(dtype)
+    except TypeError:
+        raise ArgumentTypeError(f"a MockArray takes a dtype, not {brief(dtype)}") from None
+    return element_type(numpy_dtype, "a MockArray")
+
+
+class Adaptable(ABC):
+    """An object that adapts itself to a kernel argument."""
+
+    @abstractmethod
+    def adapted(self, label: str) -> Any:
+        """Return one of the kinds above; `label` names the argument in errors."""
+
+
+# Types that need no adapting; the launch path tests the type of each argument here first.
+DIRECT = frozenset(
+    {np.ndarray, PointerArray, EmptyArray, DeviceArray, MockArray, int, float, bool, type(None)}
+)
+
+
+def adapt(value: Any, label: str) -> Any:
+    """Return `value` as one of the kinds above; `label` names it in errors.
+
+    Raises `ArgumentTypeError` for an object that cannot be a kernel argument.
+    """
+    kind: type = type(value)
+    return value if kind in DIRECT else _adapter(kind)(value, label)
+
+
+def retuple(pattern: tuple[Any, ...], items: Sequence[Any]) -> Any:
+    """Return a tuple of other items, of the same class if `pattern` is a named tuple."""
+    return type(pattern)(*items) if hasattr(pattern, "_fields") else tuple(items)
+
+
+Adapter = Callable[[Any, str], Any]
+
+
+def _itself(value: Any, label: str) -> Any:
+    return value
+
+
+def _each(values: Any, label: str) -> Any:
+    return retuple(values, [adapt(value, f"item {i} of {label}") for i, value in enumerate(values)])
+
+
+def _mock(dtype: Any, label: str) -> MockArray:
+    try:
+        return MockArray(dtype)
+    except ArgumentTypeError as error:
+        error.notes.append(f"it stands for {label}")
+        raise
+
+
+def _mock_numpy_class(kind: Any, label: str) -> MockArray:
+    if not issubclass(kind, np.generic):
+        raise ArgumentTypeError(
+            f"{label} is the class {kind.__name__}, which cannot be a kernel argument"
+        )
+    return _mock(kind, label)
+
+
+def _masked(value: Any, label: str) -> Any:
+    raise ArgumentTypeError(
+        f"{label} is a masked array, whose mask kernels would ignore; pass x.data"
+    )
+
+
+def _torch(value: Any, label: str) -> Any:
+    if hasattr(value, "data_ptr"):
+        return torch_array(value, label)
+    return (_mock if type(value).__name__ == "dtype" else _foreign)(value, label)
+
+
+# The first matching base class decides: np.float64 is also a float.
+_ADAPTERS: tuple[tuple[type, Adapter], ...] = (
+    (PointerArray, _itself),
+    (EmptyArray, _itself),
+    (np.ndarray, lambda value, label: np.asarray(value)),
+    (np.generic, _itself),
+    (bool, _itself),
+    (int, lambda value, label: int(value)),
+    (float, lambda value, label: float(value)),
+    (tuple, _each),
+    (Adaptable, lambda value, label: value.adapted(label)),
+    (constexpr, _itself),
+    (Scalar, _mock),
+    (Pointer, _mock),
+    (np.dtype, _mock),
+    (type, _mock_numpy_class),
+)
+
+
+@functools.cache
+def _adapter(kind: type) -> Adapter:
+    if any(str(base.__module__).startswith("numpy.ma") for base in kind.__mro__):
+        return _masked  # recognized by its module, since importing it is slow
+    for base, adapter in _ADAPTERS:
+        if issubclass(kind, base):
+            return adapter
+    if is_opencl(kind):
+        return _guarded(opencl_array)
+    return _guarded(_torch if is_torch(kind) else _foreign)
+
+
+def _guarded(adapter: Adapter) -> Adapter:
+    """Return an adapter that raises the exceptions of other libraries as `ArgumentTypeError`."""
+
+    def adapt_foreign(value: Any, label: str) -> Any:
+        try:
+            return adapter(value, label)
+        except TileError:
+            raise
+        except Exception as error:
+            raise ArgumentTypeError(
+                f"{label}, a {type(value).__name__}, cannot be taken as an array: "
+                f"{type(error).__name__}: {brief(error, show=str)}"
+            ) from error
+
+    return adapt_foreign
+
+
+def _foreign(value: Any, label: str) -> Any:
+    """Adapt an array of another library by the protocol that it implements."""
+    if hasattr(value, CUDA):
+        return _cuda_array(value, label)
+    if hasattr(value, HOST):
+        read_interface(value, HOST, label)
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        return _dlpack(value, label)
+    raise ArgumentTypeError(
+        f"{label} is of type {type(value).__name__}; a kernel takes arrays (of NumPy, torch, CuPy "
+        f"or another library), numbers, None, and tuples of these{_hint(value)}"
+    )
+
+
+def _hint(value: Any) -> str:
+    if isinstance(value, str):
+        return "; only tl.constexpr parameters take text"
+    if isinstance(value, Sequence):
+        return "; np.array(...) makes an array of it"
+    if hasattr(value, "__array__"):
+        return "; np.asarray(...) makes an array of it"
+    if callable(value):
+        return "; only tl.constexpr parameters take functions"
+    return ""
+
+
+def _dlpack(value: Any, label: str) -> Array:
+    device = value.__dlpack_device__()
+    if not (isinstance(device, tuple) and len(device) == 2):
+        raise ArgumentTypeError(
+            f"`__dlpack_device__` of {label} ({type(value).__name__}) returns {brief(device)}; it "
+            "must be a pair of a device's type and its number"
+        )
+    if device[0] != DLPACK_CPU:
+        raise ArgumentTypeError(
+            f"{label} is a {type(value).__name__} in the memory of a device (DLPack's type "
+            f"{brief(device[0])}) that cannot be copied from here; copy it to the host first"
+        )
+    return np.from_dlpack(value)
+
+
+def _cuda_array(value: Any, label: str) -> DeviceArray:
+    """Adapt an array that implements `__cuda_array_interface__`."""
+    interface = read_interface(value, CUDA, label)
+    dtype, shape, address = interface.dtype, interface.shape, interface.address
+    contiguous = _contiguous(shape, dtype.itemsize)
+    strides = contiguous if interface.strides is None else interface.strides
+    fetch = _method(value, FETCH)
+    put = _putter(value, len(shape), strides == contiguous)
+    if fetch is None:
+        raise ArgumentTypeError(
+            f"{label} is a {type(value).__name__} in a device's memory without a method to copy it "
+            f"to the host ({', '.join(FETCH)}); copy it yourself"
+        )
+    return DeviceArray(
+        source=value,
+        device="cuda",
+        dtype=dtype,
+        shape=shape,
+        strides=strides,
+        address=address or 0,
+        writeable=put is not None and not interface.read_only,
+        fetch=lambda: np.asarray(fetch()),
+        put=lambda host: None if put is None else put(np.ascontiguousarray(host).reshape(shape)),
+    )
+
+
+def _putter(value: Any, rank: int, contiguous: bool) -> Callable[[Array], object] | None:
+    """Return the function that copies a host array to a device array; None if there is none."""
+    whole = _method(value, PUT)
+    if whole is None or contiguous:
+        return whole
+    if not hasattr(value, "__setitem__"):
+        return None
+    # Libraries copy only contiguous memory to the device; copy there first, then scatter.
+    library = sys.modules.get(type(value).__module__.partition(".")[0])
+    to_device = getattr(library, "asarray", lambda host: host)
+    return lambda host: value.__setitem__((slice(None),) * rank, to_device(host))
+
+
+def _contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    steps = [itemsize]
+    for extent in reversed(shape[1:]):
+        steps.append(steps[-1] * max(1, extent))
+    return tuple(reversed(steps))[: len(shape)]
+
+
+def _method(value: Any, names: tuple[str, ...]) -> Callable[..., Any] | None:
+    return next((getattr(value, name) for name in names if hasattr(value, name)), None)
+
+
+@entry
+def pointers(arrays: Sequence[Any]) -> PointerArray:
+    """Return an array of pointers to `arrays`, which a kernel takes as a pointer to pointers.
+
+    `arrays` are in host memory (of NumPy, torch on the CPU, or another library) and have one dtype.
+    The result keeps them alive as its `targets`. Raises `ArgumentTypeError` for anything else, and
+    `ArgumentValueError` if there are no arrays.
+    """
+    targets: list[Array] = []
+    if not isinstance(arrays, Sequence):
+        raise ArgumentTypeError(
+            f"tile.pointers takes a list of arrays, not a {type(arrays).__name__}"
+        )
+    for index, value in enumerate(arrays):
+        label = f"array {index} of tile.pointers"
+        target = adapt(value, label)
+        if not isinstance(target, np.ndarray):
+            text = (
+                "an array in a device's memory" if isinstance(target, DeviceArray) else repr(value)
+            )
+            raise ArgumentTypeError(f"{label} is {text}; it takes arrays in the host's memory")
+        targets.append(target)
+    return pointer_array(targets)

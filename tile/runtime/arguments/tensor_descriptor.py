@@ -1,0 +1,226 @@
+"""Host-side tensor descriptors: arrays with bounds that a kernel reads and writes in blocks.
+
+    a = tile.TensorDescriptor.from_tensor(x, [64, 32])
+    kernel[grid](a, ...)
+
+A kernel is specialized on the element type, the block's shape and the padding; the base, extents
+and strides are runtime arguments. In signatures a descriptor is `tensordesc<fp16[64,32]>`, or with
+NaN outside the array `tensordesc<fp16[64,32],nan>`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tile.errors import ArgumentTypeError, ArgumentValueError, TypeRuleError
+from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar
+from tile.language.core.constexpr import constexpr
+from tile.language.core.tensor import DescriptorParts
+from tile.runtime.arguments.adapt import Adaptable, MockArray, adapt
+from tile.runtime.arguments.device_arrays import DeviceArray, element_type
+from tile.short_repr import brief
+from tile.tracebacks import constructed, entry
+
+ALIGNMENT = Descriptor.ALIGNMENT
+SIGNATURE = re.compile(r"tensordesc<(\w+)\[([\d,]*)\](?:,(\w+))?>")
+
+
+@constructed
+@dataclass
+class TensorDescriptor(Adaptable):
+    """An array of 1 to 5 axes that is contiguous along the last axis.
+
+    base: an array, of which the address of the first element and the dtype are used.
+    shape, strides: those of the described array, in elements.
+    block_shape: the shape of the block that a kernel reads or writes at a time.
+    padding: the value that it reads outside the array, "zero", or for floats "nan".
+
+    The address and all strides except the last, which is 1, are multiples of 16 bytes. The extents
+    of a block are powers of two, and its last axis has at least 16 bytes.
+
+    Raises `ArgumentError` if one of these rules is violated, also at a launch, since fields are
+    mutable.
+    """
+
+    base: Any
+    shape: Sequence[int]
+    strides: Sequence[int]
+    block_shape: Sequence[int]
+    padding: str = "zero"
+
+    def __post_init__(self) -> None:
+        checked(self, "a TensorDescriptor")
+
+    @classmethod
+    @entry
+    def from_tensor(
+        cls, tensor: Any, block_shape: Sequence[int], padding: str = "zero"
+    ) -> TensorDescriptor:
+        """Return the descriptor of a whole array of NumPy, torch, CuPy or another library."""
+        array = _memory(adapt(tensor, "the tensor of a TensorDescriptor"), "a TensorDescriptor")
+        return cls(tensor, array.shape, _strides_of(array), block_shape, padding)
+
+    def adapted(self, label: str) -> DescriptorParts:
+        """Return the descriptor as a launch argument; `label` names it in errors.
+
+        Raises `ArgumentTypeError` for a base that is not an array, and `ArgumentValueError` for one
+        that does not match the other fields.
+        """
+        return _parts(self, adapt(self.base, f"the base of {label}"), label)
+
+
+def _strides_of(array: Any) -> tuple[int, ...]:
+    """Return the strides of an array in elements; those of axes of extent 1 are made valid."""
+    size = array.dtype.itemsize
+    strides = []
+    for axis, (extent, step) in enumerate(zip(array.shape, array.strides, strict=True)):
+        if step % size:
+            raise ArgumentValueError(
+                f"a TensorDescriptor takes an array whose strides are whole elements; along axis "
+                f"{axis} this one's is {step} bytes, and an element has {size}"
+            )
+        last = axis == len(array.shape) - 1
+        strides.append(step // size if extent > 1 else 1 if last else ALIGNMENT)
+    return tuple(strides)
+
+
+def checked(desc: TensorDescriptor, label: str) -> tuple[Padding, tuple[tuple[int, ...], ...]]:
+    """Return the padding, and the shape, strides and block shape as plain integers.
+
+    Raises `ArgumentError`, naming `label`, for fields that are inconsistent.
+    """
+    numbers = tuple(
+        _integers(getattr(desc, name), f"the {name} of {label}")
+        for name in ("shape", "strides", "block_shape")
+    )
+    shape, strides, block = numbers
+    if not len(shape) == len(strides) == len(block):
+        raise ArgumentValueError(
+            f"{label} has {len(shape)} extents, {len(strides)} strides and {len(block)} extents of "
+            "a block; there must be one of each per axis"
+        )
+    if desc.padding not in list(Padding):
+        raise ArgumentValueError(
+            f'the padding of {label} is "zero" or "nan", not {brief(desc.padding)}'
+        )
+    if any(not 0 <= extent <= I32.max_value for extent in shape):
+        raise ArgumentValueError(
+            f"the extents of {label} are 0 to {I32.max_value}, not {list(shape)}"
+        )
+    if strides and strides[-1] != 1:
+        raise ArgumentValueError(
+            f"the last stride of {label} is 1, not {strides[-1]}: elements along the last axis are "
+            "contiguous in memory"
+        )
+    return Padding(desc.padding), numbers
+
+
+def _integers(values: Any, name: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, values))
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(f"{name} is a sequence of integers, not {brief(values)}") from None
+
+
+def _parts(desc: TensorDescriptor, base: Any, label: str) -> DescriptorParts:
+    padding, (shape, strides, block) = checked(desc, label)
+    mock = isinstance(base, MockArray)
+    element = base.element if mock else element_type(_memory(base, label).dtype, label)
+    if not isinstance(element, Scalar):
+        raise ArgumentTypeError(f"{label} is of numbers, not of {element}")
+    itemsize = element.itemsize
+    descriptor_type(element, block, padding, label)
+    for axis, stride in enumerate(strides[:-1]):
+        if stride < 0 or stride * itemsize % ALIGNMENT:
+            raise ArgumentValueError(
+                f"the stride of {label} along axis {axis} is {stride} elements of {element.alias}, "
+                f"{stride * itemsize} bytes; it is a multiple of {ALIGNMENT} bytes, "
+                f"{ALIGNMENT // itemsize} elements, and not negative"
+            )
+    if not mock:
+        _check_memory(base, shape, strides, label)
+    return DescriptorParts(base, shape, strides, constexpr(block), constexpr(padding.value))
+
+
+def _memory(base: Any, label: str) -> Any:
+    """Return an adapted array, or raise `ArgumentTypeError` for anything else."""
+    if not isinstance(base, np.ndarray | DeviceArray):
+        raise ArgumentTypeError(f"the base of {label} is an array, not {brief(base)}")
+    return base
+
+
+def _check_memory(base: Any, shape: tuple[int, ...], strides: tuple[int, ...], label: str) -> None:
+    """Raise `ArgumentValueError` for a misaligned address or bounds beyond the array's memory."""
+    is_host = isinstance(base, np.ndarray)
+    address = base.ctypes.data if is_host else base.address
+    if address % ALIGNMENT:
+        raise ArgumentValueError(
+            f"the base of {label} lies at address {address:#x}, which is not a multiple of "
+            f"{ALIGNMENT} bytes"
+        )
+    steps = zip(shape, strides, strict=True)
+    needed = 0 if 0 in shape else 1 + sum((extent - 1) * step for extent, step in steps)
+    steps = zip(base.shape, base.strides, strict=True)
+    last_element = sum(max(0, (extent - 1) * step) for extent, step in steps) // base.dtype.itemsize
+    available = 0 if base.size == 0 else 1 + last_element
+    if needed > available:
+        raise ArgumentValueError(
+            f"{label} of shape {list(shape)} and strides {list(strides)} reaches {needed} elements "
+            f"from its base, which has {available}"
+        )
+
+
+def descriptor_type(
+    element: Scalar, block: tuple[int, ...], padding: Padding, label: str
+) -> Descriptor:
+    """Return the IR type, or raise `ArgumentValueError`, naming `label`, if it is invalid."""
+    try:
+        return _described(element, block, padding)
+    except TypeRuleError as error:
+        raise ArgumentValueError(f"{label}: {error.message}") from error
+
+
+@functools.lru_cache(maxsize=1024)
+def _described(element: Scalar, block: tuple[int, ...], padding: Padding) -> Descriptor:
+    return Descriptor(block, element, padding)
+
+
+# -- types in signatures
+
+
+def spell_descriptor(pointer: str, block: Sequence[int], padding: str) -> str:
+    """Return a descriptor's type as in signatures, from the type of a pointer to its elements."""
+    element = pointer.lstrip("*").partition(":")[0]
+    suffix = "" if padding == Padding.ZERO else f",{padding}"
+    return f"tensordesc<{element}[{','.join(map(str, block))}]{suffix}>"
+
+
+def signature_parts(text: str) -> tuple[str, tuple[int, ...], Padding] | None:
+    """Parse a descriptor's type to element, block and padding; return None for any other text.
+
+    Raises `ArgumentValueError` for a malformed one.
+    """
+    plain = text.replace(" ", "")
+    if not plain.startswith("tensordesc"):
+        return None
+    match = SIGNATURE.fullmatch(plain)
+    if match is None or match[3] not in (None, *Padding) or not all(match[2].split(",")):
+        raise ArgumentValueError(
+            f"{text!r}: a descriptor's type is written tensordesc<fp16[64,32]>, or with NaN "
+            "outside the array tensordesc<fp16[64,32],nan>"
+        )
+    block = tuple(map(int, match[2].split(",")))
+    return match[1], block, Padding(match[3] or Padding.ZERO)
+
+
+def part_types(
+    element: Scalar, rank: int
+) -> tuple[Pointer, tuple[Scalar, ...], tuple[Scalar, ...]]:
+    """Return the types of base, extents and strides (except the last) as kernel parameters."""
+    return Pointer(element), (I32,) * rank, (I64,) * (rank - 1)

@@ -1,0 +1,136 @@
+"""Torch tensors as arrays, without importing torch: the caller has imported it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tile.errors import ArgumentTypeError
+from tile.runtime.arguments.device_arrays import Array, DeviceArray, DType
+
+# Types that torch cannot convert to NumPy: the integer type of that width, and the NumPy dtype.
+BITS: dict[str, tuple[str, DType]] = {
+    "bfloat16": ("int16", np.dtype(ml_dtypes.bfloat16)),
+    "float8_e4m3fn": ("uint8", np.dtype(ml_dtypes.float8_e4m3fn)),
+    "float8_e5m2": ("uint8", np.dtype(ml_dtypes.float8_e5m2)),
+}
+
+
+def is_torch(kind: type) -> bool:
+    """Return True if `kind` is torch's tensor, a subclass, or another type of torch."""
+    return any(str(base.__module__).partition(".")[0] == "torch" for base in kind.__mro__)
+
+
+def is_plain_tensor(kind: type) -> bool:
+    """Return True if `kind` is exactly torch's class of tensors or of parameters.
+
+    Then `data_ptr()` returns the address of its elements, or raises `RuntimeError` if it has no
+    plain memory.
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter)
+
+
+def only_cuda_numbered() -> bool:
+    """Return True if `tensor.get_device()` identifies the device of a tensor.
+
+    It returns the number of an accelerator of any kind, and a negative number for host memory and
+    for no memory. A process has one kind of accelerator, which torch can name.
+    """
+    accelerator = getattr(sys.modules.get("torch"), "accelerator", None)
+    kind = None if accelerator is None else accelerator.current_accelerator()
+    return kind is not None and kind.type == "cuda"
+
+
+def torch_dtype(dtype: Any, label: str) -> DType:
+    """Return the NumPy dtype of a torch dtype, or raise `ArgumentTypeError` if there is none."""
+    name = str(dtype).removeprefix("torch.")
+    if name in BITS:
+        return BITS[name][1]
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{label} has dtype {dtype}, which kernels do not support"
+        ) from None
+
+
+def torch_array(tensor: Any, label: str) -> Array | DeviceArray:
+    """Return a tensor's memory as a NumPy array on the CPU, else as a `DeviceArray`.
+
+    Autograd does not track it. Raises `ArgumentTypeError` for tensors without plain memory.
+    """
+    if str(tensor.layout) != "torch.strided":
+        raise ArgumentTypeError(
+            f"{label} is a torch tensor of layout {tensor.layout}; kernels take dense ones: "
+            "x.to_dense()"
+        )
+    if tensor.device.type == "meta":
+        raise ArgumentTypeError(
+            f"{label} is a torch tensor on the meta device, which has no memory"
+        )
+    if tensor.device.type == "cpu":
+        return _host_view(tensor, label)
+    return torch_device_array(tensor, label)
+
+
+def torch_device_array(tensor: Any, label: str) -> DeviceArray:
+    """Return a tensor on any device as a `DeviceArray`."""
+    plain = tensor.detach()
+    dtype = torch_dtype(plain.dtype, label)
+    bits = _bits(plain)
+
+    def fetch() -> Array:
+        host: Array = bits.cpu().numpy().view(dtype)
+        return host
+
+    def put(values: Array) -> None:
+        flat = np.ascontiguousarray(values).reshape(values.shape)
+        whole = result.once()
+        bits[whole].copy_(_torch().from_numpy(flat.view(_numpy_bits(plain, dtype)))[whole])
+
+    result = DeviceArray(
+        source=tensor,
+        device=str(plain.device),
+        dtype=dtype,
+        shape=tuple(plain.shape),
+        strides=tuple(step * dtype.itemsize for step in plain.stride()),
+        address=plain.data_ptr(),
+        writeable=True,
+        fetch=fetch,
+        put=put,
+    )
+    return result
+
+
+def _host_view(tensor: Any, label: str) -> Array:
+    plain = tensor.detach()
+    name = str(plain.dtype).removeprefix("torch.")
+    try:
+        if name in BITS:
+            bits: Array = _bits(plain).numpy().view(BITS[name][1])
+            return bits
+        array: Array = plain.numpy()
+    except (RuntimeError, TypeError) as error:
+        raise ArgumentTypeError(
+            f"{label} is a torch tensor that is not a plain array: {error}"
+        ) from error
+    return array
+
+
+def _bits(tensor: Any) -> Any:
+    """Return the same memory as integers, for types that NumPy does not support."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    return tensor.view(getattr(_torch(), BITS[name][0])) if name in BITS else tensor
+
+
+def _numpy_bits(tensor: Any, dtype: DType) -> DType:
+    name = str(tensor.dtype).removeprefix("torch.")
+    return np.dtype(BITS[name][0]) if name in BITS else dtype
+
+
+def _torch() -> Any:
+    return sys.modules["torch"]

@@ -1,0 +1,723 @@
+"""Choose a kernel's meta-parameters, by benchmarking (`autotune`) or by rules (`heuristics`).
+
+Both wrap a kernel, or each other, and are kernels themselves. A trial runs a configuration on the
+caller's own arguments. The arrays that it may write follow from the compiled kernel. They are
+copied before the first trial and restored before and after every run, so that finally the best
+configuration runs once, on the data that the caller passed. `tile.runtime.autotune.skipped_configs`
+defines which errors only exclude a configuration.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tile.config import config as settings
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.pickling import Reduction
+from tile.runtime.arguments.adapt import MockArray
+from tile.runtime.arguments.snapshot import Snapshot, fill_zero
+from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
+from tile.runtime.autotune.autotune_cache import TuningStore, default_folder
+from tile.runtime.autotune.configs import (
+    Call,
+    Config,
+    Kernel,
+    KernelWrapper,
+    Pruning,
+    check_kernel,
+    hook_error,
+    pruning,
+    user_code,
+)
+from tile.runtime.autotune.do_bench import measure, quantiles_of
+from tile.runtime.autotune.skipped_configs import Skipped, reason
+from tile.runtime.binding import OPTION_DEFAULTS
+from tile.runtime.grid import normalise_grid
+from tile.runtime.launch_hooks import Alternative, observing
+from tile.short_repr import brief
+from tile.tracebacks import entry
+
+__all__ = ["Autotuner", "Config", "Heuristics", "Kernel", "autotune", "heuristics"]
+
+Key = tuple[Any, ...]
+
+# The quantiles of a timing, in ms: the median, then the 20 % and 80 % quantiles.
+QUANTILES = (0.5, 0.2, 0.8)
+NEVER = [math.inf, math.inf, math.inf]
+
+
+class _Trial:
+    """One configuration on a call's arguments; `before`, `launch` and `after` make up one run."""
+
+    def __init__(self, tuner: Autotuner, config: Config, call: Call, snapshot: Snapshot) -> None:
+        self.tuner = tuner
+        self.config = config
+        self.call = call
+        self.snapshot = snapshot
+        self.failures: list[Exception] = []  # raised by its runs; `do_bench` propagates them
+
+    def before(self) -> None:
+        self.snapshot.restore()
+        for name in self.tuner.reset_to_zero:
+            if self.call.named.get(name) is not None:
+                fill_zero(name, self.call.named[name])
+        _prepare(self.config, self.call, self.tuner.__name__)
+        if self.tuner.pre_hook is not None:
+            with self._hook("pre_hook"):
+                self.tuner.pre_hook(_arguments(self.call, self.config))
+
+    def launch(self) -> None:
+        try:
+            self.tuner.launch(self.call, self.config)
+        except Exception as error:
+            self._post(error)
+            raise
+
+    def after(self) -> None:
+        self._post(None)
+
+    def _post(self, error: Exception | None) -> None:
+        if self.tuner.post_hook is None:
+            return
+        with self._hook("post_hook"):
+            try:
+                self.tuner.post_hook(_arguments(self.call, self.config), exception=error)
+            except Exception as raised:
+                if raised is not error:  # re-raising its argument is not an error of the hook
+                    raise
+
+    def _hook(self, hook: str) -> AbstractContextManager[None]:
+        return user_code(f"the {hook} of {self.tuner.__name__}, on configuration {self.config},")
+
+    def __call__(self) -> None:
+        try:
+            self.before()
+            self.launch()
+            self.after()
+        except Exception as error:
+            self.failures.append(error)
+            raise
+
+
+class Autotuner(KernelWrapper):
+    """A kernel whose configuration is chosen by benchmarking, once per key.
+
+    cache: the chosen configuration, by key.
+    best_config: the configuration used last.
+    configs_timings: the times of the last tuning run (median, 20 % and 80 % quantile in ms; inf for
+        a configuration that could not run).
+    skipped: the reason, as text, of each configuration that could not run.
+    bench_time: the duration of the last tuning run, in seconds.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        configs: Sequence[Config],
+        key: Sequence[str],
+        *,
+        prune: Pruning,
+        reset_to_zero: Sequence[str] = (),
+        restore_value: Sequence[str] = (),
+        pre_hook: Callable[..., object] | None = None,
+        post_hook: Callable[..., object] | None = None,
+        warmup_ms: float = 25,
+        rep_ms: float = 100,
+        use_cuda_graph: bool = False,
+        do_bench: Callable[..., Any] | None = None,
+        store: TuningStore | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        super().__init__(kernel)
+        self.configs = list(configs) or [Config({})]
+        self.keys = self.check_names("key", key)
+        self.reset_to_zero = self.check_names("reset_to_zero", reset_to_zero)
+        self.restore_value = self.check_names("restore_value", restore_value)
+        self.pre_hook = pre_hook
+        self.post_hook = post_hook
+        self.use_cuda_graph = use_cuda_graph
+        self.executor = executor
+        self.cache: dict[Key, Config] = {}
+        self.best_config: Config | Any = None  # None before the first launch
+        self.configs_timings: dict[Config, list[float]] = {}
+        self.skipped: dict[Config, str] = {}
+        self.bench_time = 0.0
+        self._pruning = prune
+        self._warmup_ms = warmup_ms
+        self._rep_ms = rep_ms
+        self._do_bench = do_bench
+        self._store = store
+        self._tuning = threading.RLock()
+        self._chosen = dict.fromkeys(name for c in self.configs for name in c.all_kwargs())
+        self._parameter_defaults = {
+            name: parameter.default
+            for name, parameter in inspect.signature(self.fn).parameters.items()
+            if parameter.default is not parameter.empty
+        }
+
+    @entry
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Launch with the best configuration for these arguments, tuning first if necessary.
+
+        With `warmup`, compile every configuration instead and return a list of the kernels. Raises
+        `ArgumentError` for a call that passes a parameter that the configurations set.
+        """
+        call = self.bind(args, kwargs, grid)
+        self.check_free(self._chosen, call, "@autotune")
+        if warmup:
+            return self._compile(self._pruned(call), call)
+        observer = observing()
+        if observer is not None and len(self.configs) > 1:
+            return observer.tuned(self.__name__, self._alternatives(call))
+        config = self.configs[0] if len(self.configs) == 1 else self._best(call)
+        return self._launch_chosen(call, config)
+
+    def _launch_chosen(self, call: Call, config: Config) -> Any:
+        """Launch with the chosen configuration."""
+        self.best_config = config
+        _prepare(config, call, self.__name__)
+        return self.launch(call, config)
+
+    def _pruned(self, call: Call) -> list[Config]:
+        """Return the configurations to try, after pruning."""
+        return self._pruning(self.configs, call, self.__name__)
+
+    def _alternatives(self, call: Call) -> list[Alternative]:
+        """Return every configuration that can run, each with a launch on the current arguments."""
+        snapshot = Snapshot()
+        configs = self._pruned(call)
+        written, skipped = self._written(configs, call)
+        self.skipped = skipped.reasons
+        for name in {*written, *self.restore_value}:
+            self._save(snapshot, name, call)
+
+        def launch(config: Config) -> Any:
+            snapshot.restore()
+            return self._launch_chosen(call, config)
+
+        return [
+            Alternative(str(config), functools.partial(launch, config))
+            for config in dict.fromkeys(configs)
+            if config not in skipped
+        ]
+
+    def by_value(self) -> tuple[bool, Reduction]:
+        """Return the recipe to pickle a tuner that is not a module's attribute.
+
+        It includes neither the executor nor the tuning results.
+        """
+        options = {
+            "prune": self._pruning,
+            "reset_to_zero": self.reset_to_zero,
+            "restore_value": self.restore_value,
+            "pre_hook": self.pre_hook,
+            "post_hook": self.post_hook,
+            "warmup_ms": self._warmup_ms,
+            "rep_ms": self._rep_ms,
+            "use_cuda_graph": self.use_cuda_graph,
+            "do_bench": self._do_bench,
+            "store": self._store,
+        }
+        return True, (_tuner, (self.kernel, self.configs, self.keys, options))
+
+    def launch(self, call: Call, config: Config, *, warmup: bool = False) -> Any:
+        """Run the wrapped kernel on `call` with `config`, without hooks."""
+        return self.kernel.run(
+            *call.args, grid=call.grid, warmup=warmup, **call.with_config(config)
+        )
+
+    @entry
+    def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
+        """Return the names of the array arguments that any configuration of the kernel writes."""
+        call = self.bind(args, kwargs, None)
+        written, _ = self._written(self._pruned(call), call)
+        return written
+
+    def _written(self, configs: list[Config], call: Call) -> tuple[frozenset[str], Skipped]:
+        """Return the arguments that any configuration writes, and the configurations skipped."""
+        written: frozenset[str] = frozenset()
+        skipped = Skipped(self.__name__)
+        for config in configs:
+            with skipped.trying(config):
+                written |= self._written_by(config, call)
+        skipped.check_some_run(configs)
+        return written, skipped
+
+    def _written_by(self, config: Config, call: Call) -> frozenset[str]:
+        """Compile a configuration, and return the arguments that it writes."""
+        _set_blocks(config, call, self.__name__)
+        return self.kernel.written_arguments(*call.args, **call.with_config(config))
+
+    def _best(self, call: Call) -> Config:
+        key = self._key(call)
+        try:
+            config = self.cache.get(key)
+        except TypeError:  # unhashable: _check_key names the culprit
+            config = None
+        if config is not None:
+            return config
+        self._check_key(call)
+        if self._launches_nothing(call):  # times of an empty grid would be noise
+            return self._first_that_compiles(call)
+        with self._tuning:  # a second thread that waited here uses the result of the first
+            if key not in self.cache:
+                self.cache[key] = self._tune(key, call)
+            return self.cache[key]
+
+    def _first_that_compiles(self, call: Call) -> Config:
+        configs = self._pruned(call)
+        skipped = Skipped(self.__name__)
+        for config in configs:
+            with skipped.trying(config):
+                self._written_by(config, call)
+                return config
+        skipped.check_some_run(configs)
+        raise AssertionError("no configuration compiled, and none failed")
+
+    def _launches_nothing(self, call: Call) -> bool:
+        """Return True if the grid has an extent of 0 under the first configuration.
+
+        Return False if a grid function needs values that a wrapped kernel adds (`heuristics`).
+        """
+        grid = call.grid
+        try:
+            if callable(grid):
+                values = {**OPTION_DEFAULTS, **self._parameter_defaults, **call.named}
+                grid = grid({**values, **self.configs[0].all_kwargs()})
+        except KeyError:
+            return False
+        return 0 in normalise_grid(grid)
+
+    def _key(self, call: Call) -> Key:
+        """Return the values of the key arguments, the types of the arrays, and the backend."""
+        named = call.named
+        values = [named.get(name, self._parameter_defaults.get(name)) for name in self.keys]
+        types = [(name, kind) for name in self.arg_names if (kind := _array_type(named.get(name)))]
+        return (*values, *types, settings.backend)
+
+    def _check_key(self, call: Call) -> None:
+        for name in self.keys:
+            value = call.named.get(name)
+            try:
+                hash(value)
+                usable = not getattr(value, "shape", ())
+            except TypeError:
+                usable = False
+            if not usable:
+                raise ArgumentTypeError(
+                    f"key argument {name!r} of {self.__name__} is a {type(value).__name__}; a key "
+                    "is a number, text or other hashable constant, such as a size of that array"
+                )
+
+    def _tune(self, key: Key, call: Call) -> Config:
+        started = time.perf_counter()
+        configs = self._pruned(call)
+        if len(configs) == 1:
+            return configs[0]
+        if self._use_stored(key, configs):
+            return _fastest(self.configs_timings)
+        skipped = Skipped(self.__name__)
+        timings = self._trials(configs, call, skipped)
+        self.configs_timings = timings
+        self.skipped = skipped.reasons
+        self.bench_time = time.perf_counter() - started
+        if settings.print_autotuning:
+            sys.stderr.write(self._report(key, skipped))
+        skipped.check_some_run(configs)
+        if self._store is not None:
+            self._store.save(
+                key,
+                {str(config): times for config, times in timings.items()},
+                {str(config): reason for config, reason in self.skipped.items()},
+            )
+        return _fastest(timings)
+
+    def _use_stored(self, key: Key, configs: list[Config]) -> bool:
+        """Use the cached result of an earlier process; return False if there is none."""
+        stored = None if self._store is None else self._store.load(key)
+        if stored is None or not all(str(config) in stored.timings for config in configs):
+            return False
+        timings = {config: stored.timings[str(config)] for config in configs}
+        if not math.isfinite(_cost(timings[_fastest(timings)])):
+            return False
+        self.configs_timings = timings
+        reasons = {config: stored.skipped.get(str(config)) for config in timings}
+        self.skipped = {config: text for config, text in reasons.items() if text is not None}
+        self.bench_time = 0.0
+        return True
+
+    def _trials(
+        self, configs: list[Config], call: Call, skipped: Skipped
+    ) -> dict[Config, list[float]]:
+        """Return the times of all configurations, and restore the arguments.
+
+        Configurations that cannot run are added to `skipped`.
+        """
+        self._compile_ahead(configs, call, skipped)
+        snapshot = Snapshot()
+        for name in (*self.restore_value, *self.reset_to_zero):
+            self._save(snapshot, name, call)
+        timings: dict[Config, list[float]] = {}
+        for config in dict.fromkeys(configs):
+            timings[config] = NEVER
+            if config in skipped:
+                continue
+            try:
+                with skipped.trying(config):
+                    # Arguments that only this configuration writes still have their initial values.
+                    for name in self._written_by(config, call):
+                        self._save(snapshot, name, call)
+                    timings[config] = self._time(_Trial(self, config, call, snapshot))
+            finally:
+                snapshot.restore()
+        if self.pre_hook is not None and len(skipped) < len(timings):
+            best = _fastest(timings)
+            with user_code(f"the pre_hook of {self.__name__}, on configuration {best},"):
+                self.pre_hook(_arguments(call, best), reset_only=True)
+        return timings
+
+    @staticmethod
+    def _save(snapshot: Snapshot, name: str, call: Call) -> None:
+        value = call.named.get(name)
+        if value is not None:
+            snapshot.keep(name, value)
+
+    def _time(self, trial: _Trial) -> list[float]:
+        if self._do_bench is not None:
+            return self._benchmark(trial, self._do_bench)
+        samples = measure(
+            trial.launch,
+            warmup=self._warmup_ms,
+            rep=self._rep_ms,
+            before=trial.before,
+            after=trial.after,
+        )
+        return quantiles_of(samples, QUANTILES)
+
+    def _benchmark(self, trial: _Trial, do_bench: Callable[..., Any]) -> list[float]:
+        """Time a trial with the user's function, which propagates the errors of its runs."""
+        try:
+            times = [float(t) for t in np.ravel(do_bench(trial, quantiles=QUANTILES))]
+        except Exception as error:
+            if any(error is failure for failure in trial.failures):
+                raise
+            name = f"the do_bench of {self.__name__}, on configuration {trial.config},"
+            raise hook_error(name, error) from error
+        return times if len(times) > 1 else times * len(QUANTILES)
+
+    def _compile(self, configs: list[Config], call: Call) -> list[Any]:
+        """Return the compiled kernel of each configuration that can run; raise if none can."""
+        skipped = Skipped(self.__name__)
+        self._compile_ahead(configs, call, skipped)
+        compiled: list[Any] = []
+        for config in configs:
+            if config not in skipped:
+                with skipped.trying(config):
+                    _set_blocks(config, call, self.__name__)
+                    compiled.append(self.launch(call, config, warmup=True))
+        self.skipped = skipped.reasons
+        skipped.check_some_run(configs)
+        return compiled
+
+    def _compile_ahead(self, configs: list[Config], call: Call, skipped: Skipped) -> None:
+        """Fill the kernel's cache with the executor, if there is one.
+
+        Do nothing if configurations change the arguments for which kernels are specialized.
+        """
+        if self.executor is None or any(_sets_blocks(config, call) for config in configs):
+            return
+        overrides = {
+            name: settings.overrides[variable.name]
+            for name, variable in settings.variables().items()
+            if variable.name in settings.overrides
+        }
+        futures = {
+            config: self.executor.submit(
+                _compile_one, self.kernel, overrides, call.args, call.with_config(config)
+            )
+            for config in dict.fromkeys(configs)
+        }
+        try:
+            for config, future in futures.items():
+                with skipped.trying(config):
+                    future.result()
+        finally:
+            for future in futures.values():
+                future.cancel()
+
+    def _report(self, key: Key, skipped: Skipped) -> str:
+        """Return the last tuning run as a table, fastest first, with the reasons of skips."""
+        values = ", ".join(f"{n}={brief(v)}" for n, v in zip(self.keys, key, strict=False))
+        timings = sorted(self.configs_timings.items(), key=lambda item: _cost(item[1]))
+        without = f", {len(skipped)} skipped" if len(skipped) else ""
+        lines = [
+            f"autotune {self.__name__}({values}): {len(timings)} configurations "
+            f"in {self.bench_time:.2f} s{without}",
+            f"{'median ms':>12}{'20 %':>12}{'80 %':>12}  configuration",
+        ]
+        lines += [
+            "".join(f"{t:12.4g}" for t in times) + f"  {config}"
+            for config, times in timings
+            if config not in skipped
+        ]
+        lines += [
+            f"{'skipped':>36}  {config}  ({reason(error)})"
+            for config, error in skipped.errors.items()
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _sets_blocks(config: Config, call: Call) -> bool:
+    """Return True if a configuration's hook may set the blocks of descriptors, as in Triton."""
+    has_descriptor = any(isinstance(value, TensorDescriptor) for value in call.named.values())
+    return has_descriptor and config.pre_hook is not None
+
+
+def _set_blocks(config: Config, call: Call, kernel: str) -> None:
+    """Let a configuration's hook set the blocks of descriptors, before the kernel is compiled.
+
+    Changes of arrays by the hook are undone: this call precedes no launch, and the arrays that the
+    kernel writes are known only after compilation.
+    """
+    if not _sets_blocks(config, call):
+        return
+    snapshot = Snapshot()
+    for name, value in call.named.items():
+        if _has_data(value):
+            snapshot.keep(name, value)
+    try:
+        _prepare(config, call, kernel)
+    finally:
+        snapshot.restore()
+
+
+def _has_data(value: Any) -> bool:
+    """Return True for arrays, and for descriptors and tuples of them."""
+    if isinstance(value, tuple):
+        return any(map(_has_data, value))
+    if isinstance(value, TensorDescriptor):
+        value = value.base
+    shaped = hasattr(value, "dtype") and hasattr(value, "shape")
+    return shaped and not isinstance(value, MockArray | np.generic)
+
+
+def _prepare(config: Config, call: Call, kernel: str) -> None:
+    """Call the hook of a configuration."""
+    if config.pre_hook is not None:
+        with user_code(f"the pre_hook of configuration {config} of {kernel}"):
+            config.pre_hook(_arguments(call, config))
+
+
+def _arguments(call: Call, config: Config) -> dict[str, Any]:
+    """Return all arguments of a launch by name, as passed to hooks."""
+    return {**call.named, **config.all_kwargs()}
+
+
+def _compile_one(
+    kernel: Kernel, overrides: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    # Runs in a worker of the executor, which does not share the caller's settings. The result is in
+    # the kernel's cache or on disk. The grid, often a lambda, is not sent to the worker.
+    with settings.scope(**overrides):
+        kernel.run(*args, grid=(1,), warmup=True, **kwargs)
+
+
+def _tuner(
+    kernel: Kernel, configs: Sequence[Config], key: Sequence[str], options: Mapping[str, Any]
+) -> Autotuner:
+    return Autotuner(kernel, configs, key, **options)
+
+
+def _array_type(value: Any) -> Key | None:
+    """Return the dtype and device of an array, or of each of a tuple; None for other values."""
+    if isinstance(value, tuple):
+        return tuple(map(_array_type, value))
+    if isinstance(value, TensorDescriptor):
+        value = value.base
+    dtype = getattr(value, "dtype", None)
+    return None if dtype is None else (dtype, str(getattr(value, "device", "cpu")))
+
+
+def _cost(times: Sequence[float]) -> float:
+    return math.inf if math.isnan(times[0]) else times[0]
+
+
+def _fastest(timings: Mapping[Config, Sequence[float]]) -> Config:
+    return min(timings, key=lambda config: _cost(timings[config]))
+
+
+@entry
+def autotune(
+    configs: Sequence[Config],
+    key: Sequence[str],
+    prune_configs_by: Mapping[str, Any] | None = None,
+    reset_to_zero: Sequence[str] | None = None,
+    restore_value: Sequence[str] | None = None,
+    pre_hook: Callable[..., object] | None = None,
+    post_hook: Callable[..., object] | None = None,
+    warmup: float | None = None,
+    rep: float | None = None,
+    use_cuda_graph: bool = False,
+    do_bench: Callable[..., Any] | None = None,
+    cache_results: bool | str | PathLike[str] = False,
+    executor: Executor | None = None,
+) -> Callable[[Kernel], Autotuner]:
+    """Choose among `configs` by benchmarking, once per key. Use it as a decorator.
+
+    The key consists of the values of the parameters named in `key`, the dtype and device of every
+    array, and the backend. Each configuration runs on the arguments of the first call with the key.
+    Arrays that the kernel writes are restored automatically, so the call has the effect of one
+    launch. An empty list stands for the default configuration; a single configuration is not timed.
+
+    - `prune_configs_by`: `early_config_prune(configs, positional_arguments, **keyword_arguments)`,
+      which returns the configurations to try; `perf_model(**all_arguments)`, an estimate of the
+      time; and `top_k`, the number of configurations with the best estimates to try (a count, or a
+      fraction as a float).
+    - `reset_to_zero`: arrays set to 0 before every run of a trial, and restored after it.
+    - `restore_value`: arrays to restore that the kernel changes in ways its own code does not show.
+    - `pre_hook(arguments)`, `post_hook(arguments, exception=None)`: called before and after every
+      run of a trial, and `pre_hook(arguments, reset_only=True)` once after tuning.
+    - `warmup`, `rep`: the approximate time in ms of untimed (25) and timed (100) runs per
+      configuration.
+    - `do_bench(run, quantiles=(0.5, 0.2, 0.8))`: replaces the timing; returns ms for each quantile.
+    - `use_cuda_graph`: accepted for compatibility; launches are timed one by one.
+    - `cache_results`: store results on disk for later processes; True, or the folder to use.
+    - `executor`: compiles the configurations in parallel, before they are timed one by one;
+      threads, or other processes if kernel and arguments can be pickled and they share a cache.
+
+    A configuration that does not compile, or that exceeds the resources of the device, is skipped.
+    The reasons are in `skipped` of the tuner and in the table of `TILE_PRINT_AUTOTUNING`. If no
+    configuration can run, the last error is raised with the reasons of all. Faults of a run, such
+    as an access out of bounds, are raised and name the configuration. An exception of a hook or
+    rule is the `__cause__` of a `HookError`. Arrays are restored in all these cases.
+
+    Raises `ArgumentError` for names that are not parameters; the wrapped kernel raises it for calls
+    that pass a parameter that the configurations set.
+    """
+    configs = _configs(configs)
+    for name, value in (("warmup", warmup), ("rep", rep)):
+        if value is not None and not _is_time(value):
+            raise ArgumentValueError(
+                f"{name}={brief(value)} of autotune is a time in ms: zero or more"
+            )
+
+    @entry
+    def decorate(kernel: Kernel) -> Autotuner:
+        check_kernel(kernel, "autotune")
+        store = None
+        if cache_results is not False:
+            folder = default_folder() if cache_results is True else Path(cache_results)
+            store = TuningStore(folder, kernel.fn, [str(config) for config in configs])
+        return Autotuner(
+            kernel,
+            configs,
+            key,
+            prune=pruning(prune_configs_by),
+            reset_to_zero=reset_to_zero or (),
+            restore_value=restore_value or (),
+            pre_hook=pre_hook,
+            post_hook=post_hook,
+            warmup_ms=25 if warmup is None else warmup,
+            rep_ms=100 if rep is None else rep,
+            use_cuda_graph=use_cuda_graph,
+            do_bench=do_bench,
+            store=store,
+            executor=executor,
+        )
+
+    return decorate
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and value >= 0
+
+
+def _configs(configs: object) -> list[Config]:
+    """Return the configurations of a decorator, or raise `ArgumentTypeError`."""
+    if not isinstance(configs, Iterable) or isinstance(configs, str | bytes | Mapping):
+        raise ArgumentTypeError(
+            f"autotune takes a list of Config, not {brief(configs)}: [Config({{'BLOCK': 128}})]"
+        )
+    listed = list(configs)
+    for config in listed:
+        if not isinstance(config, Config):
+            raise ArgumentTypeError(f"autotune takes a list of Config, with {brief(config)} in it")
+    return listed
+
+
+class Heuristics(KernelWrapper):
+    """A kernel with meta-parameters that are computed from its other arguments."""
+
+    def __init__(
+        self, kernel: Kernel, values: Mapping[str, Callable[[dict[str, Any]], Any]]
+    ) -> None:
+        super().__init__(kernel)
+        self.values = dict(values)
+
+    @entry
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Run the wrapped kernel with the computed values.
+
+        Raises `ArgumentTypeError` if the call passes one of them.
+        """
+        return self.kernel.run(*args, grid=grid, warmup=warmup, **self._with_values(args, kwargs))
+
+    @entry
+    def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
+        """Return the names of the array arguments that the kernel writes with computed values."""
+        return self.kernel.written_arguments(*args, **self._with_values(args, kwargs))
+
+    def by_value(self) -> tuple[bool, Reduction]:
+        """Return the recipe to pickle a kernel with rules that is not a module's attribute."""
+        return True, (Heuristics, (self.kernel, self.values))
+
+    def _with_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        call = self.bind(args, kwargs, None)
+        self.check_free(self.values, call, "@heuristics")
+        named = call.named
+        computed: dict[str, Any] = {}
+        for name, rule in self.values.items():
+            with user_code(f"the rule for {name} of {self.__name__}, given to @heuristics,"):
+                computed[name] = named[name] = rule(dict(named))
+        return {**kwargs, **computed}
+
+
+@entry
+def heuristics(
+    values: Mapping[str, Callable[[dict[str, Any]], Any]],
+) -> Callable[[Kernel], Heuristics]:
+    """Compute meta-parameters by `values[name](arguments)` at every call. Use it as a decorator.
+
+    `arguments` maps names to the passed arguments and the values of earlier rules. Raises
+    `ArgumentTypeError` for a rule that is not callable.
+    """
+    if not isinstance(values, Mapping):
+        raise ArgumentTypeError(
+            f"heuristics takes a dict of functions by name, not {brief(values)}: "
+            "{'BLOCK': lambda args: ...}"
+        )
+    for name, rule in values.items():
+        if not callable(rule):
+            raise ArgumentTypeError(
+                f"heuristics takes functions of the arguments, not {brief(rule)}: "
+                f"{{{name!r}: lambda args: ...}}"
+            )
+
+    def decorate(kernel: Kernel) -> Heuristics:
+        check_kernel(kernel, "heuristics")
+        return Heuristics(kernel, values)
+
+    return decorate

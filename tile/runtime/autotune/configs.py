@@ -1,0 +1,267 @@
+"""Configurations of tuned kernels, their pruning, and the base class of tuners.
+
+User functions that tuners call: their exceptions become a `HookError` with their name.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tile.backends.base import Options
+from tile.errors import ArgumentTypeError, ArgumentValueError, HookError
+from tile.pickling import ByName
+from tile.short_repr import brief
+from tile.tracebacks import constructed, entry
+
+
+@contextmanager
+def user_code(name: str) -> Iterator[None]:
+    """Raise exceptions inside the `with` block as a `HookError` that names the user function."""
+    try:
+        yield
+    except Exception as error:
+        raise hook_error(name, error) from error
+
+
+def hook_error(name: str, error: Exception) -> HookError:
+    """Return the error that names the user function that raised `error`."""
+    return HookError(f"{name} raised {type(error).__name__}: {error}")
+
+
+OPTION_FIELDS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+PRUNE_KEYS = ("early_config_prune", "perf_model", "top_k")
+
+
+class Kernel(Protocol):
+    """The protocol of tunable kernels: a jitted function, or a wrapper around one."""
+
+    @property
+    def arg_names(self) -> list[str]:
+        """The names of the parameters, in order."""
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """The innermost Python function."""
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Compile, and launch unless `warmup`; `kwargs` are constexprs and options."""
+
+    def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
+        """Return the names of the array arguments that the compiled kernel writes."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Return the launch function of the kernel's arguments, on `grid`."""
+
+
+@constructed
+@dataclass(frozen=True)
+class Config:
+    """One configuration: meta-parameters (`kwargs`, by parameter name) and compile options.
+
+    `pre_hook(arguments)` is called with all arguments by name before every launch of this
+    configuration.
+    """
+
+    kwargs: dict[str, Any]
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+    maxnreg: int | None = None
+    pre_hook: Callable[[dict[str, Any]], object] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kwargs, Mapping):
+            raise ArgumentTypeError(
+                f"a Config takes a dict of meta-parameters, not {brief(self.kwargs)}: "
+                "Config({'BLOCK': 128}, num_warps=4)"
+            )
+        object.__setattr__(self, "kwargs", dict(self.kwargs))
+        both = self.kwargs.keys() & set(OPTION_FIELDS)
+        if both:
+            name = min(both)
+            raise ArgumentTypeError(
+                f"{name} is an option, not a key of the dict: "
+                f"Config({{...}}, {name}={brief(self.kwargs[name])})"
+            )
+        Options.of(self._options())  # raises for invalid values
+        for name, value in self.kwargs.items():
+            try:
+                hash(value)
+            except TypeError as error:
+                raise ArgumentTypeError(
+                    f"{name} of a Config is {brief(value)}; meta-parameters are hashable constants"
+                ) from error
+
+    def _options(self) -> dict[str, Any]:
+        options = {name: getattr(self, name) for name in OPTION_FIELDS}
+        if self.maxnreg is None:
+            del options["maxnreg"]
+        return options
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """Return meta-parameters and options as arguments of `run`; `maxnreg` only if set."""
+        return {**self.kwargs, **self._options()}
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.all_kwargs().items()), self.pre_hook))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in self.all_kwargs().items())
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a tuned kernel: `positional` holds the positional arguments by name."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    grid: Any
+    positional: dict[str, Any]
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """All arguments, by name."""
+        return {**self.positional, **self.kwargs}
+
+    def with_config(self, config: Config) -> dict[str, Any]:
+        """Return the keyword arguments of this call with `config`."""
+        return {**self.kwargs, **config.all_kwargs()}
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The rules that select the configurations to try."""
+
+    early_config_prune: Callable[..., Iterable[Config]] | None = None
+    perf_model: Callable[..., float] | None = None
+    top_k: int | float = 1.0
+
+    def __post_init__(self) -> None:
+        share = isinstance(self.top_k, float) and 0 < self.top_k <= 1
+        count = isinstance(self.top_k, int) and self.top_k >= 1
+        if not share and not count:
+            raise ArgumentValueError(
+                f"top_k is {brief(self.top_k)}; it is a count from 1 or a fraction as a float up "
+                "to 1.0"
+            )
+        if self.perf_model is None and (count or self.top_k < 1):
+            raise ArgumentValueError(
+                f"top_k={self.top_k} keeps the best by perf_model, and there is no perf_model"
+            )
+
+    def __call__(self, configs: list[Config], call: Call, kernel: str) -> list[Config]:
+        """Return the configurations to try; `kernel` is the name for errors of the rules."""
+        if self.early_config_prune is not None:
+            with user_code(f"the early_config_prune of {kernel}"):
+                pruned = self.early_config_prune(configs, call.positional, **call.kwargs)
+            configs = _checked(pruned, kernel)
+        keep = self.top_k if isinstance(self.top_k, int) else max(1, int(len(configs) * self.top_k))
+        if self.perf_model is None or keep >= len(configs):
+            return configs
+        return sorted(configs, key=lambda config: self._estimate(config, call, kernel))[:keep]
+
+    def _estimate(self, config: Config, call: Call, kernel: str) -> float:
+        """Return the model's time of a configuration; NaN becomes infinity."""
+        assert self.perf_model is not None
+        with user_code(f"the perf_model of {kernel}, on configuration {config},"):
+            time = float(self.perf_model(**{**call.named, **config.all_kwargs()}))
+        return math.inf if math.isnan(time) else time
+
+
+def _checked(pruned: Any, kernel: str) -> list[Config]:
+    """Return the result of an `early_config_prune`, or raise `ArgumentError` if it is invalid."""
+    configs = list(pruned) if isinstance(pruned, Iterable) else None
+    if configs is None or not all(isinstance(config, Config) for config in configs):
+        raise ArgumentTypeError(
+            f"the early_config_prune of {kernel} returns the configurations to try, as a list of "
+            f"Config, not {pruned!r}"
+        )
+    if not configs:
+        raise ArgumentValueError(
+            f"the early_config_prune of {kernel} left no configuration; at least one must stay"
+        )
+    return configs
+
+
+def pruning(prune_configs_by: Mapping[str, Any] | None) -> Pruning:
+    """Return the `prune_configs_by` of a decorator, or raise `ArgumentError` if it is invalid."""
+    rules = {} if prune_configs_by is None else prune_configs_by
+    if not isinstance(rules, Mapping):
+        raise ArgumentTypeError(
+            f"prune_configs_by is a dict with {', '.join(PRUNE_KEYS)}, not {brief(rules)}"
+        )
+    unknown = sorted(set(rules) - set(PRUNE_KEYS))
+    if unknown:
+        raise ArgumentTypeError(
+            f"prune_configs_by has no {unknown[0]!r}; there are {', '.join(PRUNE_KEYS)}"
+        )
+    return Pruning(**{name: rule for name, rule in rules.items() if rule is not None})
+
+
+def check_kernel(kernel: object, decorator: str) -> None:
+    """Raise `ArgumentTypeError` if a decorator of kernels is applied to anything else."""
+    if not hasattr(kernel, "arg_names"):
+        raise ArgumentTypeError(
+            f"@tile.{decorator} decorates a kernel of @tile.jit, or of another such decorator, and "
+            f"this is {brief(kernel)}"
+        )
+
+
+class KernelWrapper(ByName, ABC):
+    """A kernel that adds meta-parameters to the calls of the kernel it wraps."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.fn: Callable[..., Any] = kernel.fn
+        self.base_fn: Callable[..., Any] = kernel.fn
+        self.arg_names = list(kernel.arg_names)
+        self.__name__ = kernel.fn.__name__
+        self.__qualname__ = kernel.fn.__qualname__
+        self.__module__ = kernel.fn.__module__
+        self.__doc__ = kernel.fn.__doc__
+
+    @abstractmethod
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Compile, and launch unless `warmup`."""
+
+    @entry
+    def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
+        """Compile for these arguments without launching, and return the result."""
+        return self.run(*args, grid=grid, warmup=True, **kwargs)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return functools.partial(self.run, grid=grid, warmup=False)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None) -> Call:
+        """Return the call, with names for positional arguments; the kernel checks their number."""
+        return Call(args, kwargs, grid, dict(zip(self.arg_names, args, strict=False)))
+
+    def check_names(self, option: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Return `names` as a tuple; raise `ArgumentTypeError` if one is not a parameter."""
+        if isinstance(names, str):
+            raise ArgumentTypeError(f"{option} is a list of names: {option}=[{brief(names)}]")
+        if not isinstance(names, Iterable):
+            raise ArgumentTypeError(f"{option} is a list of names, not {brief(names)}")
+        names = tuple(names)
+        for name in names:
+            if name not in self.arg_names:
+                raise ArgumentTypeError(
+                    f"{option} names {brief(name)}, which is not a parameter of "
+                    f"{self.__name__}({', '.join(self.arg_names)})"
+                )
+        return tuple(names)
+
+    def check_free(self, chosen: Iterable[str], call: Call, by: str) -> None:
+        """Raise `ArgumentTypeError` if the caller passed a parameter that this wrapper sets."""
+        both = [name for name in chosen if name in call.positional or name in call.kwargs]
+        if both:
+            raise ArgumentTypeError(
+                f"{', '.join(both)} of {self.__name__}: chosen by {by}, and passed in the call "
+                "as well; leave it out of the call, or out of the decorator"
+            )

@@ -1,0 +1,81 @@
+"""Compile a kernel that is not in the disk cache; only this module imports the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tile._lazy import late
+from tile.backends.base import Artifact, Backend, Options, Steppable, Target
+from tile.config import config
+from tile.errors import TileError
+from tile.frontend.python.code_generator import compile_function
+from tile.frontend.python.source import DeviceFunction
+from tile.frontend.python.value_trees import item_names
+from tile.ir.compilation_context import compilation
+from tile.ir.debug_info import Steps
+from tile.ir.nesting import deepest, too_deep
+from tile.ir.ops.debug import breakpoint_
+from tile.ir.passes import refuse_unknown
+from tile.runtime.arguments.adapt import retuple
+from tile.runtime.signature import ParameterType
+from tile.runtime.specialize import Constant, Leaf, spell_specialized
+
+if TYPE_CHECKING:
+    from tile.simt.pass_pipeline import lowering
+else:
+    lowering = late("tile.simt.pass_pipeline", "lowering")
+
+
+def compile_kernel(
+    function: DeviceFunction,
+    leaves: Mapping[str, Leaf],
+    backend: Backend,
+    target: Target,
+    options: Options,
+) -> Artifact:
+    """Compile a function for the specialization of its parameters in `leaves`.
+
+    Raises `CompilationError` for an invalid function, and `BackendError`.
+    """
+    types = {n: _type(leaf) for n, leaf in leaves.items() if not isinstance(leaf, Constant)}
+    constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
+    divisible = dict(pair for n, leaf in leaves.items() for pair in _divisible(n, leaf))
+    spelled = spell_specialized(function.name, leaves)
+    if config.print_after:
+        lowering()  # declares all passes
+        refuse_unknown(config.print_after)
+
+    def describe() -> str:
+        loc = function.loc
+        head = f"{spelled} for {target}\n{options}\n{loc.file}:{loc.line}"
+        return f"{head}\n\n{function.source.text}"
+
+    try:
+        steps = backend.steps(target) if isinstance(backend, Steppable) else Steps.NEVER
+        module = compile_function(function, types, constants, divisible, steps)
+        stops = any(op.defn is breakpoint_ for op in module.walk())
+        try:
+            with compilation(function.name, describe):
+                return replace(backend.compile(module, target, options), stops=stops)
+        except RecursionError as error:
+            raise too_deep(deepest(module) or function.loc) from error
+    except TileError as error:
+        error.notes.append(f"compiling {spelled} for {target}")
+        raise
+
+
+def _type(leaf: Leaf) -> Any:
+    if isinstance(leaf, ParameterType):
+        return leaf.type
+    return retuple(leaf, list(map(_type, leaf))) if isinstance(leaf, tuple) else leaf.value
+
+
+def _divisible(name: str, leaf: Leaf) -> Iterator[tuple[str, int]]:
+    """Yield the known divisor of each IR parameter, by its name in the IR."""
+    if isinstance(leaf, ParameterType):
+        yield name, leaf.divisible
+    elif isinstance(leaf, tuple):
+        for item, part in zip(item_names(leaf), leaf, strict=True):
+            yield from _divisible(f"{name}.{item}", part)

@@ -1,0 +1,382 @@
+"""The fast path of launches that differ from an earlier one only in addresses and numbers.
+
+For each shape of calls of a kernel (the types of arguments, and the names of those passed by name),
+Python source of a launch function is generated and compiled. It does only what such a call needs:
+compute the key that selects a compiled kernel, look it up in one dictionary, and call the backend's
+fast launch (`Repeatable.bind`). For `add[grid](x, y, out, n, BLOCK=1024)` with torch's tensors the
+function is
+
+    def launch(grid, a0=absent, a1=absent, a2=absent, a3=absent, /, *rest, BLOCK=absent, **more):
+        if type(a0) is t0 and ... and not rest and not more and cache and alive and ...:
+            try:
+                p0 = a0.data_ptr()
+                ...
+                entry = table.get((backend() if own(None) is None else scoped(), checks(),
+                                   a0.dtype, a0.get_device(), ..., BLOCK, <alignment>))
+            except unreadable:
+                entry = None
+            if entry is not None:
+                repeat, kernel, constants = entry
+                <the grid's extents x, y, z>
+                if repeat(x, y, z, p0, p1, p2, a3):
+                    return kernel
+        if a0 is not absent and ... and BLOCK is not absent:
+            return slow_path(shape, grid, a0, a1, a2, a3, *rest, BLOCK=BLOCK, **more)
+        args, named = merge((a0, a1, a2, a3), rest, {'BLOCK': BLOCK}, more)
+        return slow_path(shape, grid, *args, **named)
+
+`add[grid]` calls this function directly, without packing arguments: `*rest`, `**more` and the
+defaults exist only so that it accepts any call. It leaves everything else to `slow_path`: the first
+launch with a key, arguments of other types, hooks, errors, and launches with launch callbacks or
+inside `with tile.sanitize(...)`. The whole body is in a `try` that trims the tracebacks of errors
+(`tile.tracebacks`). Keys may be finer than those of compiled kernels, but never coarser. The launch
+of an entry has passed all checks of an ordinary launch.
+
+Code generation for the fast path of launches; `tile.runtime.fast_path` shows a whole function.
+
+Arguments passed by name keep their names in the generated source. All other names begin with `~` in
+the templates here, which `Writer.text` replaces by enough underscores to make them unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tile.backends.base import Repeat
+from tile.config import Config, Origin, config
+from tile.frontend.python.source import Parameter
+from tile.ir.types import F32, F64, Kind, Pointer, Scalar
+from tile.language.core.constexpr import constexpr
+from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
+from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
+from tile.runtime.grid import LIMITS, normalise_grid
+from tile.runtime.kernel import LAUNCH_CALLBACKS, CompiledKernel
+from tile.runtime.signature import DIVISOR
+from tile.tracebacks import GENERATED, trim
+
+F32_MAX = float(np.finfo(np.float32).max)
+
+
+class Writer:
+    """Generates the functions of a plan for calls with given positional and named arguments.
+
+    `runtime` and `constant` add an argument by its name in the source, and return False if its type
+    is not supported. If `numbered`, a tensor's device is identified by its number alone, which is
+    faster to read.
+    """
+
+    def __init__(self, positional: int, keywords: Sequence[str], *, numbered: bool) -> None:
+        self.positional = tuple(f"~a{at}" for at in range(positional))
+        self.keywords = tuple(keywords)
+        self._device = "get_device()" if numbered else "device"
+        self.passed: dict[str, str] = {}  # parameter -> the argument's name in the source
+        self.parameters: list[int] = []
+        self._values: list[str] = []
+        self._addresses: list[str] = []
+        self._reads: list[str] = []
+        self._checks: list[str] = []  # after the reads, only where an entry is added
+        self._parts: list[str] = []
+
+    def runtime(
+        self, word: str, value: Any, index: int, annotated: Scalar | Pointer | None
+    ) -> bool:
+        kind = type(value)
+        if kind is type(None):
+            return True
+        self.parameters.append(index)
+        if isinstance(annotated, Scalar):
+            return self._number(word, kind, annotated)
+        if kind is TensorDescriptor:
+            self._descriptor(word, len(value.shape))
+            return True
+        if kind is int:
+            self._parts.append(
+                f"({word} == 1 or {word} % {DIVISOR} == 0 and {DIVISOR}) "
+                f"if -0x80000000 <= {word} <= 0x7FFFFFFF else ~wide({word})"
+            )
+        elif is_plain_tensor(kind):
+            address = f"~p{len(self._addresses)}"
+            self._reads.append(f"{address} = {word}.data_ptr()")
+            self._addresses.append(address)
+            self._parts += [f"{word}.dtype", f"{word}.{self._device}"]
+            word = address
+        elif kind not in (float, bool):
+            return False
+        self._values.append(word)
+        return True
+
+    def _number(self, word: str, kind: type, ty: Scalar) -> bool:
+        """Add a number for an annotated parameter; the key differs for a number out of range.
+
+        Numbers of another kind than the annotation are left to the slow path.
+        """
+        if kind is int and ty.kind is Kind.INT:
+            self._parts.append(
+                f"{word} % {DIVISOR} == 0 if {ty.min_value} <= {word} <= {ty.max_value} "
+                f"else ~wide({word})"
+            )
+        elif kind is float and ty == F32:
+            self._parts.append(f"-{F32_MAX!r} <= {word} <= {F32_MAX!r} or {word}.hex()")
+        elif kind is not float or ty != F64:
+            return False
+        self._values.append(word)
+        return True
+
+    def _descriptor(self, word: str, rank: int) -> None:
+        """Add a descriptor: its base is a runtime value, and all its other fields are in the key.
+
+        Unpacking fails for a descriptor of another rank, which is left to the slow path.
+        """
+        number = len(self._addresses)
+        base, address = f"~b{number}", f"~p{number}"
+        self._reads += [f"{base} = {word}.base", f"{address} = {base}.data_ptr()"]
+        self._checks.append(f"if not ~plain(type({base})): raise TypeError")
+        self._addresses.append(address)
+        self._parts += [f"type({base})", f"{base}.dtype", f"{base}.{self._device}"]
+        self._parts += [f"{base}.shape", f"{base}.stride()", f"{word}.padding"]
+        for name, letter in (("shape", "n"), ("strides", "s"), ("block_shape", "k")):
+            numbers = [f"~{letter}{number}_{axis}" for axis in range(rank)]
+            self._reads.append(f"{_tuple(numbers)} = {word}.{name}")
+            self._parts += numbers
+        self._values.append(address)
+
+    def constant(self, word: str, kind: type) -> bool:
+        if kind is float:
+            self._parts.append(f"{word}.hex()")  # unlike floats, differs for -0.0, equal for NaN
+            return True
+        self._parts.append(word)
+        return not issubclass(kind, float | tuple | np.generic | constexpr)
+
+    def text(self, *, watching: bool) -> str:
+        words = (*self.positional, *self.keywords)
+        kinds = [f"type({word}) is ~t{at}" for at, word in enumerate(words)]
+        state = ["not ~rest", "not ~more", "~cache", "~alive", "not ~hooks", "not ~callbacks"]
+        guard = " and ".join([*kinds, *state, *(["~current()"] if watching else [])])
+        passed = "".join(f", {name!r}: {word}" for name, word in self.passed.items())
+        body = [
+            f"    if {guard}:",
+            "        try:",
+            *self._indented(12, self._reads),
+            f"            ~entry = ~table.get({self._key()})",
+            "        except ~unreadable:",
+            "            ~entry = None",
+            "        if ~entry is not None:",
+            "            ~repeat, ~kernel, ~constants = ~entry",
+            "            if type(~grid) is not tuple and callable(~grid):",
+            f"                ~grid = ~grid({{**~constants{passed}}})",
+            *self._extents(),
+            f"            if ~repeat({', '.join(['~x', '~y', '~z', *self._values])}):",
+            "                return ~kernel",
+            *self._slow_path(words),
+        ]
+        lines = [
+            f"def ~key({self._signature('')}):",
+            "    try:",
+            *self._indented(8, [*self._reads, *self._checks]),
+            f"        ~result = {self._key()}",
+            "        hash(~result)",
+            "    except ~unreadable:",
+            "        return None",
+            "    return ~result",
+            "",
+            f"def ~launch(~grid, {self._signature(' = ~absent')}):",
+            "    try:",
+            *self._indented(4, body),
+            "    except Exception as ~error:",
+            "        ~trim(~error)",
+            "        raise",
+        ]
+        return "\n".join(lines).replace("~", self.prefix)
+
+    def _slow_path(self, words: Sequence[str]) -> list[str]:
+        """Return the source that passes all arguments on; most calls pass all named ones."""
+        here = " and ".join(f"{word} is not ~absent" for word in words) or "True"
+        passed = [*self.positional, "*~rest", *(f"{n}={n}" for n in self.keywords), "**~more"]
+        return [
+            f"    if {here}:",
+            f"        return ~slow_path(~shape, ~grid, {', '.join(passed)})",
+            f"    ~args = {_tuple(self.positional)}",
+            f"    ~named = {{{', '.join(f'{name!r}: {name}' for name in self.keywords)}}}",
+            "    ~args, ~named = ~merge(~args, ~rest, ~named, ~more)",
+            "    return ~slow_path(~shape, ~grid, *~args, **~named)",
+        ]
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of names in the source, which no argument's name has."""
+        prefix = "_"
+        while any(name.startswith(prefix) for name in self.keywords):
+            prefix += "_"
+        return prefix
+
+    def _signature(self, default: str) -> str:
+        """Return the parameters, with defaults and variadic ones if `default` is not empty."""
+        some = [f"{word}{default}" for word in self.positional]
+        named = [f"{word}{default}" for word in self.keywords]
+        rest, more = (["*~rest"], ["**~more"]) if default else (["*"] if named else [], [])
+        return ", ".join([*some, *(["/"] if some or default else []), *rest, *named, *more])
+
+    @staticmethod
+    def _indented(by: int, lines: Sequence[str]) -> list[str]:
+        return [" " * by + line for line in lines]
+
+    def _extents(self) -> list[str]:
+        """Return the source that computes the grid's extents, inline for the most frequent kind."""
+        return [
+            "            if (",
+            "                type(~grid) is tuple and len(~grid) == 1",
+            f"                and type(~grid[0]) is int and 1 <= ~grid[0] <= {LIMITS[0]}",
+            "            ):",
+            "                ~x, ~y, ~z = ~grid[0], 1, 1",
+            "            else:",
+            "                ~x, ~y, ~z = ~grid_extents(~grid)",
+            "                if 0 in (~x, ~y, ~z):",
+            "                    return ~kernel",
+        ]
+
+    def _key(self) -> str:
+        """Return the source of the key; usually one test shows that all addresses are aligned."""
+        parts = ["~backend() if ~own(None) is None else ~scoped()", "~checks()", *self._parts]
+        if self._addresses:
+            each = _tuple([f"{address} % {DIVISOR}" for address in self._addresses])
+            parts.append(f"({' | '.join(self._addresses)}) % {DIVISOR} and {each}")
+        return _tuple(parts)
+
+
+def _tuple(words: Sequence[str]) -> str:
+    return f"({''.join(f'{word}, ' for word in words)})"
+
+
+Arguments = tuple[Any, ...]
+Options = dict[str, Any]
+Shape = tuple[Any, ...]
+SlowPath = Callable[..., CompiledKernel]
+
+ABSENT = object()  # the default of all arguments
+
+# Exceptions of reading arguments that differ from those for which the plan was built.
+UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
+
+
+class Entry(NamedTuple):
+    """The fast launch for one key; `constants` are the constants and options, by name."""
+
+    repeat: Repeat
+    kernel: CompiledKernel
+    constants: dict[str, Any]
+
+
+class Plan(NamedTuple):
+    """The generated functions for calls of one shape.
+
+    table: the entries by key.
+    alive: cleared to invalidate the plan. A caller may have stored `launch`, which then leaves all
+        calls to the slow path.
+    key: the key of arguments, or None if they have none, such as tensors without plain memory.
+    launch: `launch(grid, *args, **kwargs)` launches.
+    parameters: the indices of the kernel's parameters whose values are passed to the backend.
+    passed: the names of the parameters that calls pass.
+    """
+
+    table: dict[Any, Entry | None]
+    alive: list[bool]
+    key: Callable[..., Any]
+    launch: Callable[..., CompiledKernel]
+    parameters: tuple[int, ...]
+    passed: frozenset[str]
+
+
+def shape_of(args: Arguments, kwargs: Options) -> Shape:
+    """Return the types of a call's arguments, and the names of those passed by name."""
+    return (*map(type, args), *kwargs, *map(type, kwargs.values()))
+
+
+def make_plan(
+    args: Arguments,
+    kwargs: Options,
+    parameters: Sequence[Parameter],
+    annotated: Sequence[Scalar | Pointer | None],
+    *,
+    hooks: list[Any],
+    cache: dict[Any, Any],
+    current: Callable[[], bool] | None,
+    slow_path: SlowPath,
+) -> Plan | None:
+    """Return a plan for calls of this shape, or None if it does not support their arguments.
+
+    annotated: the annotated types of the parameters.
+    current: returns True if the captured variables are unchanged; None if there are none.
+    slow_path: launches calls that the plan does not support. It takes the plan's shape, a grid, and
+        the arguments of a call.
+    """
+    writer = Writer(len(args), tuple(kwargs), numbered=only_cuda_numbered())
+    words: dict[str, tuple[str, Any]] = {name: (name, value) for name, value in kwargs.items()}
+    words |= {
+        p.name: (word, value)
+        for word, p, value in zip(writer.positional, parameters, args, strict=False)
+    }
+    names: dict[str, Any] = {f"t{at}": type(v) for at, v in enumerate((*args, *kwargs.values()))}
+    for index, parameter in enumerate(parameters):
+        word, value = words.pop(parameter.name, ("", parameter.default))
+        if word:
+            writer.passed[parameter.name] = word
+        else:
+            names[f"d{index}"] = value
+        if parameter.is_constexpr:
+            supported = not word or writer.constant(word, type(value))
+        else:
+            supported = writer.runtime(word or f"~d{index}", value, index, annotated[index])
+        if not supported:
+            return None
+    if not all(writer.constant(word, type(value)) for word, value in words.values()):
+        return None
+    table: dict[Any, Entry | None] = {}
+    alive = [True]
+    names |= {"table": table, "alive": alive, "hooks": hooks, "cache": cache, "current": current}
+    names |= {"slow_path": slow_path, "shape": shape_of(args, kwargs), "absent": ABSENT}
+    names |= {"merge": _merge_arguments, "callbacks": LAUNCH_CALLBACKS}
+    names |= {"scoped": _scoped, "own": config.own.get}
+    variables = Config.variables()
+    names |= {"backend": variables["backend"].text_reader()}
+    names |= {"checks": variables["sanitize"].text_reader()}
+    names |= {"unreadable": UNREADABLE, "trim": trim}
+    names |= {"grid_extents": normalise_grid, "wide": _wide, "plain": is_plain_tensor}
+    key, launch = _compile_functions(writer, names, watching=current is not None)
+    return Plan(table, alive, key, launch, tuple(writer.parameters), frozenset(writer.passed))
+
+
+class _CheckedError(RuntimeError):
+    """Checks of a `with` block are active, which only an ordinary launch supports."""
+
+
+def _scoped() -> tuple[str]:
+    """Return the part of a key for the settings of a `with` block."""
+    if config.origin("sanitize") is Origin.SCOPE:
+        raise _CheckedError
+    return (config.backend,)
+
+
+def _compile_functions(
+    writer: Writer, names: Mapping[str, Any], *, watching: bool
+) -> tuple[Callable[..., Any], Callable[..., CompiledKernel]]:
+    """Compile the generated source, and return the functions `key` and `launch`."""
+    prefix = writer.prefix
+    space = {prefix + name: value for name, value in names.items()}
+    exec(compile(writer.text(watching=watching), GENERATED, "exec"), space)
+    return space[f"{prefix}key"], space[f"{prefix}launch"]
+
+
+def _merge_arguments(
+    args: Arguments, rest: Arguments, named: Options, more: Options
+) -> tuple[Arguments, Options]:
+    """Return a call's arguments from those of the generated function."""
+    named = {name: value for name, value in named.items() if value is not ABSENT}
+    return (*(value for value in args if value is not ABSENT), *rest), {**named, **more}
+
+
+def _wide(value: int) -> tuple[bool, bool]:
+    """Return the part of a key for integers that do not fit 32 bits."""
+    return value % DIVISOR == 0, value <= 0x7FFF_FFFF_FFFF_FFFF

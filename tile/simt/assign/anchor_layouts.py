@@ -1,0 +1,470 @@
+"""Find anchor layouts: the layouts in which expensive values are computed.
+
+A load gives its result in the layout of its pointers, a dot in that of its accumulator; these are
+their *anchor layouts*. Arithmetic keeps the anchor layout of its operands; of several, the one with
+the least to convert. A loop-carried value has the layout in which the loop computes it. Other
+values, such as indices and what is computed from them alone, have no anchor layout, and are
+computed wherever they are used.
+
+Find the preferred layout of each value: a backward walk from loads, stores and dots.
+
+    %o = arange {start = 0, end = 64}         // preferred: that of the load
+    %q = addptr %p, %o {stride = 4}           // the same
+    %v = load %q : tile<64xf32>
+
+Of several users, those in inner loops count, and then the first.
+
+The options that layouts are chosen for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tile.analysis.liveness import LOOPS
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.ops import control, debug, indexing, memory, shape
+from tile.ir.types import Tile
+from tile.simt.assign.coalesce import default_layout
+from tile.simt.assign.dot_layouts import Product
+from tile.simt.assign.layout_cost import conversion, work
+from tile.simt.hopper.wgmma_layouts import taken_factor
+from tile.simt.layouts.dims import REGISTER
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import Operand
+from tile.simt.ops.layout_inference import (
+    forward,
+    is_flexible,
+    joined,
+    operand_layout,
+    parted,
+    reduced,
+)
+from tile.simt.ops.wgmma import group_dot
+from tile.simt.target import SimtTarget
+from tile.transforms.region_utils import CARRYING, Carried, carried
+
+# The layout in which an operation takes each operand; None for a scalar.
+Needs = Mapping[Operation, Sequence[LinearLayout | None]]
+
+
+def wishes(function: Function, needs: Needs) -> dict[Value, LinearLayout]:
+    """Return the preferred layout of each value that has one, given what some operations need."""
+    sweep = _Preferences(needs)
+    sweep.block(function.body, 0)
+    return {value: layout for value, (layout, _) in sweep.preferred.items()}
+
+
+class _Preferences:
+    def __init__(self, needs: Needs) -> None:
+        self.needs = needs
+        self.preferred: dict[Value, tuple[LinearLayout, int]] = {}
+
+    def prefer(self, value: Value | None, layout: LinearLayout | None, depth: int) -> None:
+        if value is None or layout is None or not isinstance(value.type, Tile):
+            return
+        if value not in self.preferred or depth >= self.preferred[value][1]:
+            self.preferred[value] = layout, depth
+
+    def block(self, block: Block, depth: int) -> None:
+        for op in reversed(list(block)):
+            self.op(op, depth)
+
+    def op(self, op: Operation, depth: int) -> None:
+        if op in self.needs:
+            for value, layout in zip(op.operands, self.needs[op], strict=True):
+                self.prefer(value, layout, depth)
+        elif op.defn in CARRYING:
+            self.carrying(op, depth)
+        elif is_flexible(op) and op.result in self.preferred:
+            layout = operand_layout(op, self.preferred[op.result][0])
+            for value in op.operands:
+                self.prefer(value, layout, depth)
+
+    def carrying(self, op: Operation, depth: int) -> None:
+        groups = list(carried(op))
+        for group in groups:
+            self.all_of(group.yields, group.result, depth)
+        for region in op.regions:
+            self.block(region, depth + (op.defn in LOOPS))
+        for group in groups:
+            for argument in group.arguments:
+                self.all_of((group.result,), argument, depth + 1)
+            self.all_of(group.inits, group.result, depth)
+
+    def all_of(self, values: Sequence[Value], other: Value, depth: int) -> None:
+        """Give some values the preferred layout of another value."""
+        if other in self.preferred:
+            for value in values:
+                self.prefer(value, self.preferred[other][0], depth)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A target, and the number of warps of a program."""
+
+    target: SimtTarget
+    num_warps: int
+
+    @property
+    def threads(self) -> int:
+        return self.target.warp_size * self.num_warps
+
+    def default(self, ty: Tile, axis: int | None = None) -> LinearLayout:
+        """Return the layout of an otherwise unconstrained tile.
+
+        If it is combined along `axis`, counted from the right, that axis comes first: a warp then
+        holds as much of it as possible.
+        """
+        order = None
+        if axis is not None:
+            first = axis % ty.rank
+            order = (first, *(a for a in range(ty.rank)[::-1] if a != first))
+        return default_layout(ty, self.target, self.num_warps, order)
+
+
+# The registers per thread for a small tile, at most: several threads load the same elements.
+_FEW = 8
+
+# The layout in which an operation takes each operand; None for a scalar.
+Taken = list[LinearLayout | None]
+
+
+@dataclass(frozen=True)
+class Homes:
+    """The anchor layouts of values, and the layouts in which operations take their operands."""
+
+    of: dict[Value, LinearLayout] = field(default_factory=dict)
+    taken: dict[Operation, Taken] = field(default_factory=dict)
+
+
+def homes(
+    function: Function,
+    machine: Machine,
+    accesses: Mapping[Operation, LinearLayout],
+    dots: Mapping[Operation, Product],
+) -> Homes:
+    """Find the anchor layouts of a function's values, given its access and dot layouts."""
+    search = _Search(function, machine, accesses, dots)
+    search.run()
+    return search.anchors
+
+
+def tiles(op: Operation) -> list[Value]:
+    """Return the operands that are tiles."""
+    return [value for value in op.inputs if isinstance(value.type, Tile)]
+
+
+class _Search:
+    def __init__(
+        self,
+        function: Function,
+        machine: Machine,
+        accesses: Mapping[Operation, LinearLayout],
+        dots: Mapping[Operation, Product],
+    ) -> None:
+        self.function = function
+        self.machine = machine
+        self.anchors = Homes()
+        self.layouts = self.anchors.of
+        self.ops = list(function.walk())
+        self.groups = {op: list(carried(op)) for op in self.ops if op.defn in CARRYING}
+        self.depths: dict[Block, int] = {function.body: 0}
+        for op in self.ops:
+            self.note_depth(op)
+        # A small tile has at most one element per thread; its layout is chosen later.
+        self.small = {op: layout for op, layout in accesses.items() if self.is_small(op)}
+        needs = {op: self.each(op, x) for op, x in accesses.items() if op not in self.small}
+        needs |= {op: [*dot.factors, dot.result] for op, dot in dots.items()}
+        self.preferred = wishes(function, needs)
+        for value in function.args:
+            self.settle(value, self.own_layout(value))
+        for op, layouts in needs.items():
+            self.anchor(op, layouts)
+        # In the last sweep, operations on values without an anchor layout choose one.
+        self.last = False
+
+    def note_depth(self, op: Operation) -> None:
+        assert op.block is not None
+        for region in op.regions:
+            self.depths[region] = self.depths.get(op.block, 0) + (op.defn in LOOPS)
+
+    def anchor(self, op: Operation, layouts: Taken) -> None:
+        """Anchor an operation with given operand layouts; its result has the last of them."""
+        if all(x is not None for x, v in zip(layouts, op.operands, strict=True) if _is_tile(v)):
+            self.anchors.taken[op] = layouts
+        for value in op.results:
+            self.settle(value, next(x for x in reversed(layouts) if x is not None))
+
+    def each(self, op: Operation, layout: LinearLayout | None) -> Taken:
+        """Return one layout for all tile operands of an operation."""
+        return [layout if _is_tile(v) else None for v in op.operands]
+
+    def settle(self, value: Value, layout: LinearLayout | None) -> None:
+        if layout is not None and isinstance(value.type, Tile):
+            self.layouts[value] = layout
+
+    def default(self, value: Value, axis: int | None = None) -> LinearLayout | None:
+        """Return the layout that the users prefer, or the default one."""
+        if not isinstance(value.type, Tile):
+            return None
+        return self.preferred.get(value) or self.machine.default(value.type, axis)
+
+    # -- the search
+
+    def run(self) -> None:
+        self.sweep()
+        if self.small:
+            self.anchor_small()
+        if any(group.result not in self.layouts for group in self.carried()):
+            self.update_preferred()
+            self.decide()
+            self.sweep()
+        self.last = True
+        self.sweep()
+        self.hand_over()
+
+    def sweep(self) -> None:
+        """Walk the function until no more anchor layouts are found."""
+        before = -1
+        while len(self.layouts) != before:
+            before = len(self.layouts)
+            for op in self.ops:
+                if op not in self.anchors.taken:
+                    self.visit(op)
+            for groups in reversed(list(self.groups.values())):
+                for group in groups:
+                    if group.result not in self.layouts:
+                        self.carry(group)
+
+    def visit(self, op: Operation) -> None:
+        if op.defn is control.return_:
+            self.anchors.taken[op] = self.own(op)
+        elif op.defn in CARRYING or op.defn.terminator or op.defn is shape.broadcast:
+            return
+        elif is_flexible(op):
+            self.flexible(op)
+        else:
+            _RULES.get(op.defn, _Search.alike)(self, op)
+
+    def decide(self) -> None:
+        """Give loop-carried values without an anchor layout the preferred one."""
+        for group in self.carried():
+            if group.result not in self.layouts:
+                layout = self.default(group.result)
+                for value in group.values:
+                    self.settle(value, layout)
+
+    def carried(self) -> Iterator[Carried]:
+        """Return the values that all loops and branches carry."""
+        return (group for groups in self.groups.values() for group in groups)
+
+    def update_preferred(self) -> None:
+        """Update the preferred layouts from the operations that have layouts now."""
+        self.preferred = wishes(self.function, self.anchors.taken)
+
+    def is_small(self, op: Operation) -> bool:
+        """Return True if any layout will do, as the tile has at most one element per thread."""
+        few = _tile(op.inputs[0]).numel <= self.machine.threads
+        return few and (op.defn is memory.load or not any(v.uses for v in op.results))
+
+    def anchor_small(self) -> None:
+        """Load small tiles in the layouts of their users, and store them from their own."""
+        self.update_preferred()
+        for op, layout in self.small.items():
+            if op.defn is memory.load and op not in self.anchors.taken:
+                preferred = self.preferred.get(op.result, layout)
+                few = preferred.in_size(REGISTER) <= _FEW
+                self.anchor(op, self.each(op, preferred if few else layout))
+        self.sweep()
+        for op, layout in self.small.items():
+            if op not in self.anchors.taken:
+                self.anchor(op, self.each(op, self.layouts.get(op["value"], layout)))
+        self.sweep()
+
+    def carry(self, group: Carried) -> None:
+        sources = [v for v in (*group.yields, *group.inits) if v in self.layouts]
+        if not sources:
+            return
+        layout = self.cheapest([self.layouts[v] for v in sources], sources, group.result)
+        for value in group.values:
+            self.settle(value, layout)
+
+    def flexible(self, op: Operation) -> None:
+        """Give the operation the layout of an operand, or the preferred one of its result."""
+        anchored = [value for value in tiles(op) if value in self.layouts]
+        if not anchored:
+            return
+        candidates = [forward(op, self.layouts[value]) for value in anchored]
+        if op.result in self.preferred:
+            candidates.append(self.preferred[op.result])
+        layout = self.cheapest(candidates, anchored, op.result, op)
+        self.anchors.taken[op] = self.each(op, operand_layout(op, layout))
+        self.settle(op.result, layout)
+
+    def cheapest(
+        self,
+        candidates: Sequence[LinearLayout],
+        operands: Sequence[Value],
+        result: Value,
+        op: Operation | None = None,
+    ) -> LinearLayout:
+        """Return the candidate layout of a result with the least to convert; the first if equal."""
+        distinct = list(dict.fromkeys(candidates))
+        if len(distinct) == 1:
+            return distinct[0]
+        return min(distinct, key=lambda layout: self.cost(layout, operands, result, op))
+
+    def cost(
+        self,
+        layout: LinearLayout,
+        operands: Sequence[Value],
+        result: Value,
+        op: Operation | None,
+    ) -> float:
+        taken = layout if op is None else operand_layout(op, layout)
+        assert isinstance(result.type, Tile)
+        total: float = 0.0 if op is None else work(op, layout)
+        depth = self.depths[result.block]
+        for value in operands:
+            assert isinstance(value.type, Tile)
+            # A conversion outside of a loop is executed once for many iterations.
+            outside = max(0, depth - self.depths[value.block])
+            total += conversion(value.type, self.layouts[value], taken) / 4**outside
+        if result in self.preferred:
+            total += conversion(result.type, layout, self.preferred[result])
+        return total
+
+    # -- operations that are not flexible
+
+    def wgmma(self, op: Operation) -> None:
+        """Take operands as they are or transposed, and the accumulator in the result's layout."""
+        if self.last or all(v in self.layouts for v in op.inputs[:2]):
+            operands = [
+                self.wgmma_operand(op, operand) for operand in (Operand.LEFT, Operand.RIGHT)
+            ]
+            self.anchors.taken[op] = [*operands, self.layouts[op.result]]
+
+    def wgmma_operand(self, op: Operation, operand: Operand) -> LinearLayout:
+        value = op.inputs[operand is Operand.RIGHT]
+        layout = self.layouts.get(value) or self.default(value)
+        assert layout is not None
+        threads = self.machine.target.warp_size, self.machine.num_warps
+        return taken_factor(op, operand, _tile(value), layout, threads)
+
+    def alike(self, op: Operation) -> None:
+        """Take all tiles in one layout, from which that of the results follows."""
+        operands = tiles(op)
+        anchored = [value for value in operands if value in self.layouts]
+        if not operands or not (anchored or self.last):
+            return
+        if anchored:
+            layout = self.cheapest([self.layouts[v] for v in anchored], anchored, anchored[0])
+        else:
+            chosen = self.default(operands[0], op.attributes.get("axis"))
+            assert chosen is not None
+            layout = chosen
+        self.anchors.taken[op] = self.each(op, layout)
+        for value in op.results:
+            if isinstance(value.type, Tile):
+                self.settle(value, forward(op, layout))
+
+    def free(self, op: Operation) -> None:
+        """Choose the layout of the result independently of the operands'."""
+        self.alike(op)
+        if op in self.anchors.taken:
+            for value in op.results:
+                self.settle(value, self.default(value))
+
+    def sort(self, op: Operation) -> None:
+        (self.alike if op["count"] is None else self.free)(op)
+
+    def gather(self, op: Operation) -> None:
+        """Give the result the layout of the index; the tile may have any."""
+        x, at = op.inputs
+        if not (at in self.layouts or self.last):
+            return
+        where = self.layouts.get(at) or self.default(op.result)
+        self.anchors.taken[op] = [self.layouts.get(x) or self.default(x), where]
+        self.settle(op.result, where)
+
+    def join(self, op: Operation) -> None:
+        """Give the result pairs in two registers; for scalars, any layout."""
+        if not tiles(op):
+            self.settle(op.result, self.default(op.result))
+            self.anchors.taken[op] = self.each(op, None)
+            return
+        preferred = self.preferred.get(op.result)
+        if self.last and preferred is not None and not any(v in self.layouts for v in op.inputs):
+            layout = parted(preferred) or reduced(preferred, -1)
+            self.anchors.taken[op] = self.each(op, layout)
+            self.settle(op.result, joined(layout))
+        else:
+            self.alike(op)
+
+    def split(self, op: Operation) -> None:
+        """Give the operand a layout in which each thread holds both of a pair in two registers."""
+        (x,) = op.inputs
+        if not (x in self.layouts or self.last):
+            return
+        own = self.layouts.get(x)
+        half = parted(own) if own is not None else None
+        if half is None:
+            whole = own or self.machine.default(_tile(x))
+            half = self.default(op.results[0]) or reduced(whole, -1)
+            own = joined(half)
+        self.anchors.taken[op] = [own]
+        for value in op.results:
+            self.settle(value, half)
+
+    def call(self, op: Operation) -> None:
+        """Pass arguments and results of functions in default layouts."""
+        self.anchors.taken[op] = self.own(op)
+        for value in op.results:
+            self.settle(value, self.own_layout(value))
+
+    def observe(self, op: Operation) -> None:
+        """Take each operand in the layout it has."""
+        if self.last:
+            self.anchors.taken[op] = [
+                None if v is None else self.layouts.get(v) or self.default(v) for v in op.operands
+            ]
+
+    def own(self, op: Operation) -> Taken:
+        return [None if v is None else self.own_layout(v) for v in op.operands]
+
+    def own_layout(self, value: Value) -> LinearLayout | None:
+        return self.machine.default(value.type) if isinstance(value.type, Tile) else None
+
+    def hand_over(self) -> None:
+        """Give loop inits and yields the layouts of the carried values."""
+        for op in self.groups:
+            results = [self.layouts.get(value) for value in op.results]
+            fixed = [None] * len(op.defn.operands)
+            self.anchors.taken[op] = [*fixed, *(results if op.defn in LOOPS else ())]
+            for region in op.regions:
+                if region.last is not None and region.last.defn is control.yield_:
+                    self.anchors.taken[region.last] = results
+
+
+def _is_tile(value: Value | None) -> bool:
+    return value is not None and isinstance(value.type, Tile)
+
+
+def _tile(value: Value) -> Tile:
+    assert isinstance(value.type, Tile)
+    return value.type
+
+
+_RULES: dict[OpDef, Callable[[_Search, Operation], None]] = {
+    group_dot: _Search.wgmma,
+    indexing.gather: _Search.gather,
+    indexing.histogram: _Search.free,
+    indexing.sort: _Search.sort,
+    shape.join: _Search.join,
+    shape.split: _Search.split,
+    control.call: _Search.call,
+    debug.device_print: _Search.observe,
+}

@@ -1,0 +1,198 @@
+"""Assign a layout to each tile: TILE to LAID_OUT.
+
+machine      the options that layouts are chosen for
+wishes       preferred layouts: what the users of a value would take without a conversion
+homes        anchor layouts of loads, dots, loops and the like
+placing      operations with layouts, and the conversions between them
+
+Assign layouts to operations and insert conversions, given the anchor layouts.
+
+A backward walk finds the layouts in which each value is needed: users come before definitions. A
+forward walk then materializes them. A value with an anchor layout is converted from it; a value
+without one is computed in each layout, unless that is expensive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.analysis.axis_info import axis_info
+from tile.ir.builder import Builder
+from tile.ir.core import Block, Function, Level, Module, Operation, Value, clone
+from tile.ir.ops import arith
+from tile.ir.passes import module_pass
+from tile.ir.types import Tile, with_layout
+from tile.simt.assign.anchor_layouts import Homes, Machine, homes
+from tile.simt.assign.coalesce import accesses, coalesced
+from tile.simt.assign.dot_layouts import Tiling, replace_dots
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops.layout import convert_layout
+from tile.simt.ops.layout_inference import maybe_layout, operand_layout
+from tile.simt.target import GENERIC, SimtTarget
+from tile.transforms.region_utils import conversion_loc
+
+# A value that takes up to this many operations, with those of its operands, is recomputed in
+# another layout rather than converted.
+REPEATED = 24
+
+# The operations whose attribute `result` is their result's type.
+_STATING = frozenset({arith.const, arith.poison})
+
+
+def place(function: Function, anchors: Homes) -> None:
+    """Give each value of a function its layout, and convert it where another is needed."""
+    _Insertion(function, anchors).run()
+
+
+class _Insertion:
+    def __init__(self, function: Function, anchors: Homes) -> None:
+        self.function = function
+        self.layouts = anchors.of
+        self.taken = anchors.taken
+        self.ops = list(function.walk())
+        # The layouts in which each value is needed, its own first, each with its first user.
+        self.needed: dict[Value, dict[LinearLayout, Operation]] = {}
+        self.made: dict[tuple[Value, LinearLayout], Value] = {}
+
+    def run(self) -> None:
+        for op in reversed(self.ops):
+            self.need(op)
+        efforts = self.efforts()
+        for value, layout in self.layouts.items():
+            value.type = with_layout(value.type, layout)
+        self.arguments(self.function.body)
+        for op in self.ops:
+            for region in op.regions:
+                self.arguments(region)
+            if op in self.taken:
+                self.anchored(op)
+            elif op.results and op.results[0] in self.needed:
+                self.recompute(op, efforts[op.results[0]])
+        for op in reversed(self.ops):
+            if _is_left_over(op):
+                op.erase()
+
+    def need(self, op: Operation) -> None:
+        """Record the layouts in which an operation takes its operands."""
+        if op in self.taken:
+            for value, layout in zip(op.operands, self.taken[op], strict=True):
+                self.require(op, value, layout)
+            return
+        for result in op.results:
+            for layout in self.needed.get(result, ()):
+                taken = operand_layout(op, layout)
+                for value in op.operands:
+                    self.require(op, value, taken)
+
+    def require(self, op: Operation, value: Value | None, layout: LinearLayout | None) -> None:
+        if value is not None and layout is not None and isinstance(value.type, Tile):
+            self.needed.setdefault(value, {})[layout] = op
+
+    def efforts(self) -> dict[Value, int]:
+        """Return how many operations compute each value without an anchor; shared ones recount."""
+        effort: dict[Value, int] = {}
+        for op in self.ops:
+            if op not in self.taken:
+                own = 1 + sum(effort.get(value, 0) for value in op.inputs)
+                effort.update(dict.fromkeys(op.results, min(own, REPEATED + 1)))
+        return effort
+
+    def arguments(self, block: Block) -> None:
+        """Convert the arguments of a block to the other layouts in which they are needed."""
+        for value in block.args:
+            self.convert(value, block, block.first)
+
+    def anchored(self, op: Operation) -> None:
+        for index, layout in enumerate(self.taken[op]):
+            self.set_operand(op, index, op.operands[index], layout)
+        if "results" in op.attributes:
+            op.attributes["results"] = tuple(value.type for value in op.results)
+        assert op.block is not None
+        for value in op.results:
+            self.convert(value, op.block, op.next)
+
+    def set_operand(
+        self, op: Operation, index: int, value: Value | None, layout: LinearLayout | None
+    ) -> None:
+        """Set an operand of an operation to the value in a layout."""
+        if value is not None and layout is not None and isinstance(value.type, Tile):
+            op.set_operand(index, self.made.get((value, layout), value))
+
+    def convert(self, value: Value, block: Block, following: Operation | None) -> None:
+        """Convert a value that has a layout to the others in which it is needed."""
+        own = maybe_layout(value)
+        for layout, user in self.needed.get(value, {}).items():
+            if layout != own and (value, layout) not in self.made:
+                b = Builder(block, following, conversion_loc(value, [user]))
+                result = with_layout(value.type, layout)
+                self.made[value, layout] = b(convert_layout, value, result=result)
+
+    def recompute(self, op: Operation, effort: int) -> None:
+        """Compute a value in the layouts in which it is needed."""
+        operands, (value,) = list(op.operands), op.results
+        first, *others = self.needed[value]
+        assert op.block is not None
+        following = op.next
+        copies = others if effort <= REPEATED else []
+        for layout in copies:
+            copy = clone(op, {})
+            op.block.insert(copy, following)
+            self.compute(copy, operands, layout)
+            self.made[value, layout] = copy.result
+        self.compute(op, operands, first)
+        self.convert(value, op.block, following)
+
+    def compute(
+        self, op: Operation, operands: Sequence[Value | None], layout: LinearLayout
+    ) -> None:
+        taken = operand_layout(op, layout)
+        for index, value in enumerate(operands):
+            self.set_operand(op, index, value, taken)
+        value = op.result
+        value.type = with_layout(value.type, layout)
+        if op.defn in _STATING:
+            op.attributes["result"] = value.type
+
+
+def _is_left_over(op: Operation) -> bool:
+    """Return True if an operation has no users, and so no layout."""
+    return any(isinstance(v.type, Tile) and v.type.layout is None for v in op.results)
+
+
+@module_pass("assign-layouts", before=Level.TILE, after=Level.LAID_OUT)
+def assign_layouts(
+    module: Module,
+    *,
+    target: SimtTarget = GENERIC,
+    num_warps: int = 4,
+    thread_tile: int = Tiling.thread_tile,
+    warp_rows: int = Tiling.warp_rows,
+) -> None:
+    """Give every tile a layout, and insert conversions where an operation needs another.
+
+    Memory accesses have coalesced layouts (`coalescing`), dots those of their instructions
+    (`dot_layouts`), which become `matrix_dot` where the target has mma instructions. Loaded and
+    expensive values keep their layout through arithmetic, loops and branches. Cheap values
+    (indices, constants, pointers made of them) are computed in each layout in which they are used.
+    `thread_tile` and `warp_rows` are sizes of dots; see `dot_layouts.Tiling`.
+
+        %o = arange {start = 0, end = 64}         %o = arange ... : tile<64xi32, #a>
+        %p = splat %x {shape = (64)}              %p = splat %x ... : tile<64xptr<f32>, #a>
+        %q = addptr %p, %o {stride = 4}           %q = addptr ... : tile<64xptr<f32>, #a>
+        %v = load %q : tile<64xf32>               %v = load %q : tile<64xf32, #a>
+    """
+    machine = Machine(target, num_warps)
+    for function in module:
+        _lay_out(function, machine, Tiling(thread_tile, warp_rows))
+    for function in module:
+        function.result_types = tuple(
+            with_layout(ty, machine.default(ty)) if isinstance(ty, Tile) else ty
+            for ty in function.result_types
+        )
+
+
+def _lay_out(function: Function, machine: Machine, tiling: Tiling) -> None:
+    properties = accesses(function, axis_info(function), machine.target)
+    layouts = coalesced(properties, machine.target, machine.num_warps)
+    dots = replace_dots(function, machine.target, machine.num_warps, tiling)
+    place(function, homes(function, machine, layouts, dots))

@@ -1,0 +1,250 @@
+"""Distribute a dot over the warps and lanes of a program.
+
+Where the target has an mma instruction for the elements and the tiles are large enough, warps
+execute it together: as warpgroups of four warps (wgmma) if the target has such instructions
+(`group_layouts`), else each warp by itself. Without one, each thread computes a dot of its own by
+FMA. The sub-tile of a warp or thread is as square as possible, so that each element of an operand
+is reused as often as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tile.ir.builder import Builder
+from tile.ir.core import Function, Operation, Value
+from tile.ir.ops import arith, dot
+from tile.ir.ops.dot import Precision
+from tile.ir.types import F16, F32, Scalar
+from tile.simt.hopper.wgmma_layouts import UNLIMITED, group_instruction, is_rough
+from tile.simt.layouts.blocked import blocked
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import (
+    FRAGMENTS,
+    MatrixShape,
+    Operand,
+    matrix_layout,
+    thread_factors,
+)
+from tile.simt.ops.mma import matrix_dot
+from tile.simt.ops.wgmma import group_dot, group_wait
+from tile.simt.target import SimtTarget
+
+_matrix_layout = lru_cache(maxsize=1024)(matrix_layout)
+_thread_factors = lru_cache(maxsize=1024)(thread_factors)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The sizes of a warp's and of a thread's sub-tile of a dot.
+
+    `warp_rows` warps of a program share the rows of the result, and the others its columns; 0
+    derives it from the tile's shape. Without mma instructions, a thread's sub-tile is made of
+    squares of at most `thread_tile` by `thread_tile` elements; with four of f32, an access to
+    shared memory has its full width of 128 bits.
+    """
+
+    thread_tile: int = 4
+    warp_rows: int = 0
+
+
+def matrix_instruction(op: Operation, target: SimtTarget) -> MatrixShape | None:
+    """Return the largest mma instruction of a target for a `dot`; None if none fits."""
+    a, acc = op.inputs[0].type, op.inputs[2].type
+    element = a.element
+    assert isinstance(element, Scalar)
+    if a.rank != 2 or (element is F32 and op["input_precision"] is not Precision.TF32):
+        return None
+    m, n, k = (*acc.shape, a.shape[1])
+    fitting = [
+        shape
+        for shape in target.matrix_shapes
+        if target.multiplies(shape, element)
+        and (m >= shape.m and n >= shape.n and k >= shape.k)
+        and Operand.RIGHT in FRAGMENTS[shape]
+    ]
+    return max(fitting, key=lambda shape: (shape.m * shape.n * shape.k, shape), default=None)
+
+
+def square(extents: Sequence[int], least: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return how many of `count` workers share each axis, for sub-tiles as square as possible.
+
+    A sub-tile has at least `least` elements along each axis; excess workers go to the first axis.
+    """
+    pieces = list(extents)
+    grid = [1] * len(pieces)
+    for _ in range(count.bit_length() - 1):
+        wide = [axis for axis, size in enumerate(pieces) if size > least[axis]]
+        axis = max(wide, key=lambda axis: (pieces[axis], -axis), default=0)
+        pieces[axis] //= 2
+        grid[axis] *= 2
+    return tuple(grid)
+
+
+def matrix_warps(
+    extents: Sequence[int],
+    shape: MatrixShape,
+    num_warps: int,
+    *,
+    rows: bool,
+    tiling: Tiling = Tiling(),
+) -> tuple[int, int]:
+    """Return how many warps share the rows and the columns of the result of an mma dot.
+
+    With `rows`, all warps share the rows if there are enough rows. Each warp then has whole rows,
+    and values computed from them can be the `a` operand of another dot, in the same registers.
+    """
+    if tiling.warp_rows:
+        return tiling.warp_rows, num_warps // tiling.warp_rows
+    if rows and extents[0] >= shape.m * num_warps:
+        return num_warps, 1
+    m, n = square(extents, (shape.m, shape.n), num_warps)
+    return m, n
+
+
+@lru_cache(maxsize=1024)
+def thread_accumulator(
+    extents: tuple[int, ...],
+    lanes: int,
+    num_warps: int,
+    tiling: Tiling = Tiling(),
+    abreast: int = 1,
+) -> LinearLayout:
+    """Return the layout of the accumulator of an FMA dot; the axes are (batch,) m, n.
+
+    `abreast` lanes, the width of a vector instruction, hold adjacent columns of one row.
+    """
+    batch = extents[:-2]
+    warps = _shared_out(batch, extents[-2:], num_warps)
+    if tiling.warp_rows and not batch:
+        warps = [tiling.warp_rows, num_warps // tiling.warp_rows]
+    part = [max(1, extent // count) for extent, count in zip(extents, warps, strict=True)]
+    across = min(abreast, lanes, part[-1])
+    rest = [*part[:-1], part[-1] // across]
+    threads = _shared_out(rest[:-2], rest[-2:], lanes // across)
+    part = [max(1, extent // count) for extent, count in zip(rest, threads, strict=True)]
+    micro = [*(1 for _ in batch), *(min(size, tiling.thread_tile) for size in part[-2:])]
+    if across > 1:
+        threads[-1] *= across
+        micro[-1] = 1
+    return blocked(extents, micro, threads, warps)
+
+
+def _shared_out(batch: Sequence[int], extents: Sequence[int], count: int) -> list[int]:
+    """Return the number of workers per axis, batch axes first, as they share no operands."""
+    grid = []
+    for extent in batch:
+        grid.append(min(extent, count))
+        count //= grid[-1]
+    return [*grid, *square(extents, [1] * len(extents), count)]
+
+
+@dataclass(frozen=True)
+class Product:
+    """The layouts of a dot's operands; the layout of the accumulator is also the result's.
+
+    An operand of None may have any layout.
+    """
+
+    factors: tuple[LinearLayout | None, LinearLayout | None]
+    result: LinearLayout
+
+
+def replace_dots(
+    function: Function, target: SimtTarget, num_warps: int, tiling: Tiling = Tiling()
+) -> dict[Operation, Product]:
+    """Replace each `dot` for which the target has instructions by a `group_dot` or a `matrix_dot`.
+
+    Return the layouts of all dots. The values have no layouts yet.
+    """
+    chained = _chained(function)
+    dots: dict[Operation, Product] = {}
+    for op in list(function.walk()):
+        if op.defn is not dot.dot:
+            continue
+        instruction = group_instruction(op, target, num_warps, tiling.warp_rows)
+        if instruction is None and is_rough(op.inputs[0].type.element, target):
+            instruction = group_instruction(op, target, num_warps, tiling.warp_rows, F16)
+            op = op if instruction is None else _of_f16(op)
+        shape = matrix_instruction(op, target)
+        if instruction is not None:
+            dots |= _by_groups(op, *instruction, target)
+        elif shape is None:
+            dots[op] = _by_threads(op, target, num_warps, tiling)
+        else:
+            extents, rows = op.result.type.shape, op in chained
+            warps = matrix_warps(extents, shape, num_warps, rows=rows, tiling=tiling)
+            new = _matrix_dot(op, shape, warps)
+            dots[new] = _by_warps(new, shape, warps)
+    return dots
+
+
+def _matrix_dot(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Operation:
+    b = Builder.before(op)
+    precision = op["input_precision"]
+    new = b.op(matrix_dot, *op.inputs, shape=shape, warps=warps, input_precision=precision)
+    op.replace_by(new.results)
+    return new
+
+
+def _by_warps(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Product:
+    left, right, result = (
+        _matrix_layout(value.type.shape, shape, operand, warps)
+        for value, operand in zip(op.inputs, Operand, strict=True)
+    )
+    return Product((left, right), result)
+
+
+def _of_f16(op: Operation) -> Operation:
+    """Replace a `dot` of 8-bit floats by one of f16, which is exact and accumulates in full."""
+    b = Builder.before(op)
+    a, right = (b(arith.cast, value, to=F16) for value in op.inputs[:2])
+    new = b.op(dot.dot, a, right, op.inputs[2], **op.attributes)
+    op.replace_by(new.results)
+    return new
+
+
+def _by_groups(
+    op: Operation, shape: MatrixShape, groups: tuple[int, int], target: SimtTarget
+) -> dict[Operation, Product]:
+    """Replace the dot by a wgmma and an immediate wait for it.
+
+    Where the hardware accumulates with reduced precision, and `max_num_imprecise_acc` limits that,
+    the wgmma starts from zero, and its result is added to the accumulator in full precision.
+    """
+    b = Builder.before(op)
+    a, right, acc = op.inputs
+    how = {"shape": shape, "groups": groups, "input_precision": op["input_precision"]}
+    apart = is_rough(a.type.element, target) and op["max_num_imprecise_acc"] < UNLIMITED
+    begun = b.op(group_dot, a, right, b.constant(0, acc.type) if apart else acc, **how)
+    done = b(group_wait, begun.result, pending=0)
+    op.replace_by([b(arith.add, acc, done) if apart else done])
+    layout = _matrix_layout(begun.result.type.shape, shape, Operand.ACCUMULATOR, groups)
+    return {begun: Product((None, None), layout)}
+
+
+def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: Tiling) -> Product:
+    result = thread_accumulator(
+        op.result.type.shape, target.warp_size, num_warps, tiling, target.abreast
+    )
+    return Product(_thread_factors(result, op.inputs[0].type.shape[-1]), result)
+
+
+def _chained(function: Function) -> set[Operation]:
+    """Return the dots whose result reaches an operand of another dot, and those users."""
+    made: dict[Value, frozenset[Operation]] = {}  # the dots that a value is computed from
+    chained: set[Operation] = set()
+    none: frozenset[Operation] = frozenset()
+    for op in function.walk():
+        if op.defn is dot.dot:
+            before = none.union(*(made.get(value, none) for value in op.inputs[:2]))
+            if before:
+                chained |= before | {op}
+            made[op.result] = frozenset({op})
+        elif not op.regions:
+            before = none.union(*(made.get(value, none) for value in op.inputs))
+            if before:
+                made.update(dict.fromkeys(op.results, before))
+    return chained

@@ -1,0 +1,67 @@
+"""Layout cost model: costs of operations, conversions and accesses of tiles.
+
+The unit is one instruction of a thread. A conversion moves each byte through shared memory and
+back, which is eight times as slow as arithmetic on it; one that only renames registers is free.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tile.ir.core import Operation
+from tile.ir.declare import OpDef
+from tile.ir.ops import arith
+from tile.ir.types import Tile
+from tile.simt.layouts.dims import REGISTER
+from tile.simt.layouts.linear_layout import LinearLayout
+
+# The fixed cost of a conversion, however small the tile: threads synchronize.
+SYNC = 32
+# The bytes of a sector, the smallest transfer of global memory, and its cost: per issued
+# instruction, L1 delivers four sectors to a warp and requests one from L2.
+SECTOR = 32
+SECTOR_COST = 0.5
+# Instructions of an operation on one element, where it is more than one.
+_LONG = 8
+_LONG_OPS: frozenset[OpDef] = frozenset({arith.div, arith.rem})
+
+
+def work(op: Operation, layout: LinearLayout) -> int:
+    """Return the cost of an operation on a tile in a layout, replicated elements included."""
+    each = _LONG if op.defn.family == "math" or op.defn in _LONG_OPS else 1
+    return each << layout.in_bits(REGISTER)
+
+
+def conversion(ty: Tile, source: LinearLayout, result: LinearLayout) -> int:
+    """Return the cost of a conversion between two layouts of a tile."""
+    if source == result:
+        return 0
+    return SYNC * _moves(source, result) + _registers(source, result) * (max(8, ty.of.bits) // 8)
+
+
+def access(itemsize: int, taken: int, apart: int | None, lanes: int) -> float:
+    """Return the cost of an access to global memory, for each element of a thread.
+
+    Elements are of `itemsize` bytes. Each instruction accesses `taken` contiguous elements a lane;
+    those of the next lane begin `apart` elements on, or anywhere (None). An instruction costs one
+    for its issue, and `SECTOR_COST` for each sector that its warp touches.
+    """
+    alone = max(taken * itemsize, SECTOR)
+    each = alone if apart is None else min(apart * itemsize, alone)
+    return (1 + SECTOR_COST * lanes * each / SECTOR) / taken
+
+
+@lru_cache(maxsize=4096)
+def _moves(source: LinearLayout, result: LinearLayout) -> bool:
+    """Return True if elements move between threads."""
+    same = all(
+        a == b for (name, a), (_, b) in zip(source.ins, result.ins, strict=True) if name != REGISTER
+    )
+    return not same or {*source.images(REGISTER)} != {*result.images(REGISTER)}
+
+
+def _registers(source: LinearLayout, result: LinearLayout) -> int:
+    """Return the number of registers that are written to shared memory, plus those read from it."""
+    if not _moves(source, result):
+        return 0
+    return (1 << source.in_bits(REGISTER)) + (1 << result.in_bits(REGISTER))

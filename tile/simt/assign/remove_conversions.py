@@ -1,0 +1,484 @@
+"""Remove layout conversions, or make them cheaper.
+
+folding      folds chains and duplicates of conversions, and hoists them out of loops
+carried      changes the layouts of loop-carried values
+backwards    rematerializes a value in the layout where it is needed instead of converting it
+forwards     sinks conversions below the users of the value
+
+Rematerialize a value in the layout where it is needed.
+
+Its operands are converted instead, where that costs less: they may be narrower, as before an
+extension, or smaller, as before a broadcast. Constants and indices need no conversion.
+
+Change the layouts of loop-carried values and results of branches.
+
+%r = for ... iter(%a = %x) : #a {         %y = convert_layout %x : #b
+%b = convert_layout %a : #b             %r = for ... iter(%b = %y) : #b {
+%c = add %b, %b : #b                      %c = add %b, %b : #b
+%d = convert_layout %c : #a               yield %c
+yield %d                                }
+}                                         %s = convert_layout %r : #a
+
+Remove redundant conversions, whatever they cost.
+
+Sink conversions below operations on the converted value.
+
+The operations after a conversion are done in the layout before it, as long as each is the only user
+of the one before, and the conversion moves to where there is least to convert: below a truncation
+or a reduction, or where another conversion follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from tile.analysis.liveness import LOOPS
+from tile.ir.builder import Builder
+from tile.ir.core import Block, Function, Level, Module, Operation, Value, clone
+from tile.ir.ops import arith, reduce, shape
+from tile.ir.passes import module_pass
+from tile.ir.types import Tile, with_layout
+from tile.simt.assign.layout_cost import conversion, work
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops.layout import convert_layout
+from tile.simt.ops.layout_inference import (
+    LayoutBuilder,
+    forward,
+    is_flexible,
+    layout_of,
+    maybe_layout,
+    operand_layout,
+)
+from tile.simt.target import GENERIC, SimtTarget
+from tile.transforms.dce import remove_dead
+from tile.transforms.region_utils import CARRYING, Carried, Use, carried, conversion_loc, used
+
+
+def conversions(function: Function) -> list[Operation]:
+    """Return the conversions of a function, in program order."""
+    return [op for op in function.walk() if op.defn is convert_layout]
+
+
+def fold(function: Function) -> None:
+    """Fold chains of conversions, and remove those to the layout that a value has already.
+
+    %b = convert_layout %a : #b               %c = convert_layout %a : #c
+    %c = convert_layout %b : #c
+    """
+    for op in conversions(function):
+        source = op.inputs[0].op
+        while source is not None and source.defn is convert_layout:
+            op.set_operand(0, source.inputs[0])
+            source = op.inputs[0].op
+        if layout_of(op.inputs[0]) == layout_of(op.result):
+            op.replace_by([op.inputs[0]])
+    for op in reversed(conversions(function)):
+        if not op.result.uses:
+            op.erase()
+
+
+def hoist(function: Function) -> None:
+    """Hoist conversions of loop-invariant values out of loops."""
+    for op in conversions(function):
+        at = op
+        defining = op.inputs[0].block
+        for outer in op.ancestors():
+            if any(region is defining for region in outer.regions):
+                break
+            if outer.defn in LOOPS:
+                at = outer
+        if at is not op:
+            op.unlink()
+            assert at.block is not None
+            at.block.insert(op, at)
+
+
+def merge(function: Function) -> None:
+    """Merge equal conversions."""
+    _merge(function.body, {})
+
+
+def _merge(block: Block, converted: dict[tuple[Value, LinearLayout], Value]) -> None:
+    for op in block:
+        if op.defn is convert_layout:
+            key = op.inputs[0], layout_of(op.result)
+            if key in converted:
+                op.replace_by([converted[key]])
+            else:
+                converted[key] = op.result
+        for region in op.regions:
+            _merge(region, dict(converted))
+
+
+# The operations that are considered for one conversion.
+REACH = 32
+# How much less a conversion costs outside the loop: it is executed once for many iterations.
+OUTSIDE = 4
+
+
+def compute_where_needed(function: Function) -> bool:
+    """Replace conversions of values that are cheaper to recompute; return True if there was one."""
+    changed = False
+    for op in reversed(conversions(function)):
+        if not op.result.uses:
+            continue
+        value, layout = op.inputs[0], layout_of(op.result)
+        assert op.block is not None
+        plan = Plan(op.block, op)
+        if plan.cost(value, layout) < conversion(_tile(value), layout_of(value), layout):
+            op.replace_by([plan.make(value, layout)])
+            changed = True
+    return changed
+
+
+@dataclass
+class Plan:
+    """A plan to obtain values in other layouts, for one conversion or in place of several."""
+
+    block: Block  # where they are used
+    instead: Operation | None = None  # the conversion that is then gone
+    available: frozenset[tuple[Value, LinearLayout]] = frozenset()  # available after the rewrite
+    reach: int = REACH
+    # The operations that are to be done in a layout; other values are converted.
+    chosen: dict[tuple[Value, LinearLayout], bool] = field(default_factory=dict)
+    made: dict[tuple[Value, LinearLayout], Value] = field(default_factory=dict)
+
+    def cost(self, value: Value, layout: LinearLayout) -> float:
+        """Return the cost to obtain a value in a layout."""
+        key = value, layout
+        if layout_of(value) == layout or key in self.chosen or key in self.available:
+            return 0
+        if self.has(value, layout):
+            return 0
+        converted = self.converted(value, layout)
+        computed = self.computed(value, layout)
+        self.chosen[key] = computed is not None and computed < converted
+        return converted if computed is None else min(computed, converted)
+
+    def has(self, value: Value, layout: LinearLayout) -> bool:
+        """Return True if the value is converted to the layout anyway."""
+        return any(
+            op.defn is convert_layout and op is not self.instead and layout_of(op.result) == layout
+            for op in value.users
+        )
+
+    def converted(self, value: Value, layout: LinearLayout) -> float:
+        cost = conversion(_tile(value), layout_of(value), layout)
+        return cost / OUTSIDE if self.block is not value.block else cost
+
+    def computed(self, value: Value, layout: LinearLayout) -> float | None:
+        """Return the cost to compute a value in a layout; None where that is impossible."""
+        op = value.op
+        if op is None or self.reach == 0:
+            return None
+        if op.defn is convert_layout:
+            return self.cost(op.inputs[0], layout)
+        if not is_flexible(op):
+            return None
+        taken = operand_layout(op, layout)
+        self.reach -= 1
+        # A value without other users is computed in the other layout only.
+        before = work(op, layout_of(value)) if len(value.uses) == 1 else 0
+        total: float = max(0, work(op, layout) - before)
+        for operand in op.inputs:
+            if isinstance(operand.type, Tile):
+                total += self.cost(operand, taken)
+        return total
+
+    def make(self, value: Value, layout: LinearLayout) -> Value:
+        """Return the value in the layout, as `cost` has planned it."""
+        key = value, layout
+        if layout_of(value) == layout:
+            return value
+        if key not in self.made:
+            computes = self.chosen.get(key, False)
+            made = self.compute(value, layout) if computes else self.convert(value, layout)
+            self.made[key] = made
+        return self.made[key]
+
+    def convert(self, value: Value, layout: LinearLayout) -> Value:
+        """Convert directly after the value's definition, so that the result dominates all uses."""
+        following = value.block.first if value.op is None else value.op.next
+        instead = [] if self.instead is None else [self.instead]
+        b = Builder(value.block, following, conversion_loc(value, instead))
+        return b(convert_layout, value, result=with_layout(value.type, layout))
+
+    def compute(self, value: Value, layout: LinearLayout) -> Value:
+        op = value.op
+        assert op is not None and op.block is not None
+        if op.defn is convert_layout:
+            return self.make(op.inputs[0], layout)
+        taken = operand_layout(op, layout)
+        copy = clone(op, {})
+        for index, operand in enumerate(op.operands):
+            if maybe_layout(operand) is not None:
+                assert operand is not None
+                copy.set_operand(index, self.make(operand, taken))
+        op.block.insert(copy, op.next)
+        set_layout(copy, layout)
+        return copy.result
+
+
+def set_layout(op: Operation, layout: LinearLayout) -> None:
+    """Give the one result of an operation another layout."""
+    op.result.type = with_layout(op.result.type, layout)
+    if op.defn in (arith.const, arith.poison):
+        op.attributes["result"] = op.result.type
+
+
+def _tile(value: Value) -> Tile:
+    assert isinstance(value.type, Tile)
+    return value.type
+
+
+def move_carried(function: Function) -> bool:
+    """Carry values in the layouts with the least to convert; return True if any changed."""
+    changed = False
+    for op in list(function.walk()):
+        if op.defn in CARRYING:
+            for group in carried(op):
+                changed |= _move(op, group)
+    return changed
+
+
+def _move(op: Operation, group: Carried) -> bool:
+    own = layout_of(group.result)
+    candidates = dict.fromkeys([own, *_candidates(group)])
+    if len(candidates) == 1:
+        return False
+    best = min(candidates, key=lambda layout: _cost(op, group, layout))
+    if best == own:
+        return False
+    _relocate(op, group, best)
+    return True
+
+
+def _candidates(group: Carried) -> list[LinearLayout]:
+    """Return the layouts from which and to which a carried value is converted."""
+    handed = [value.op for value in (*group.inits, *group.yields)]
+    sources = [op.inputs[0] for op in handed if op is not None and _converts(op)]
+    results = [user.result for value in group.values for user in value.users if _converts(user)]
+    return [layout_of(value) for value in (*sources, *results)]
+
+
+def _converts(op: Operation) -> bool:
+    return op.defn is convert_layout
+
+
+def _cost(op: Operation, group: Carried, layout: LinearLayout) -> float:
+    """Return the cost of the conversions if a value is carried in a layout."""
+    iterations = OUTSIDE if op.defn in LOOPS else 1
+    available = frozenset((value, layout) for value in group.values)
+    arriving = [
+        (use, Plan(_block(use), available=available)) for use in (*group.starts, *group.ends)
+    ]
+    total = 0.0
+    for use, plan in arriving:
+        cost = plan.cost(used(use), layout)
+        total += cost * iterations if use in group.ends else cost
+    # The operations that compute the next value are then done in that layout, too.
+    rematerialized = {
+        value.op for _, plan in arriving for (value, _), done in plan.chosen.items() if done
+    }
+    inside = sum(_leaving(value, layout, rematerialized) for value in group.arguments)
+    return total + iterations * inside + _leaving(group.result, layout, rematerialized)
+
+
+def _block(use: Use) -> Block:
+    block = use[0].block
+    assert block is not None
+    return block
+
+
+def _leaving(value: Value, layout: LinearLayout, rematerialized: Set[Operation | None]) -> float:
+    """Return the cost to use a value that has a layout."""
+    layouts = {
+        layout_of(user.result) if _converts(user) else layout_of(value)
+        for user in value.users
+        if user not in rematerialized
+    }
+    assert isinstance(value.type, Tile)
+    return sum(conversion(value.type, layout, other) for other in layouts)
+
+
+def _relocate(op: Operation, group: Carried, layout: LinearLayout) -> None:
+    """Carry a value in another layout, with conversions to and from it."""
+    own = group.result.type
+    for user, index in (*group.starts, *group.ends):
+        value = used((user, index))
+        b = LayoutBuilder(_block((user, index)), user, conversion_loc(value, [user]))
+        user.set_operand(index, b.convert(value, layout))
+    for value in group.values:
+        users = list(value.uses)
+        value.type = with_layout(own, layout)
+        if users:
+            following = op.next if value is group.result else value.block.first
+            loc = conversion_loc(value, [user for user, _ in users])
+            back = LayoutBuilder(value.block, following, loc)(convert_layout, value, result=own)
+            for user, index in users:
+                user.set_operand(index, back)
+
+
+# The operations after a conversion that are considered.
+STEPS = 16
+
+_REDUCTIONS = frozenset({reduce.reduce, reduce.arg_reduce, reduce.reduce_by})
+
+
+def convert_later(function: Function) -> bool:
+    """Sink conversions below operations where that costs less; return True if one moved."""
+    changed = False
+    for op in conversions(function):
+        path = _best(op)
+        if path:
+            _move_before(op, path)
+            changed = True
+    return changed
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An operation to be done in another layout, and the layout of its result then."""
+
+    op: Operation
+    taken: LinearLayout
+    result: LinearLayout
+
+
+def _best(convert: Operation) -> list[_Step]:
+    """Return the operations that are cheaper to do before a conversion."""
+    source = convert.inputs[0]
+    before = conversion(_tile(source), layout_of(source), layout_of(convert.result))
+    plan = Plan(source.block, convert)
+    steps: list[_Step] = []
+    best, least, spent = 0, float(before), 0.0
+    value, layout = convert.result, layout_of(source)
+    while len(steps) < STEPS and (user := _only_user(value)) is not None:
+        if user.defn is convert_layout:
+            # The two conversions merge.
+            end = layout_of(user.result)
+            saved = conversion(_tile(value), layout_of(value), end)
+            if spent + conversion(_tile(value), layout, end) - saved < least:
+                best = len(steps)
+            break
+        if not _movable(user, value):
+            break
+        result = forward(user, layout)
+        others = [v for v in user.inputs if v is not value and isinstance(v.type, Tile)]
+        spent += sum(plan.cost(v, layout) - _saved(v, layout) for v in others)
+        spent += work(user, layout) - work(user, layout_of(value))
+        steps.append(_Step(user, layout, result))
+        value, layout = user.results[0], result
+        total = spent + sum(
+            conversion(_tile(v), result, layout_of(v))
+            for v in user.results
+            if isinstance(v.type, Tile)
+        )
+        if total < least:
+            best, least = len(steps), total
+        if len(user.results) > 1 or not isinstance(value.type, Tile):
+            break
+    return steps[:best]
+
+
+def _saved(value: Value, layout: LinearLayout) -> int:
+    """Return the cost of the conversion that gives a value for one use, if from `layout`."""
+    op = value.op
+    if op is None or op.defn is not convert_layout or len(value.uses) > 1:
+        return 0
+    source = layout_of(op.inputs[0])
+    return conversion(_tile(value), source, layout_of(value)) if source == layout else 0
+
+
+def _only_user(value: Value) -> Operation | None:
+    users = {*value.users}
+    return users.pop() if len(users) == 1 else None
+
+
+def _movable(op: Operation, value: Value) -> bool:
+    """Return True if an operation can be done in the value's layout before its conversion."""
+    if op.block is not value.block or op.defn is shape.broadcast:
+        return False
+    return op.defn in _REDUCTIONS or is_flexible(op)
+
+
+def _move_before(convert: Operation, steps: list[_Step]) -> None:
+    """Do some operations before a conversion, which then follows the last of them."""
+    value = convert.inputs[0]
+    plan = Plan(value.block, convert)
+    converted = convert.result
+    for step in steps:
+        for other in dict.fromkeys(step.op.inputs):
+            if other is not converted and isinstance(other.type, Tile):
+                plan.cost(other, step.taken)
+        for index, operand in enumerate(step.op.operands):
+            if operand is converted:
+                step.op.set_operand(index, value)
+            elif operand is not None and isinstance(operand.type, Tile):
+                step.op.set_operand(index, plan.make(operand, step.taken))
+        value = converted = step.op.results[0]
+        _set_layouts(step.op, step.result, last=step is steps[-1])
+    if not convert.result.uses:
+        convert.erase()
+
+
+def _set_layouts(op: Operation, layout: LinearLayout, *, last: bool) -> None:
+    """Give the results of an operation another layout; convert those of the last one back."""
+    assert op.block is not None
+    b = Builder(op.block, op.next, op.loc)
+    for value in op.results:
+        if not isinstance(value.type, Tile):
+            continue
+        ty = value.type
+        if len(op.results) == 1:
+            set_layout(op, layout)
+        else:
+            value.type = with_layout(value.type, layout)
+        if last:
+            users = list(value.uses)
+            back = b(convert_layout, value, result=ty)
+            for user, index in users:
+                user.set_operand(index, back)
+
+
+# Sweeps over a function: each may enable more rewrites in the next.
+SWEEPS = 3
+
+
+@module_pass("remove-conversions", before=Level.LAID_OUT)
+def remove_conversions(module: Module, *, target: SimtTarget = GENERIC) -> None:
+    """Remove layout conversions, and shrink those that remain.
+
+    A conversion of a cheap value is replaced by computing it in the other layout. A conversion
+    moves to where elements are fewer or narrower: above an extension or a broadcast, below a
+    truncation or a reduction. A loop-carried value gets the layout in which the loop uses it, and a
+    loop-invariant one is converted before the loop.
+
+        %c = cast %x {to = f32} : <..., #a>       %y = convert_layout %x : <..., #b>
+        %y = convert_layout %c : <..., #b>        %c = cast %y {to = f32} : <..., #b>
+
+        %o = arange {...} : <..., #a>             %o = arange {...} : <..., #b>
+        %p = convert_layout %o : <..., #b>
+    """
+    for function in module:
+        for _ in range(SWEEPS):
+            if not any(op.defn is convert_layout for op in function.walk()):
+                break
+            if not _sweep(function):
+                break
+
+
+def _sweep(function: Function) -> bool:
+    """Apply every rewrite once; return True if a change may enable more."""
+    fold(function)
+    hoist(function)
+    merge(function)
+    changed = move_carried(function)
+    changed |= compute_where_needed(function)
+    changed |= convert_later(function)
+    if changed:
+        fold(function)
+        merge(function)
+    remove_dead(function)
+    return changed

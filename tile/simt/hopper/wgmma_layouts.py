@@ -1,0 +1,231 @@
+"""Select wgmma instructions, distribute them over warpgroups, and choose operand layouts.
+
+Warpgroups share the rows first: then each has whole rows, and values computed from them can be the
+`a` operand of another dot, in the same registers. An instruction is as wide as a warpgroup's share
+of the columns.
+
+wgmma accepts 16-bit operands in either major order; other operands must be K-major. An MN-major
+operand of these is transposed by threads: each takes a block of it, and stores that K-major.
+
+Shared-memory layouts of wgmma operands.
+
+A wgmma reads a tile of an operand: of the rows m or columns n, and of k. Along one of the axes, 32,
+64 or 128 bytes of elements are contiguous; such a *row* is followed by the next along the other
+axis, with its vectors of 16 bytes permuted by XOR (`byte_swizzled`). Where the tile is wider than a
+row, it is divided into *strips* of the width of a row, which follow each other.
+
+    >>> layout = factor_layout((64, 64), 16, along=1, extent=64)
+    >>> strips_of(layout, 16)
+    Strips(along=1, row_bytes=128, bytes=8192, itemsize=2)
+    >>> strips_of(layout, 16).place(row=3, column=16)
+    416
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tile.ir.core import Operation
+from tile.ir.ops.dot import Precision
+from tile.ir.types import F32, Pointer, Scalar, Shared, Tile
+from tile.simt.layouts.blocked import blocked
+from tile.simt.layouts.dims import LANE, REGISTER
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.swizzle import byte_swizzled
+from tile.simt.ops.layout_inference import layout_of
+from tile.simt.ops.wgmma import GROUP_WARPS
+from tile.simt.target import SimtTarget
+
+ROW_BYTES = (128, 64, 32)
+# The element widths, in bits, that wgmma accepts MN-major as well as K-major.
+EITHER_WAY = frozenset({16})
+ROWS = 8  # the period of the swizzle
+
+
+@dataclass(frozen=True)
+class Strips:
+    """An operand with rows of `row_bytes` along the axis `along`, in strips of `bytes` bytes.
+
+    `itemsize` is that of an element, in bytes.
+    """
+
+    along: int
+    row_bytes: int
+    bytes: int
+    itemsize: int
+
+    def place(self, row: int, column: int) -> int:
+        """Return the byte offset of the element (row, column) before swizzling.
+
+        At multiples of a 16-byte vector and of 8 rows this is the start address for an
+        instruction's matrix descriptor: the hardware swizzles by address bits itself.
+        """
+        across, inside = (row, column) if self.along == 1 else (column, row)
+        strip, byte = divmod(inside * self.itemsize, self.row_bytes)
+        return strip * self.bytes + across * self.row_bytes + byte
+
+
+def row_bytes(extent: int, element_bits: int) -> int | None:
+    """Return the widest row for `extent` elements; None if they are too narrow for any."""
+    return next((width for width in ROW_BYTES if width * 8 <= extent * element_bits), None)
+
+
+@lru_cache(maxsize=1024)
+def factor_layout(
+    shape: Sequence[int], element_bits: int, along: int, extent: int
+) -> LinearLayout | None:
+    """Return the layout of an operand that is contiguous along an axis in memory.
+
+    An instruction takes at least `extent` elements along it. None if that is less than a row.
+    """
+    width = row_bytes(extent, element_bits)
+    if width is None or shape[1 - along] < ROWS:
+        return None
+    return byte_swizzled(shape, element_bits, width, (along, 1 - along))
+
+
+@lru_cache(maxsize=1024)
+def strips_of(layout: LinearLayout, element_bits: int) -> Strips | None:
+    """Return a layout of rank 2 as strips; None if it is none that `factor_layout` returns."""
+    for along in (0, 1):
+        for width in ROW_BYTES:
+            extent = width * 8 // element_bits
+            if layout.shape[along] < extent:
+                continue
+            if factor_layout(tuple(layout.shape), element_bits, along, extent) == layout:
+                return Strips(along, width, layout.shape[1 - along] * width, element_bits // 8)
+    return None
+
+
+_ROWS, _COLUMNS = 64, 256  # of an instruction, at most
+_WORD, _VECTOR = 4, 16  # bytes per thread of one load across, and of one store along k
+_BLOCK = 4  # elements across of a block, for elements of 4 bytes and more
+
+# From this value on, `max_num_imprecise_acc` of a dot does not limit imprecise accumulation.
+UNLIMITED = 1 << 30
+
+left_layout = lru_cache(maxsize=1024)(matrix_layout)
+
+
+def group_instruction(
+    op: Operation,
+    target: SimtTarget,
+    num_warps: int,
+    warp_rows: int = 0,
+    operand_element: Scalar | None = None,
+) -> tuple[MatrixShape, tuple[int, int]] | None:
+    """Return the wgmma instruction for a `dot`, and how many warpgroups share its rows and columns.
+
+    None if no instruction fits. With `warp_rows`, that many warps share the rows. With
+    `operand_element`, operands are taken to be of that element.
+    """
+    a, acc = op.inputs[0].type, op.inputs[2].type
+    element = a.element if operand_element is None else operand_element
+    assert isinstance(element, Scalar) and isinstance(acc.element, Scalar)
+    if a.rank != 2 or num_warps % GROUP_WARPS:
+        return None
+    if not target.group_multiplies(element, acc.element) or not _is_exact(op, element, target):
+        return None
+    (m, n), k = acc.shape, a.shape[1]
+    count = num_warps // GROUP_WARPS
+    rows = warp_rows // GROUP_WARPS or min(count, max(1, m // _ROWS))
+    if rows * _ROWS > m or count % rows:
+        return None
+    columns = count // rows
+    width = min(_COLUMNS, n // columns)
+    fitting = (
+        shape
+        for shape in target.group_shapes
+        if shape.bits == element.bits and shape.n == width and shape.k <= k
+    )
+    shape = next(fitting, None)
+    return None if shape is None else (shape, (rows, columns))
+
+
+def _is_exact(op: Operation, element: Scalar, target: SimtTarget) -> bool:
+    """Return True if wgmma rounds operands and sums no more than the `dot` allows."""
+    if element is F32:
+        return op["input_precision"] is Precision.TF32
+    depth = op.inputs[0].type.shape[1]
+    return op["max_num_imprecise_acc"] >= depth or not is_rough(element, target)
+
+
+def is_rough(element: Scalar | Pointer, target: SimtTarget) -> bool:
+    """Return True if wgmma accumulates products of an element with less precision than f32."""
+    return any(element is rough for rough, _ in target.group_digits)
+
+
+def factor_along(
+    dot: Operation, operand: Operand, ty: Tile | Shared, along: int
+) -> LinearLayout | None:
+    """Return the layout of an operand's buffer, contiguous along an axis; None if unreadable."""
+    shape, bits = MatrixShape(*dot["shape"]), 8 * ty.element.itemsize
+    name = operand.value[along]
+    if bits not in EITHER_WAY and name != "k":
+        return None
+    piece = ty.shape[along] if name == "k" else getattr(shape, name)
+    return factor_layout(tuple(ty.shape), bits, along, piece)
+
+
+def run_axis(layout: LinearLayout) -> int:
+    """Return the axis along which a thread's first registers are contiguous; the last if none."""
+    first = layout.images(REGISTER)[:1]
+    return 0 if first and first[0] >> layout.outs[1][1] else 1
+
+
+def taken_factor(
+    dot: Operation, operand: Operand, ty: Tile, anchor: LinearLayout, threads: tuple[int, int]
+) -> LinearLayout:
+    """Return the layout in which (lanes, warps) hold a wgmma operand with layout `anchor`.
+
+    That is `anchor` itself if a buffer with the same contiguous axis can be read, or if the
+    instruction takes it from registers. Else it is a layout where each thread has a block to
+    transpose.
+    """
+    if operand is Operand.LEFT and anchor == left_of(dot, ty.shape):
+        return anchor
+    if factor_along(dot, operand, ty, fastest_axis(anchor)) is not None:
+        return anchor
+    return _blocks(tuple(ty.shape), operand.value.index("k"), ty.element.itemsize, *threads)
+
+
+@lru_cache(maxsize=1024)
+def _blocks(
+    shape: tuple[int, int], depth_axis: int, itemsize: int, lanes: int, warps: int
+) -> LinearLayout:
+    """Return a layout with a block per thread: at least 4 bytes across, up to 16 bytes along k."""
+    each = max(1, shape[0] * shape[1] // (lanes * warps))
+    across = min(_WORD // itemsize, each) if itemsize < _WORD else min(_BLOCK, each)
+    deep = min(_VECTOR // itemsize, max(1, each // across))
+    lanes_deep = min(lanes, max(1, shape[depth_axis] // deep))
+    other = 1 - depth_axis
+
+    def sizes(along_k: int, along_other: int) -> list[int]:
+        return [along_k if axis == depth_axis else along_other for axis in (0, 1)]
+
+    held, lane = sizes(deep, across), sizes(lanes_deep, lanes // lanes_deep)
+    return blocked(shape, held, lane, sizes(1, warps), (depth_axis, other))
+
+
+def fastest_axis(layout: LinearLayout) -> int:
+    """Return the axis along which the next register, or the next lane, holds the next element."""
+    units = {1 << layout.outs[1][1]: 0, 1: 1}
+    columns = (*layout.images(REGISTER), *layout.images(LANE))
+    return next((units[column] for column in columns if column in units), 1)
+
+
+def stays_in_registers(dot: Operation) -> bool:
+    """Return True if the `a` operand of a `group_dot` has the instruction's register layout."""
+    value = dot.inputs[0]
+    if not isinstance(value.type, Tile):
+        return False
+    return layout_of(value) == left_of(dot, value.type.shape)
+
+
+def left_of(dot: Operation, extents: Sequence[int]) -> LinearLayout:
+    """Return the layout in which a `group_dot` takes its `a` operand from registers."""
+    shape = MatrixShape(*dot["shape"])
+    return left_layout(tuple(extents), shape, Operand.LEFT, tuple(dot["groups"]))

@@ -1,0 +1,83 @@
+"""Reductions, scans, sorts and the like in terms of operations that one warp can do.
+
+holding      the owners of the bits of an axis, and layouts with other owners
+axes         split an axis; the indices along it
+regions      the regions that combine two groups of scalars
+reduce       reductions
+scan         scans
+sort         sorts, and the first elements of one
+flip         reversal
+shared       gathers and histograms, through shared memory
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tile.ir.core import Level, Module, Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.ops import indexing, shape
+from tile.ir.ops import reduce as reduce_ops
+from tile.ir.ops import reduce as reductions
+from tile.ir.passes import module_pass
+from tile.ir.types import Tile
+from tile.simt.lower.decompose.indexing import flip, gather, histogram, sort
+from tile.simt.lower.decompose.reduce import arg_reduce, reduce, reduce_by, scan, scan_by
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
+from tile.simt.target import GENERIC, SimtTarget
+
+# Builds, before an operation, others with the same results, in any layouts. Returns these results,
+# or None to leave the operation as it is.
+Rule = Callable[[Operation, LayoutBuilder, SimtTarget], Sequence[Value] | None]
+
+RULES: dict[OpDef, Rule] = {
+    reductions.reduce: reduce,
+    reductions.arg_reduce: arg_reduce,
+    reductions.scan: scan,
+    reduce_ops.reduce_by: reduce_by,
+    reduce_ops.scan_by: scan_by,
+    indexing.sort: sort,
+    indexing.gather: gather,
+    indexing.histogram: histogram,
+    shape.flip: flip,
+}
+
+
+@module_pass("decompose", before=Level.LAID_OUT)
+def decompose(module: Module, *, target: SimtTarget = GENERIC) -> None:
+    """Decompose reductions, scans, sorts and the like into operations that one warp can do.
+
+    All kinds of reductions become `reduce_by`, all kinds of scans `scan_by`. Along their axis the
+    elements are in registers, and in lanes if the target has shuffles; those of a scan in order. An
+    axis that several warps share is split by a reshape. Each warp combines its part, and then the
+    partial results are combined.
+
+        %r = reduce %x {kind = sum} : f32         %a = reshape %x {shape = (4, 128)}
+                                                  %b = reduce_by %a : tile<4xf32, ...> { add }
+                                                  %c = convert_layout %b : tile<4xf32, ...>
+                                                  %r = reduce_by %c : f32 { add }
+
+    Sorts become exchanges with comparisons, and `flip` an exchange; `gather` and `histogram` go
+    through buffers in shared memory.
+
+        %y = gather %x, %i                        %m = alloc : shared<...>
+                                                  local_store %m, %x
+                                                  %y = local_gather %m, %i
+    """
+    for function in module:
+        for op in list(function.walk()):
+            rule = RULES.get(op.defn)
+            if rule is not None:
+                _replace(op, rule, target)
+
+
+def _replace(op: Operation, rule: Rule, target: SimtTarget) -> None:
+    assert op.block is not None
+    b = LayoutBuilder(op.block, op, op.loc)
+    values = rule(op, b, target)
+    if values is None:
+        return
+    pairs = zip(values, op.results, strict=True)
+    op.replace_by(
+        [b.convert(v, layout_of(old)) if isinstance(old.type, Tile) else v for v, old in pairs]
+    )

@@ -1,0 +1,312 @@
+"""Decompose `reduce`, `arg_reduce`, and `reduce_by` of any layout.
+
+Decompose `scan`, and `scan_by` of any layout.
+
+The regions of `reduce_by` and `scan_by`, which combine two groups of scalars into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tile.ir.builder import Builder
+from tile.ir.core import Block, Operation, Value, clone
+from tile.ir.declare import OpDef
+from tile.ir.ops import arith, control, shape
+from tile.ir.ops import reduce as reduce_ops
+from tile.ir.ops.arith import Predicate
+from tile.ir.ops.reduce import EXTREMES, ArgKind, ReduceKind
+from tile.ir.types import BF16, F16, F32, I32, Scalar, Type
+from tile.simt.lower.decompose.axis_split import (
+    axis_owners,
+    in_register_order,
+    indices_along,
+    nearer,
+    permute_and_split,
+    straight,
+)
+from tile.simt.ops.layout import exchange
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
+from tile.simt.target import SimtTarget
+
+# Builds a new region for each operation that needs it.
+Region = Callable[[], Block]
+# Builds the combination of two groups.
+Combine = Callable[[Builder, Sequence[Value], Sequence[Value]], Sequence[Value]]
+
+# The operation that combines two elements.
+KINDS: dict[ReduceKind, OpDef] = {
+    ReduceKind.SUM: arith.add,
+    ReduceKind.PROD: arith.mul,
+    ReduceKind.XOR: arith.xor,
+    ReduceKind.AND: arith.and_,
+    ReduceKind.OR: arith.or_,
+    ReduceKind.MAX: arith.max_,
+    ReduceKind.MIN: arith.min_,
+}
+
+
+def _region(elements: Sequence[Type], combine: Combine) -> Block:
+    count = len(elements)
+    block = Block([*elements, *elements])
+    b = Builder(block)
+    b.op(control.yield_, *combine(b, block.args[:count], block.args[count:]))
+    return block
+
+
+def clone_region(region: Block) -> Region:
+    """Return a builder of clones of a region."""
+
+    def copy() -> Block:
+        block = Block([arg.type for arg in region.args], [arg.name for arg in region.args])
+        mapping = dict(zip(region.args, block.args, strict=True))
+        for op in region:
+            block.append(clone(op, mapping))
+        return block
+
+    return copy
+
+
+def elementwise_region(kind: ReduceKind, element: Type, propagate_nan: bool = False) -> Region:
+    """Return the region that combines two elements as `reduce` and `scan` of a kind do."""
+
+    def combine(b: Builder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
+        if kind in EXTREMES:
+            return [b(KINDS[kind], *x, *y, propagate_nan=propagate_nan)]
+        return [b(KINDS[kind], *x, *y)]
+
+    return partial(_region, [element], combine)
+
+
+def arg_region(kind: ArgKind, element: Scalar, tie_break_left: bool) -> Region:
+    """Return the region that selects, of two elements with their indices, that of `arg_reduce`.
+
+    A NaN is worse than every number, and equal to other NaNs.
+    """
+    at_least, above = {
+        ArgKind.MAX: (Predicate.GE, Predicate.GT),
+        ArgKind.MIN: (Predicate.LE, Predicate.LT),
+    }[kind]
+    first = Predicate.LT if tie_break_left else Predicate.GT
+
+    def combine(b: Builder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
+        ties = b(arith.cmp, x[0], y[0], predicate=at_least)
+        wins = b(arith.cmp, x[0], y[0], predicate=above)
+        if element.is_floating():
+            x_number = b(arith.cmp, x[0], x[0], predicate=Predicate.EQ)
+            y_nan = b(arith.cmp, y[0], y[0], predicate=Predicate.NE)
+            ties = b(arith.or_, ties, y_nan)
+            wins = b(arith.or_, wins, b(arith.and_, y_nan, x_number))
+        # Either `ties` holds for (x, y), or `wins` for (y, x).
+        takes = b(arith.select, b(arith.cmp, x[1], y[1], predicate=first), ties, wins)
+        return [b(arith.select, takes, own, other) for own, other in zip(x, y, strict=True)]
+
+    return partial(_region, [element, I32], combine)
+
+
+def last_region(elements: Sequence[Type], reverse: bool) -> Region:
+    """Return the region that selects the group with the greater index, its last element.
+
+    reverse: select the group with the lesser index.
+    """
+    predicate = Predicate.LT if reverse else Predicate.GT
+
+    def combine(b: Builder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
+        later = b(arith.cmp, x[-1], y[-1], predicate=predicate)
+        return [b(arith.select, later, own, other) for own, other in zip(x, y, strict=True)]
+
+    return partial(_region, [*elements, I32], combine)
+
+
+def any_region(element: Type) -> Region:
+    """Return the region that selects either of two equal elements."""
+    return partial(_region, [element], lambda b, x, y: x)
+
+
+# Sums and products of these types are accumulated in f32.
+_NARROW = (F16, BF16)
+_ACCUMULATED = (ReduceKind.SUM, ReduceKind.PROD)
+
+
+def accumulator(kind: ReduceKind, element: Type) -> Type:
+    """Return the type in which elements are combined."""
+    return F32 if kind in _ACCUMULATED and element in _NARROW else element
+
+
+def cast(b: LayoutBuilder, x: Value, to: Type) -> Value:
+    """Return the value cast to a type; the value itself if it has that type."""
+    return x if x.type.element == to else b(arith.cast, x, to=to)
+
+
+def reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
+    """Replace a `reduce` by `reduce_by`, with a region in place of its kind."""
+    (x,) = op.inputs
+    element = accumulator(op["kind"], x.type.element)
+    region = elementwise_region(op["kind"], element, op["propagate_nan"])
+    (result,) = reduce_along(b, [cast(b, x, element)], op["axis"], region, target)
+    return [cast(b, result, x.type.element)]
+
+
+def arg_reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
+    """Replace an `arg_reduce` by a `reduce_by` of pairs: an element and its index."""
+    (x,), axis = op.inputs, op["axis"]
+    assert isinstance(x.type.element, Scalar)
+    region = arg_region(op["kind"], x.type.element, op["tie_break_left"])
+    x = b.convert(x, straight(layout_of(x), axis))
+    return reduce_along(b, [x, indices_along(b, x, axis)], axis, region, target)
+
+
+def reduce_by(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value] | None:
+    """Decompose a `reduce_by`; None for one that a warp can do."""
+    axis, layout = op["axis"], layout_of(op.inputs[0])
+    if straight(layout, axis) == layout and not axis_owners(layout, axis).far(target.shuffles):
+        return None
+    return reduce_along(b, op.inputs, axis, clone_region(op.regions[0]), target)
+
+
+def reduce_along(
+    b: LayoutBuilder, xs: Sequence[Value], axis: int, region: Region, target: SimtTarget
+) -> list[Value]:
+    """Combine the elements of tiles along an axis.
+
+    Each warp combines along the near bits. The few partial results go to every thread that needs
+    the result, and each of these combines them.
+    """
+    plain = straight(layout_of(xs[0]), axis)
+    return _reduce([b.convert(x, plain) for x in xs], axis, region, b, target)
+
+
+def _reduce(
+    xs: Sequence[Value], axis: int, region: Region, b: LayoutBuilder, target: SimtTarget
+) -> list[Value]:
+    owners = axis_owners(layout_of(xs[0]), axis)
+    near, far = owners.near(target.shuffles), owners.far(target.shuffles)
+    if not far:
+        return b.op(reduce_ops.reduce_by, *xs, axis=axis, regions=[region()]).results
+    if near:
+        cut = 1 << len(far), 1 << len(near)
+        xs = [permute_and_split(b, x, axis, (*near, *far), cut) for x in xs]
+        xs = b.op(reduce_ops.reduce_by, *xs, axis=axis, regions=[region()]).results
+    gathered = nearer(layout_of(xs[0]), axis, target.shuffles)
+    return _reduce([b.convert(x, gathered) for x in xs], axis, region, b, target)
+
+
+def scan(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
+    """Replace a `scan` by `scan_by`, with a region in place of its kind."""
+    (x,) = op.inputs
+    element = accumulator(op["kind"], x.type.element)
+    scanning = _Scan(b, elementwise_region(op["kind"], element), op["reverse"], target)
+    (result,) = scanning.scan_along([cast(b, x, element)], op["axis"])
+    return [cast(b, result, x.type.element)]
+
+
+def scan_by(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value] | None:
+    """Decompose a `scan_by`; None for one that a warp can do, with contiguous elements a thread."""
+    axis, layout = op["axis"], layout_of(op.inputs[0])
+    if in_register_order(layout, axis) == layout and not axis_owners(layout, axis).far(
+        target.shuffles
+    ):
+        return None
+    scanning = _Scan(b, clone_region(op.regions[0]), op["reverse"], target)
+    return scanning.scan_along(op.inputs, axis)
+
+
+class _Scan:
+    """Scans by one region in one direction.
+
+    An axis that warps share is split in two: near runs of contiguous elements, and the run index.
+    Each warp scans its runs. The totals of the runs, their last elements, are scanned themselves,
+    and the total of all earlier runs is combined with each element of a run.
+    """
+
+    def __init__(self, b: LayoutBuilder, region: Region, reverse: bool, target: SimtTarget) -> None:
+        self.b = b
+        self.region = region
+        self.reverse = reverse
+        self.shuffles = target.shuffles
+
+    def scan_along(self, xs: Sequence[Value], axis: int) -> list[Value]:
+        """Return the scan along an axis, in any layout."""
+        ordered = in_register_order(layout_of(xs[0]), axis)
+        xs = [self.b.convert(x, ordered) for x in xs]
+        owners = axis_owners(ordered, axis)
+        near, far = owners.near(self.shuffles), owners.far(self.shuffles)
+        if not far:
+            return self.scan_in_warp(xs, axis)
+        if near:
+            return self.runs(xs, axis, (1 << len(far), 1 << len(near)))
+        return self.gathered(xs, axis)
+
+    def scan_in_warp(self, xs: Sequence[Value], axis: int) -> list[Value]:
+        return self.b.op(
+            reduce_ops.scan_by, *xs, axis=axis, reverse=self.reverse, regions=[self.region()]
+        ).results
+
+    def gathered(self, xs: Sequence[Value], axis: int) -> list[Value]:
+        """Scan along an axis whose bits are all far, after making some of them near."""
+        layout = nearer(layout_of(xs[0]), axis, self.shuffles)
+        return self.scan_along([self.b.convert(x, layout) for x in xs], axis)
+
+    def runs(self, xs: Sequence[Value], axis: int, cut: tuple[int, int]) -> list[Value]:
+        """Scan along an axis whose highest bits are far.
+
+        cut: the number of runs, and their length.
+        """
+        b, bits = self.b, range(cut[0].bit_length() + cut[1].bit_length() - 2)
+        scanned = self.scan_in_warp([permute_and_split(b, x, axis, bits, cut) for x in xs], axis)
+        totals = self.totals(scanned, axis)
+        whole, own = layout_of(scanned[0]), layout_of(totals[0])
+        before = []
+        for moved in self.shifted(self.gathered(totals, axis), axis):
+            x = b(shape.expand_dims, b.convert(moved, own), axis=axis)
+            before.append(b(shape.broadcast, x, shape=scanned[0].type.shape, layout=whole))
+        first = indices_along(b, scanned[0], axis - 1, partial(self.is_first, cut[0]))
+        results = [
+            b(arith.select, first, alone, mask)
+            for alone, mask in zip(scanned, self.combined(before, scanned), strict=True)
+        ]
+        return [b(shape.reshape, result, shape=xs[0].type.shape) for result in results]
+
+    def totals(self, scanned: Sequence[Value], axis: int) -> list[Value]:
+        """Return the last element of each run, by a reduction to the greatest index."""
+        b = self.b
+        region = last_region([x.type.element for x in scanned], self.reverse)
+        groups = [*scanned, indices_along(b, scanned[0], axis)]
+        return b.op(reduce_ops.reduce_by, *groups, axis=axis, regions=[region()]).results[:-1]
+
+    def is_first(self, count: int, number: Value) -> Value:
+        """Return, as an i1, whether a run is the first one."""
+        b = self.b
+        first = b.constant(count - 1 if self.reverse else 0, number.type)
+        return b(arith.cmp, number, first, predicate=Predicate.EQ)
+
+    def shifted(self, xs: Sequence[Value], axis: int) -> list[Value]:
+        """Return the predecessor of each element along an axis; any element for the first one.
+
+        Subtracting 1 from an index flips its lowest k + 1 bits, where k is the number of trailing
+        zeros: it is an XOR with 2^(k+1) - 1. In reverse, adding 1 does so for trailing ones.
+        """
+        b, bits = self.b, xs[0].type.shape[axis].bit_length() - 1
+        moved = [b(exchange, x, axis=axis, mask=1) for x in xs]
+        for bit in range(1, bits):
+            low = (1 << bit) - 1
+            carries = indices_along(b, xs[0], axis, partial(self.ends_in, low))
+            for number, x in enumerate(xs):
+                further = b(exchange, x, axis=axis, mask=2 * low + 1)
+                moved[number] = b(arith.select, carries, further, moved[number])
+        return moved
+
+    def ends_in(self, low: int, number: Value) -> Value:
+        """Return, as an i1, whether the bits of `low` are all 0, or for a reverse scan all 1."""
+        b = self.b
+        masked = b(arith.and_, number, b.constant(low, number.type))
+        target = b.constant(low if self.reverse else 0, number.type)
+        return b(arith.cmp, masked, target, predicate=Predicate.EQ)
+
+    def combined(self, xs: Sequence[Value], ys: Sequence[Value]) -> list[Value]:
+        """Combine two tiles elementwise, by a scan of pairs."""
+        b = self.b
+        pairs = [b(shape.join, x, y) for x, y in zip(xs, ys, strict=True)]
+        scanned = b.op(reduce_ops.scan_by, *pairs, axis=-1, regions=[self.region()]).results
+        return [b.op(shape.split, pair).results[1] for pair in scanned]

@@ -1,0 +1,77 @@
+"""Lower tiles to per-thread fragments: from the LAID_OUT level to the THREAD level.
+
+context        the state of a function's lowering: the builder and the new values
+elementwise, control, memory, relabel, shared, convert, reduce, scan, dot, debug
+               the rules, by operation
+facts          analysis rules of layout conversions
+inline         the regions of reductions and scans
+registers      tables of register numbers
+resources      the check for tiles that are too large for the machine
+
+Rules of loops, branches and calls, which stay the same on a thread's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.ir.core import Level, Module, Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.ops import control
+from tile.ir.passes import module_pass
+from tile.simt.lower.distribute import convert_layout, dot, elementwise, memory, reduce, shared
+from tile.simt.lower.distribute.context import Context, Rule
+from tile.simt.target import GENERIC, SimtTarget
+
+
+def regions(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Lower an operation with regions."""
+    loc = ctx.loc
+    new = [ctx.region(region) for region in op.regions]
+    ctx.loc = loc
+    return ctx.clone(op, new)
+
+
+def plain(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Lower a call or a terminator."""
+    return ctx.clone(op)
+
+
+CONTROL_RULES: dict[OpDef, Rule] = {
+    control.for_: regions,
+    control.while_: regions,
+    control.if_: regions,
+    control.call: plain,
+    control.yield_: plain,
+    control.condition: plain,
+    control.return_: plain,
+}
+
+
+__all__ = ["RULES", "distribute"]
+
+RULES: dict[OpDef, Rule] = dict(CONTROL_RULES)
+for family in (elementwise, memory, shared, convert_layout, reduce, dot):
+    RULES.update(family.RULES)
+
+
+@module_pass("distribute", before=Level.LAID_OUT, after=Level.THREAD)
+def distribute(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
+    """Lower a program to the code of one thread: tiles become the fragments that it holds of them.
+
+    Threads exchange data only by shuffles and through shared memory. Where several threads hold
+    copies of an element, the first one writes.
+
+        %i = arange {start = 0, end = 256}     %i = linear_index {layout = #a} : frag<2xi32>
+          : tile<256xi32, #a>
+        %p = splat %x {shape = (256)}          %p = fill %x {count = 2} : frag<2xptr<f32>>
+          : tile<256xptr<f32>, #a>
+        %q = addptr %p, %i {stride = 4}        %q = addptr %p, %i {stride = 4}
+        %v = load %q : tile<256xf32, #a>       %v = load %q {vector = 2} : frag<2xf32>
+
+    Raises `OutOfResourcesError` for a tile that takes too many registers.
+    """
+    for function in module:
+        ctx = Context(module, function, target, num_warps, RULES)
+        ctx.rewrite(function.body)
+        module.functions[function.name] = ctx.new

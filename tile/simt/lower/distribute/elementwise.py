@@ -1,0 +1,176 @@
+"""Rules of operations that each thread does on its own registers.
+
+Rules of tiles that are made without data, and of operations that only renumber elements.
+
+Under `trans`, `reshape` and `expand_dims` a thread's registers stay as they are, by the rules of
+layout inference. The others repeat registers, or join and split fragments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from tile.ir.core import Operation, Value
+from tile.ir.declare import OPS, OpDef
+from tile.ir.ops import arith, debug, descriptor, memory, program, shape
+from tile.ir.ops.arith import Predicate
+from tile.simt import ops
+from tile.simt.layouts.axes import Registers, along_axis, axis_mask, register_bits, sums
+from tile.simt.layouts.dims import REGISTER
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.lower.distribute.context import Context, Rule, count_of
+from tile.simt.ops.layout_inference import layout_of, maybe_layout
+
+
+def clone(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Build the same operation on a thread's operands."""
+    return ctx.clone(op)
+
+
+def compare(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Build one comparison for each run of registers that have the same result.
+
+    Masks such as `column < columns` have such runs if `columns` is sufficiently divisible.
+    """
+    layout = maybe_layout(op.result)
+    if layout is None:
+        return clone(ctx, op)
+    first, each = constant_runs(layout, ctx.axes.of(op.result).constant)
+    if len(first) == len(each):
+        return clone(ctx, op)
+    operands = [ctx.pick(ctx.of(value), registers=first) for value in op.inputs]
+    return [ctx.pick(ctx(arith.cmp, *operands, **op.attributes), registers=each)]
+
+
+@lru_cache(maxsize=1024)
+def constant_runs(layout: LinearLayout, constant: tuple[int, ...]) -> tuple[Registers, Registers]:
+    """Return the first register of each run, and the run of each register.
+
+    constant: the length of the aligned runs of equal elements along each axis.
+    """
+    inside = 0
+    for axis, extent in enumerate(constant):
+        for bit, step in along_axis(layout, REGISTER, axis):
+            inside |= (step < extent) << bit
+    bits = range(register_bits(layout))
+    outside = [bit for bit in bits if not inside >> bit & 1]
+    columns = [1 << outside.index(bit) if bit in outside else 0 for bit in bits]
+    return sums(1 << bit for bit in outside), sums(columns)
+
+
+def forward_operand(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Return the operand of an operation that only states something about it."""
+    return [ctx.of(op.inputs[0])]
+
+
+def erase(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Erase an operation that only analyses use."""
+    return []
+
+
+def splat(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Build a register for each of the thread's elements."""
+    return [ctx(ops.thread.fill, ctx.of(op.inputs[0]), count=_count(op))]
+
+
+def arange(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Build the images of the thread's registers under the layout, plus the start."""
+    index = ctx.index(layout_of(op.result))
+    start = op["start"]
+    if start != 0:
+        index = ctx.once(arith.add, index, ctx.number(start, index.type))
+    return [index]
+
+
+def broadcast(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Repeat each register."""
+    x = op.inputs[0]
+    return [ctx.pick(ctx.of(x), registers=_repeated(layout_of(op.result), x.type.shape))]
+
+
+@lru_cache(maxsize=1024)
+def _repeated(layout: LinearLayout, extents: Sequence[int]) -> Registers:
+    """Return, for each register of the result, the one of the operand that it repeats."""
+    varying = 0
+    for axis, extent in enumerate(extents):
+        if extent != 1:
+            varying |= axis_mask(layout, axis)
+    columns, bits = [], 0
+    for column in layout.images(REGISTER):
+        columns.append(1 << bits if column & varying else 0)
+        bits += bool(column & varying)
+    return sums(columns)
+
+
+def join(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Interleave the registers of two fragments."""
+    a, b = (ctx.of(value) for value in op.inputs)
+    if maybe_layout(op.inputs[0]) is None:
+        return [_pair(ctx, layout_of(op.result), a, b)]
+    count = count_of(a)
+    return [ctx.pick(a, b, registers=sums([count, *(1 << bit for bit in _bits(count))]))]
+
+
+def _pair(ctx: Context, layout: LinearLayout, a: Value, b: Value) -> Value:
+    """Build a tile of two scalars, in any layout."""
+    index = ctx.index(layout)
+    zero = ctx.number(0, index.type)
+    first = ctx.once(arith.cmp, index, zero, predicate=Predicate.EQ)
+    both = [ctx(ops.thread.fill, x, count=count_of(index)) for x in (a, b)]
+    return ctx(arith.select, first, *both)
+
+
+def split(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Return the registers that hold the first of a pair, and those that hold the second."""
+    x = ctx.of(op.inputs[0])
+    pair = layout_of(op.inputs[0]).images(REGISTER).index(1)
+    others = [1 << bit for bit in _bits(count_of(x)) if bit != pair]
+    parts = [tuple(r | member << pair for r in sums(others)) for member in (0, 1)]
+    if not op.results[0].type.shape:
+        return [ctx(ops.thread.element, x, register=part[0]) for part in parts]
+    return [ctx.pick(x, registers=part) for part in parts]
+
+
+def _bits(count: int) -> range:
+    return range(count.bit_length() - 1)
+
+
+def _count(op: Operation) -> int:
+    return layout_of(op.result).in_size(REGISTER)
+
+
+RULES: dict[OpDef, Rule] = {
+    **{defn: clone for defn in OPS if defn.elementwise},
+    arith.cmp: compare,
+    arith.const: clone,
+    arith.poison: clone,
+    arith.hint: forward_operand,
+    descriptor.box_pointers: forward_operand,
+    debug.assume: erase,
+    memory.addptr: clone,
+    memory.barrier: clone,
+    program.program_id: clone,
+    program.num_programs: clone,
+    ops.shared.alloc: clone,
+    ops.shared.slot: clone,
+    ops.shared.local_trans: clone,
+    ops.shared.copy_commit: clone,
+    ops.shared.copy_wait: clone,
+    ops.wgmma.group_wait: clone,
+    ops.wgmma.group_fence: clone,
+    ops.tma.barrier_init: clone,
+    ops.tma.barrier_expect: clone,
+    ops.tma.barrier_wait: clone,
+    ops.tma.barrier_free: clone,
+    ops.tma.bulk_copy: clone,
+    ops.tma.bulk_store: clone,
+    shape.splat: splat,
+    shape.arange: arange,
+    shape.trans: forward_operand,
+    shape.reshape: forward_operand,
+    shape.expand_dims: forward_operand,
+    shape.broadcast: broadcast,
+    shape.join: join,
+    shape.split: split,
+}

@@ -1,0 +1,200 @@
+"""Rules of global memory accesses: vector loads and stores, and writes by one thread only.
+
+A vector is of contiguous, aligned elements in memory, in registers of one thread. Axis info bounds
+the number of contiguous elements along an axis, and the layout the number of them that a thread
+holds. If these are not the lowest registers, registers are permuted before the access, and back
+after it.
+
+Where several threads hold copies, only the first holder writes: the one whose number has zeros in
+the bits that lead to copies.
+
+Rules of prints and assertions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from tile.ir.core import Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.ops import arith, debug, memory
+from tile.ir.ops.arith import Predicate
+from tile.ir.ops.memory import pointee
+from tile.simt import ops
+from tile.simt.layouts.axes import Registers, axis_mask, inverse, sums
+from tile.simt.layouts.dims import LANE, REGISTER, WARP
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.lower.distribute.context import Context, Rule, count_of
+from tile.simt.ops.layout_inference import maybe_layout
+from tile.simt.target import atomic_vector
+
+# -- vectors
+
+
+@lru_cache(maxsize=1024)
+def vector_order(layout: LinearLayout, axis: int, limit: int) -> tuple[int, Registers]:
+    """Return the length of a thread's aligned runs of contiguous elements along an axis.
+
+    limit: the greatest length to return.
+    Second is the order of registers in which runs are contiguous.
+    """
+    mask = axis_mask(layout, axis)
+    unit = mask & -mask
+    registers = layout.images(REGISTER)
+    everything = layout.columns
+    low: list[int] = []
+    while 2 << len(low) <= limit and unit & mask and unit in registers:
+        if sum(bool(column & unit) for column in everything) > 1:
+            break
+        low.append(registers.index(unit))
+        unit <<= 1
+    rest = [bit for bit in range(len(registers)) if bit not in low]
+    return 1 << len(low), sums(1 << bit for bit in [*low, *rest])
+
+
+def vector_of(ctx: Context, ptr: Value, mask: Value | None) -> tuple[int, Registers]:
+    """Return the widest vector through pointers, and the order of registers that it needs."""
+    layout = maybe_layout(ptr)
+    if layout is None:
+        return 1, ()
+    size = pointee("a vector", ptr.type).itemsize
+    fact = ctx.axes.of(ptr)
+    best: tuple[int, Registers] = (1, ())
+    for axis in range(len(layout.outs)):
+        limit = min(fact.vector(axis, size), ctx.target.vector_bits // (8 * size))
+        if mask is not None:
+            limit = min(limit, ctx.axes.of(mask).constant[axis])
+        if limit > best[0]:
+            best = max(best, vector_order(layout, axis, limit), key=lambda candidate: candidate[0])
+    return best
+
+
+# -- the first of several threads that hold copies
+
+
+@lru_cache(maxsize=1024)
+def copies_of(layout: LinearLayout) -> LinearLayout | None:
+    """Return the number of the copy that a (lane, warp) holds; None if there is only one copy."""
+    free = 0
+    ins = []
+    for name in (LANE, WARP):
+        columns = []
+        for column in layout.images(name):
+            columns.append(0 if column else 1 << free)
+            free += not column
+        ins.append((name, tuple(columns)))
+    return LinearLayout(tuple(ins), (("copy", free),)) if free else None
+
+
+def first_holder(ctx: Context, layout: LinearLayout) -> Value | None:
+    """Return, as an i1, whether this thread is the first holder; None if it is the only one."""
+    copies = copies_of(layout)
+    return None if copies is None else ctx.no_bit(copies)
+
+
+def first_thread(ctx: Context) -> Value:
+    """Return, as an i1, whether this is the first thread of the program."""
+    number = ctx.once(ops.thread.thread_id)
+    return ctx.once(arith.cmp, number, ctx.number(0), predicate=Predicate.EQ)
+
+
+def _mask_first_holder(ctx: Context, ptr: Value, mask: Value | None) -> Value | None:
+    """Return the AND of the thread's mask and of whether this thread is to write."""
+    layout = maybe_layout(ptr)
+    if layout is None:
+        return ctx.and_(mask, first_thread(ctx))
+    holder = first_holder(ctx, layout)
+    if holder is not None:
+        holder = ctx.splat(holder, count_of(ctx.of(ptr)))
+    return ctx.and_(mask, holder)
+
+
+# -- rules
+
+
+def load(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Load in every thread what it holds, in vectors; every thread loads a scalar."""
+    other = op["other"]
+    other = None if other is None else ctx.of(other)
+    return [read(ctx, op.inputs[0], op["mask"], other, **op.attributes)]
+
+
+def read(
+    ctx: Context, ptr: Value, mask: Value | None, other: Value | None, **attributes: Any
+) -> Value:
+    """Return what a thread loads through its pointers; `other` is a fragment already."""
+    vector, order = vector_of(ctx, ptr, mask)
+    operands = [ctx.of(ptr), None if mask is None else ctx.of(mask), other]
+    if vector > 1:
+        operands = [_ordered(ctx, value, order) for value in operands]
+    result = ctx(memory.load, *operands, **{**attributes, "vector": vector})
+    return ctx.pick(result, registers=inverse(order)) if vector > 1 else result
+
+
+def store(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Store from every thread what it is the first to hold, in vectors."""
+    ptr = op.inputs[0]
+    mask = op["mask"]
+    own = _mask_first_holder(ctx, ptr, None if mask is None else ctx.of(mask))
+    vector, order = vector_of(ctx, ptr, mask)
+    operands: list[Value | None] = [*ctx.operands(op)[:2], own]
+    if vector > 1:
+        operands = [_ordered(ctx, value, order) for value in operands]
+    ctx.op(memory.store, *operands, **{**op.attributes, "vector": vector})
+    return []
+
+
+def _ordered(ctx: Context, value: Value | None, order: Registers) -> Value | None:
+    return None if value is None else ctx.pick(value, registers=order)
+
+
+def atomic(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Do the atomic in the first thread that holds an element; it alone has the result."""
+    *operands, mask = ctx.operands(op)
+    own = _mask_first_holder(ctx, op.inputs[0], mask)
+    return [ctx(op.defn, *operands, own, **op.attributes)]
+
+
+def atomic_rmw(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Do the atomic in vectors, if the target has these (without a result) and it is unused."""
+    limit = atomic_vector(op, ctx.target)
+    if limit == 1:
+        return atomic(ctx, op)
+    ptr, _, mask = op.operands
+    assert ptr is not None
+    vector, order = vector_of(ctx, ptr, mask)
+    vector = min(vector, limit)
+    *operands, own = ctx.operands(op)
+    operands.append(_mask_first_holder(ctx, ptr, own))
+    if vector > 1:
+        operands = [_ordered(ctx, value, order) for value in operands]
+    result = ctx(op.defn, *operands, **{**op.attributes, "vector": vector})
+    return [result]
+
+
+def device_print(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Print in every thread what it holds; the layouts identify the elements."""
+    layouts = [layout for layout in map(maybe_layout, op.inputs) if layout is not None]
+    ctx.op(ops.thread.thread_print, *ctx.operands(op), **op.attributes, layouts=tuple(layouts))
+    return []
+
+
+def device_assert(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Check in every thread what it holds; the first thread checks a scalar."""
+    condition, mask = ctx.operands(op)
+    if maybe_layout(op.inputs[0]) is None:
+        mask = ctx.and_(mask, first_thread(ctx))
+    ctx.op(debug.device_assert, condition, mask, **op.attributes)
+    return []
+
+
+RULES: dict[OpDef, Rule] = {
+    memory.load: load,
+    memory.store: store,
+    memory.atomic_rmw: atomic_rmw,
+    memory.atomic_cas: atomic,
+    debug.device_print: device_print,
+    debug.device_assert: device_assert,
+}

@@ -1,0 +1,362 @@
+"""Rules of shared memory accesses, in vectors of registers of one thread.
+
+The offsets of a thread's vectors are a layout of (vector, lane, warp): the tile's layout maps
+registers to coordinates, and the inverse of the buffer's layout maps these to offsets. All of that
+is linear, so vectors are numbered by bits of the register number, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tile.ir.core import Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.ops import arith, shape
+from tile.ir.ops.arith import Predicate
+from tile.ir.types import I32, Fragment, Shared
+from tile.simt import ops
+from tile.simt.layouts.axes import Registers, axis_mask, inverse, of_pieces, stacked, sums
+from tile.simt.layouts.bank_conflicts import Banks
+from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.shared_access import matrix_access, matrix_store, shared_access
+from tile.simt.lower.distribute.context import Context, Rule, bits_of_element, count_of
+from tile.simt.lower.distribute.memory import first_holder, read
+from tile.simt.ops.layout_inference import layout_of
+from tile.simt.ops.thread import is_matrix_element
+from tile.simt.schedule.dot_slices import K_AXES
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The vectors of a thread's part of a tile in a buffer.
+
+    vector: the number of elements of each.
+    first: the layout from (vector, lane, warp) to the offset of a vector's first element; vectors
+        are numbered as registers.
+    order: the registers of one vector after the other, in the order of memory.
+    """
+
+    vector: int
+    first: LinearLayout
+    order: Registers
+
+
+@lru_cache(maxsize=1024)
+def vectors_of(layout: LinearLayout, shared: LinearLayout, bits: int, banks: Banks) -> Vectors:
+    """Return the vectors of a tile of a layout in a buffer, as wide as possible."""
+    access = shared_access(layout, shared, bits, banks)
+    offsets = access.offsets
+    vectors = len(access.registers).bit_length() - 1
+    firsts = [access.registers[1 << bit][0] for bit in range(vectors)]
+    columns = tuple([offsets.apply(register=register)[OFFSET] for register in firsts])
+    threads = tuple([(name, offsets.images(name)) for name in (LANE, WARP)])
+    order = tuple([register for vector in access.registers for register in vector])
+    return Vectors(
+        access.vector, LinearLayout(((REGISTER, columns), *threads), offsets.outs), order
+    )
+
+
+def _buffer(op: Operation) -> tuple[Shared, LinearLayout]:
+    mem = op.inputs[0].type
+    assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
+    return mem, mem.layout
+
+
+def _vectors(ctx: Context, op: Operation, tile: Value, banks: Banks | None = None) -> Vectors:
+    mem, layout = _buffer(op)
+    return vectors_of(layout_of(tile), layout, bits_of_element(mem), banks or ctx.target.banks)
+
+
+# -- whole tiles
+
+
+def local_store(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Store a tile: by stmatrix if the target has it and it takes fewer instructions.
+
+    Otherwise every thread stores in vectors what it is the first to hold.
+    """
+    mem, shared = _buffer(op)
+    layout = layout_of(op.inputs[1])
+    if ctx.target.matrix_stores and is_matrix_element(mem.of):
+        access = matrix_store(layout, shared, bits_of_element(mem), ctx.target.banks)
+        if access is not None:
+            ctx.op(
+                ops.thread.shared_matrix_store,
+                ctx.of(op.inputs[0]),
+                ctx.index(access.rows),
+                ctx.of(op.inputs[1]),
+                matrices=access.matrices,
+                transposed=access.transposed,
+            )
+            return []
+    return _stored(ctx, op, ctx.of(op.inputs[1]))
+
+
+def _stored(ctx: Context, op: Operation, x: Value) -> Sequence[Value]:
+    """Store a fragment of the second operand's layout to the buffer that is the first operand."""
+    vectors = _vectors(ctx, op, op.inputs[1])
+    offsets = ctx.index(vectors.first)
+    mask = _holder_mask(ctx, op, count_of(offsets))
+    value = ctx.pick(x, registers=vectors.order)
+    mem = ctx.of(op.inputs[0])
+    ctx.op(ops.thread.shared_store, mem, offsets, value, mask, vector=vectors.vector)
+    return []
+
+
+def _holder_mask(ctx: Context, op: Operation, count: int) -> Value | None:
+    """Return a mask of `count` vectors that is true in the first holder; None if it is the only."""
+    holder = first_holder(ctx, layout_of(op.inputs[1]))
+    return None if holder is None else ctx.splat(holder, count)
+
+
+def local_load(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Load a tile: by ldmatrix if the target has it; otherwise every thread loads in vectors.
+
+    A mask XORs the offsets: those of vectors, and the order of registers inside of them.
+    """
+    matrices = _matrices(ctx, op)
+    if matrices is not None:
+        return [matrices]
+    vectors = _vectors(ctx, op, op.result)
+    mask_offset = _mask_offset(_buffer(op)[1], op["mask"])
+    inside = mask_offset & vectors.vector - 1
+    offsets = ctx.xored(ctx.index(vectors.first), mask_offset ^ inside)
+    loaded = ctx(ops.thread.shared_load, ctx.of(op.inputs[0]), offsets, vector=vectors.vector)
+    return [ctx.pick(loaded, registers=tuple([at ^ inside for at in inverse(vectors.order)]))]
+
+
+def _matrices(ctx: Context, op: Operation) -> Value | None:
+    """Return the tile as loaded by ldmatrix; None if it cannot be."""
+    mem, shared = _buffer(op)
+    if not ctx.target.matrix_loads or any(op["mask"]) or not is_matrix_element(mem.of):
+        return None
+    layout, order = in_k_steps(layout_of(op.result), *_k_step(op.result))
+    access = matrix_access(layout, shared, bits_of_element(mem))
+    if access is None:
+        return None
+    loaded = ctx(
+        ops.thread.shared_matrix_load,
+        ctx.of(op.inputs[0]),
+        ctx.index(access.rows),
+        matrices=access.matrices,
+        transposed=access.transposed,
+    )
+    return ctx.pick(loaded, registers=inverse(order))
+
+
+def _k_step(x: Value) -> tuple[int, int]:
+    """Return the k axis of an mma operand, and the k of one instruction.
+
+    For any other tile, return the last axis and its extent.
+    """
+    for user, index in x.uses:
+        if user.defn is ops.mma.matrix_dot and index < len(K_AXES):
+            return K_AXES[index], user["shape"][2]
+        if user.defn is shape.trans:
+            axis, step = _k_step(user.result)
+            return user["order"][axis] - len(user["order"]), step
+    return -1, x.type.shape[-1]
+
+
+@lru_cache(maxsize=1024)
+def in_k_steps(layout: LinearLayout, axis: int, step: int) -> tuple[LinearLayout, Registers]:
+    """Return the layout with register bits that move `step` or more along an axis as the highest.
+
+    So one instruction, or consecutive ones, multiply the matrices that are loaded together. Second
+    are the registers of the original layout in the new order.
+    """
+    (_, images), *threads = layout.ins
+    (_, bases) = "", layout.bases(REGISTER)
+    bits = sorted(range(len(images)), key=lambda bit: bases[bit][axis] >= step)
+    registers = (REGISTER, tuple(images[bit] for bit in bits))
+    return LinearLayout((registers, *threads), layout.outs), sums(1 << bit for bit in bits)
+
+
+def _mask_offset(shared: LinearLayout, mask: Sequence[int]) -> int:
+    """Return the offset of the element at the coordinates `mask`; 0 for no mask."""
+    coordinates = dict(zip(shared.out_dims, mask, strict=False))
+    return shared.invert().apply(**coordinates).get(OFFSET, 0) if any(mask) else 0
+
+
+def local_copy(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Copy asynchronously, in vectors of sizes that the target's cp.async takes.
+
+    Of several threads that hold the same pointers, the first one copies. Vectors of other sizes are
+    loaded and stored at once, which is early enough.
+    """
+    mem, _ = _buffer(op)
+    ptr, mask = op.inputs[1], op["mask"]
+    vectors = _copy_vectors(ctx, op, ptr, mask)
+    sizes, banks = ctx.target.copy_bytes, ctx.target.banks
+    while vectors.vector > 1 and vectors.vector * mem.of.itemsize not in sizes:
+        vectors = _vectors(ctx, op, ptr, banks.up_to(vectors.vector // 2 * bits_of_element(mem)))
+    if vectors.vector * mem.of.itemsize not in sizes:
+        other = None if mask is None else ctx.constant(0, Fragment(count_of(ctx.of(ptr)), mem.of))
+        return _stored(ctx, op, read(ctx, ptr, mask, other, **op.attributes))
+    pointers = ctx.pick(ctx.of(ptr), registers=vectors.order)
+    masks = None
+    if mask is not None:
+        masks = ctx.pick(ctx.of(mask), registers=vectors.order[:: vectors.vector])
+    ctx.op(
+        ops.thread.shared_copy,
+        ctx.of(op.inputs[0]),
+        ctx.index(vectors.first),
+        pointers,
+        masks,
+        first_holder(ctx, layout_of(ptr)),
+        **{**op.attributes, "vector": vectors.vector},
+    )
+    return []
+
+
+def _copy_vectors(ctx: Context, op: Operation, ptr: Value, mask: Value | None) -> Vectors:
+    """Return the widest vectors of contiguous, aligned pointers under one mask."""
+    mem, shared = _buffer(op)
+    vectors = _vectors(ctx, op, ptr)
+    low = shared.images(OFFSET)[: vectors.vector.bit_length() - 1]
+    widest = 1
+    for axis in range(len(mem.dims)):
+        limit = ctx.axes.of(ptr).vector(axis, mem.of.itemsize)
+        if mask is not None:
+            limit = min(limit, ctx.axes.of(mask).constant[axis])
+        width, unit = 1, axis_mask(shared, axis) & -axis_mask(shared, axis)
+        for column in low:
+            if column != unit or 2 * width > limit:
+                break
+            width, unit = width * 2, unit << 1
+        widest = max(widest, width)
+    return _vectors(ctx, op, ptr, ctx.target.banks.up_to(widest * bits_of_element(mem)))
+
+
+# -- slices of tiles
+
+
+def local_load_part(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Load a slice: from the offsets of slice 0, XORed with those of the slice's number."""
+    mem, shared = _buffer(op)
+    layout = of_pieces(layout_of(op.result), op["axis"], shared.shape)
+    vectors = vectors_of(layout, shared, bits_of_element(mem), ctx.target.banks)
+    first, numbers = _slice_layout(vectors.first, layout_of(op.result).in_bits(WARP))
+    offsets = ctx.index(first)
+    slice_offset = _positions(ctx, ctx.of(op["number"]), numbers)
+    slice_offsets = ctx(ops.thread.fill, slice_offset, count=count_of(offsets))
+    offsets = ctx(arith.xor, offsets, slice_offsets)
+    loaded = ctx(ops.thread.shared_load, ctx.of(op["mem"]), offsets, vector=vectors.vector)
+    return [ctx.pick(loaded, registers=inverse(vectors.order))]
+
+
+@lru_cache(maxsize=1024)
+def _slice_layout(first: LinearLayout, warps: int) -> tuple[LinearLayout, tuple[int, ...]]:
+    """Return the layout of slice 0, with `warps` warp bits, and the columns of a slice's number."""
+    *others, (_, columns) = first.ins
+    return LinearLayout((*others, (WARP, columns[:warps])), first.outs), columns[warps:]
+
+
+def local_store_part(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Store what every thread holds of a slice, under a mask."""
+    mem, shared = _buffer(op)
+    x = op["x"]
+    whole = stacked(shared, op["axis"], layout_of(x).shape)
+    vectors = vectors_of(layout_of(x), whole, bits_of_element(mem), ctx.target.banks)
+    inside, number = _split_offsets(vectors.first, shared.in_bits(OFFSET))
+    offsets = ctx.index(inside)
+    count = count_of(offsets)
+    slice_number = ctx(ops.thread.fill, ctx.of(op["number"]), count=count)
+    in_slice = ctx(arith.cmp, ctx.index(number), slice_number, predicate=Predicate.EQ)
+    mask = ctx.and_(in_slice, _holder_mask(ctx, op, count))
+    value = ctx.pick(ctx.of(x), registers=vectors.order)
+    ctx.op(ops.thread.shared_store, ctx.of(op["mem"]), offsets, value, mask, vector=vectors.vector)
+    return []
+
+
+@lru_cache(maxsize=1024)
+def _split_offsets(first: LinearLayout, bits: int) -> tuple[LinearLayout, LinearLayout]:
+    """Split offsets into those within a slice of `bits` offset bits, and the slice numbers."""
+    slices = 1 << first.out_bits(OFFSET) - bits
+    split = first.reshape_outs({"number": slices, OFFSET: 1 << bits})
+    return split.select_outs(OFFSET), split.select_outs("number")
+
+
+# -- elements by their positions
+
+
+def local_gather(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Load each element from the offset of its other coordinates XOR that of its index."""
+    _, shared = _buffer(op)
+    index, axis = op.inputs[1], op["axis"]
+    base = _base(layout_of(index), shared, axis)
+    offsets = _positions(ctx, ctx.of(index), _columns(shared, axis))
+    if any(base.columns):
+        offsets = ctx(arith.xor, offsets, ctx.index(base))
+    return [ctx(ops.thread.shared_load, ctx.of(op.inputs[0]), offsets)]
+
+
+@lru_cache(maxsize=1024)
+def _base(layout: LinearLayout, shared: LinearLayout, axis: int) -> LinearLayout:
+    """Return the offsets of a thread's elements, with position 0 along the axis."""
+    axis %= len(shared.outs)
+    extents = [1 if a == axis else extent for a, extent in enumerate(layout.shape)]
+    others = layout.wrap_outs(dict(zip(layout.out_dims, extents, strict=True)))
+    return shared.invert() @ others
+
+
+@lru_cache(maxsize=1024)
+def _columns(shared: LinearLayout, axis: int) -> tuple[int, ...]:
+    """Return the offset of each bit of a position along the axis."""
+    return shared.invert().images(shared.out_dims[axis])
+
+
+def _positions(ctx: Context, index: Value, columns: tuple[int, ...]) -> Value:
+    """Return the offsets of positions: each bit is shifted to the ones of its column.
+
+    Bits that are shifted equally far are shifted together. Bits above the axis's extent are masked
+    off, so that a position is always inside of the axis.
+    """
+    if index.type.element != I32:
+        index = ctx(arith.cast, index, to=I32)
+    shifts: dict[int, int] = {}
+    for bit, column in enumerate(columns):
+        for position in range(column.bit_length()):
+            if column >> position & 1:
+                shifts[position - bit] = shifts.get(position - bit, 0) | 1 << bit
+    terms = [_shifted(ctx, index, bits, by) for by, bits in sorted(shifts.items())]
+    if not terms:
+        return ctx.number(0, index.type)
+    total = terms[0]
+    for term in terms[1:]:
+        total = ctx(arith.xor, total, term)
+    return total
+
+
+def _shifted(ctx: Context, index: Value, bits: int, by: int) -> Value:
+    """Return some bits of an index, shifted left by `by`, or right if that is negative."""
+    term = ctx(arith.and_, index, ctx.number(bits, index.type))
+    if by == 0:
+        return term
+    return ctx(arith.shl if by > 0 else arith.shr, term, ctx.number(abs(by), index.type))
+
+
+def local_count(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Count each index in the first thread that holds it."""
+    _, shared = _buffer(op)
+    mem, index, mask = (ctx.of(value) for value in op.inputs)
+    holder = first_holder(ctx, layout_of(op.inputs[1]))
+    if holder is not None:
+        holder = ctx.splat(holder, count_of(index))
+    offsets = _positions(ctx, index, _columns(shared, -1))
+    ctx.op(ops.thread.shared_count, mem, offsets, ctx.and_(mask, holder))
+    return []
+
+
+RULES: dict[OpDef, Rule] = {
+    ops.shared.local_store: local_store,
+    ops.shared.local_load: local_load,
+    ops.shared.local_copy: local_copy,
+    ops.shared.local_load_part: local_load_part,
+    ops.shared.local_store_part: local_store_part,
+    ops.shared.local_gather: local_gather,
+    ops.shared.local_count: local_count,
+}

@@ -1,0 +1,345 @@
+"""Allocate shared memory: assign each buffer an offset for its live range.
+
+A live range is from a buffer's first access to its last; `tile.simt.memory.storage_allocation`
+finds the offsets.
+
+Reusing memory requires a barrier that waits for the threads that still access it. So as long as
+that takes no more memory than there is to spare, consecutive buffers lie side by side: each is
+placed above the previous one, and at the bottom again when the spare memory ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tile.analysis.call_graph import CallGraph
+from tile.analysis.liveness import LOOPS
+from tile.errors import Loc, OutOfResourcesError, PassError
+from tile.ir.core import Block, Function, Level, Module, Operation, Value
+from tile.ir.ops import control
+from tile.ir.passes import module_pass
+from tile.ir.types import Shared
+from tile.simt import ops
+from tile.simt.memory.storage_allocation import LiveRange, allocate, lowest_gap
+from tile.simt.target import GENERIC, SimtTarget
+
+# Multi-buffers are aligned like separate arrays: their stages begin at a memory line.
+RING_ALIGNMENT = 128
+ALIGNMENT = 16
+# wgmma and TMA swizzle by address bits up to this.
+FACTOR_ALIGNMENT = 1024
+_SWIZZLED = frozenset({ops.wgmma.group_dot, ops.tma.bulk_copy, ops.tma.bulk_store})
+# A program can use one part in so many of the shared memory without lowering occupancy: about so
+# many programs are co-resident at most.
+PROGRAMS = 16
+
+
+@module_pass("plan-shared", before=Level.LAID_OUT)
+def plan_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
+    """Assign each buffer an offset, sharing memory with buffers that are not live at the same time.
+
+    A buffer is live from its first access to its last, throughout a loop that it is older than, and
+    until its async copies have been waited for. Called functions have their buffers above those
+    that are live at any call. Raises `OutOfResourcesError` if the target has less.
+
+        %m = alloc : shared<64x64xf32, #s>        %m = alloc {at = 0} : shared<64x64xf32, #s>
+        %n = alloc : shared<64xi8, #t>            %n = alloc {at = 16384} : shared<64xi8, #t>
+        local_store %m, %x                        local_store %m, %x
+        local_store %n, %y                        local_store %n, %y
+        %z = local_load %m : ...                  %z = local_load %m : ...
+        %k = alloc : shared<64x64xf16, #s>        %k = alloc {at = 0} : shared<64x64xf16, #s>
+    """
+    bases: dict[Function, int] = {}
+    graph = CallGraph(module)
+    for function in reversed(graph.bottom_up()):
+        base = bases.get(function, 0)
+        buffers, calls = _in_order(function)
+        plan = _side_by_side(buffers, base, base + target.shared_bytes // PROGRAMS)
+        if plan.peak > target.shared_bytes:
+            _refuse(function, _allocate(buffers, base), base, target)
+        for buffer, at in plan.offsets.items():
+            buffer.op.attributes["at"] = at
+        for op, end in _top_at(calls, plan, base):
+            callee = graph.callee(op)
+            if callee is not None:
+                bases[callee] = max(bases.get(callee, 0), end)
+
+
+def shared_bytes(module: Module) -> int:
+    """Return the shared memory of a program, in bytes. Raises `PassError` before `plan-shared`."""
+    most = 0
+    for op in module.walk():
+        if op.defn is ops.shared.alloc:
+            if op["at"] < 0:
+                raise PassError("a buffer has no offset before the pass plan-shared", loc=op.loc)
+            assert isinstance(op.result.type, Shared)
+            most = max(most, op["at"] + op.result.type.bytes)
+    return most
+
+
+# -- when buffers are in use
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A buffer and the numbers, in program order, of its first and last operation."""
+
+    op: Operation
+    start: int
+    end: int
+
+    @property
+    def type(self) -> Shared:
+        ty = self.op.result.type
+        assert isinstance(ty, Shared)
+        return ty
+
+    @cached_property
+    def alignment(self) -> int:
+        if any(op.defn in _SWIZZLED for op in _accesses(self.op.result)):
+            return FACTOR_ALIGNMENT
+        return RING_ALIGNMENT if self.type.stages > 1 else ALIGNMENT
+
+    def bytes(self, stages: int, halvings: int = 0) -> int:
+        """Return the size with at most `stages` stages, and of a tile halved `halvings` times."""
+        ty = self.type
+        each = ty.bytes // ty.stages
+        return max(each >> halvings, ty.of.itemsize) * min(stages, ty.stages)
+
+
+# The calls of a function, with their numbers, in program order.
+Calls = Sequence[tuple[int, Operation]]
+
+
+def _in_order(function: Function) -> tuple[list[Buffer], Calls]:
+    """Return the buffers of a function in the order of their first use, and its calls."""
+    numbers = _Numbers()
+    numbers.block(function.body)
+    buffers = [_live(op, numbers) for op in numbers.allocs]
+    buffers.sort(key=lambda buffer: (buffer.start, numbers.starts[buffer.op]))
+    return buffers, [(numbers.starts[op], op) for op in numbers.calls]
+
+
+class _Numbers:
+    """The numbers of a function's operations in program order, as in `tile.analysis.liveness`."""
+
+    def __init__(self) -> None:
+        self.starts: dict[Operation, int] = {}
+        self.ends: dict[Operation, int] = {}
+        self.allocs: list[Operation] = []
+        self.calls: list[Operation] = []
+        self.last = 0
+
+    def block(self, block: Block) -> None:
+        for op in block:
+            self.last += 1
+            self.starts[op] = self.last
+            if op.defn is ops.shared.alloc:
+                self.allocs.append(op)
+            elif op.defn is control.call:
+                self.calls.append(op)
+            if op.regions:
+                if not op.defn.isolated:
+                    for region in op.regions:
+                        self.block(region)
+                self.last += 1
+            self.ends[op] = self.last
+
+
+def _live(alloc: Operation, numbers: _Numbers) -> Buffer:
+    first, last = None, numbers.starts[alloc]
+    copy = None
+    for op in _accesses(alloc.result):
+        start, end = _span(op, alloc, numbers)
+        first = start if first is None else min(first, start)
+        last = max(last, end)
+        if op.defn is ops.shared.local_copy and end >= (copy or 0):
+            copy = end
+    start = numbers.starts[alloc] if first is None else first
+    if copy is not None:
+        start, end = _until_waited(alloc, start, copy, numbers)
+        last = max(last, end)
+    return Buffer(alloc, start, last)
+
+
+def _accesses(mem: Value) -> Iterator[Operation]:
+    """Yield the operations that use a buffer, or a subview of it."""
+    for op in mem.users:
+        if op.defn in ops.shared.VIEWS:
+            yield from _accesses(op.result)
+        elif op.defn.terminator or op.regions:
+            raise PassError(f"a buffer cannot be passed on by {op.name}", loc=op.loc)
+        else:
+            yield op
+
+
+def _span(op: Operation, alloc: Operation, numbers: _Numbers) -> tuple[int, int]:
+    """Return the span of an access: the outermost loop around it that the buffer is older than."""
+    start, end = numbers.starts[op], numbers.ends[op]
+    for outer in op.ancestors():
+        if outer is alloc.parent:
+            break
+        if outer.defn in LOOPS:
+            start, end = numbers.starts[outer], numbers.ends[outer]
+    return start, end
+
+
+def _until_waited(alloc: Operation, start: int, copied: int, numbers: _Numbers) -> tuple[int, int]:
+    """Extend the range of a buffer, last copied to at `copied`, to a certain wait for that.
+
+    Waits in nested blocks may not execute. If there is none, the wait is that of the enclosing
+    block; and if that is a loop's, the next iteration begins with the copy in flight.
+    """
+    block = alloc.block
+    while block is not None:
+        wait = _wait_behind(block, copied, numbers)
+        if wait is not None:
+            return start, numbers.starts[wait]
+        outer = block.parent
+        if outer is None:
+            return start, numbers.last
+        if outer.defn in LOOPS:
+            start = min(start, numbers.starts[outer])
+        copied, block = numbers.ends[outer], outer.block
+    return start, numbers.last
+
+
+def _wait_behind(block: Block, copied: int, numbers: _Numbers) -> Operation | None:
+    """Return the first wait in a block that certainly covers a copy that started at `copied`."""
+    op = block.last
+    behind: list[Operation] = []
+    while op is not None and numbers.starts[op] > copied:
+        behind.append(op)
+        op = op.prev
+    groups = _closed(op) if op is not None else 0
+    for op in reversed(behind):
+        if op.defn is ops.shared.copy_commit:
+            groups += 1
+        elif op.defn is ops.shared.copy_wait and groups > op["pending"]:
+            return op
+    return None
+
+
+def _closed(op: Operation) -> int:
+    """Return 1 if the async copies in a finished operation are in a committed group, else 0.
+
+    A region that ends with copies in an open group leaves them to the next commit, wherever it is.
+    """
+    if not op.regions:
+        return 0
+    for region in op.regions:
+        for inner in reversed(list(region.walk())):
+            if inner.defn is ops.shared.copy_commit:
+                break
+            if inner.defn is ops.shared.local_copy:
+                return 0
+    return 1
+
+
+# -- offsets
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Offsets of buffers, in bytes, and the end of the highest buffer."""
+
+    offsets: dict[Buffer, int]
+    peak: int
+
+
+def _allocate(
+    buffers: Sequence[Buffer], base: int, stages: int = 1 << 30, halvings: int = 0
+) -> Plan:
+    """Assign the lowest offsets from `base` on, given a limit of stages and halved tiles."""
+    allocation = allocate([_range(buffer, stages, halvings) for buffer in buffers], base)
+    return Plan(dict(zip(buffers, allocation.offsets, strict=True)), allocation.peak)
+
+
+def _range(buffer: Buffer, stages: int = 1 << 30, halvings: int = 0) -> LiveRange:
+    size = buffer.bytes(stages, halvings)
+    return LiveRange(buffer.start, buffer.end, size, buffer.alignment)
+
+
+def _side_by_side(buffers: Sequence[Buffer], base: int, spare: int) -> Plan:
+    """Assign offsets side by side, up to the peak of `_allocate` or the end of the spare memory."""
+    lowest = _allocate(buffers, base)
+    most = max(lowest.peak, spare)
+    offsets: dict[Buffer, int] = {}
+    active: list[tuple[int, int, Buffer]] = []
+    cursor = peak = base
+    for buffer in buffers:
+        active = [item for item in active if item[2].end >= buffer.start]
+        live = _range(buffer)
+        occupied = [(begin, end) for begin, end, _ in active]
+        at = lowest_gap(occupied, cursor, live)
+        if at + live.size > most:
+            at = lowest_gap(occupied, base, live)
+        if at + live.size > most:
+            return lowest
+        offsets[buffer], cursor = at, at + live.size
+        active.append((at, cursor, buffer))
+        active.sort(key=lambda item: item[0])
+        peak = max(peak, cursor)
+    return Plan(offsets, peak)
+
+
+def _top_at(calls: Calls, plan: Plan, base: int) -> Iterator[tuple[Operation, int]]:
+    """Yield, for each call, the end of the highest live buffer; `base` if none is live."""
+    waiting = deque(plan.offsets)
+    active: list[Buffer] = []
+    for number, op in calls:
+        while waiting and waiting[0].start <= number:
+            active.append(waiting.popleft())
+        active = [buffer for buffer in active if buffer.end >= number]
+        ends = (plan.offsets[buffer] + buffer.type.bytes for buffer in active)
+        yield op, max(ends, default=base)
+
+
+# -- what does not fit
+
+
+def _refuse(function: Function, plan: Plan, base: int, target: SimtTarget) -> None:
+    """Raise `OutOfResourcesError` for the lowest allocation found."""
+    buffers = list(plan.offsets)
+    top = max(buffers, key=lambda buffer: plan.offsets[buffer] + buffer.type.bytes)
+    live = [b for b in buffers if b.start <= top.start <= b.end]
+    notes = [_described(b) for b in sorted(live, key=lambda b: -b.type.bytes)]
+    if base:
+        notes.append(f"{base} bytes are in use where {function} is called")
+    advice = _advice(buffers, base, target.shared_bytes)
+    notes.append(advice)
+    raise OutOfResourcesError(
+        f"{function} needs {plan.peak} bytes of shared memory, and a program has "
+        f"{target.shared_bytes} on target {target}; {advice}",
+        loc=_loc_of(max(live, key=lambda b: b.type.bytes).op.loc, function),
+        notes=notes[:-1],
+    )
+
+
+def _loc_of(loc: Loc | None, function: Function) -> Loc | None:
+    return loc if loc is not None else function.loc
+
+
+def _described(buffer: Buffer) -> str:
+    ty = buffer.type
+    stages = f" in {ty.stages} stages" if ty.stages > 1 else ""
+    shape = "x".join(map(str, ty.dims))
+    return f"{ty.bytes} bytes for a tile {shape}x{ty.of}{stages}, at {buffer.op.loc}"
+
+
+def _advice(buffers: Sequence[Buffer], base: int, limit: int) -> str:
+    """Return a hint to what would fit: the most stages, or else the largest tiles."""
+    most = max(buffer.type.stages for buffer in buffers)
+    for stages in range(most - 1, 0, -1):
+        needed = _allocate(buffers, base, stages).peak
+        if needed <= limit:
+            return f"num_stages={stages} would take {needed}"
+    also = " with num_stages=1" if most > 1 else ""
+    for halvings in range(1, 21):
+        needed = _allocate(buffers, base, 1, halvings).peak
+        if needed <= limit:
+            return f"tiles of 1/{1 << halvings} of their size would take {needed}{also}"
+    return "no size of tiles would fit"

@@ -1,0 +1,338 @@
+"""Make shared memory explicit: buffers, stores to them, and loads from them.
+
+Split a conversion into two of half the size, one after the other, to halve its shared memory.
+
+A bit of the coordinates that registers hold both before and after moves nothing between threads.
+It becomes an axis of its own, and the two half tiles that it distinguishes are converted
+separately; everything else is relabeling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from tile.analysis.alias import module_aliases
+from tile.ir.core import Block, Level, Module, Operation
+from tile.ir.declare import OpDef
+from tile.ir.ops import control, memory, reduce, shape
+from tile.ir.passes import module_pass
+from tile.ir.types import Pointer, Scalar, Shared, Tile, with_layout, with_shape
+from tile.simt import ops
+from tile.simt.hopper.tma_store import store_boxes
+from tile.simt.hopper.wgmma_operands import store_factors
+from tile.simt.layouts import f2
+from tile.simt.layouts.axes import permute_axes, reshape_axes
+from tile.simt.layouts.bank_conflicts import Banks
+from tile.simt.layouts.conversion import Conversion, plan_conversion, through_shared
+from tile.simt.layouts.conversion import Shared as ThroughShared
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, log2_of
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.warp_shuffle import WORD_BITS, Shuffle
+from tile.simt.ops.layout import convert_layout
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, parted
+from tile.simt.target import GENERIC, SimtTarget
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A split of a tile: reshaped to `extents`, whose axes in `order` end with the split one.
+
+    `half` is the layout of each half tile after the conversion.
+    """
+
+    extents: tuple[int, ...]
+    order: tuple[int, ...]
+    half: LinearLayout
+
+
+@lru_cache(maxsize=1024)
+def find_cut(src: LinearLayout, dst: LinearLayout) -> Cut | None:
+    """Return a split whose half tiles stay in their threads; None if there is none."""
+    common = {*src.images(REGISTER)} & {*dst.images(REGISTER)}
+    for column in sorted(common, reverse=True):
+        if column & (column - 1) == 0:
+            extents, axis = _cut_at(src.shape, column.bit_length() - 1)
+            order = (*(a for a in range(len(extents)) if a != axis), axis)
+            halves = [parted(_seen(layout, extents, order)) for layout in (src, dst)]
+            if halves[0] is not None and halves[1] is not None:
+                return Cut(extents, order, halves[1])
+    return None
+
+
+def _cut_at(shape: tuple[int, ...], bit: int) -> tuple[tuple[int, ...], int]:
+    """Return a shape with one bit of the linearized coordinates as an axis; and that axis."""
+    axis = len(shape) - 1
+    while bit >= shape[axis].bit_length() - 1:
+        bit -= shape[axis].bit_length() - 1
+        axis -= 1
+    low = 1 << bit
+    return (*shape[:axis], shape[axis] // (2 * low), 2, low, *shape[axis + 1 :]), axis + 1
+
+
+def _seen(layout: LinearLayout, extents: tuple[int, ...], order: tuple[int, ...]) -> LinearLayout:
+    return permute_axes(reshape_axes(layout, extents), order)
+
+
+def halve(op: Operation, cut: Cut) -> list[Operation]:
+    """Replace a conversion by those of its half tiles."""
+    (value,) = op.inputs
+    build = LayoutBuilder.before(op)
+    seen = build(shape.trans, build(shape.reshape, value, shape=cut.extents), order=cut.order)
+    parts = build.op(shape.split, seen).results
+    halves = [
+        build.op(convert_layout, part, result=with_layout(part.type, cut.half)) for part in parts
+    ]
+    pairs = build(shape.join, *(half.result for half in halves))
+    back = tuple(cut.order.index(axis) for axis in range(len(cut.order)))
+    whole = build(shape.reshape, build(shape.trans, pairs, order=back), shape=value.type.shape)
+    op.replace_by([build.convert(whole, layout_of(op.result))])
+    return halves
+
+
+# The cost of a barrier, in instructions that move 32 bits for every lane. A conversion through
+# shared memory takes two: one after the store, and one before the memory is reused.
+BARRIER = 16
+# The number of register selections that take as long as one such instruction.
+SELECTIONS = 4
+
+
+@module_pass("expose-shared", before=Level.LAID_OUT)
+def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
+    """Replace operations that go through shared memory by buffers, stores and loads.
+
+    These are a `convert_layout` between warps, or between lanes where the target has no shuffles or
+    shuffles would take longer; such an `exchange`; and an atomic operation whose result is used by
+    more threads than the one that executes it. wgmma operands become buffers, too
+    (`expose_factors`), and stores through descriptors become TMA stores where the target has them
+    (`expose_boxes`). A program has `num_warps` warps. A tile that would take more than half of the
+    shared memory is converted in slices where possible.
+
+        %b = convert_layout %a : ...              %m = alloc : shared<16x16xf32, #s>
+                                                  local_store %m, %a
+                                                  %b = local_load %m : tile<16x16xf32, #b>
+    """
+    one = _one(target, num_warps)
+    aliases = cache(lambda: module_aliases(module))
+    for function in module:
+        store_factors(function)
+        if target.bulk_copies:
+            store_boxes(function, aliases, lambda op: _is_whole(op, target))
+        for op in list(function.walk()):
+            expose = _EXPOSE.get(op.defn)
+            if expose is not None:
+                expose(op, target, one)
+
+
+# -- conversions
+
+
+def element_bits(element: Scalar | Pointer) -> int:
+    """Return the bits of an element in registers and in shared memory; a boolean takes 8."""
+    return 8 * element.itemsize
+
+
+@lru_cache(maxsize=4096)
+def planned(src: LinearLayout, dst: LinearLayout, bits: int, target: SimtTarget) -> Conversion:
+    """Plan the conversion of a tile: within registers, by shuffles, or through shared memory.
+
+    Shared memory is preferred to shuffles where it takes fewer instructions; see `shuffle_cost`.
+    """
+    shuffles, banks = target.shuffles, target.banks
+    loads, stores = target.matrix_loads, target.matrix_stores
+    plan = plan_conversion(
+        src, dst, bits, shuffles=shuffles, matrix_loads=loads, matrix_stores=stores, banks=banks
+    )
+    if not isinstance(plan, Shuffle):
+        return plan
+    if tile_bytes(src, bits) > target.shared_bytes // 2 or shuffle_cost(plan, bits) <= 2 * BARRIER:
+        return plan
+    instead = through_shared(src, dst, bits, banks, matrix_loads=loads, matrix_stores=stores)
+    return instead if shared_cost(instead, bits, target.banks) < shuffle_cost(plan, bits) else plan
+
+
+def conversion_bytes(op: Operation, target: SimtTarget) -> int:
+    """Return the shared memory that a `convert_layout` takes at a time, in bytes."""
+    (value,) = op.inputs
+    src, dst = layout_of(value), layout_of(op.result)
+    bits = element_bits(value.type.element)
+    if not isinstance(planned(src, dst, bits, target), ThroughShared):
+        return 0
+    most, size = target.shared_bytes // 2, tile_bytes(src, bits)
+    return size if size <= most or find_cut(src, dst) is None else most
+
+
+def _is_whole(op: Operation, target: SimtTarget) -> bool:
+    """Return True if a `convert_layout` takes its whole tile through shared memory at once."""
+    bits = element_bits(op.result.type.element)
+    return conversion_bytes(op, target) == tile_bytes(layout_of(op.result), bits)
+
+
+def tile_bytes(layout: LinearLayout, bits: int) -> int:
+    """Return the bytes of a tile with elements of `bits` bits."""
+    return bits // 8 << sum(width for _, width in layout.outs)
+
+
+def shuffle_cost(plan: Shuffle, bits: int) -> int:
+    """Return the instructions of a warp for shuffles, one per 32 bits, and register selections.
+
+    A lane that sends one of 2**k registers, depending on its lane number, takes k selections for
+    it; so does a lane that receives into one of 2**k.
+    """
+    words = max(1, bits // WORD_BITS)
+    chosen = f2.rank(plan.send.columns) + f2.rank(plan.receive.columns)
+    selections = len(plan.rounds) * len(plan.packed) * words * chosen
+    return plan.shuffles * words + selections // SELECTIONS
+
+
+def shared_cost(plan: ThroughShared, bits: int, banks: Banks) -> int:
+    """Return the cost of the wavefronts of a warp to store and load, and of two barriers."""
+    cost = 2 * BARRIER
+    for access in (plan.store, plan.load):
+        together = banks.lanes_together(bits * access.vector)
+        cost += len(access.registers) * max(1, access.offsets.in_size(LANE) // together)
+    return cost
+
+
+def _convert(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
+    (value,) = op.inputs
+    src, dst = layout_of(value), layout_of(op.result)
+    bits = element_bits(value.type.element)
+    plan = planned(src, dst, bits, target)
+    if not isinstance(plan, ThroughShared):
+        return
+    cut = find_cut(src, dst) if tile_bytes(src, bits) > target.shared_bytes // 2 else None
+    if cut is None:
+        _through(op, plan.layout)
+        return
+    for half in halve(op, cut):
+        _convert(half, target, one)
+
+
+def _exchange(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
+    """Lower an exchange, unless the XOR with its mask stays within registers and shuffled lanes."""
+    mask = _mask_between_threads(op, target)
+    if mask is not None:
+        (value,) = op.inputs
+        bits = element_bits(value.type.element)
+        _through(op, _same(layout_of(value), bits, target.banks), mask)
+
+
+def exchange_bytes(op: Operation, target: SimtTarget) -> int:
+    """Return the shared memory that an `exchange` takes, in bytes."""
+    if _mask_between_threads(op, target) is None:
+        return 0
+    (value,) = op.inputs
+    return tile_bytes(layout_of(value), element_bits(value.type.element))
+
+
+def _mask_between_threads(op: Operation, target: SimtTarget) -> tuple[int, ...] | None:
+    """Return the mask of an `exchange` per axis; None if registers or shuffles suffice."""
+    (value,) = op.inputs
+    layout = layout_of(value)
+    rank = len(layout.outs)
+    axis = op["axis"] % rank
+    mask = tuple(op["mask"] if a == axis else 0 for a in range(rank))
+    names = (REGISTER, LANE) if target.shuffles else (REGISTER,)
+    return None if within(layout, mask, names) else mask
+
+
+def within(layout: LinearLayout, mask: tuple[int, ...], names: tuple[str, ...]) -> bool:
+    """Return True if coordinates that differ (XOR) by `mask` differ in the inputs `names` alone."""
+    span = f2.Elimination()
+    for name in names:
+        for column in layout.images(name):
+            span.define(column)
+    moved = 0
+    for number, (_, bits) in zip(mask, layout.outs, strict=True):
+        moved = moved << bits | number
+    return span.image(moved) is not None
+
+
+def _through(op: Operation, shared: LinearLayout, mask: tuple[int, ...] = ()) -> None:
+    """Store the operand, and load it as the result."""
+    (value,) = op.inputs
+    build = LayoutBuilder.before(op)
+    buffer = Shared(tuple(value.type.shape), value.type.element, shared)
+    mem = build(ops.shared.alloc, result=buffer)
+    build.op(ops.shared.local_store, mem, value)
+    loaded = build(ops.shared.local_load, mem, mask=mask, result=op.result.type)
+    op.replace_by([loaded])
+
+
+@lru_cache(maxsize=1024)
+def _same(layout: LinearLayout, bits: int, banks: Banks) -> LinearLayout:
+    """Return a shared layout suited to store and load one register layout."""
+    return through_shared(layout, layout, bits, banks).layout
+
+
+# -- results of atomic operations
+
+
+def _one(target: SimtTarget, num_warps: int) -> LinearLayout:
+    """Return the layout of a tile of one element, which every thread holds."""
+    lanes, warps = log2_of(target.warp_size, "warp_size"), log2_of(num_warps, "num_warps")
+    ins = ((REGISTER, ()), (LANE, (0,) * lanes), (WARP, (0,) * warps))
+    return LinearLayout(ins, (("dim0", 0),))
+
+
+def _atomic(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
+    """Broadcast the result from the thread that executes the atomic to the threads that use it."""
+    if not op.result.uses:
+        return
+    if isinstance(op.result.type, Tile):
+        _hand_over_tile(op, target)
+    else:
+        _hand_over_scalar(op, one)
+
+
+def _hand_over_tile(op: Operation, target: SimtTarget) -> None:
+    layout = layout_of(op.result)
+    if all(layout.images(LANE)) and all(layout.images(WARP)):
+        return
+    users = list(op.result.uses)
+    build = _behind(op)
+    element = op.result.type.element
+    shared = _same(layout, element_bits(element), target.banks)
+    mem = build(ops.shared.alloc, result=Shared(tuple(op.result.type.shape), element, shared))
+    build.op(ops.shared.local_store, mem, op.result)
+    loaded = build(ops.shared.local_load, mem, result=op.result.type)
+    for user, index in users:
+        user.set_operand(index, loaded)
+
+
+def _hand_over_scalar(op: Operation, one: LinearLayout) -> None:
+    users = list(op.result.uses)
+    build = _behind(op)
+    element = op.result.type.element
+    single = with_layout(with_shape((1,), element), one)
+    offset = LinearLayout((("offset", ()),), one.outs)
+    mem = build(ops.shared.alloc, result=Shared((1,), element, offset))
+    tile = build(shape.splat, op.result, shape=(1,), layout=one)
+    build.op(ops.shared.local_store, mem, tile)
+    loaded = build(ops.shared.local_load, mem, result=single)
+    scalar = build(reduce.reduce_by, loaded, axis=-1, regions=[_first(build, element)])
+    for user, index in users:
+        user.set_operand(index, scalar)
+
+
+def _first(build: LayoutBuilder, element: Scalar | Pointer) -> Block:
+    """Return a combine region for an axis of extent 1, along which no elements are combined."""
+    region = Block([element, element], ["a", "b"])
+    with build.into(region):
+        build.op(control.yield_, region.args[0])
+    return region
+
+
+def _behind(op: Operation) -> LayoutBuilder:
+    assert op.block is not None
+    return LayoutBuilder(op.block, op.next, op.loc)
+
+
+_EXPOSE: dict[OpDef, Callable[[Operation, SimtTarget, LinearLayout], None]] = {
+    ops.layout.convert_layout: _convert,
+    ops.layout.exchange: _exchange,
+    memory.atomic_rmw: _atomic,
+    memory.atomic_cas: _atomic,
+}

@@ -1,0 +1,163 @@
+"""Insert barriers between accesses of memory through which threads exchange values.
+
+accesses       accesses of shared memory, and their conflicts
+global_memory  accesses of global memory, and their conflicts
+turns          stages of multi-buffers, from one iteration of a loop to the next
+pending        the accesses that no barrier has followed yet
+structure      the control flow of a function, reduced to these operations
+solve          the walk that finds where barriers are needed
+printing       the pass that prints pending accesses
+
+Print the pending accesses before each access of memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+from tile.analysis.alias import module_aliases
+from tile.analysis.call_graph import CallGraph
+from tile.ir.builder import create
+from tile.ir.core import Function, Level, Module, Operation, Value
+from tile.ir.ops import control, memory
+from tile.ir.passes import module_pass
+from tile.ir.printer import print_function
+from tile.simt.memory.insert_barriers.control_flow import MemoryOp, Node, Structure, structure
+from tile.simt.memory.insert_barriers.membar_analysis import Need, Pending, Solver, Summary
+from tile.simt.ops import tma, wgmma
+
+# Operations that access shared memory through the async proxy, after a proxy fence.
+_ASYNC_PROXY = frozenset({wgmma.group_dot, tma.barrier_expect, tma.bulk_copy, tma.bulk_store})
+
+
+@module_pass("insert-barriers", before=Level.LAID_OUT)
+def insert_barriers(module: Module) -> None:
+    """Insert a barrier before each access that could race with another thread's access.
+
+    Needs the offsets that `plan-shared` assigns. No barrier is needed between accesses in which
+    each thread touches only its own elements, nor between different stages of a multi-buffer.
+    Barriers that are already in the function count.
+
+    A proxy fence comes before the barrier where threads have written wgmma operands or bytes
+    that TMA loads write, or have initialized mbarriers. Of several barriers before the wgmma or TMA
+    operation, the last one gets the fence.
+
+    Raises `CompilationError` for a copy that is read or overwritten before the wait for it, and for
+    wgmma operands that are overwritten before the wait for the wgmma.
+
+        local_store %m, %x                        local_store %m, %x
+        %y = local_load %m : ...                  barrier
+                                                  %y = local_load %m : ...
+        local_store %n, %z                        local_store %n, %z
+        %r = group_dot %n, %o, %c {...}           group_fence
+                                                  barrier
+                                                  %r = group_dot %n, %o, %c {...}
+    """
+    aliases = module_aliases(module)
+    summaries: dict[str, Summary] = {}
+    for function in CallGraph(module).bottom_up():
+        control_flow = structure(function, aliases[function.name])
+        solver = Solver(control_flow, summaries)
+        needed = solver.run()
+        summaries[function.name] = solver.summary
+        has_async_proxy = bool(control_flow.async_proxy_buffers)
+        before = _before_async_proxy(function) if has_async_proxy else frozenset()
+        for need in needed:
+            _insert(need, need.fence and need.op in before)
+        if before:
+            _erase_redundant_fences(function)
+
+
+def _before_async_proxy(function: Function) -> frozenset[Operation]:
+    """Return the operations from which control may reach an operation of the async proxy."""
+    before: list[Operation] = []
+    undecided: list[Operation] = []
+    for outer in function.body:
+        ops = [outer, *(op for region in outer.regions for op in region.walk())]
+        undecided += ops
+        if any(op.defn in _ASYNC_PROXY for op in ops):
+            before += undecided
+            undecided = []
+    return frozenset(before)
+
+
+def _erase_redundant_fences(function: Function) -> None:
+    """Erase each fence that is followed by another one before any async-proxy operation."""
+    last: Operation | None = None
+    for op in list(function.walk()):
+        if op.defn is wgmma.group_fence:
+            if last is not None and last.block is op.block:
+                last.erase()
+            last = op
+        elif op.defn in _ASYNC_PROXY or op.defn is control.call:
+            last = None
+
+
+def _insert(need: Need, fence: bool) -> None:
+    op = need.op
+    assert op.block is not None
+    if fence:
+        op.block.insert(create(wgmma.group_fence, loc=op.loc), op)
+    if need.barrier:
+        op.block.insert(create(memory.barrier, loc=op.loc), op)
+
+
+Name = Callable[[Value], str]
+
+
+@module_pass("print-pending", before=Level.LAID_OUT)
+def print_pending(module: Module) -> None:
+    """Print, for each access of memory, the accesses that no barrier separates from it.
+
+    In a loop these are of all its iterations. `after` is a pending access, `during` a copy in
+    flight.
+
+        %y = local_load %m : ...                  %y = local_load %m // after local_store %m
+    """
+    aliases = module_aliases(module)
+    summaries: dict[str, Summary] = {}
+    notes: dict[Function, _RecordingSolver] = {}
+    for function in CallGraph(module).bottom_up():
+        solver = _RecordingSolver(structure(function, aliases[function.name]), summaries)
+        solver.run()
+        summaries[function.name] = solver.summary
+        notes[function] = solver
+    for function in module:
+        sys.stdout.write(print_function(function, note=notes[function].note))
+
+
+class _RecordingSolver(Solver):
+    """The walk, which records what was pending before each access in any iteration."""
+
+    def __init__(self, structure: Structure, callees: Mapping[str, Summary]) -> None:
+        super().__init__(structure, callees)
+        self.seen: dict[Operation, set[Operation]] = {}
+        self.copies: dict[Operation, set[Operation]] = {}
+        self.modes: dict[Operation, set[str]] = {}
+
+    def node(self, node: Node, state: Pending) -> Pending:
+        if isinstance(node, MemoryOp):
+            before = self.seen.setdefault(node.op, set())
+            before |= {access.op for access, _ in state.shared}
+            copies = self.copies.setdefault(node.op, set())
+            copies |= {access.op for group in state.in_flight for access, _ in group}
+            if node.memory is not None:
+                modes = self.modes.setdefault(node.op, set())
+                modes |= {mode for _, mode in state.memory}
+        return super().node(node, state)
+
+    def note(self, op: Operation | None, name: Name) -> str:
+        if op is None or op not in self.seen:
+            return ""
+        return ", ".join(self._texts(op, name)) or "after nothing"
+
+    def _texts(self, op: Operation, name: Name) -> Iterator[str]:
+        yield from sorted(f"after {_spell(other, name)}" for other in self.seen[op])
+        yield from sorted(f"after a {mode} of memory" for mode in self.modes.get(op, ()))
+        yield from sorted(f"during {_spell(other, name)}" for other in self.copies[op])
+
+
+def _spell(op: Operation, name: Name) -> str:
+    first = op.inputs[0]
+    return f"{op.name} {name(first)}"

@@ -1,0 +1,491 @@
+"""Find where barriers are needed, by a forward walk over pending accesses.
+
+The walk asks for a barrier at the first access that conflicts with a pending one; in straight-line
+code this greedy placement needs the fewest barriers. In a loop it iterates until the state at the
+loop's head reaches a fixed point. If accesses before a loop require barriers inside it, one barrier
+before the loop is better.
+
+The pending accesses at a point of the walk: those that no barrier separates from it.
+
+A copy to shared memory is in flight from its issue to the wait for it; barriers do not change
+that. Copies are in commit groups, and a wait completes the older ones: `in_flight` has the open
+group first, then the committed ones from the youngest on. A completed copy is an ordinary write.
+
+In the same way a wgmma reads its operands until the wait for it: `wgmmas` has the reads of each
+wgmma, the youngest first. A completed one has been an ordinary read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tile.analysis.alias import PointsTo
+from tile.errors import CompilationError
+from tile.ir.core import Block, Operation, Value
+from tile.simt.memory.insert_barriers.control_flow import (
+    Barrier,
+    Body,
+    Branch,
+    Call,
+    CopyCommit,
+    CopyWait,
+    FirstThread,
+    Loop,
+    MemoryOp,
+    Node,
+    Structure,
+    Wgmma,
+    WgmmaWait,
+)
+from tile.simt.memory.insert_barriers.memory_effects import (
+    Access,
+    Kind,
+    MemoryAccess,
+    Mode,
+    Renaming,
+    Stage,
+    StageIndex,
+    memory_access_through,
+)
+
+# An access with its stage, by the names at the current point.
+StagedAccess = tuple[Access, Stage]
+# Pairs of a buffer and a base of the iteration numbers that select its stages, directly or through
+# loops.
+StageBases = Collection[tuple[Value, Value | None]]
+
+
+@dataclass
+class Pending:
+    """The state of the walk.
+
+    reaches_entry: True if some path from the function's entry has no barrier.
+    """
+
+    shared: set[StagedAccess] = field(default_factory=set)
+    in_flight: list[set[StagedAccess]] = field(default_factory=lambda: [set()])
+    wgmmas: list[set[StagedAccess]] = field(default_factory=list)
+    memory: dict[tuple[PointsTo, Mode], frozenset[Value | None]] = field(default_factory=dict)
+    reaches_entry: bool = True
+
+    # -- at one operation
+
+    def conflicts(self, access: Access, stage: Stage) -> bool:
+        """Return True if an access of shared memory needs a barrier before it."""
+        return any(access.conflicts(stage, *item) for item in self.shared)
+
+    def memory_conflicts(self, access: MemoryAccess) -> bool:
+        """Return True if an access of global memory needs a barrier before it."""
+        if access.releases and self.memory:
+            return True
+        return any(access.conflicts(m, w, p) for (w, m), p in self.memory.items())
+
+    def check_waited(self, access: Access, stage: Stage) -> None:
+        """Raise `CompilationError` for an access to what a copy or wgmma in flight accesses."""
+        copy = _overlapping(self.in_flight, access, stage)
+        if copy is not None:
+            raise CompilationError(
+                f"{access.op.name} of a buffer to which a copy is in flight: a copy_wait for its "
+                "commit group belongs between them",
+                loc=access.op.loc,
+                notes=[f"the copy is at {copy.op.loc}"],
+            )
+        wgmma = None if access.kind is Kind.READ else _overlapping(self.wgmmas, access, stage)
+        if wgmma is not None:
+            raise CompilationError(
+                f"{access.op.name} of a buffer that a wgmma in flight reads: a group_wait for it "
+                "belongs between them",
+                loc=access.op.loc,
+                notes=[f"the wgmma is at {wgmma.op.loc}"],
+            )
+
+    def is_written(self, buffers: Collection[Value], tma_writes: Collection[Access]) -> bool:
+        """Return True if threads have pending writes to some buffers, or to bytes of TMA writes.
+
+        Invalidations of mbarriers do not count: a TMA load to their bytes comes after new mbarriers
+        have been initialized.
+        """
+        no_write = (Kind.READ, Kind.INVALIDATE)
+        written = [access for access, _ in self.shared if access.kind not in no_write]
+        return any(access.buffer in buffers for access in written) or any(
+            access.begin < other.end and other.begin < access.end
+            for access in written
+            for other in tma_writes
+        )
+
+    def barrier(self) -> None:
+        self.shared = set()
+        self.memory = {}
+        self.reaches_entry = False
+
+    def add(self, access: Access, stage: Stage) -> None:
+        self.shared.add((access, stage))
+
+    def issue_copy(self, access: Access, stage: Stage) -> None:
+        self.in_flight[0].add((access, stage))
+
+    def add_memory(self, access: MemoryAccess) -> None:
+        key = (access.where, access.mode)
+        self.memory[key] = self.memory.get(key, frozenset()) | {access.pointer}
+
+    def commit(self, max_pending: int) -> None:
+        """Commit the open group. Groups older than the last `max_pending` are merged."""
+        self.in_flight.insert(0, set())
+        while len(self.in_flight) > max_pending + 2:
+            oldest = self.in_flight.pop()
+            self.in_flight[-1] = self.in_flight[-1] | oldest
+
+    def issue_wgmma(self, items: set[StagedAccess], max_pending: int) -> None:
+        """Add the reads of a wgmma. wgmmas older than the last `max_pending` are merged."""
+        self.wgmmas.insert(0, items)
+        while len(self.wgmmas) > max_pending + 1:
+            oldest = self.wgmmas.pop()
+            self.wgmmas[-1] = self.wgmmas[-1] | oldest
+
+    def wait_wgmmas(self, pending: int) -> None:
+        """Complete all wgmmas but the last `pending`."""
+        for group in self.wgmmas[pending:]:
+            self.shared |= group
+        del self.wgmmas[pending:]
+
+    def wait_copies(self, pending: int) -> None:
+        """Complete all committed groups but the last `pending`."""
+        for group in self.in_flight[pending + 1 :]:
+            self.shared |= group
+        del self.in_flight[pending + 1 :]
+
+    # -- at joins and branches of control flow
+
+    def copy(self) -> Pending:
+        return Pending(
+            set(self.shared),
+            [set(group) for group in self.in_flight],
+            [set(group) for group in self.wgmmas],
+            dict(self.memory),
+            self.reaches_entry,
+        )
+
+    def __or__(self, other: Pending) -> Pending:
+        joined = self.copy()
+        joined.shared |= other.shared
+        _join(joined.in_flight, other.in_flight)
+        _join(joined.wgmmas, other.wgmmas)
+        for key, pointers in other.memory.items():
+            joined.memory[key] = joined.memory.get(key, frozenset()) | pointers
+        joined.reaches_entry |= other.reaches_entry
+        return joined
+
+    def __le__(self, other: Pending) -> bool:
+        """Return True if all that is pending in this state is pending in the other one."""
+        return (
+            self.shared <= other.shared
+            and _within(self.in_flight, other.in_flight)
+            and _within(self.wgmmas, other.wgmmas)
+            and all(p <= other.memory.get(k, frozenset()) for k, p in self.memory.items())
+            and self.reaches_entry <= other.reaches_entry
+        )
+
+    def key(self) -> object:
+        """Return a hashable key that is equal for equal states."""
+        in_flight = tuple(map(frozenset, self.in_flight))
+        wgmmas = tuple(map(frozenset, self.wgmmas))
+        memory = frozenset(self.memory.items())
+        return frozenset(self.shared), in_flight, wgmmas, memory, self.reaches_entry
+
+    def renamed(
+        self, names: Renaming, bases: StageBases, redefined: Collection[Block] = frozenset()
+    ) -> Pending:
+        """Return the state with stages by their new names.
+
+        Values that are defined in `redefined` blocks lose their names: they will be others when
+        these blocks run again.
+        """
+
+        def rename(item: StagedAccess) -> StagedAccess:
+            access, stage = item
+            if stage is None or access.stages == 1:
+                return item
+            for new in names.get(stage.base, ()):
+                if (access.buffer, new.base) in bases:
+                    offset = (stage.offset + new.offset) % access.stages
+                    return access, StageIndex(new.base, offset)
+            if stage.base is not None and stage.base.block in redefined:
+                return access, None
+            return item
+
+        def drop_redefined(value: Value | None) -> Value | None:
+            return None if value is None or value.block in redefined else value
+
+        memory = self.memory
+        if redefined:
+            memory = {k: frozenset(map(drop_redefined, ptrs)) for k, ptrs in memory.items()}
+        return Pending(
+            set(map(rename, self.shared)),
+            [set(map(rename, group)) for group in self.in_flight],
+            [set(map(rename, group)) for group in self.wgmmas],
+            dict(memory),
+            self.reaches_entry,
+        )
+
+
+def _overlapping(
+    groups: Sequence[set[StagedAccess]], access: Access, stage: Stage
+) -> Access | None:
+    """Return an access of the groups that may touch the same bytes; None if there is none."""
+    items = (item for group in groups for item in group)
+    return next((other for other, its in items if access.may_overlap(stage, other, its)), None)
+
+
+def _join(groups: list[set[StagedAccess]], others: list[set[StagedAccess]]) -> None:
+    """Add to each group the one of its age among `others`."""
+    groups += [set() for _ in others[len(groups) :]]
+    for own, other in zip(groups, others, strict=False):
+        own |= other
+
+
+def _within(groups: list[set[StagedAccess]], others: list[set[StagedAccess]]) -> bool:
+    """Return True if each group is a subset of the one of its age among `others`."""
+    return len(groups) <= len(others) and all(
+        own <= other for own, other in zip(groups, others, strict=False)
+    )
+
+
+# The trip count that loops are taken to have when barriers inside and outside are compared.
+TRIP_COUNT_ESTIMATE = 8
+
+
+@dataclass
+class Summary:
+    """The effects of a call: accesses that may precede any barrier, and what is pending after."""
+
+    shared: dict[StagedAccess, None] = field(default_factory=dict)
+    memory: dict[MemoryAccess, None] = field(default_factory=dict)
+    after: Pending = field(default_factory=Pending)
+
+
+@dataclass(frozen=True)
+class Need:
+    """A barrier before an operation, or a fence, or both; `depth` loops enclose it."""
+
+    op: Operation
+    depth: int
+    barrier: bool
+    fence: bool
+
+
+Needed = list[Need]
+
+
+@dataclass(frozen=True)
+class _LoopResult:
+    """The result of the walk for a loop: the barriers it needs, and what is pending after it."""
+
+    needed: Needed
+    after: Pending
+
+    @property
+    def cost(self) -> int:
+        return sum(TRIP_COUNT_ESTIMATE**need.depth for need in self.needed if need.barrier)
+
+
+class Solver:
+    """The walk over one function, given the summaries of those that it calls."""
+
+    def __init__(self, structure: Structure, callees: Mapping[str, Summary]) -> None:
+        self.structure = structure
+        self.callees = callees
+        self.summary = Summary()
+        self.depth = 0
+        self.needed: Needed = []
+        # Inner loops are solved repeatedly with the same pending accesses.
+        self.solved: dict[object, _LoopResult] = {}
+
+    def run(self) -> Sequence[Need]:
+        """Return the operations that need a barrier or a fence before them."""
+        self.summary.after = self.body(self.structure.body, Pending())
+        return self.needed
+
+    def body(self, body: Body, state: Pending) -> Pending:
+        for node in body:
+            state = self.node(node, state)
+        return state
+
+    def node(self, node: Node, state: Pending) -> Pending:
+        match node:
+            case MemoryOp():
+                self.memory_op(node, state)
+            case Barrier():
+                self.pass_barrier(node.op, state)
+            case CopyCommit():
+                state.commit(self.structure.max_pending_copies)
+            case CopyWait():
+                state.wait_copies(node.pending)
+            case Wgmma():
+                self.wgmma(node, state)
+            case FirstThread():
+                self.first_thread(node, state)
+            case WgmmaWait():
+                state.wait_wgmmas(node.pending)
+            case Call():
+                return self.call(node, state)
+            case Branch():
+                then, orelse = (self.body(arm, state.copy()) for arm in node.arms)
+                return then | orelse
+            case Loop():
+                return self.loop(node, state)
+        return state
+
+    def need(self, op: Operation, state: Pending) -> None:
+        self.needed.append(self.barrier_before(op, state))
+        state.barrier()
+
+    def needs_fence(self, state: Pending) -> bool:
+        """Return True if threads' pending writes need a proxy fence before the async proxy's use.
+
+        Its users are wgmma and TMA.
+        """
+        return state.is_written(self.structure.async_proxy_buffers, self.structure.tma_writes)
+
+    def barrier_before(self, op: Operation, state: Pending) -> Need:
+        return Need(op, self.depth, True, self.needs_fence(state))
+
+    def pass_barrier(self, op: Operation, state: Pending) -> None:
+        """Pass a barrier of the function, and give it a fence if the async proxy needs one."""
+        if self.needs_fence(state):
+            self.needed.append(Need(op, self.depth, False, True))
+        state.barrier()
+
+    def memory_op(self, node: MemoryOp, state: Pending) -> None:
+        shared, memory = node.shared, node.memory
+        if (shared is not None and state.conflicts(shared, shared.stage)) or (
+            memory is not None and state.memory_conflicts(memory)
+        ):
+            self.need(node.op, state)
+        if shared is not None:
+            self.shared_access(shared, state)
+        if memory is not None:
+            if state.reaches_entry:
+                self.summary.memory[memory] = None
+            state.add_memory(memory)
+
+    def shared_access(self, access: Access, state: Pending) -> None:
+        state.check_waited(access, access.stage)
+        if state.reaches_entry:
+            self.summary.shared[access, access.stage] = None
+        if access.kind is Kind.CP_ASYNC:
+            state.issue_copy(access, access.stage)
+        else:
+            state.add(access, access.stage)
+
+    def wgmma(self, node: Wgmma, state: Pending) -> None:
+        if any(state.conflicts(access, access.stage) for access in node.operands):
+            self.need(node.op, state)
+        for access in node.operands:
+            state.check_waited(access, access.stage)
+            if state.reaches_entry:
+                self.summary.shared[access, access.stage] = None
+        reads = {(access, access.stage) for access in node.operands}
+        state.issue_wgmma(reads, self.structure.max_pending_wgmmas)
+
+    def first_thread(self, node: FirstThread, state: Pending) -> None:
+        memory = node.memory
+        if any(state.conflicts(access, access.stage) for access in node.shared) or (
+            memory is not None and state.memory_conflicts(memory)
+        ):
+            self.need(node.op, state)
+        for access in node.shared:
+            state.check_waited(access, access.stage)
+            if state.reaches_entry:
+                self.summary.shared[access, access.stage] = None
+        if memory is not None:
+            if state.reaches_entry:
+                self.summary.memory[memory] = None
+            state.add_memory(memory)
+
+    # -- calls
+
+    def call(self, node: Call, state: Pending) -> Pending:
+        callee = self.callees[node.callee]
+        alias = self.structure.alias
+        memory = [memory_access_through(each, node.arguments, alias) for each in callee.memory]
+        if any(state.conflicts(*item) for item in callee.shared) or any(
+            map(state.memory_conflicts, memory)
+        ):
+            self.need(node.op, state)
+        if state.reaches_entry:
+            self.summary.shared.update({(access, None): None for access, _ in callee.shared})
+            self.summary.memory.update(dict.fromkeys(memory))
+        if not callee.after.reaches_entry:
+            self.pass_barrier(node.op, state)
+        return state | _after_call(callee.after, node.arguments)
+
+    # -- loops
+
+    def loop(self, loop: Loop, state: Pending) -> Pending:
+        key = loop, state.key()
+        if key not in self.solved:
+            self.solved[key] = self.cheapest(loop, state)
+        result = self.solved[key]
+        self.needed += result.needed
+        return result.after.copy()
+
+    def cheapest(self, loop: Loop, state: Pending) -> _LoopResult:
+        """Solve a loop, with a barrier before it if that saves barriers inside."""
+        plain = self.fixed_point(loop, state)
+        if not plain.cost or not (state.shared or state.memory):
+            return plain
+        after_barrier = state.copy()
+        after_barrier.barrier()
+        result = self.fixed_point(loop, after_barrier)
+        needed = [self.barrier_before(loop.op, state), *result.needed]
+        guarded = _LoopResult(needed, result.after)
+        return guarded if guarded.cost < plain.cost else plain
+
+    def fixed_point(self, loop: Loop, state: Pending) -> _LoopResult:
+        """Solve a loop: iterate until the state at its head does not grow any more."""
+        stage_bases = self.structure.stage_bases
+        entry = state.renamed(loop.entry, stage_bases)
+        head = entry
+        while True:
+            result, end = self.iteration(loop, head)
+            back = end.renamed(loop.back, stage_bases, loop.blocks)
+            if back <= head:
+                break
+            head = head | back
+        # Earlier iterations may have left more pending than the last one leaves, with its barriers
+        # in place. From what that leaves, fewer barriers may be needed.
+        lower = entry | back
+        if not head <= lower:
+            better, end = self.iteration(loop, lower)
+            back = end.renamed(loop.back, stage_bases, loop.blocks)
+            if back <= lower and better.cost < result.cost:
+                result = better
+        after = result.after.renamed(loop.exit, stage_bases)
+        if not loop.always_runs:
+            after = after | state.renamed(loop.skip, stage_bases)
+        return _LoopResult(result.needed, after)
+
+    def iteration(self, loop: Loop, head: Pending) -> tuple[_LoopResult, Pending]:
+        """Walk one iteration; return the result at the loop's exit and the state at its end."""
+        outer, self.needed = self.needed, []
+        self.depth += 1
+        state = head.copy()
+        at_exit = None
+        if loop.test is not None:
+            at_exit = self.body(loop.test, state)
+            state = at_exit.renamed(loop.to_body, self.structure.stage_bases)
+        end = self.body(loop.body, state)
+        self.depth -= 1
+        needed, self.needed = self.needed, outer
+        return _LoopResult(needed, end if at_exit is None else at_exit), end
+
+
+def _after_call(after: Pending, arguments: Sequence[PointsTo]) -> Pending:
+    """Return what a called function leaves pending, as its caller sees it."""
+    pending = Pending(reaches_entry=False)
+    pending.shared = {(access, None) for access, _ in after.shared}
+    pending.in_flight = [{(access, None) for access, _ in group} for group in after.in_flight]
+    for (where, mode), _ in after.memory.items():
+        pending.memory[where.through(arguments), mode] = frozenset({None})
+    return pending

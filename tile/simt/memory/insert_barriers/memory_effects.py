@@ -1,0 +1,372 @@
+"""Accesses of shared memory, and their conflicts between threads.
+
+Two accesses conflict if they touch the same bytes and one of them writes, unless every byte that
+they share is touched by one and the same thread in both.
+
+Accesses of global memory, and their conflicts between the threads of a program.
+
+In the language a program is one thread: a load sees its earlier stores. The threads that run it
+share the work, so a barrier is needed between a store and a load of another thread's element.
+Accesses through one and the same pointer value need no barrier, since each thread accesses its own
+elements; nor do accesses through parameters that do not alias (see `tile/analysis/alias.py`).
+
+Stages of multi-buffers, relative to each other and from one iteration of a loop to the next.
+
+`slot %m, %t {shift = s}` is the stage `(%t + s) mod stages`, so stages of one iteration number %t
+differ by their shifts. A loop that carries %t and yields `add %t, 1` renames it at its back edge:
+the stage (%t, 2) of one iteration is the stage (%t, 1) of the next one.
+
+    at entry        %t = const 0        stage (const, 1)  is stage (%t, 1)
+    back edge       %t becomes %t + 1   stage (%t, 1)     is stage (%t, 0)
+    at exit         %r = the last %t + 1
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from tile.analysis.alias import Alias, PointsTo
+from tile.errors import PassError
+from tile.ir.core import Operation, Value
+from tile.ir.declare import OpDef
+from tile.ir.effects import constant_of
+from tile.ir.ops import arith, memory
+from tile.ir.ops.memory import RMWKind, Scope
+from tile.ir.types import I32, Shared, Tile
+from tile.simt import ops
+from tile.simt.layouts import f2
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, places
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.shared_access import matrix_access
+from tile.simt.memory.expose_shared import within
+from tile.simt.ops.layout_inference import layout_of
+
+# The mode of an access: a read, a write, or a kind of atomic operation, which commutes with others
+# of its kind as long as its result is unused.
+Mode = str
+READ, WRITE = "read", "write"
+
+_MODES: dict[OpDef, Mode] = {
+    memory.load: READ,
+    memory.store: WRITE,
+    memory.atomic_rmw: WRITE,
+    memory.atomic_cas: WRITE,
+    ops.shared.local_copy: READ,
+    ops.tma.bulk_copy: READ,
+    ops.tma.bulk_store: WRITE,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryAccess:
+    """An access of global memory.
+
+    where: the memory that it accesses.
+    named: that memory by the names that other accesses of the function may use.
+    pointer: the value that it goes through; None for one that may have changed since.
+    distinct: True if no two threads hold the same element of the pointer.
+    releases: True if other programs may take it as a signal that all earlier accesses are done.
+    """
+
+    op: Operation
+    mode: Mode
+    where: PointsTo
+    named: PointsTo
+    pointer: Value | None
+    distinct: bool
+    releases: bool
+
+    def conflicts(self, mode: Mode, where: PointsTo, pointers: frozenset[Value | None]) -> bool:
+        """Return True if it conflicts with accesses of a mode and memory through `pointers`."""
+        if mode == self.mode != WRITE or not self.named.meets(where):
+            return False
+        if self.pointer is None or pointers != {self.pointer}:
+            return True
+        # Only the first of the threads that hold an element writes it; the others need a barrier.
+        return not self.distinct and READ in (mode, self.mode)
+
+
+def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
+    """Return an operation's access of global memory; None if it has none."""
+    mode = _MODES.get(op.defn)
+    if mode is None:
+        return None
+    pointer: Value = op["ptr"]
+    where = alias.of(pointer)
+    return MemoryAccess(
+        op,
+        _mode(op, mode),
+        where,
+        alias.named(where),
+        pointer,
+        _is_distinct(pointer),
+        _releases(op),
+    )
+
+
+def memory_access_through(
+    access: MemoryAccess, arguments: Sequence[PointsTo], alias: Alias
+) -> MemoryAccess:
+    """Return a callee's access as its caller sees it, given what the arguments point to."""
+    where = access.where.through(arguments)
+    return replace(access, where=where, named=alias.named(where), pointer=None)
+
+
+def _mode(op: Operation, mode: Mode) -> Mode:
+    ordered = op.defn is not memory.atomic_rmw or op["kind"] is RMWKind.XCHG or op.result.uses
+    return mode if ordered else f"atomic {op['kind']}"
+
+
+def _is_distinct(pointer: Value) -> bool:
+    if not isinstance(pointer.type, Tile):
+        return False
+    layout = layout_of(pointer)
+    return all(layout.images(LANE)) and all(layout.images(WARP))
+
+
+def _releases(op: Operation) -> bool:
+    """Return True for a releasing scalar atomic, of more than program scope.
+
+    Locks and flags are scalars; the elements of a tile do not wait for each other.
+    """
+    return (
+        op.defn in (memory.atomic_rmw, memory.atomic_cas)
+        and not isinstance(op.result.type, Tile)
+        and op["order"].releases
+        and op["scope"] is not Scope.PROGRAM
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StageIndex:
+    """An iteration number, of which a stage is the remainder: `base` (None is 0) plus `offset`."""
+
+    base: Value | None
+    offset: int
+
+    def later(self, iterations: int) -> StageIndex:
+        return StageIndex(self.base, self.offset + iterations) if iterations else self
+
+
+# A stage; None for an unknown one.
+Stage = StageIndex | None
+
+FIRST_STAGE = StageIndex(None, 0)
+
+
+def stage_of(value: Value) -> StageIndex:
+    """Return an iteration number as a base and an offset."""
+    offset = 0
+    while True:
+        number = constant_of(value)
+        if isinstance(number, int):
+            return StageIndex(None, offset + number)
+        op = value.op
+        if op is None or op.defn is not arith.add:
+            return StageIndex(value, offset)
+        x, y = op.inputs
+        step, rest = constant_of(y), x
+        if step is None:
+            step, rest = constant_of(x), y
+        if step is None:
+            return StageIndex(value, offset)
+        value, offset = rest, offset + int(step)
+
+
+# For each base that has new names, the new bases with the offsets to add.
+Renaming = Mapping[Value | None, list[StageIndex]]
+
+
+def renaming(pairs: Iterable[tuple[Value, Value]]) -> Renaming:
+    """Return the new names of iteration numbers where control passes old values as new ones.
+
+    pairs: (new, old).
+    """
+    renamings: dict[Value | None, list[StageIndex]] = {}
+    for new, old in pairs:
+        if new.type != I32:  # not an iteration number
+            continue
+        stage = stage_of(old)
+        renamings.setdefault(stage.base, []).append(StageIndex(new, -stage.offset))
+    return renamings
+
+
+class Kind(enum.Enum):
+    """The kind of an access, and the threads that do it."""
+
+    READ = "read"
+    WRITE = "write"  # by the first of the threads that hold an element
+    CP_ASYNC = "cp_async"  # issued by the first of the threads that hold an element
+    ATOMIC = "atomic"  # two of them do not conflict
+    INVALIDATE = "invalidate"  # of mbarriers, by the first thread; nobody reads them afterwards
+    TMA_WRITE = "tma_write"  # issued by the first thread; complete after a wait on its mbarrier
+
+
+# Done by only the first of several threads that hold an element.
+_BY_FIRST_HOLDER = (Kind.WRITE, Kind.CP_ASYNC)
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """An operation on a buffer: the bytes from `begin` to `end`, in `stages` of equal size.
+
+    layout: the elements that each thread accesses; None if these are only known at run time.
+    """
+
+    op: Operation
+    kind: Kind
+    buffer: Value
+    begin: int
+    end: int
+    stages: int
+    stage: Stage
+    layout: LinearLayout | None
+
+    def interval(self, stage: Stage) -> tuple[int, int]:
+        """Return the range of bytes that the access may touch, given its stage."""
+        if self.stages == 1 or stage is None or stage.base is not None:
+            return self.begin, self.end
+        size = (self.end - self.begin) // self.stages
+        begin = self.begin + stage.offset % self.stages * size
+        return begin, begin + size
+
+    def may_overlap(self, stage: Stage, other: Access, other_stage: Stage) -> bool:
+        """Return True if both accesses, in these stages, may touch the same bytes."""
+        if self.buffer is other.buffer:
+            if stage is None or other_stage is None or stage.base is not other_stage.base:
+                return True
+            return (stage.offset - other_stage.offset) % self.stages == 0
+        begin, end = self.interval(stage)
+        other_begin, other_end = other.interval(other_stage)
+        return begin < other_end and other_begin < end
+
+    def conflicts(self, stage: Stage, other: Access, other_stage: Stage) -> bool:
+        """Return True if these accesses race between threads unless something orders them."""
+        if self.kind is other.kind and self.kind in (Kind.READ, Kind.ATOMIC):
+            return False
+        return self.may_overlap(stage, other, other_stage) and not self.is_private_with(other)
+
+    def is_private_with(self, other: Access) -> bool:
+        """Return True if no thread touches what another thread touches in the other access."""
+        if self.layout is None or other.layout is None or not self.same_addresses(other):
+            return False
+        return _disjoint(self.layout, self.kind, other.layout, other.kind)
+
+    def same_addresses(self, other: Access) -> bool:
+        """Return True if each element is at the same offset in every stage of both buffers.
+
+        Two stages then are either the same bytes or disjoint.
+        """
+        if self.buffer is other.buffer:
+            return True
+        x, y = self.buffer.type, other.buffer.type
+        assert isinstance(x, Shared) and isinstance(y, Shared)
+        if (self.begin - other.begin) % (x.bytes // x.stages):
+            return False
+        return x.dims == y.dims and x.of == y.of and x.layout == y.layout
+
+
+@lru_cache(maxsize=4096)
+def _disjoint(x: LinearLayout, x_kind: Kind, y: LinearLayout, y_kind: Kind) -> bool:
+    """Return True if no two different threads hold one element, each by one of two layouts.
+
+    A thread's elements are the image of its number XORed with the images of all registers. So two
+    threads share an element if their images and those of some registers XOR to 0. That is a linear
+    condition on pairs of threads; all of its solutions must be pairs of a thread with itself.
+    """
+    columns, threads = [], []
+    for layout, kind in ((x, x_kind), (y, y_kind)):
+        at = places(layout.indices)
+        for name, images in layout.ins:
+            for bit, column in enumerate(images):
+                # A zero column means copies: a thread with that bit in its number writes nothing.
+                if column or kind not in _BY_FIRST_HOLDER:
+                    columns.append(column)
+                    threads.append(0 if name == REGISTER else 1 << at[name] + bit)
+    return not any(f2.multiply(threads, pair) for pair in f2.kernel(columns))
+
+
+def access_of(op: Operation) -> Access | None:
+    """Return an operation's access of shared memory; None if it has none.
+
+    Raises `PassError` if the buffer has no offset.
+    """
+    rule = _ACCESSES.get(op.defn)
+    if rule is None:
+        return None
+    kind, layout = rule
+    return _access(op, op["mem"], kind, layout(op))
+
+
+def operand_accesses(op: Operation) -> list[Access]:
+    """Return the reads of a wgmma's operands, by threads of all warps of a warpgroup."""
+    buffers = [value for value in op.inputs[:2] if isinstance(value.type, Shared)]
+    return [_access(op, mem, Kind.READ, None) for mem in buffers]
+
+
+def tma_write(op: Operation) -> Access:
+    """Return the write of a TMA load to its buffer."""
+    return _access(op, op["mem"], Kind.TMA_WRITE, None)
+
+
+def mbarrier_access(op: Operation) -> Access:
+    """Return an operation's access of mbarriers, taken to be of all stages.
+
+    That is a write if it initializes them, an invalidation, or else a read.
+    """
+    access = _access(op, op["bars"], _MBARRIER_KINDS.get(op.defn, Kind.READ), None)
+    return replace(access, stage=None)
+
+
+_MBARRIER_KINDS = {ops.tma.barrier_init: Kind.WRITE, ops.tma.barrier_free: Kind.INVALIDATE}
+
+
+def _access(op: Operation, mem: Value, kind: Kind, layout: LinearLayout | None) -> Access:
+    stage: Stage = FIRST_STAGE
+    while mem.op is not None and mem.op.defn in ops.shared.VIEWS:
+        if mem.op.defn is ops.shared.slot:
+            stage = stage_of(mem.op["turn"]).later(mem.op["shift"])
+        mem = mem.op["mem"]
+    alloc = mem.op
+    if alloc is None or alloc.defn is not ops.shared.alloc or alloc["at"] < 0:
+        raise PassError("a buffer has no offset before the pass plan-shared", loc=op.loc)
+    ty = mem.type
+    assert isinstance(ty, Shared)
+    begin = alloc["at"]
+    return Access(op, kind, mem, begin, begin + ty.bytes, ty.stages, stage, layout)
+
+
+def _load_layout(op: Operation) -> LinearLayout | None:
+    """Return the layout of a load; None if a thread may read elements that others hold.
+
+    It may if the load's mask moves it to their elements, and if a warp can use ldmatrix.
+    """
+    layout, mem = layout_of(op.result), op["mem"].type
+    assert isinstance(mem.layout, LinearLayout)
+    if matrix_access(layout, mem.layout, 8 * mem.of.itemsize) is not None:
+        return None
+    return layout if not op["mask"] or within(layout, op["mask"], (REGISTER,)) else None
+
+
+def _operand_layout(index: int) -> Callable[[Operation], LinearLayout | None]:
+    def layout(op: Operation) -> LinearLayout | None:
+        value = op.operands[index]
+        assert value is not None
+        return layout_of(value)
+
+    return layout
+
+
+_ACCESSES: dict[OpDef, tuple[Kind, Callable[[Operation], LinearLayout | None]]] = {
+    ops.shared.local_store: (Kind.WRITE, _operand_layout(1)),
+    ops.shared.local_copy: (Kind.CP_ASYNC, _operand_layout(1)),
+    ops.shared.local_load: (Kind.READ, _load_layout),
+    ops.shared.local_gather: (Kind.READ, lambda op: None),
+    ops.shared.local_load_part: (Kind.READ, lambda op: None),
+    ops.shared.local_store_part: (Kind.WRITE, lambda op: None),
+    ops.shared.local_count: (Kind.ATOMIC, lambda op: None),
+    ops.tma.bulk_store: (Kind.READ, lambda op: None),
+}

@@ -1,0 +1,425 @@
+"""Layout inference: the layout of each result, given the operands'; the rules of level LAID_OUT.
+
+Every tile has a layout of (register, lane, warp), in this order, with as many lanes and warps as
+the program has. Several lanes or warps may hold copies of an element: these bases are zero. Several
+registers of a thread never do, and every nonzero basis is linearly independent of the others. So a
+reduction along an axis recognizes copies by their zero bases.
+
+Most operations keep the layout that all their operands share. Those that rename axes have rules
+here and emit no instructions: `trans`, `reshape`, `expand_dims`, `broadcast`, `join`, `split`
+only relabel the elements that registers hold. The layouts of `arange`, `splat` and the like can be
+chosen freely.
+
+Backward layout inference: operand layouts that give a result a required layout.
+
+This is the inverse of `result_layouts`. Operations whose result can be required in any layout are
+*flexible*: they compute each element alone, or only rename axes.
+
+    required of the result                        of the operand
+    expand_dims {axis = -1} : (i, 0) is here      i is here
+    trans {order = (1, 0)} : (i, j) is here       (j, i) is here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from tile.errors import stamp
+from tile.ir.builder import Builder
+from tile.ir.core import Level, Operation, Value, condition
+from tile.ir.declare import OpDef
+from tile.ir.ops import arith, control, descriptor, dot, indexing, memory, reduce, shape
+from tile.ir.types import Tile, Type, require, with_layout
+from tile.simt import ops
+from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes, slice_axis
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, axis_name, bits_of
+from tile.simt.layouts.f2 import basis
+from tile.simt.layouts.linear_layout import LinearLayout, identity1d
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout, thread_factors
+
+# The layout of each result; None where it may be any.
+Layouts = list[LinearLayout | None]
+Rule = Callable[[Operation], Layouts]
+
+RULES: dict[OpDef, Rule] = {}
+
+
+def layout_of(value: Value) -> LinearLayout:
+    """Return the layout of a laid-out tile."""
+    assert isinstance(value.type, Tile), f"{value} is no tile"
+    layout = value.type.layout
+    assert isinstance(layout, LinearLayout), f"{value} has no layout"
+    return layout
+
+
+def maybe_layout(value: Value | None) -> LinearLayout | None:
+    """Return the layout of a tile; None for a scalar, an absent operand, or a tile without one."""
+    layout = value.type.layout if value is not None and isinstance(value.type, Tile) else None
+    return layout if isinstance(layout, LinearLayout) else None
+
+
+def result_layouts(op: Operation) -> Layouts:
+    """Infer the layouts of the results. Raises `TypeRuleError` if the operands' do not fit."""
+    return RULES.get(op.defn, same_layout)(op)
+
+
+# -- changes of layouts
+
+
+def compact(layout: LinearLayout) -> LinearLayout:
+    """Return the layout without registers that hold copies, in its (register, lane, warp)."""
+    ins = tuple(
+        (name, tuple(c for c in columns if c) if name == REGISTER else columns)
+        for name, columns in layout.ins
+    )
+    return LinearLayout(ins, layout.outs)
+
+
+def reduced(layout: LinearLayout, axis: int) -> LinearLayout:
+    """Return the layout after a reduction along an axis, counted from the right."""
+    return compact(slice_axis(layout, axis % len(layout.outs)))
+
+
+def collapsed(layout: LinearLayout, extents: Sequence[int]) -> LinearLayout:
+    """Return the layout of an operand that broadcasts to this: extent 1 where `extents` has 1."""
+    sizes = {
+        name: 1 if extent == 1 else 1 << bits
+        for (name, bits), extent in zip(layout.outs, extents, strict=True)
+    }
+    return compact(layout.wrap_outs(sizes))
+
+
+def joined(layout: LinearLayout) -> LinearLayout:
+    """Return the layout of pairs: one register of each operand, along a new last axis."""
+    last = axis_name(len(layout.outs))
+    pairs = identity1d(2, REGISTER, last) * expand_axis(layout, len(layout.outs))
+    return ordered(pairs, len(layout.outs) + 1)
+
+
+def parted(layout: LinearLayout) -> LinearLayout | None:
+    """Return the layout of each half of pairs; None unless a thread holds both in two registers."""
+    pair = LinearLayout(((REGISTER, (1,)),), layout.outs)
+    (column,) = pair.images(REGISTER)
+    registers = layout.images(REGISTER)
+    others = [c for name, columns in layout.ins for c in columns if c & 1 and c != column]
+    if column not in registers or others:
+        return None
+    kept = tuple(c >> 1 for c in registers if c != column)
+    rest = tuple((name, tuple(c >> 1 for c in columns)) for name, columns in layout.ins[1:])
+    return LinearLayout(((REGISTER, kept), *rest), layout.outs[:-1])
+
+
+def ordered(layout: LinearLayout, rank: int) -> LinearLayout:
+    """Return the layout with its inputs and outputs in canonical order."""
+    names = [axis_name(axis) for axis in range(rank)]
+    return layout.transpose_ins(REGISTER, LANE, WARP).transpose_outs(*names)
+
+
+# -- rules
+
+
+def same_layout(op: Operation) -> Layouts:
+    """Require all tiles of the operation to have one layout."""
+    layouts = [layout for layout in map(maybe_layout, op.operands) if layout is not None]
+    for other in layouts[1:]:
+        require(
+            other == layouts[0],
+            f"{op.name} takes tiles of one layout, not {layouts[0]} and {other}",
+        )
+    first = layouts[0] if layouts else None
+    return [first if isinstance(value.type, Tile) else None for value in op.results]
+
+
+def free(op: Operation) -> Layouts:
+    """Leave the layouts of the results open."""
+    return [None] * len(op.results)
+
+
+def _of_operand(change: Callable[[Operation, LinearLayout], LinearLayout]) -> Rule:
+    def rule(op: Operation) -> Layouts:
+        same_layout(op)
+        new = change(op, layout_of(op.inputs[0]))
+        return [new if isinstance(value.type, Tile) else None for value in op.results]
+
+    return rule
+
+
+def _broadcast(op: Operation) -> Layouts:
+    result = maybe_layout(op.result)
+    if result is not None:
+        operand = layout_of(op.inputs[0])
+        required = collapsed(result, op.inputs[0].type.shape)
+        require(operand == required, f"broadcast to {result} takes {required}, not {operand}")
+    return [None]
+
+
+def _join(op: Operation) -> Layouts:
+    if not isinstance(op.inputs[0].type, Tile):
+        return [None]
+    same_layout(op)
+    return [joined(layout_of(op.inputs[0]))]
+
+
+def _split(op: Operation) -> Layouts:
+    operand = layout_of(op.inputs[0])
+    part = parted(operand)
+    require(
+        part is not None,
+        f"split takes pairs that each thread holds in two registers, not {operand}",
+    )
+    return [part if isinstance(value.type, Tile) else None for value in op.results]
+
+
+def _index(op: Operation) -> Layouts:
+    return [layout_of(op.inputs[1])]
+
+
+def _dot(op: Operation) -> Layouts:
+    a, _, acc = op.inputs
+    _factors(op, thread_factors(layout_of(acc), a.type.shape[-1]))
+    return [layout_of(acc)]
+
+
+def _matrix_dot(op: Operation) -> Layouts:
+    acc = op.inputs[2]
+    shape, warps = MatrixShape(*op["shape"]), op["warps"]
+    layouts = [
+        matrix_layout(value.type.shape, shape, operand, warps)
+        for value, operand in zip(op.inputs, Operand, strict=True)
+    ]
+    _factors(op, (layouts[0], layouts[1]))
+    require(layout_of(acc) == layouts[2], f"{op.name} adds to {layouts[2]}, not {layout_of(acc)}")
+    return [layouts[2]]
+
+
+def _group_dot(op: Operation) -> Layouts:
+    """Check the accumulator. Operands may have any layout: `expose-shared` stages them."""
+    acc = op.inputs[2]
+    shape, groups = MatrixShape(*op["shape"]), op["groups"]
+    layout = matrix_layout(acc.type.shape, shape, Operand.ACCUMULATOR, groups)
+    require(layout_of(acc) == layout, f"{op.name} adds to {layout}, not {layout_of(acc)}")
+    return [layout]
+
+
+def _factors(op: Operation, required: tuple[LinearLayout, LinearLayout]) -> None:
+    for value, layout in zip(op.inputs, required, strict=False):
+        require(
+            layout_of(value) == layout, f"{op.name} takes an operand of {layout}, not {value.type}"
+        )
+
+
+def _carried(op: Operation) -> Layouts:
+    """Require a loop-carried or yielded value to have one type everywhere."""
+    inits = [value.type for value in op.results]
+    groups = [(f"the results of {op.name}", inits)]
+    for name, region in zip(op.defn.regions, op.regions, strict=True):
+        args = [arg.type for arg in region.args]
+        if op.defn is control.for_:
+            args = args[1:]
+        if op.defn is not control.if_:
+            groups.append((f"the arguments of region `{name}`", args))
+        last = region.last
+        if last is not None and last.defn is control.yield_:
+            groups.append((f"the yield of region `{name}`", [v.type for v in last.inputs]))
+    if op.defn is not control.if_:
+        first = 3 if op.defn is control.for_ else 0
+        groups.append(("the initial values", [v.type for v in op.inputs[first:]]))
+    for subject, types in groups:
+        require(
+            types == inits,
+            f"{op.name} carries ({_list(inits)}), and {subject} are ({_list(types)})",
+        )
+    return [maybe_layout(value) for value in op.results]
+
+
+def _list(types: Sequence[Type]) -> str:
+    return ", ".join(map(str, types))
+
+
+def _stated(op: Operation) -> Layouts:
+    return [maybe_layout(value) for value in op.results]
+
+
+RULES.update(
+    {
+        arith.const: _stated,
+        arith.poison: _stated,
+        ops.layout.convert_layout: _stated,
+        ops.shared.local_load: _stated,
+        ops.shared.local_load_part: _stated,
+        control.call: _stated,
+        shape.arange: free,
+        shape.splat: free,
+        shape.broadcast: _broadcast,
+        shape.expand_dims: _of_operand(
+            lambda op, layout: expand_axis(layout, len(layout.outs) + 1 + op["axis"])
+        ),
+        shape.reshape: _of_operand(lambda op, layout: reshape_axes(layout, op["shape"])),
+        shape.trans: _of_operand(lambda op, layout: permute_axes(layout, op["order"])),
+        shape.join: _join,
+        shape.split: _split,
+        reduce.reduce: _of_operand(lambda op, layout: reduced(layout, op["axis"])),
+        reduce.arg_reduce: _of_operand(lambda op, layout: reduced(layout, op["axis"])),
+        reduce.reduce_by: _of_operand(lambda op, layout: reduced(layout, op["axis"])),
+        indexing.gather: _index,
+        ops.shared.local_gather: _index,
+        indexing.histogram: free,
+        indexing.sort: lambda op: free(op) if op["count"] is not None else same_layout(op),
+        dot.dot: _dot,
+        ops.mma.matrix_dot: _matrix_dot,
+        ops.wgmma.group_dot: _group_dot,
+        control.for_: _carried,
+        control.while_: _carried,
+        control.if_: _carried,
+    }
+)
+
+# Operations whose tile operands need not share a layout.
+_EACH_ITS_OWN = {control.yield_, control.return_, control.condition}
+_EACH_ITS_OWN_NAMES = {"device_print"}
+
+
+# -- the level
+
+
+def check_distributed(layout: LinearLayout, shape: Sequence[int]) -> None:
+    """Raise for a layout in which threads cannot hold a tile of this shape; see the module."""
+    require(
+        layout.in_dims == (REGISTER, LANE, WARP),
+        f"a tile is held by (register, lane, warp), not by {list(layout.in_dims)}",
+    )
+    require(
+        layout.shape == tuple(shape),
+        f"a tile of shape {list(shape)} has no layout of shape {list(layout.shape)}",
+    )
+    columns = [column for column in layout.columns if column]
+    require(
+        len(basis(columns)) == len(columns) == bits_of(layout.outs),
+        f"{layout} is no bijection up to copies: each element has one nonzero index, and copies "
+        "have bases of zeros",
+    )
+    require(all(layout.images(REGISTER)), f"registers of {layout} hold copies of others")
+
+
+@condition(Level.LAID_OUT)
+def check_layouts(op: Operation) -> None:
+    """Check one operation against its layout rule."""
+    for value in op.results:
+        if isinstance(value.type, Tile):
+            check_distributed(layout_of(value), value.type.shape)
+    if op.defn in _EACH_ITS_OWN or op.name in _EACH_ITS_OWN_NAMES:
+        return
+    for value, inferred in zip(op.results, result_layouts(op), strict=True):
+        layout = maybe_layout(value)
+        require(
+            inferred is None or inferred == layout,
+            f"{op.name} gives a tile of layout {inferred}, not {layout}",
+        )
+
+
+class LayoutBuilder(Builder):
+    """A builder of laid-out operations: results get layouts inferred from the operands.
+
+    `layout` is for operations whose result layout is free, such as `splat`. Operations that declare
+    their result (`const`, `convert_layout`, `local_load`) have its layout in `result`.
+    """
+
+    def op(
+        self,
+        defn: OpDef,
+        *operands: Value | None,
+        layout: LinearLayout | None = None,
+        **attributes: Any,
+    ) -> Operation:
+        """Insert an operation."""
+        op = super().op(defn, *operands, **attributes)
+        if defn.explicit is None and op.results:
+            with stamp(op.loc):
+                layouts = result_layouts(op)
+            for value, inferred in zip(op.results, layouts, strict=True):
+                value.type = with_layout(value.type, inferred or layout)
+        return op
+
+    def __call__(self, defn: OpDef, *operands: Value | None, **attributes: Any) -> Value:
+        """Insert an operation that has one result, and return that result."""
+        return self.op(defn, *operands, **attributes).result
+
+    def convert(self, value: Value, layout: LinearLayout) -> Value:
+        """Return the value in a layout; the value itself, if it has that layout."""
+        if layout_of(value) == layout:
+            return value
+        return self(ops.layout.convert_layout, value, result=with_layout(value.type, layout))
+
+
+# The layout of all tiles among an operation's operands from that of its result, or the reverse.
+Change = Callable[[Operation, LinearLayout], LinearLayout]
+
+_collapsed = lru_cache(maxsize=1024)(collapsed)
+_joined = lru_cache(maxsize=1024)(joined)
+_reduced = lru_cache(maxsize=1024)(reduced)
+_expanded = lru_cache(maxsize=1024)(expand_axis)
+_slice = lru_cache(maxsize=1024)(slice_axis)
+
+
+@lru_cache(maxsize=1024)
+def _permuted(layout: LinearLayout, order: tuple[int, ...]) -> LinearLayout:
+    return permute_axes(layout, order)
+
+
+@lru_cache(maxsize=1024)
+def _permuted_back(layout: LinearLayout, order: tuple[int, ...]) -> LinearLayout:
+    return permute_axes(layout, [order.index(axis) for axis in range(len(order))])
+
+
+def _same(op: Operation, layout: LinearLayout) -> LinearLayout:
+    return layout
+
+
+INVERSES: dict[OpDef, Change] = {
+    arith.const: _same,
+    arith.poison: _same,
+    arith.hint: _same,
+    memory.addptr: _same,
+    descriptor.box_pointers: _same,
+    shape.arange: _same,
+    shape.splat: _same,
+    shape.broadcast: lambda op, layout: _collapsed(layout, op.inputs[0].type.shape),
+    shape.expand_dims: lambda op, layout: _slice(layout, len(layout.outs) + op["axis"]),
+    shape.trans: lambda op, layout: _permuted_back(layout, op["order"]),
+    shape.reshape: lambda op, layout: reshape_axes(layout, op.inputs[0].type.shape),
+}
+
+
+# The layout of the results, from that of all tile operands; ops that are not listed keep it.
+FORWARD: dict[OpDef, Change] = {
+    shape.expand_dims: lambda op, layout: _expanded(layout, len(layout.outs) + 1 + op["axis"]),
+    shape.trans: lambda op, layout: _permuted(layout, op["order"]),
+    shape.reshape: lambda op, layout: reshape_axes(layout, op["shape"]),
+    shape.join: lambda op, layout: _joined(layout),
+    reduce.reduce: lambda op, layout: _reduced(layout, op["axis"]),
+    reduce.arg_reduce: lambda op, layout: _reduced(layout, op["axis"]),
+    reduce.reduce_by: lambda op, layout: _reduced(layout, op["axis"]),
+}
+
+
+def forward(op: Operation, layout: LinearLayout) -> LinearLayout:
+    """Return the layout of an operation's results, given one layout of all its tile operands."""
+    rule = FORWARD.get(op.defn)
+    return layout if rule is None else rule(op, layout)
+
+
+def is_flexible(op: Operation | None) -> bool:
+    """Return True if the operation has one result, a tile, that can be required in any layout."""
+    return (
+        op is not None
+        and (op.defn in INVERSES or (op.defn.elementwise and op.defn.pure))
+        and len(op.results) == 1
+        and isinstance(op.results[0].type, Tile)
+    )
+
+
+def operand_layout(op: Operation, layout: LinearLayout) -> LinearLayout:
+    """Return the layout of all tile operands of a flexible operation, given that of its result."""
+    return INVERSES.get(op.defn, _same)(op, layout)

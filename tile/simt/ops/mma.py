@@ -1,0 +1,129 @@
+"""Matrix multiply-accumulate: mma by a warp, or FMA by each thread."""
+
+from __future__ import annotations
+
+from tile.ir import semantics
+from tile.ir.core import LAID_OUT, THREAD
+from tile.ir.declare import op
+from tile.ir.ops import dot
+from tile.ir.ops.dot import ACCUMULATORS, Precision
+from tile.ir.types import FP8, Scalar, Type, require
+from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_fragment
+from tile.simt.ops.thread import fragment
+
+
+def check_elements(name: str, a: Type, b: Type, acc: Type) -> None:
+    """Raise for operand elements that cannot be multiplied into those of the accumulator."""
+    left, right = a.element, b.element
+    require(
+        left == right or (left in FP8 and right in FP8),
+        f"{name} takes operands of one element type, not {left} and {right}",
+    )
+    assert isinstance(left, Scalar)
+    require(
+        left in ACCUMULATORS and acc.element in ACCUMULATORS[left],
+        f"{name} does not multiply {left} into {acc.element}",
+    )
+
+
+def _counts(name: str, a: Type, b: Type, acc: Type, counts: tuple[int, int, int]) -> None:
+    own = tuple(fragment(name, x).count for x in (a, b, acc))
+    require(own == counts, f"{name} of these sizes takes {counts} registers, not {own}")
+
+
+_TINY = MatrixShape(8, 8, 4, 64)
+_LEFT, _RIGHT, _ACC = (matrix_fragment(_TINY, operand) for operand in Operand)
+
+
+@op(
+    meaning=lambda a, b, acc, *, shape, warps, input_precision: semantics.dot(
+        a, b, acc, input_precision
+    ),
+    levels=LAID_OUT,
+    examples=(
+        f"%a: tile<8x4xf64, {_LEFT}>, %b: tile<4x8xf64, {_RIGHT}>, %c: tile<8x8xf64, {_ACC}> | "
+        "%r = matrix_dot %a, %b, %c {shape = (8, 8, 4, 64), warps = (1, 1)} : "
+        f"tile<8x8xf64, {_ACC}>",
+    ),
+)
+def matrix_dot(
+    a: Type,
+    b: Type,
+    acc: Type,
+    *,
+    shape: tuple[int, ...],
+    warps: tuple[int, ...],
+    input_precision: Precision = Precision.IEEE,
+) -> Type:
+    """Compute a `dot` by mma instructions of a `shape` (m, n, k, bits).
+
+    `warps` are how many warps share the rows and the columns; the operands have the layouts that
+    `matrix_layout` gives for these.
+    """
+    require(len(shape) == 4, f"matrix_dot has a shape (m, n, k, bits), not {shape}")
+    require(len(warps) == 2, f"matrix_dot has warps along m and n, not {warps}")
+    types = dot.dot.infer((a, b, acc), dot.dot.complete({}), ())
+    require(a.rank == 2, f"matrix_dot takes tiles of rank 2, not {a}")
+    return types[0]
+
+
+@op(
+    levels=THREAD,
+    examples=(
+        "%a: frag<8xf32>, %b: frag<4xf32>, %c: frag<8xf32> | "
+        "%r = thread_dot %a, %b, %c {sizes = (1, 4, 2, 2)} : frag<8xf32>",
+    ),
+)
+def thread_dot(
+    a: Type,
+    b: Type,
+    acc: Type,
+    *,
+    sizes: tuple[int, ...],
+    input_precision: Precision = Precision.IEEE,
+) -> Type:
+    """Compute `a @ b + acc` in each thread by FMA. `sizes` are those of (batch, m, n, k).
+
+    Registers are in row-major order: of (batch, m, k), of (batch, k, n) and of (batch, m, n).
+    """
+    require(len(sizes) == 4, f"thread_dot has four sizes, not {sizes}")
+    batch, m, n, k = sizes
+    check_elements("thread_dot", a, b, acc)
+    _counts("thread_dot", a, b, acc, (batch * m * k, batch * k * n, batch * m * n))
+    return acc
+
+
+@op(
+    levels=THREAD,
+    examples=(
+        "%a: frag<8xf16>, %b: frag<4xf16>, %c: frag<4xf32> | "
+        "%r = matrix_multiply %a, %b, %c {shape = (16, 8, 16, 16), repeats = (1, 1, 1)} "
+        ": frag<4xf32>",
+    ),
+)
+def matrix_multiply(
+    a: Type,
+    b: Type,
+    acc: Type,
+    *,
+    shape: tuple[int, ...],
+    repeats: tuple[int, ...],
+    input_precision: Precision = Precision.IEEE,
+) -> Type:
+    """Compute `a @ b + acc` by mma instructions; the lanes of a warp hold the matrices together.
+
+    `shape` is a `MatrixShape` (m, n, k, bits), whose fragments `tile/simt/layouts/mma_fragments.py`
+    has, and each warp does `repeats` of them (along m, n, k). A fragment's registers are those of
+    one instruction; then, from the fastest, those of repeats along (k, m) of `a`, (k, n) of `b`,
+    and (n, m) of `acc`. All lanes of the warp take part.
+    """
+    require(len(shape) == 4, f"matrix_multiply has a shape (m, n, k, bits), not {shape}")
+    require(len(repeats) == 3, f"matrix_multiply repeats along m, n and k, not {repeats}")
+    check_elements("matrix_multiply", a, b, acc)
+    for x, (rows, columns) in ((a, (0, 2)), (b, (2, 1)), (acc, (0, 1))):
+        count = fragment("matrix_multiply", x).count
+        require(
+            count % (repeats[rows] * repeats[columns]) == 0,
+            f"{x} is not made of {repeats} repeats of {shape}",
+        )
+    return acc

@@ -1,0 +1,156 @@
+"""TMA loads and stores of descriptor blocks, and the mbarriers that TMA loads arrive on.
+
+A TMA load is issued by one thread of the program, the first, and executed asynchronously. It
+completes on an *mbarrier*, a 64-bit object in shared memory, after the first thread has set the
+number of bytes to expect there; all threads wait for that. Like the buffers that TMA loads fill,
+mbarriers form multi-buffers:
+
+    %b = alloc : shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 3>
+    barrier_init %b
+    group_fence                                        makes the mbarriers visible to TMA
+    barrier                                            and to the other threads
+    barrier_expect %b, %turn, %yes {size = 4096}      iteration t uses mbarrier t mod 3
+    bulk_copy %m, %b, %turn, %yes, %base, ...
+    barrier_wait %b, %turn                             all threads may read %m from here on
+    barrier
+    barrier_free %b                                    the memory may be reused
+
+An mbarrier is reused: it counts its *phases*, one for each time that all expected bytes have
+arrived, and iteration t waits for phase t div stages to complete. An iteration is waited for before
+the next one on the same mbarrier sets its expected bytes.
+
+Before a buffer that threads have accessed is filled, they pass a barrier; their writes to it, or
+the initialization of an mbarrier, are made visible to TMA by a `group_fence` (fence.proxy.async).
+"""
+
+from __future__ import annotations
+
+from tile.ir.core import LOWERED
+from tile.ir.declare import Effect, op
+from tile.ir.ops.memory import pointee
+from tile.ir.types import I1, I32, I64, Shared, Type, require, with_shape
+from tile.simt.layouts.swizzle import byte_swizzled
+from tile.simt.ops.shared import buffer
+
+_MBARRIERS = "shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 2>"
+_BLOCK = f"shared<16x16xf16, {byte_swizzled([16, 16], 16, 32, (1, 0))}>"
+_NUMBERS = "%n0: i32, %n1: i32, %s: i64, %i: i32, %j: i32"
+
+
+def _check_mbarriers(name: str, bars: Type) -> Shared:
+    require(
+        isinstance(bars, Shared) and bars.dims == (1,) and bars.of == I64,
+        f"{name} takes mbarriers, shared<1xi64, stages = n>, not {bars}",
+    )
+    assert isinstance(bars, Shared)
+    return bars
+
+
+def _check_iteration(name: str, turn: Type, active: Type, shift: int) -> None:
+    require(turn == I32, f"{name} takes an iteration of type i32, not {turn}")
+    require(active == I1, f"{name} takes a predicate of type i1, not {active}")
+    require(shift >= 0, f"{name} takes a shift of 0 or more, not {shift}")
+
+
+@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | barrier_init %b",))
+def barrier_init(bars: Type) -> None:
+    """Initialize the mbarriers of a multi-buffer, by the first thread.
+
+    Other threads may wait for them after a `barrier`, and TMA loads arrive on them after a
+    `group_fence`.
+    """
+    _check_mbarriers("barrier_init", bars)
+
+
+@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | barrier_free %b",))
+def barrier_free(bars: Type) -> None:
+    """Invalidate the mbarriers of a multi-buffer, by the first thread, after all have waited."""
+    _check_mbarriers("barrier_free", bars)
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LOWERED,
+    examples=(
+        f"%b: {_MBARRIERS}, %t: i32, %c: i1 | barrier_expect %b, %t, %c {{size = 512, shift = 1}}",
+    ),
+)
+def barrier_expect(bars: Type, turn: Type, active: Type, *, size: int, shift: int = 0) -> None:
+    """Arrive on the mbarrier of iteration `turn + shift` and expect `size` bytes of TMA loads.
+
+    The first thread does so, if the iteration is `active`, which is the same for all threads.
+    """
+    _check_mbarriers("barrier_expect", bars)
+    _check_iteration("barrier_expect", turn, active, shift)
+    require(size > 0, f"barrier_expect takes a size of 1 byte or more, not {size}")
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LOWERED,
+    examples=(f"%b: {_MBARRIERS}, %t: i32 | barrier_wait %b, %t",),
+)
+def barrier_wait(bars: Type, turn: Type, *, shift: int = 0) -> None:
+    """Wait until all bytes expected for iteration `turn + shift` have arrived; every thread does.
+
+    The data may then be read by the thread, and by wgmmas that it issues later.
+    """
+    _check_mbarriers("barrier_wait", bars)
+    _check_iteration("barrier_wait", turn, I1, shift)
+
+
+@op(
+    effect=Effect.SHARED | Effect.READ,
+    levels=LOWERED,
+    examples=(
+        f"%m: {_BLOCK}, %b: {_MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, {_NUMBERS} | "
+        "bulk_copy %m, %b, %t, %c, %p, %n0, %n1, %s, %i, %j",
+    ),
+)
+def bulk_copy(
+    mem: Type, bars: Type, turn: Type, active: Type, ptr: Type, *numbers: Type, shift: int = 0
+) -> None:
+    """Begin a TMA load of a descriptor block, arriving on the mbarrier of iteration `turn + shift`.
+
+    The array is at `ptr`, of rank 2: `numbers` are its extents (i32), its first stride in elements
+    (i64; the last one is 1), and the index of the block's first element (i32), which may be
+    negative. Elements outside of the array are filled with zeros, and count as arrived bytes. The
+    address and the stride in bytes are multiples of 16, and the buffer has a `byte_swizzled` layout
+    along the last axis. The first thread issues it, if the iteration is `active`.
+    """
+    _check_mbarriers("bulk_copy", bars)
+    _check_iteration("bulk_copy", turn, active, shift)
+    _check_block("bulk_copy", mem, ptr, numbers)
+
+
+@op(
+    effect=Effect.SHARED | Effect.WRITE,
+    levels=LOWERED,
+    examples=(f"%m: {_BLOCK}, %p: ptr<f16>, {_NUMBERS} | bulk_store %m, %p, %n0, %n1, %s, %i, %j",),
+)
+def bulk_store(mem: Type, ptr: Type, *numbers: Type) -> None:
+    """Store a buffer to a descriptor block; elements outside of the array are not written.
+
+    The array and the buffer are as for `bulk_copy`. The first thread issues it, and waits until it
+    is complete. Writes of other threads to the buffer are made visible to it by a `group_fence`.
+    """
+    _check_block("bulk_store", mem, ptr, numbers)
+
+
+NUMBERS = (I32, I32, I64, I32, I32)  # two extents, a stride, two indices
+
+
+def _check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> None:
+    """Raise for a buffer, an array and numbers that do not fit together."""
+    held = buffer(name, mem)
+    require(len(held.dims) == 2, f"{name} takes a buffer of rank 2, not {mem}")
+    block = with_shape(held.dims, pointee(name, ptr))
+    require(block == with_shape(held.dims, held.of), f"{name} of {mem} takes no {ptr}")
+    require(
+        numbers == NUMBERS,
+        f"{name} takes numbers of types ({_list(NUMBERS)}), not ({_list(numbers)})",
+    )
+
+
+def _list(types: tuple[Type, ...]) -> str:
+    return ", ".join(map(str, types))

@@ -1,0 +1,91 @@
+"""The pass pipeline of the SIMT lowering: from TILE IR to THREAD IR for a target."""
+
+from __future__ import annotations
+
+from tile.errors import ArgumentTypeError, OutOfResourcesError
+from tile.ir.core import Level, Module
+from tile.ir.passes import PASSES, Pass, PassManager
+from tile.simt.assign import assign_layouts, remove_conversions
+from tile.simt.lower import (
+    decompose,
+    distribute,
+    guard_division,
+    legalize,
+    rematerialize,
+    split_dot_chains,
+)
+from tile.simt.memory import allocate_shared, expose_shared, insert_barriers
+from tile.simt.schedule import hoist_loads, pipeline_loops, reload_operands, slice_dots
+from tile.simt.target import GENERIC, SimtTarget
+from tile.transforms import pass_pipeline as tile_pipeline
+
+DECLARING = (
+    assign_layouts,
+    slice_dots,
+    remove_conversions,
+    hoist_loads,
+    decompose,
+    pipeline_loops,
+    expose_shared,
+    allocate_shared,
+    reload_operands,
+    insert_barriers,
+    insert_barriers,
+    distribute,
+    guard_division,
+    legalize,
+    rematerialize,
+    split_dot_chains,
+    tile_pipeline,
+)
+
+MEMORY = ("expand-descriptors",)
+LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
+SCHEDULE = ("reload-factors", "pipeline-loops", "cut-products")
+SHARED = ("expose-shared", "plan-shared", "insert-barriers")
+THREADS = (
+    "distribute",
+    "guard-divisors",
+    "legalise",
+    "split-rounds",
+    "rematerialise",
+    "cse",
+    "dce",
+)
+LOWER = (*MEMORY, *LAYOUT, *SCHEDULE, *SHARED, *THREADS)
+
+
+def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:
+    """Return the passes from TILE to THREAD; each takes the options that it declares.
+
+    Options are `num_warps`, `num_stages`, `thread_tile` and `warp_rows`. Raises `ArgumentTypeError`
+    for an option that no pass has.
+    """
+    chosen = {"target": target, "boxes": target.bulk_copies, **options}
+    passes = [
+        Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
+        for defn in (PASSES[name] for name in LOWER)
+    ]
+    unknown = set(chosen).difference(*(item.options for item in passes))
+    if unknown:
+        raise ArgumentTypeError(f"the lowering has no option {min(unknown)!r}")
+    return passes
+
+
+def lower(module: Module, target: SimtTarget, **options: int) -> list[tuple[str, float]]:
+    """Lower a TILE module to THREAD in place; return the time of each pass, in seconds.
+
+    `options` are as for `lowering`. Raises `OutOfResourcesError` for a kernel that does not fit the
+    target.
+    """
+    threads = options.get("num_warps", 1) * target.warp_size
+    if threads > target.max_threads:
+        raise OutOfResourcesError(
+            f"{module.kernel} is to have {threads} threads, {options['num_warps']} warps of "
+            f"{target.warp_size}, and a program has at most {target.max_threads} on target "
+            f"{target}; num_warps = {target.max_threads // target.warp_size} fits",
+            loc=module.kernel.loc,
+        )
+    manager = PassManager(lowering(target, **options))
+    manager.run(module, Level.TILE)
+    return manager.timings

@@ -1,0 +1,119 @@
+"""Choose k-slices of FMA dots so that their operands take few registers.
+
+A thread needs rows and columns of the operands over all of k, which for large tiles are more
+registers than it has. So it loads one k-*slice* of both at a time from shared memory, multiplies
+these, and adds the result to its accumulator. Shared memory is bounded, too: of an operand in
+registers one *part*, several slices, is stored at a time.
+
+    registers          accumulators + slice * (rows + columns)     at most `REGISTER_SHARE` of all
+    shared memory      part * the operand's other extents          at most 1 / `SHARED_SHARE` of all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container
+from fractions import Fraction
+from functools import lru_cache
+
+from tile.ir.core import Operation, Value
+from tile.ir.ops import dot
+from tile.ir.types import Scalar, Tile
+from tile.simt.layouts.axes import in_pieces
+from tile.simt.layouts.dims import REGISTER
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import thread_factors
+from tile.simt.ops.layout import convert_layout
+from tile.simt.ops.layout_inference import layout_of
+from tile.simt.target import SimtTarget
+
+# The remaining registers are for addresses and the rest of the kernel.
+REGISTER_SHARE = Fraction(3, 4)
+# Two operands thus take at most half of the shared memory.
+SHARED_SHARE = 4
+WORD_BITS = 32
+
+# The axis of k of the `a` and the `b` operand, counted from the right.
+K_AXES = (-1, -2)
+
+
+def piece_extent(op: Operation, target: SimtTarget) -> int:
+    """Return the extent of a k-slice of a laid-out `dot`: all of k, if registers suffice."""
+    a, b, acc = op.inputs
+    return _piece_extent(
+        layout_of(acc), a.type.shape[-1], _words(a), _words(b), _words(acc), target.registers
+    )
+
+
+@lru_cache(maxsize=1024)
+def _piece_extent(
+    acc: LinearLayout, k: int, a_words: int, b_words: int, acc_words: int, registers: int
+) -> int:
+    rows, columns = (layout.in_size(REGISTER) for layout in thread_factors(acc, 1))
+    accumulators, each = acc.in_size(REGISTER) * acc_words, rows * a_words + columns * b_words
+    if accumulators + k * each <= registers:
+        return k
+    most = int(registers * REGISTER_SHARE) - accumulators
+    while k > 1 and k * each > most:
+        k //= 2
+    return k
+
+
+def _words(value: Value) -> int:
+    """Return the 32-bit registers of an element; narrow ones are widened first."""
+    element = value.type.element
+    assert isinstance(element, Scalar)
+    return max(1, element.bits // WORD_BITS)
+
+
+def is_cut(op: Operation, target: SimtTarget) -> bool:
+    """Return True if an operation is a laid-out dot that is sliced."""
+    return op.defn is dot.dot and piece_extent(op, target) < op.inputs[0].type.shape[-1]
+
+
+def part_extent(op: Operation, operands: Collection[int], target: SimtTarget) -> int:
+    """Return the extent of k that is in shared memory at a time, for operands stored there."""
+    slice_extent, k = piece_extent(op, target), op.inputs[0].type.shape[-1]
+    most = target.shared_bytes // SHARED_SHARE
+    largest = max((_bytes(op.inputs[index]) for index in operands), default=0)
+    while k > slice_extent and largest > most:
+        k, largest = k // 2, largest // 2
+    return k
+
+
+def _bytes(value: Value) -> int:
+    tile = tile_of(value)
+    return tile.numel * tile.of.itemsize
+
+
+def tile_of(value: Value) -> Tile:
+    """Return the type of a value that is a tile."""
+    assert isinstance(value.type, Tile)
+    return value.type
+
+
+def read_layout(conversion: Operation, target: SimtTarget) -> LinearLayout | None:
+    """Return the layout as which a conversion's result is read from shared memory slice by slice.
+
+    None if it is read as a whole.
+    """
+    uses = [*conversion.result.uses]
+    user, index = uses[0] if len(uses) == 1 else (conversion, 0)
+    if index >= len(K_AXES) or not is_cut(user, target):
+        return None
+    return in_pieces(layout_of(conversion.result), K_AXES[index], piece_extent(user, target))
+
+
+def stored_bytes(op: Operation, buffered: Container[object], target: SimtTarget) -> int:
+    """Return the shared memory, in bytes, that a sliced dot takes for its operands.
+
+    Conversions in `buffered` become loads of buffers that exist already.
+    """
+    k = op.inputs[0].type.shape[-1]
+    operands = [i for i in range(len(K_AXES)) if op.inputs[i].op not in buffered]
+    part = part_extent(op, operands, target)
+    return sum(_bytes(op.inputs[index]) * part // k for index in operands)
+
+
+def is_read_in_pieces(op: Operation, target: SimtTarget) -> bool:
+    """Return True if an operation is a conversion whose only user is a sliced dot."""
+    return op.defn is convert_layout and read_layout(op, target) is not None

@@ -1,0 +1,143 @@
+"""Software pipelining of loops: loads are issued iterations before their values are used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from tile.analysis.alias import module_aliases
+from tile.analysis.call_graph import CallGraph
+from tile.analysis.liveness import liveness
+from tile.ir.core import Level, Module, Operation
+from tile.ir.passes import module_pass
+from tile.simt.schedule.pipeline_loops.address_slices import DOTS, BackwardSlice, backward_slice
+from tile.simt.schedule.pipeline_loops.async_copy import prefetch_async
+from tile.simt.schedule.pipeline_loops.prefetch import prefetch_to_registers, prefetch_to_shared
+from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
+from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
+from tile.simt.schedule.register_pressure import is_short, pressure, words
+from tile.simt.target import GENERIC, SimtTarget
+from tile.transforms.dce import remove_dead
+
+__all__ = ["pipeline_loops"]
+
+
+@module_pass("pipeline-loops", before=Level.LAID_OUT)
+def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: int = 3) -> None:
+    """Issue the loads of a loop in earlier iterations, so that dots need not wait for them.
+
+    Loads that feed a dot become async copies to a multi-buffer of `num_stages` stages in shared
+    memory, issued `num_stages` - 1 iterations ahead. If the target has no async copies, or none
+    that suit a load, the load is done one iteration ahead, registers permitting. A loop with a
+    `num_stages` of its own has that many stages, and its other loads are done one iteration ahead,
+    too.
+
+        for %i = %a to %n step %c {               %m = alloc : shared<.., stages = 3>
+          %x = load %p                            // prologue: copies for the first two iterations
+          %y = convert_layout %x                  for %i = %a to %n step %c iter(%k = %0) {
+          ..                                        copy_wait {pending = 1}
+          yield                                     %later = slot %m, %k {shift = 2}
+        }                                           local_copy %later, %q, %exists
+                                                    copy_commit
+                                                    %now = slot %m, %k
+                                                    %y = local_load %now
+                                                    ..
+                                                    %next = add %k, 1
+                                                    yield %next
+                                                  } {num_stages = 1}
+                                                  copy_wait {pending = 0}
+
+    `%q` is `%p` two iterations later, and `%exists` is true if there is such an iteration.
+
+    Descriptor blocks that wgmmas read become TMA loads, if the target has these and the kernel
+    does not write to the array: `barrier_init` before the loop, `barrier_expect` and `bulk_copy` in
+    place of a commit group, `barrier_wait` in place of `copy_wait`, and a `barrier_free` after the
+    loop.
+
+    A tile that is loaded one iteration ahead is stored to a multi-buffer at the end of the body,
+
+                                                  %m = alloc : shared<.., stages = 2>
+        for %i = %a to %n step %c {               // prologue: load and store the first tile
+          %x = load %p                            for %i = %a to %n step %c iter(%k = %0) {
+          %y = convert_layout %x                    %z = load %q, %exists
+          ..                                        %now = slot %m, %k
+          yield                                     %y = local_load %now
+        }                                           ..
+                                                    %later = slot %m, %k {shift = 1}
+                                                    local_store %later, %z
+                                                    yield %next
+                                                  } {num_stages = 1}
+
+    or stays in registers if no conversion of its layout needs shared memory:
+
+        for %i = %a to %n step %c {               %t = load %p, %any
+          %x = load %p                            for %i = %a to %n step %c iter(%x = %t) {
+          ..                                        %u = load %q, %exists
+          yield                                     ..
+        }                                           yield %u
+                                                  } {num_stages = 1}
+
+    If a loop has several dots and a thread lacks the registers to hold these tiles during them,
+    the tiles are loaded just before the last dot.
+
+    wgmmas read the multi-buffer itself. Registers permitting, wgmmas that need nothing else of the
+    iteration are issued first, and each is waited for where its result is used. A wgmma whose
+    accumulator is only loop-carried stays in flight into the next iteration. The operands that the
+    iteration computes for it are then stored to two alternating buffers:
+
+        %y = exp2 %x                              %stage = slot %m, %k
+        %r = group_dot %a, %y, %acc               local_store %stage, %y
+        %s = group_wait %r {pending = 0}          %r = group_dot %a, %stage, %acc
+                                                  %s = group_wait %r {pending = 1}
+
+    A load stays where it is if the loop may write the memory that it reads, or has a barrier, an
+    acquiring atomic or an assertion, or if its address or mask depends on a load or dot of the
+    loop.
+    """
+    # Computed once, on first use. The loops that have been changed by then are in other functions,
+    # and the arguments of their calls have not changed.
+    aliases = cache(lambda: module_aliases(module))
+    budget = SharedBudget(target)
+    for function in CallGraph(module).bottom_up():
+        plans = LoopPlanner(function, aliases, budget, num_stages).plans()
+        for plan in plans:
+            _pipeline(plan, budget)
+        if plans:
+            remove_dead(function)
+
+
+def _pipeline(plan: LoopPlan, budget: SharedBudget) -> None:
+    loop = plan.loop
+    (body,) = loop.regions
+    top = body.first
+    assert top is not None
+    before = _insertion_point(plan, budget.target) or top
+    if plan.register_loads:
+        prefetch_to_registers(plan.register_loads, _sources(loop, plan.register_loads), before)
+    if plan.shared_loads:
+        sources = _sources(loop, [each.load for each in plan.shared_loads])
+        prefetch_to_shared(plan.shared_loads, sources, plan.shared_stages, before)
+    if plan.async_loads:
+        sources = _sources(loop, [each.load for each in plan.async_loads])
+        prefetch_async(plan.async_loads, sources, plan.stages, top, budget, plan.double_buffered)
+    loop.attributes["num_stages"] = 1
+
+
+def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Operation | None:
+    """Return the last dot, if the loads for the next iteration are to come just before it.
+
+    They do if there are several dots, and a thread has no registers for the loaded tiles any
+    earlier.
+    """
+    dots = [op for op in plan.loop.regions[0] if op.defn in DOTS]
+    prefetched = sum([words(load.result) for load in plan.prefetched])
+    if len(dots) < 2 or not prefetched:
+        return None
+    live = liveness(plan.loop.function)
+    return dots[-1] if is_short(pressure(plan.loop, live) + prefetched, target) else None
+
+
+def _sources(loop: Operation, loads: Sequence[Operation]) -> BackwardSlice:
+    sources = backward_slice(loop, [value for load in loads for value in load.inputs])
+    assert sources is not None, "a load was chosen that cannot be done ahead"
+    return sources

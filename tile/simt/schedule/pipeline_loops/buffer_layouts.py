@@ -1,0 +1,135 @@
+"""Layouts of the buffers in shared memory that tiles are stored or copied to.
+
+A copy moves a vector that is contiguous in global memory to contiguous offsets of the buffer. So
+the low bits of the offset run along the axis along which a thread's pointers are contiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from tile.analysis.axis_rules import AxisInfo
+from tile.simt.layouts.axes import vector_width
+from tile.simt.layouts.bank_conflicts import Banks
+from tile.simt.layouts.conversion import Shared, by_matrices, conflict_free, plan_conversion
+from tile.simt.layouts.dims import OFFSET, axis_name, places
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.shared_access import shared_access
+from tile.simt.layouts.shared_layout import shared_layout
+from tile.simt.layouts.swizzle import in_strips
+
+
+@lru_cache(maxsize=1024)
+def copy_vector(
+    layout: LinearLayout,
+    pointers: AxisInfo,
+    mask: AxisInfo | None,
+    itemsize: int,
+    copy_bytes: Sequence[int],
+) -> tuple[int, int] | None:
+    """Return the axis along which a thread can copy vectors, and their length in elements.
+
+    copy_bytes: the sizes that a lane can copy at once. None if all vectors are shorter than the
+        least of them.
+    """
+    best: tuple[int, int] | None = None
+    for axis in range(pointers.rank):
+        run = pointers.vector(axis, itemsize)
+        if mask is not None:
+            run = min(run, mask.constant[axis])
+        vector_bytes = vector_width(layout, axis, run) * itemsize
+        sizes = [size for size in copy_bytes if itemsize <= size <= vector_bytes]
+        if sizes and (best is None or max(sizes) // itemsize > best[1]):
+            best = axis, max(sizes) // itemsize
+    return best
+
+
+@lru_cache(maxsize=1024)
+def store_layout(
+    source: LinearLayout,
+    target: LinearLayout,
+    element_bits: int,
+    shuffles: bool,
+    banks: Banks,
+    matrix_loads: bool = False,
+) -> LinearLayout | None:
+    """Return the layout of a buffer through which a tile goes from `source` to `target`.
+
+    None if that conversion needs no shared memory.
+    """
+    plan = plan_conversion(
+        source, target, element_bits, shuffles=shuffles, matrix_loads=matrix_loads, banks=banks
+    )
+    return plan.layout if isinstance(plan, Shared) else None
+
+
+@lru_cache(maxsize=1024)
+def copy_layout(
+    source: LinearLayout,
+    targets: tuple[LinearLayout, ...],
+    element_bits: int,
+    vectors: tuple[int, int],
+    banks: Banks,
+    matrix_loads: bool = False,
+) -> LinearLayout:
+    """Return the layout of a buffer that `source` is copied to, and from which `targets` are read.
+
+    vectors: the axis of the copies' vectors and their length in elements. Vectors are contiguous
+        in the buffer; as far as that allows, it has no bank conflicts.
+    matrix_loads: True if warps may read the first target by ldmatrix. They do if that takes fewer
+        instructions.
+
+    Where it costs nothing, consecutive vectors along the axis share a line of the banks, too:
+    lanes that copy contiguous memory to different lines request it from the cache once per line.
+    """
+    axis, vector = vectors
+    at = places(source.outs)[axis_name(axis)]
+    units = tuple([1 << at + bit for bit in range(vector.bit_length() - 1)])
+    if matrix_loads:
+        matrices = by_matrices(source, targets[0], element_bits, banks, units, exact=True)
+        plain = conflict_free(source, targets[0], element_bits, banks, units)
+        plain_load = shared_access(targets[0], plain, element_bits, banks)
+        if matrices is not None and len(matrices.load.registers) < len(plain_load.registers):
+            return matrices.layout
+    best = shared_layout(source, targets, element_bits, banks, units, exact=True)
+    if _in_lines(best, axis, element_bits, banks):
+        return best
+    candidates = _line_layouts(source.shape, element_bits, axis, banks)
+    copies = (source, banks.up_to(element_bits * vector))
+    sides = (copies, *((load, banks) for load in targets))
+
+    def cost(layout: LinearLayout) -> list[tuple[int, int]]:
+        """Return the number of instructions of each side, and its bank conflicts."""
+        accesses = [
+            shared_access(side, layout, element_bits, side_banks) for side, side_banks in sides
+        ]
+        return [(len(x.registers), x.conflicts(element_bits, banks)) for x in accesses]
+
+    best_cost = cost(best)
+    return next((layout for layout in candidates if _no_more(cost(layout), best_cost)), best)
+
+
+def _no_more(costs: Sequence[tuple[int, int]], than: Sequence[tuple[int, int]]) -> bool:
+    return all(x <= y and u <= v for (x, u), (y, v) in zip(costs, than, strict=True))
+
+
+def _in_lines(layout: LinearLayout, axis: int, element_bits: int, banks: Banks) -> bool:
+    """Return True if a line of the banks holds elements along an axis, as many as that has."""
+    at = places(layout.outs)[axis_name(axis)]
+    line = min(banks.line_bits // element_bits, layout.shape[axis])
+    columns = layout.images(OFFSET)[: line.bit_length() - 1]
+    return set(columns) == {1 << at + bit for bit in range(line.bit_length() - 1)}
+
+
+def _line_layouts(
+    shape: Sequence[int], element_bits: int, axis: int, banks: Banks
+) -> Iterator[LinearLayout]:
+    """Yield layouts whose lines lie along an axis, with vectors swizzled every few rows."""
+    row = banks.line_bits // 8
+    if len(shape) != 2 or shape[axis] * element_bits < banks.line_bits:
+        return
+    per_phase = 1
+    while per_phase <= shape[1 - axis]:
+        yield in_strips(shape, element_bits, row, per_phase, (axis, 1 - axis))
+        per_phase *= 2

@@ -1,0 +1,94 @@
+"""Loads whose tiles are wgmma operands, which wgmma reads from the buffers that copies fill.
+
+If the operand is the transposed tile, wgmma reads the transposed view of the buffer.
+
+    %x = load %p : tile<..>               %s = slot %m, %iteration
+    %y = trans %x {order = (1, 0)}        %t = local_trans %s {order = (1, 0)}
+    %r = group_dot %a, %y, %acc           %r = group_dot %a, %t, %acc
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tile.ir.core import Operation, Value
+from tile.ir.ops import shape
+from tile.ir.types import Shared, Tile
+from tile.simt.hopper.wgmma_layouts import factor_along
+from tile.simt.layouts.axes import permute_axes
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import Operand
+from tile.simt.ops import shared, wgmma
+from tile.simt.ops.layout_inference import LayoutBuilder
+
+_TRANSPOSED = (1, 0)
+
+
+@dataclass(frozen=True)
+class DotOperand:
+    """Operand number `index` of a wgmma, and the transposition before it, if there is one."""
+
+    dot: Operation
+    index: int
+    transposition: Operation | None
+
+    def layout(self, major: int) -> LinearLayout | None:
+        """Return the layout of a buffer for the tile whose elements are contiguous along an axis.
+
+        major: that axis, of the tile before the transposition.
+        """
+        transposed = self.transposition is not None
+        ty = self.dot.inputs[self.index].type
+        assert isinstance(ty, Tile)
+        operand = (Operand.LEFT, Operand.RIGHT)[self.index]
+        layout = factor_along(self.dot, operand, ty, 1 - major if transposed else major)
+        return permute_axes(layout, _TRANSPOSED) if layout is not None and transposed else layout
+
+
+def dot_operands(value: Value) -> list[DotOperand]:
+    """Return the wgmma operands in its block that a tile, or its transpose, is used as."""
+    operands = [DotOperand(dot, index, None) for dot, index in _wgmma_uses(value)]
+    for user in value.users:
+        if user.defn is shape.trans and user.block is value.block and user["order"] == _TRANSPOSED:
+            operands += [DotOperand(dot, index, user) for dot, index in _wgmma_uses(user.result)]
+    return operands
+
+
+def _wgmma_uses(value: Value) -> list[tuple[Operation, int]]:
+    return [
+        (user, index)
+        for user, index in value.uses
+        if user.defn is wgmma.group_dot and index < 2 and user.block is value.block
+    ]
+
+
+def operand_buffer_layout(value: Value, major: int) -> LinearLayout | None:
+    """Return the layout of a buffer from which the first possible wgmma can read a tile.
+
+    None if no wgmma can. major: the axis along which the buffer's elements are contiguous.
+    """
+    layouts = (operand.layout(major) for operand in dot_operands(value))
+    return next((layout for layout in layouts if layout is not None), None)
+
+
+def operands_readable_from(value: Value, layout: LinearLayout) -> list[DotOperand]:
+    """Return the operands that wgmmas can read from a buffer of the tile in a layout."""
+    return [
+        operand
+        for operand in dot_operands(value)
+        if layout in (operand.layout(0), operand.layout(1))
+    ]
+
+
+def read_from_buffer(value: Value, stage: Value) -> None:
+    """Let wgmmas read a stage of the tile's buffer instead of the tile, where they can."""
+    ty = stage.type
+    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    for operand in operands_readable_from(value, ty.layout):
+        mem = stage
+        if operand.transposition is not None:
+            build = LayoutBuilder.before(operand.transposition)
+            mem = build(shared.local_trans, stage, order=_TRANSPOSED)
+        operand.dot.set_operand(operand.index, mem)
+        if operand.transposition is not None and not operand.transposition.result.uses:
+            operand.transposition.erase()

@@ -1,0 +1,78 @@
+"""Double-buffer the wgmma operands that an iteration computes and stores to shared memory.
+
+A wgmma that stays in flight into the next iteration (`keep_in_flight`) still reads its operand
+there, and the next iteration would overwrite it. If shared memory allows, iterations alternate
+between two buffers:
+
+    %y = exp2 %x                              %stage = slot %m, %iteration
+    %r = group_dot %a, %y, %acc               local_store %stage, %y
+    %s = group_wait %r {pending = 0}          %r = group_dot %a, %stage, %acc
+                                              %s = group_wait %r {pending = 1}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tile.ir.core import Operation, Value
+from tile.ir.types import Shared
+from tile.simt.hopper.wgmma_operands import stored_factors, stored_layout
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops import shared, wgmma
+from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands
+from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse
+from tile.simt.schedule.pipeline_loops.wgmma_overlap import all_loop_carried
+
+
+def double_buffered(
+    loop: Operation, async_loads: Collection[Operation], shared_loads: Collection[Operation]
+) -> list[OperandUse]:
+    """Return the operands to double-buffer so that a loop's wgmmas can stay in flight.
+
+    The list is empty if that would not let them stay in flight.
+
+    async_loads: loads that become multi-buffers.
+    shared_loads: loads that threads store to buffers of their own, which an iteration may write
+        again. wgmmas that read these do not stay in flight.
+    """
+    body = loop.regions[0]
+    in_multi_buffers = _operand_uses(async_loads)
+    in_shared_loads = _operand_uses(shared_loads)
+    computed = [
+        (dot, index)
+        for dot in body
+        if dot.defn is wgmma.group_dot
+        for index in stored_factors(dot)
+        if dot.inputs[index].block is body
+        and (dot, index) not in in_multi_buffers | in_shared_loads
+    ]
+    return computed if all_loop_carried(loop, in_multi_buffers | {*computed}) else []
+
+
+def _operand_uses(loads: Collection[Operation]) -> set[OperandUse]:
+    return {(use.dot, use.index) for load in loads for use in dot_operands(load.result)}
+
+
+def store_alternating(loop: Operation, operands: Collection[OperandUse], iteration: Value) -> None:
+    """Store operands where they are computed, to the buffer that an iteration's parity selects."""
+    outside = LayoutBuilder.before(loop)
+    stages: dict[tuple[Value, LinearLayout], Value] = {}
+    for dot, index in operands:
+        value, layout = dot.inputs[index], stored_layout(dot, index)
+        if (value, layout) not in stages:
+            stages[value, layout] = _stored(outside, value, layout, iteration)
+        dot.set_operand(index, stages[value, layout])
+
+
+def _stored(outside: LayoutBuilder, value: Value, layout: LinearLayout, iteration: Value) -> Value:
+    ty, producer, block = value.type, value.op, value.block
+    buffer_type = Shared(tuple(ty.shape), ty.element, layout, 2)
+    loc = outside.loc if producer is None else producer.loc
+    with outside.at(loc):
+        buffer = outside(shared.alloc, result=buffer_type)
+    buffer.name = value.name
+    build = LayoutBuilder(block, block.first if producer is None else producer.next, loc)
+    stage = build(shared.slot, buffer, iteration, shift=0)
+    build.op(shared.local_store, stage, value)
+    return stage

@@ -1,0 +1,82 @@
+"""Multi-buffers in shared memory for tiles that a loop loads: a stage per iteration in flight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tile.ir.core import Operation, Value
+from tile.ir.types import Shared, Tile, with_layout
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.memory.allocate_shared import FACTOR_ALIGNMENT, RING_ALIGNMENT
+from tile.simt.ops import shared
+from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.schedule.pipeline_loops.dot_operands import operands_readable_from, read_from_buffer
+from tile.simt.schedule.pipeline_loops.load_users import replace_by_local_load
+
+
+@dataclass(frozen=True)
+class BufferedLoad:
+    """A load whose tiles go through shared memory, and the layout that they have there.
+
+    tma: True if it becomes a TMA load of a whole descriptor block.
+    """
+
+    load: Operation
+    layout: LinearLayout
+    tma: bool = False
+
+    @property
+    def tile(self) -> Tile:
+        assert isinstance(self.load.result.type, Tile)
+        return self.load.result.type
+
+    @property
+    def bytes(self) -> int:
+        """The size of one stage, in bytes."""
+        return self.buffer(1).bytes
+
+    @property
+    def alignment(self) -> int:
+        """The alignment of the buffer, in bytes."""
+        operands = operands_readable_from(self.load.result, self.layout)
+        return FACTOR_ALIGNMENT if operands else RING_ALIGNMENT
+
+    def buffer(self, stages: int) -> Shared:
+        return Shared(self.tile.dims, self.tile.of, self.layout, stages)
+
+
+class MultiBuffer:
+    """The buffer of a load, of `stages` stages."""
+
+    def __init__(self, build: LayoutBuilder, buffered: BufferedLoad, stages: int) -> None:
+        self.load, self.tile, self.stages = buffered.load, buffered.tile, stages
+        self.tma = buffered.tma
+        with build.at(self.load.loc):
+            self.buffer = build(shared.alloc, result=buffered.buffer(stages))
+        self.buffer.name = self.load.result.name
+
+    def stage(self, build: LayoutBuilder, iteration: Value, stage_offset: int = 0) -> Value:
+        """Return the stage of the iteration that is `stage_offset` after `iteration`."""
+        if self.stages == 1:
+            return self.buffer
+        return build(shared.slot, self.buffer, iteration, shift=stage_offset)
+
+    def replace_load(self, iteration: Value) -> None:
+        """Make the users of the load read the buffer: one local load for each layout they take.
+
+        A wgmma that can read the buffer itself gets the buffer.
+        """
+        build = LayoutBuilder.before(self.load)
+        stage = self.stage(build, iteration)
+        tiles: dict[LinearLayout, Value] = {}
+
+        def read(layout: LinearLayout) -> Value:
+            if layout not in tiles:
+                tiles[layout] = build(
+                    shared.local_load, stage, result=with_layout(self.tile, layout)
+                )
+                tiles[layout].name = self.load.result.name
+            return tiles[layout]
+
+        read_from_buffer(self.load.result, stage)
+        replace_by_local_load(self.load.result, read)

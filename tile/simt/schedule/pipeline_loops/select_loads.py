@@ -1,0 +1,355 @@
+"""Select the loops to pipeline, their loads, and the way in which each load is prefetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tile.analysis.alias import Alias
+from tile.analysis.axis_info import AxisInfoResult, axis_info
+from tile.ir.core import Function, Operation, Value
+from tile.ir.declare import Effect
+from tile.ir.effects import constant_of, is_pure
+from tile.ir.ops import control, debug, memory
+from tile.ir.ops.memory import CacheModifier
+from tile.ir.types import Tile
+from tile.simt.hopper.wgmma_layouts import run_axis
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.shared_layout import shared_layout
+from tile.simt.ops.layout_inference import layout_of
+from tile.simt.schedule.pipeline_loops.address_slices import DOTS, backward_slice, registers
+from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
+from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands, operand_buffer_layout
+from tile.simt.schedule.pipeline_loops.double_buffer import double_buffered
+from tile.simt.schedule.pipeline_loops.load_users import LoadUser, load_users, sliced_layout
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
+from tile.simt.schedule.pipeline_loops.shared_budget import (
+    BufferRead,
+    OperandUse,
+    SharedBudget,
+    align_up,
+    operand_bytes,
+)
+from tile.simt.schedule.pipeline_loops.tma_loads import descriptor_pointers_of, mbarrier_bytes
+from tile.simt.schedule.pipeline_loops.trip_count import TripCount
+
+# Prefetched tiles may take one in `REGISTER_SHARE` of a thread's registers.
+REGISTER_SHARE = 3
+
+
+@dataclass(frozen=True)
+class LoopPlan:
+    """The loads of a loop that are prefetched, and the number of stages of their buffers.
+
+    async_loads: async copies to shared memory, issued `stages` - 1 iterations ahead.
+    shared_loads: loaded one iteration ahead, then stored to one of `shared_stages` stages there.
+    register_loads: loaded one iteration ahead, and loop-carried in registers.
+    double_buffered: operands that the iteration computes, which are stored to two buffers.
+    """
+
+    loop: Operation
+    stages: int
+    async_loads: tuple[BufferedLoad, ...]
+    shared_stages: int
+    shared_loads: tuple[BufferedLoad, ...]
+    register_loads: tuple[Operation, ...]
+    double_buffered: tuple[OperandUse, ...] = ()
+
+    @property
+    def buffered(self) -> list[Operation]:
+        """The loads that go through shared memory."""
+        return [each.load for each in (*self.async_loads, *self.shared_loads)]
+
+    @property
+    def prefetched(self) -> list[Operation]:
+        """The loads that are done one iteration ahead, into registers."""
+        return [*self.register_loads, *[each.load for each in self.shared_loads]]
+
+    @property
+    def bytes(self) -> int:
+        """The shared memory that the plan's buffers and mbarriers take, in bytes."""
+        multi_buffers = (self.async_loads, self.stages), (self.shared_loads, self.shared_stages)
+        operands = 2 * sum(map(operand_bytes, self.double_buffered))
+        mbarriers = mbarrier_bytes(self.async_loads, self.stages)
+        return (
+            operands
+            + mbarriers
+            + sum(
+                align_up(stages * each.bytes, each.alignment)
+                for loads, stages in multi_buffers
+                for each in loads
+            )
+        )
+
+    @property
+    def buffer_reads(self) -> set[BufferRead]:
+        """The conversions and operands that become reads of the plan's buffers."""
+        return {*_buffer_reads(self.buffered), *self.double_buffered}
+
+
+class LoopPlanner:
+    """The plans of one function's loops.
+
+    aliases: returns the alias analysis of the function's module, which is computed on first use.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        aliases: Callable[[], Mapping[str, Alias]],
+        budget: SharedBudget,
+        num_stages: int,
+    ) -> None:
+        self.function = function
+        self.aliases = aliases
+        self.budget = budget
+        self.target = budget.target
+        self.num_stages = num_stages
+
+    @cached_property
+    def axes(self) -> AxisInfoResult:
+        return axis_info(self.function)
+
+    def plans(self) -> list[LoopPlan]:
+        """Return the plans of the loops to pipeline, outer loops first."""
+        loops = [op for op in self.function.walk() if op.defn is control.for_]
+        plans = []
+        for loop in reversed(loops):
+            plan = self.plan(loop, loop["num_stages"] or self.num_stages)
+            if plan is None:
+                self.budget.reserve(loop, 0)
+            else:
+                plans.append(plan)
+                self.budget.reserve(loop, plan.bytes, plan.buffer_reads)
+        self.budget.finish(self.function)
+        return plans[::-1]
+
+    def plan(self, loop: Operation, stages: int) -> LoopPlan | None:
+        """Return the plan of a loop with at most `stages` stages; None if it stays as it is."""
+        if stages < 2 or not TripCount.is_computable(loop, stages - 1):
+            return None
+        candidates = [op for op in loop.regions[0] if _is_candidate(op)]
+        for_dots = {load for load in candidates if _feeds_dot(load.result)}
+        loads = candidates if loop["num_stages"] else [op for op in candidates if op in for_dots]
+        loads = self.unaliased(loop, loads) if loads else []
+        loads = [load for load in loads if backward_slice(loop, load.inputs) is not None]
+        async_loads = _not_none(self.async_load(load) for load in loads if load in for_dots)
+        plan = self.fit(loop, stages, loads, async_loads, buffered=loads)
+        if plan is not None and plan.bytes > self.budget.remaining(loop, plan.buffer_reads):
+            # A load that was to have a buffer has none, so its conversions take scratch memory.
+            copies = [each.load for each in async_loads]
+            plan = self.fit(loop, stages, loads, async_loads, buffered=copies)
+        return plan
+
+    def fit(
+        self,
+        loop: Operation,
+        stages: int,
+        loads: Sequence[Operation],
+        async_loads: Sequence[BufferedLoad],
+        buffered: Sequence[Operation],
+    ) -> LoopPlan | None:
+        """Return the plan with as many buffers and stages as the budget allows.
+
+        buffered: loads whose conversions are taken to become reads of buffers.
+        """
+        bytes_left = self.budget.remaining(loop, _buffer_reads(buffered))
+        bytes_left -= mbarrier_bytes(async_loads, stages)
+        stages = min(stages, _fitting_stages(async_loads, bytes_left))
+        if stages < 2:
+            async_loads = []
+        done = {each.load for each in async_loads}
+        prefetched = self.affordable([load for load in loads if load not in done])
+        shared_loads = _not_none(self.shared_load(load) for load in prefetched)
+        bytes_left = self.budget.remaining(loop, _buffer_reads([*buffered, *prefetched]))
+        bytes_left -= stages * sum(each.bytes for each in async_loads)
+        bytes_left -= mbarrier_bytes(async_loads, stages)
+        shared_stages = min(2, _fitting_stages(shared_loads, bytes_left))
+        if shared_stages < 1:
+            shared_loads = []
+        done |= {each.load for each in shared_loads}
+        register_loads = [load for load in prefetched if load not in done]
+        if not done and not register_loads:
+            return None
+        plan = LoopPlan(
+            loop,
+            stages,
+            tuple(async_loads),
+            shared_stages,
+            tuple(shared_loads),
+            tuple(register_loads),
+        )
+        return replace(plan, double_buffered=self.double_buffered(plan))
+
+    def double_buffered(self, plan: LoopPlan) -> tuple[OperandUse, ...]:
+        """Return the operands to double-buffer so that wgmmas stay in flight, if they fit."""
+        if not plan.async_loads:
+            return ()
+        async_loads, shared_loads = (
+            [each.load for each in loads] for loads in (plan.async_loads, plan.shared_loads)
+        )
+        operands = double_buffered(plan.loop, async_loads, shared_loads)
+        larger = replace(plan, double_buffered=tuple(operands))
+        fits = larger.bytes <= self.budget.remaining(plan.loop, larger.buffer_reads)
+        return larger.double_buffered if fits else ()
+
+    def unaliased(self, scope: Operation | Function, loads: Sequence[Operation]) -> list[Operation]:
+        """Return the loads that no write or ordering operation in a loop or function affects."""
+        writers: list[Operation] = []
+        for op in scope.walk():
+            if _orders_loads(op):
+                return []
+            if Effect.WRITE in op.defn.effect:
+                writers.append(op)
+        if not writers:
+            return list(loads)
+        share = self.aliases()[self.function.name].may_alias
+        return [load for load in loads if not any(share(load["ptr"], op["ptr"]) for op in writers)]
+
+    def async_load(self, load: Operation) -> BufferedLoad | None:
+        """Return the async copy for a load; None if there can be none."""
+        return self.tma_load(load) or self.cp_async_load(load)
+
+    def tma_load(self, load: Operation) -> BufferedLoad | None:
+        """Return the TMA load of a descriptor block that wgmmas read; None if there can be none.
+
+        TMA loads go through the async proxy. Without a proxy fence they are not ordered with
+        threads' writes to global memory, nor with writes of other programs that threads have
+        observed. So a kernel that may write to the array, or synchronizes, uses no TMA loads.
+        """
+        tile = load.result.type
+        if (
+            not self.target.bulk_copies
+            or descriptor_pointers_of(load) is None
+            or not _is_zero(load["other"])
+        ):
+            return None
+        if tile.rank != 2 or not self.unaliased(self.function, [load]):
+            return None
+        layout = operand_buffer_layout(load.result, major=1)
+        return None if layout is None else BufferedLoad(load, layout, tma=True)
+
+    def cp_async_load(self, load: Operation) -> BufferedLoad | None:
+        """Return the cp.async copies of vectors for a load; None if there can be none."""
+        if not self.target.copy_bytes or not _is_zero(load["other"]):
+            return None
+        tile, mask, source = load.result.type, load["mask"], layout_of(load.result)
+        assert isinstance(tile, Tile)
+        mask_info = None if mask is None else self.axes.of(mask)
+        pointers = self.axes.of(load["ptr"])
+        itemsize = tile.of.itemsize
+        vectors = copy_vector(source, pointers, mask_info, itemsize, self.target.copy_bytes)
+        if vectors is None:
+            return None
+        operand = operand_buffer_layout(load.result, vectors[0])
+        if operand is not None:
+            return BufferedLoad(load, operand)
+        users = load_users(load.result)
+        layouts = self.read_layouts(users) or (source,)
+        uses_ldmatrix = self.target.matrix_loads and not self.reads_slices(users[:1])
+        banks = self.target.banks
+        layout = copy_layout(source, layouts, itemsize * 8, vectors, banks, uses_ldmatrix)
+        return BufferedLoad(load, layout)
+
+    def read_layouts(self, users: Sequence[LoadUser]) -> tuple[LinearLayout, ...]:
+        """Return the layouts in which users read a tile, or slices of it."""
+        return tuple([sliced_layout(user, self.target) or user.layout for user in users])
+
+    def reads_slices(self, users: Sequence[LoadUser]) -> bool:
+        """Return True if one of the users reads slices of the tile."""
+        return any(sliced_layout(user, self.target) is not None for user in users)
+
+    def shared_load(self, load: Operation) -> BufferedLoad | None:
+        """Return the buffer through which a load's tile goes; None if it needs no shared memory."""
+        source, target, users = layout_of(load.result), self.target, load_users(load.result)
+        is_operand = bool(dot_operands(load.result))
+        operand = operand_buffer_layout(load.result, run_axis(source)) if is_operand else None
+        if operand is not None:
+            return BufferedLoad(load, operand)
+        bits = load.result.type.element.itemsize * 8
+        options = target.shuffles, target.banks, target.matrix_loads
+        layouts = [store_layout(source, user.layout, bits, *options) for user in users]
+        if self.reads_slices(users) or not (
+            target.matrix_loads or layouts == [None] * len(layouts)
+        ):
+            layout = shared_layout(source, self.read_layouts(users), bits, target.banks)
+            return BufferedLoad(load, layout)
+        return next((BufferedLoad(load, layout) for layout in layouts if layout is not None), None)
+
+    def affordable(self, loads: Sequence[Operation]) -> list[Operation]:
+        """Return the first of the loads, as many as there are registers for."""
+        left = self.target.registers // REGISTER_SHARE
+        affordable = []
+        for load in loads:
+            left -= registers(load.result)
+            if left < 0:
+                break
+            affordable.append(load)
+        return affordable
+
+
+def _not_none(loads: Iterable[BufferedLoad | None]) -> list[BufferedLoad]:
+    return [load for load in loads if load is not None]
+
+
+def _fitting_stages(loads: Sequence[BufferedLoad], size: int) -> int:
+    """Return the number of stages that fit into `size` bytes; `size` if there are no buffers."""
+    stage_bytes = sum(load.bytes for load in loads)
+    return size // stage_bytes if stage_bytes else size
+
+
+def _buffer_reads(loads: Iterable[Operation]) -> set[BufferRead]:
+    """Return the conversions and operands that become reads of the buffers of loads."""
+    reads: set[BufferRead] = set()
+    for load in loads:
+        reads.update(user.conversion for user in load_users(load.result))
+        reads.update((operand.dot, operand.index) for operand in dot_operands(load.result))
+    return reads
+
+
+def _is_candidate(op: Operation) -> bool:
+    """Return True if an operation is a load of a tile that may be done early."""
+    return (
+        op.defn is memory.load
+        and isinstance(op.result.type, Tile)
+        and not op["volatile"]
+        and op["cache"] is not CacheModifier.CV
+    )
+
+
+def _feeds_dot(value: Value) -> bool:
+    """Return True if pure operations make a dot operand of a value, in its block."""
+    worklist, seen = [value], {value}
+    while worklist:
+        value = worklist.pop()
+        for user, position in value.uses:
+            if user.block is not value.block:
+                continue
+            if user.defn in DOTS:
+                if position < 2:
+                    return True
+            elif is_pure(user) and not user.regions:
+                unseen = [result for result in user.results if result not in seen]
+                seen.update(unseen)
+                worklist.extend(unseen)
+    return False
+
+
+def _orders_loads(op: Operation) -> bool:
+    """Return True if loads after an operation must not be done before it."""
+    if Effect.SYNC in op.defn.effect or op.attributes.get("volatile"):
+        return True
+    if op.defn in (memory.atomic_rmw, memory.atomic_cas):
+        return bool(op["order"].acquires)
+    return op.defn is debug.device_assert
+
+
+def _is_zero(other: Value | None) -> bool:
+    """Return True if masked elements of a load are zero (all bits), or unspecified."""
+    if other is None:
+        return True
+    fill = constant_of(other)
+    if fill is None and other.op is not None and other.op.name == "splat":
+        fill = constant_of(other.op.inputs[0])
+    return fill is not None and repr(fill) in ("0", "0.0", "False")

@@ -1,0 +1,118 @@
+"""The shared-memory budget of the buffers of loops.
+
+Inner loops, and functions that a loop calls, use their shared memory while the loop's own buffers
+are live. So the budget is given to the innermost loops first, which run most often, and to
+functions before their callers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable
+
+from tile.ir.core import Block, Function, Operation
+from tile.ir.declare import OpDef
+from tile.ir.ops import control
+from tile.ir.types import Shared
+from tile.simt.hopper.wgmma_operands import stored_factors
+from tile.simt.memory.allocate_shared import FACTOR_ALIGNMENT
+from tile.simt.memory.expose_shared import conversion_bytes, exchange_bytes
+from tile.simt.ops.layout import convert_layout, exchange
+from tile.simt.ops.shared import alloc
+from tile.simt.ops.wgmma import group_dot
+from tile.simt.schedule.dot_slices import is_cut, is_read_in_pieces, stored_bytes
+from tile.simt.target import SimtTarget
+
+ALIGNMENT = 128  # bytes; an upper bound for buffers other than wgmma operands
+
+OperandUse = tuple[Operation, int]  # a wgmma, and the index of its operand
+BufferRead = Operation | OperandUse  # a layout conversion, or a wgmma operand
+
+
+class SharedBudget:
+    """The shared memory of a program, and what its loops and functions take so far, in bytes."""
+
+    def __init__(self, target: SimtTarget) -> None:
+        self.target = target
+        self.loops: dict[Operation, int] = {}
+        self.functions: dict[str, int] = {}
+
+    def remaining(self, loop: Operation, buffer_reads: Collection[BufferRead] = ()) -> int:
+        """Return the bytes that the buffers of a loop can take.
+
+        buffer_reads: conversions and operands that become reads of those buffers, so that they
+            take no shared memory of their own.
+        """
+        return self.target.shared_bytes - self._regions(loop.regions, buffer_reads) - _used_by(loop)
+
+    def reserve(
+        self, loop: Operation, size: int, buffer_reads: Collection[BufferRead] = ()
+    ) -> None:
+        """Give `size` bytes to the buffers of a loop."""
+        self.loops[loop] = size + self._regions(loop.regions, buffer_reads)
+
+    def finish(self, function: Function) -> None:
+        """Record what a function takes, once all of its loops have their buffers."""
+        self.functions[function.name] = self._regions([function.body], ())
+
+    def _regions(self, regions: Iterable[Block], buffer_reads: Collection[BufferRead]) -> int:
+        """Return the bytes that operations take.
+
+        Buffers of `alloc` and of wgmma operands are live throughout; the scratch memory of other
+        operations is live for one operation at a time.
+        """
+        scratch, buffers = 0, 0
+        for region in regions:
+            for op in region:
+                if op.defn is alloc:
+                    assert isinstance(op.result.type, Shared)
+                    buffers += align_up(op.result.type.bytes)
+                elif op.defn is group_dot:
+                    buffers += _operand_buffers(op, buffer_reads)
+                elif op not in buffer_reads:
+                    scratch = max(scratch, self._operation(op, buffer_reads))
+        return scratch + buffers
+
+    def _operation(self, op: Operation, buffer_reads: Collection[BufferRead]) -> int:
+        if op in self.loops:
+            return self.loops[op]
+        if is_cut(op, self.target):
+            return align_up(stored_bytes(op, buffer_reads, self.target))
+        if is_read_in_pieces(op, self.target):
+            return 0
+        rule = _RULES.get(op.defn)
+        if rule is not None:
+            return rule(self, op)
+        return self._regions(op.regions, ()) if op.regions else 0
+
+
+def _used_by(loop: Operation) -> int:
+    """Return the bytes of the buffers that a loop uses and that are defined outside of it."""
+    inside = set(loop.walk())
+    used = {value: value.type for op in inside for value in op.inputs if value.op not in inside}
+    return sum(align_up(ty.bytes) for ty in used.values() if isinstance(ty, Shared))
+
+
+def _operand_buffers(op: Operation, buffer_reads: Collection[BufferRead]) -> int:
+    """Return the bytes of the buffers of a wgmma's operands that are still to be stored."""
+    operands = ((op, index) for index in stored_factors(op))
+    return sum(operand_bytes(operand) for operand in operands if operand not in buffer_reads)
+
+
+def operand_bytes(operand: OperandUse) -> int:
+    """Return the bytes of the buffer of a wgmma operand."""
+    dot, index = operand
+    ty = dot.inputs[index].type
+    return align_up(math.prod(ty.shape) * ty.element.itemsize, FACTOR_ALIGNMENT)
+
+
+_RULES: dict[OpDef, Callable[[SharedBudget, Operation], int]] = {
+    convert_layout: lambda budget, op: align_up(conversion_bytes(op, budget.target)),
+    exchange: lambda budget, op: align_up(exchange_bytes(op, budget.target)),
+    control.call: lambda budget, op: budget.functions.get(op["callee"], 0),
+}
+
+
+def align_up(size: int, alignment: int = ALIGNMENT) -> int:
+    """Return `size` rounded up to a multiple of `alignment`, in bytes."""
+    return -(-size // alignment) * alignment

@@ -1,0 +1,102 @@
+"""TMA loads of descriptor blocks, some iterations ahead, and the mbarriers that they complete on.
+
+barrier_expect %b, %iteration, %exists {size = 16384, shift = 2}
+bulk_copy %later, %b, %iteration, %exists, %base, ... {shift = 2}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tile.ir.core import Operation, Value
+from tile.ir.ops import descriptor
+from tile.ir.types import I1, I64, Shared
+from tile.simt.layouts.dims import OFFSET, axis_name
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops import shared, tma
+from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.schedule.pipeline_loops.address_slices import IterationView
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, MultiBuffer
+from tile.simt.schedule.pipeline_loops.shared_budget import align_up
+
+_ONE = LinearLayout(((OFFSET, ()),), ((axis_name(0), 0),))
+
+
+def descriptor_pointers_of(load: Operation) -> Operation | None:
+    """Return the `box_pointers` operation of a load; None unless it reads a descriptor block."""
+    pointers = load["ptr"].op
+    is_block = pointers is not None and pointers.defn is descriptor.box_pointers
+    return pointers if is_block else None
+
+
+def mbarrier_bytes(async_loads: Sequence[BufferedLoad], stages: int) -> int:
+    """Return the bytes of shared memory that the mbarriers of asynchronous loads take."""
+    uses_tma = any(load.tma for load in async_loads)
+    return align_up(_mbarriers_type(stages).bytes) if uses_tma else 0
+
+
+def _mbarriers_type(stages: int) -> Shared:
+    return Shared((1,), I64, _ONE, stages)
+
+
+class TmaLoads:
+    """The TMA loads of a loop. All loads of one iteration complete on one mbarrier."""
+
+    def __init__(self, build: LayoutBuilder, buffers: Sequence[MultiBuffer], stages: int) -> None:
+        self.buffers = buffers
+        self.bytes = sum(buffer.tile.numel * buffer.tile.of.itemsize for buffer in buffers)
+        self.mbarriers = build(shared.alloc, result=_mbarriers_type(stages))
+        self.mbarriers.name = "mbarriers"
+        build.op(tma.barrier_init, self.mbarriers)
+
+    def begin(self, view: IterationView, iteration: Value, stage_offset: int) -> None:
+        """Issue the loads of an iteration."""
+        build, exists = view.build, view.exists
+        if exists is None:
+            exists = build.constant(True, I1)
+        build.op(
+            tma.barrier_expect,
+            self.mbarriers,
+            iteration,
+            exists,
+            size=self.bytes,
+            shift=stage_offset,
+        )
+        for buffer in self.buffers:
+            self._load(buffer, view, iteration, exists, stage_offset)
+
+    def _load(
+        self,
+        buffer: MultiBuffer,
+        view: IterationView,
+        iteration: Value,
+        exists: Value,
+        stage_offset: int,
+    ) -> None:
+        build, pointers = view.build, descriptor_pointers_of(buffer.load)
+        assert pointers is not None
+        with build.at(buffer.load.loc):
+            stage = buffer.stage(build, iteration, stage_offset)
+            coordinates = [view.value(operand) for operand in pointers.inputs[2:]]
+            base = view.value(pointers.inputs[1])
+            build.op(
+                tma.bulk_copy,
+                stage,
+                self.mbarriers,
+                iteration,
+                exists,
+                base,
+                *coordinates,
+                shift=stage_offset,
+            )
+
+    def wait(self, build: LayoutBuilder, iteration: Value) -> None:
+        """Wait for the loads of the current iteration."""
+        build.op(tma.barrier_wait, self.mbarriers, iteration)
+
+    def end(self, build: LayoutBuilder) -> None:
+        """Invalidate the mbarriers.
+
+        No load is in flight, since none is issued for iterations that do not exist.
+        """
+        build.op(tma.barrier_free, self.mbarriers)

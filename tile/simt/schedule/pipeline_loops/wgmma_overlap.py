@@ -1,0 +1,238 @@
+"""Overlap wgmmas with what threads compute meanwhile, and across iterations.
+
+The pass changes a loop whose wgmmas are all in its own block in three ways:
+
+- wgmmas that need nothing that the iteration computes are issued first, one after the other.
+- A wait comes just before the result is used, and leaves the wgmmas issued since in flight.
+- A wgmma whose accumulator is only loop-carried stays in flight into the next iteration. It is
+  complete when the next iteration has issued its first wgmmas and a wait has left only these in
+  flight. Then the buffers that it read may be overwritten.
+
+    for .. iter(%acc = %z) {                  for .. iter(%acc = %z) {
+      %r = group_dot %k, %q, %z                 %r = group_dot %k, %q, %z
+      %s = group_wait %r {pending = 0}          %t = group_dot %v, %o, %z
+      %p = exp2 %s                              %a = group_wait %acc {pending = 2}
+                                                // copies to what the last iteration read
+                                                %s = group_wait %r {pending = 1}
+                                                %p = exp2 %s
+      %t = group_dot %v, %o, %z
+      %u = group_wait %t {pending = 0}          %u = group_wait %t {pending = 0}
+      %m = mul %p, %u                           %m = mul %p, %u
+      %w = group_dot %m, %q, %acc               %w = group_dot %m, %q, %a
+      %x = group_wait %w {pending = 0}          yield %w
+      yield %x                                }
+    }                                         %x = group_wait %y {pending = 0}
+
+A loop may only accumulate into an accumulator that is in flight around it: if ptxas finds another
+use after a wait that leaves younger wgmmas in flight, it serializes all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tile.ir.core import Block, Operation, Value
+from tile.ir.ops import control
+from tile.simt.hopper.wgmma_operands import stored_factors
+from tile.simt.ops import wgmma
+from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.schedule.occupancy import overlap_keeps_occupancy
+from tile.simt.schedule.pipeline_loops.dot_operands import operands_readable_from
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
+from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse, SharedBudget
+
+_GROUP = frozenset({wgmma.group_dot, wgmma.group_wait})
+
+
+@dataclass(frozen=True)
+class InFlightWgmma:
+    """The wgmmas of a loop, in program order.
+
+    leading: wgmmas that need nothing that the iteration computes, and are issued first; none if
+        all stay where they are.
+    stable: wgmmas whose operands nothing overwrites for a whole iteration, whatever else uses
+        shared memory in it.
+    """
+
+    loop: Operation
+    dots: tuple[Operation, ...]
+    leading: tuple[Operation, ...]
+    stable: frozenset[Operation]
+
+
+def find_in_flight(
+    loop: Operation,
+    async_loads: Collection[BufferedLoad],
+    budget: SharedBudget,
+    double_buffered: Collection[OperandUse] = (),
+) -> InFlightWgmma | None:
+    """Return the wgmmas of a loop if some can stay in flight and that does not cost occupancy.
+
+    async_loads: loads that become multi-buffers.
+    double_buffered: operands that get two buffers.
+    """
+    operands = (
+        operand
+        for load in async_loads
+        for operand in operands_readable_from(load.load.result, load.layout)
+    )
+    in_buffers = {(operand.dot, operand.index) for operand in operands}
+    dots = _wgmmas(loop)
+    if all_loop_carried(loop, in_buffers | {*double_buffered}):
+        return InFlightWgmma(loop, dots, (), frozenset(dots))
+    stable = frozenset(op for op in dots if _operands_stay(op, in_buffers))
+    leading = tuple(op for op in dots if op in stable and _is_leading(op, in_buffers))
+    if not leading or not overlap_keeps_occupancy(dots, budget.loops[loop], budget.target):
+        return None
+    return InFlightWgmma(loop, dots, leading, stable)
+
+
+def all_loop_carried(loop: Operation, in_buffers: Collection[OperandUse]) -> bool:
+    """Return True if every wgmma of a loop can stay in flight into the next iteration.
+
+    That is: its accumulator is only loop-carried, and its operands are in registers or in buffers
+    that keep them for the whole iteration. in_buffers: the operands in such buffers.
+    """
+    dots = _wgmmas(loop)
+    return bool(dots) and all(
+        _is_loop_carried(op) and _operands_stay(op, in_buffers) for op in dots
+    )
+
+
+def _wgmmas(loop: Operation) -> tuple[Operation, ...]:
+    """Return the wgmmas of a loop, each of which has its own wait.
+
+    The result is empty if there are others in nested regions, or if the loop calls a function.
+    """
+    (body,) = loop.regions
+    dots = tuple(op for op in body if op.defn is wgmma.group_dot)
+    inside = sum(op.defn in _GROUP for op in loop.walk())
+    calls = any(op.defn is control.call for op in loop.walk())
+    return () if calls or inside != 2 * len(dots) else dots
+
+
+def _operands_stay(dot: Operation, in_buffers: Collection[OperandUse]) -> bool:
+    """Return True if a wgmma's operands are in registers, or in buffers that keep them.
+
+    in_buffers: the operands in buffers that nothing overwrites for a whole iteration.
+    """
+    stored = (i for i in stored_factors(dot) if dot.inputs[i].block is dot.block)
+    return all((dot, i) in in_buffers for i in stored)
+
+
+def _is_leading(dot: Operation, in_buffers: Collection[OperandUse]) -> bool:
+    """Return True if a wgmma can be issued as soon as the loop's copies have completed."""
+    body, acc = dot.block, dot.inputs[2]
+    ready = (
+        (dot, i) in in_buffers or value.block is not body or value.owner is body
+        for i, value in enumerate(dot.inputs[:2])
+    )
+    return all(ready) and (acc.owner is body or acc.block is not body)
+
+
+def keep_in_flight(loop_dots: InFlightWgmma) -> Operation | None:
+    """Place the waits so that wgmmas stay in flight, and return where copies can be issued.
+
+    Before the returned operation, all wgmmas of the previous iteration have completed. None if
+    they have completed at the start of the body.
+    """
+    (body,) = loop_dots.loop.regions
+    _issue_first(loop_dots.leading)
+    # The wgmmas that an iteration issues before it waits for those of the previous iteration.
+    first = loop_dots.leading or loop_dots.dots
+    positions = {op: number for number, op in enumerate(body)}
+    loop_carried = [op for op in loop_dots.dots if op in loop_dots.stable and _is_loop_carried(op)]
+    for dot in loop_dots.dots:
+        if dot in loop_dots.stable and dot not in loop_carried:
+            _wait_at_use(dot, loop_dots, positions)
+    waits = [next(dot.result.users) for dot in loop_carried]
+    following = first[-1].next
+    while following in waits:
+        following = following.next
+    assert following is not None
+    issued = sum(positions[op] <= positions[first[-1]] for op in loop_dots.dots)
+    assert loop_dots.loop.block is not None
+    after = LayoutBuilder(loop_dots.loop.block, loop_dots.loop.next, loop_dots.loop.loc)
+    for dot, wait in zip(loop_carried, waits, strict=True):
+        ((_, index),) = wait.result.uses
+        wait.replace_by([dot.result])
+        _wait(loop_dots.loop.results[index], 0, after)
+    if not loop_carried:
+        return None
+    last = loop_carried[-1]
+    is_issued = positions[last] <= positions[first[-1]]
+    # The wait for the previous iteration's wgmmas takes the accumulator of the last one.
+    accumulator = last.result if is_issued else last.inputs[2]
+    _wait(accumulator, issued, LayoutBuilder.before(following))
+    return following
+
+
+def _issue_first(leading: Sequence[Operation]) -> None:
+    """Move wgmmas to just after the first one, with what they are computed from."""
+    if len(leading) < 2:
+        return
+    first, *others = leading
+    body, following = first.block, first.next
+    assert body is not None and following is not None
+    movable: set[Operation] = set()
+    op: Operation | None = following
+    while op is not None:
+        movable.add(op)
+        op = op.next
+    for dot in others:
+        _move_before(dot, movable, body, following)
+
+
+def _move_before(op: Operation, movable: set[Operation], body: Block, before: Operation) -> None:
+    """Move an operation before `before`, and the `movable` operations that it needs first."""
+    for nested in op.walk():
+        for value in nested.inputs:
+            if isinstance(value.owner, Operation) and value.owner in movable:
+                _move_before(value.owner, movable, body, before)
+    movable.discard(op)
+    op.unlink()
+    body.insert(op, before)
+
+
+def _is_loop_carried(dot: Operation) -> bool:
+    """Return True if a wgmma's accumulator is loop-carried and has no other use in the loop."""
+    body, (wait,) = dot.block, dot.result.users
+    assert body is not None
+    if len(wait.result.uses) != 1:
+        return False
+    ((end, index),) = wait.result.uses
+    if end.defn is not control.yield_ or end.block is not body:
+        return False
+    return list(body.args[index + 1].uses) == [(dot, 2)]
+
+
+def _wait_at_use(
+    dot: Operation, loop_dots: InFlightWgmma, positions: Mapping[Operation, int]
+) -> None:
+    """Wait for a wgmma just before its result is used, but not for those issued since."""
+    body, (wait,) = dot.block, dot.result.users
+    assert body is not None
+    users = (_enclosing_op(user, body) for user in wait.result.users)
+    use = min(users, key=positions.__getitem__, default=wait)
+    since = range(positions[dot] + 1, positions[use])
+    pending = sum(positions[op] in since for op in loop_dots.dots)
+    completed = LayoutBuilder.before(use)(wgmma.group_wait, dot.result, pending=pending)
+    wait.replace_by([completed])
+
+
+def _wait(value: Value, pending: int, build: LayoutBuilder) -> None:
+    """Wait for a wgmma, and make all users of `value` use the completed value."""
+    uses = list(value.uses)
+    completed = build(wgmma.group_wait, value, pending=pending)
+    completed.name = value.name
+    for user, index in uses:
+        user.set_operand(index, completed)
+
+
+def _enclosing_op(op: Operation, body: Block) -> Operation:
+    """Return the operation of block `body` that is `op` or contains it."""
+    while op.block is not body:
+        assert op.parent is not None
+        op = op.parent
+    return op

@@ -1,0 +1,131 @@
+"""Estimate the register pressure of tiles in a loop with dots.
+
+Indices, masks and pointers are left out, since they are few or rematerialized; and of a dot
+operand that an iteration loads from shared memory only a slice is live at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from tile.analysis.liveness import Liveness
+from tile.ir.core import Operation, Value
+from tile.ir.ops import arith, shape
+from tile.ir.ops import dot as dot_ops
+from tile.ir.types import I1, I32, Fragment, Scalar, Tile
+from tile.simt import ops
+from tile.simt.layouts.dims import REGISTER
+from tile.simt.ops.layout import convert_layout
+from tile.simt.ops.layout_inference import maybe_layout
+from tile.simt.ops.mma import matrix_dot
+from tile.simt.schedule.dot_slices import K_AXES
+from tile.simt.target import SimtTarget
+
+# Registers per thread besides those of tiles, for addresses, masks and counters: comfortably, and
+# at least. A 128 x 128 x 64 dot by 4 warps, with 224 registers of tiles, fits in 255.
+OTHERS = 64
+LEAST = 24
+# The bytes along k of an operand loaded from shared memory that are live at a time.
+AT_ONCE = 32
+WORD_BITS = 32
+
+_PRODUCTS = frozenset({dot_ops.dot, matrix_dot, ops.mma.matrix_multiply})
+# Operations whose results take no registers, or those of another tile.
+_FILLED = frozenset({arith.const, shape.splat, shape.broadcast, ops.thread.fill, ops.thread.pick})
+# Operations that load an operand from shared memory.
+_READS = frozenset({convert_layout, ops.thread.shared_matrix_load})
+
+
+def is_short(tiles: int, target: SimtTarget) -> bool:
+    """Return True if a thread that needs `tiles` registers for tiles would spill."""
+    return tiles + LEAST > target.registers
+
+
+def pressure(loop: Operation, live: Liveness) -> int:
+    """Estimate the peak number of 32-bit registers that a thread needs for tiles in a loop.
+
+    The loop is one of laid-out tiles, before it is pipelined, or of fragments.
+    """
+    first, last = live.start(loop), live.end(loop)
+    changes = [0] * (last - first + 2)
+
+    def add(start: int, end: int, count: int) -> None:
+        start, end = max(start, first), min(end, last)
+        if start < end:
+            changes[start - first] += count
+            changes[end - first] -= count
+
+    for value, span in live.ranges.items():
+        if span.start < last and span.end > first:
+            dots = _read_by(value, loop)
+            if not dots:
+                add(span.start, _end(value, live), words(value))
+            for dot, index in dots:
+                at = live.start(dot)
+                add(at, at + 1, _at_once(value, dot, index))
+    return max(accumulate(changes))
+
+
+def _end(value: Value, live: Liveness) -> int:
+    """Return the last use of a value, including uses of registers picked from it."""
+    picked = [user.result for user in value.users if user.defn is ops.thread.pick]
+    return max([live.of(value).end, *[_end(other, live) for other in picked]])
+
+
+def words(value: Value) -> int:
+    """Return the 32-bit registers in which a thread holds a tile; 0 for excluded values."""
+    ty, count = value.type, _count(value)
+    if not count or not isinstance(ty.element, Scalar):
+        return 0
+    if ty.element == I1 or (ty.element == I32 and not _is_sum(value)) or _is_filled(value):
+        return 0
+    return max(1, ty.element.bits * count // WORD_BITS)
+
+
+def _count(value: Value) -> int:
+    """Return the elements of a tile that a thread holds."""
+    if isinstance(value.type, Fragment):
+        return value.type.count
+    layout = maybe_layout(value)
+    return 0 if layout is None or not isinstance(value.type, Tile) else layout.in_size(REGISTER)
+
+
+def _is_filled(value: Value) -> bool:
+    return value.op is not None and value.op.defn in _FILLED
+
+
+def _is_sum(value: Value) -> bool:
+    """Return True if a value is the result or the accumulator operand of a dot."""
+    if value.op is not None and value.op.defn in _PRODUCTS:
+        return True
+    return any(user.defn in _PRODUCTS for user, _ in value.uses)
+
+
+def _read_by(value: Value, loop: Operation) -> list[tuple[Operation, int]]:
+    """Return the dots that load this operand from shared memory in each iteration; else none."""
+    op = value.op
+    if op is None or op.defn not in _READS or op.block is not loop.regions[0]:
+        return []
+    uses = list(_uses(value))
+    only_operand = all(user.defn in _PRODUCTS and index < len(K_AXES) for user, index in uses)
+    return uses if only_operand else []
+
+
+def _uses(value: Value) -> Iterator[tuple[Operation, int]]:
+    """Yield the uses of a value and of registers picked from it."""
+    for user, index in value.uses:
+        if user.defn is ops.thread.pick:
+            yield from _uses(user.result)
+        else:
+            yield user, index
+
+
+def _at_once(value: Value, dot: Operation, index: int) -> int:
+    """Return the registers of the slice of a dot operand that is live at a time."""
+    ty = value.type
+    if isinstance(ty, Tile):
+        extent = ty.shape[K_AXES[index]]
+    else:
+        extent = dot["shape"][2] * dot["repeats"][2]
+    return max(1, words(value) * AT_ONCE // max(extent * ty.element.itemsize, AT_ONCE))

@@ -1,0 +1,120 @@
+"""Keep loop-invariant dot operands in shared memory when registers are short."""
+
+from __future__ import annotations
+
+from tile.analysis.liveness import LOOPS, Liveness, liveness
+from tile.ir.core import Function, Level, Module, Operation, Value
+from tile.ir.ops import memory
+from tile.ir.passes import module_pass
+from tile.ir.types import Shared, Tile
+from tile.simt import ops
+from tile.simt.layouts.conversion import Shared as ThroughShared
+from tile.simt.memory.expose_shared import element_bits, planned
+from tile.simt.ops.layout import convert_layout
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
+from tile.simt.ops.mma import matrix_dot
+from tile.simt.schedule.dot_slices import K_AXES
+from tile.simt.schedule.register_pressure import OTHERS, pressure, words
+from tile.simt.target import GENERIC, SimtTarget
+
+# The iterations of the loop whose loads for its dots shared memory is reserved for.
+ROUNDS = 1
+
+
+@module_pass("reload-factors", before=Level.LAID_OUT)
+def reload_factors(module: Module, *, target: SimtTarget = GENERIC) -> None:
+    """Keep loop-invariant dot operands in shared memory when registers are short.
+
+    Such an operand already passes through shared memory for its layout conversion. Instead of
+    holding the converted fragment in registers for the whole loop, store it once before the loop
+    and load it in every iteration. The largest operands go first, until the estimated register
+    pressure fits the target.
+
+        %y = convert_layout %x                    %m = alloc : shared<128x64xf16, #s>
+        %r = for .. {                             local_store %m, %x
+          %d = matrix_dot %y, %b, %c              %r = for .. {
+        }                                           %y = local_load %m
+                                                    %d = matrix_dot %y, %b, %c
+                                                  }
+    """
+    for function in module:
+        _Reloading(function, target).run()
+
+
+class _Reloading:
+    def __init__(self, function: Function, target: SimtTarget) -> None:
+        self.function = function
+        self.target = target
+        self.left = target.shared_bytes
+
+    def run(self) -> None:
+        loops = [op for op in self.function.walk() if op.defn in LOOPS]
+        invariant = {loop: self.invariant_operands(loop) for loop in loops}
+        if not any(invariant.values()):
+            return
+        live = liveness(self.function)
+        for loop, conversions in invariant.items():
+            if conversions:
+                self.reload(loop, conversions, live)
+
+    def invariant_operands(self, loop: Operation) -> list[Operation]:
+        """Return the conversions in front of a loop whose only users are its dots, as operands.
+
+        Only conversions through shared memory, the largest first.
+        """
+        makers = dict.fromkeys(
+            value.op
+            for op in loop.regions[-1]
+            if op.defn is matrix_dot
+            for value in op.inputs[: len(K_AXES)]
+        )
+        conversions = [op for op in makers if op is not None and self.can_reload(op, loop)]
+        return sorted(conversions, key=lambda op: words(op.result), reverse=True)
+
+    def can_reload(self, op: Operation, loop: Operation) -> bool:
+        if op.defn is not convert_layout or op.block is not loop.block:
+            return False
+        if any(user.defn is not matrix_dot or user.parent is not loop for user in op.result.users):
+            return False
+        return isinstance(self.plan(op), ThroughShared)
+
+    def plan(self, op: Operation) -> object:
+        (value,) = op.inputs
+        bits = element_bits(value.type.element)
+        return planned(layout_of(value), layout_of(op.result), bits, self.target)
+
+    def reload(self, loop: Operation, conversions: list[Operation], live: Liveness) -> None:
+        """Store the operands that fit in shared memory, if registers do not suffice for all."""
+        loads = [op.result for op in loop.regions[-1] if op.defn is memory.load]
+        ahead = 0 if self.target.copy_bytes else sum(map(words, loads))
+        if pressure(loop, live) + ahead + OTHERS <= self.target.registers:
+            return
+        self.left -= ROUNDS * sum(map(_bytes, loads))
+        for op in conversions:
+            size = _bytes(op.result)
+            if size <= self.left:
+                self.left -= size
+                self.store(op)
+
+    def store(self, op: Operation) -> None:
+        """Store the operand of a conversion in a buffer, and load it in front of each use."""
+        (value,) = op.inputs
+        plan, tile = self.plan(op), value.type
+        assert isinstance(plan, ThroughShared) and isinstance(tile, Tile)
+        build = LayoutBuilder.before(op)
+        mem = build(ops.shared.alloc, result=Shared(tile.dims, tile.of, plan.layout))
+        mem.name = op.result.name
+        build.op(ops.shared.local_store, mem, value)
+        for user, index in list(op.result.uses):
+            user.set_operand(index, self.read(op.result, mem, user))
+        op.erase()
+
+    def read(self, value: Value, mem: Value, user: Operation) -> Value:
+        load = LayoutBuilder.before(user)(ops.shared.local_load, mem, result=value.type)
+        load.name = value.name
+        return load
+
+
+def _bytes(value: Value) -> int:
+    ty = value.type
+    return ty.numel * ty.of.itemsize if isinstance(ty, Tile) else 0

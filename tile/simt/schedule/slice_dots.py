@@ -1,0 +1,223 @@
+"""Slice FMA dots along k, so that their operands take few registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from tile.ir.builder import create
+from tile.ir.core import Block, Function, Level, Module, Operation, Value
+from tile.ir.ops import arith, control, dot, shape
+from tile.ir.passes import module_pass
+from tile.ir.types import F16, F32, I32, Shared, with_layout, with_shape
+from tile.simt import ops
+from tile.simt.layouts.axes import divided, in_pieces
+from tile.simt.layouts.bank_conflicts import Banks
+from tile.simt.layouts.conversion import conflict_free
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import thread_factors
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
+from tile.simt.schedule.dot_slices import K_AXES, is_cut, part_extent, piece_extent, tile_of
+from tile.simt.schedule.pipeline_loops.load_users import CHEAP
+from tile.simt.target import GENERIC, SimtTarget
+from tile.transforms.dce import remove_dead
+
+
+@module_pass("cut-products", before=Level.LAID_OUT)
+def cut_products(module: Module, *, target: SimtTarget = GENERIC) -> None:
+    """Slice a dot along k where a thread lacks registers for the operands of an FMA dot.
+
+    A loop loads one k-slice after the other from shared memory and accumulates its dot, so that
+    sums stay in the order of k. Operands that are in a buffer already are read from there.
+
+        %a = convert_layout %x                    %m = alloc : shared<128x64xf32, #s>
+        %b = local_load %n                        local_store %m, %x
+        %d = dot %a, %b, %c                       %d = for %i = 0 to 16 step 1 iter(%t = %c) {
+                                                    %a = local_load_part %m, %i {axis = -1}
+                                                    %b = local_load_part %n, %i {axis = -2}
+                                                    %u = dot %a, %b, %t
+                                                    yield %u
+                                                  }
+
+    An operand that would exceed the share of shared memory that `product_pieces` allows is stored
+    one part at a time, in a loop around that one: `local_store_part %m, %x, %j {axis = -1}`. f16
+    accumulators are kept in f32 until the last slice.
+    """
+    for function in module:
+        _cut_all(function, target)
+
+
+def _cut_all(function: Function, target: SimtTarget) -> None:
+    for op in list(function.walk()):
+        if is_cut(op, target):
+            _cut(op, target)
+    remove_dead(function)
+
+
+# -- operands
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """An operand of a dot, and the buffer that its k-slices are loaded from.
+
+    The operand is `source` after the operations `between`. `source` is either loaded from the
+    buffer `mem`, or a tile in registers that has no buffer yet (`mem` is None). `axis` is the axis
+    of k of the source.
+    """
+
+    axis: int
+    source: Value
+    read_layout: LinearLayout  # the source's layout that the dot's operand layout corresponds to
+    between: tuple[Operation, ...] = ()
+    mem: Value | None = None
+
+    @classmethod
+    def of(cls, value: Value, axis: int) -> _Operand:
+        between: list[Operation] = []
+        op, k = value.op, axis
+        while op is not None and op.defn in CHEAP:
+            between.insert(0, op)
+            if op.defn is shape.trans:
+                k = op["order"][k] - len(op["order"])
+            op = op.inputs[0].op
+        if op is not None and op.defn is ops.shared.local_load and not op["mask"]:
+            return cls(k, op.result, layout_of(op.result), tuple(between), op["mem"])
+        op = value.op
+        converted = op is not None and op.defn is ops.layout.convert_layout
+        source = op.inputs[0] if op is not None and converted else value
+        return cls(axis, source, layout_of(value))
+
+    def stored(self, build: LayoutBuilder, part: int, slice_extent: int, banks: Banks) -> _Operand:
+        """Return the operand with a buffer for `part` elements of k; store it there if it fits."""
+        tile, layout = tile_of(self.source), layout_of(self.source)
+        bits = 8 * tile.of.itemsize
+        shared = _buffer_layout(
+            layout, self.read_layout, self.axis, part, slice_extent, bits, banks
+        )
+        mem = build(ops.shared.alloc, result=Shared(shared.shape, tile.of, shared))
+        if shared.shape == tile.shape:
+            build.op(ops.shared.local_store, mem, self.source)
+        return replace(self, mem=mem)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the buffer has all of k."""
+        assert self.mem is not None
+        return tuple(self.mem.type.shape) == tuple(self.source.type.shape)
+
+    def read(self, build: LayoutBuilder, number: Value, layout: LinearLayout) -> Value:
+        """Load slice number `number` of the operand from the buffer, in a layout."""
+        for op in reversed(self.between):
+            layout = CHEAP[op.defn](op, layout)
+        result = with_layout(with_shape(layout.shape, self.source.type.element), layout)
+        load = ops.shared.local_load_part
+        loaded = build(load, self.mem, number, axis=self.axis, result=result)
+        for op in self.between:
+            loaded = build(op.defn, loaded, **op.attributes)
+        return loaded
+
+    def forget(self) -> None:
+        """Erase the load of the whole buffer, unless it has other users."""
+        assert self.source.op is not None
+        for op in (*reversed(self.between), self.source.op):
+            if not op.result.uses:
+                op.erase()
+
+
+@lru_cache(maxsize=1024)
+def _buffer_layout(
+    source: LinearLayout,
+    read: LinearLayout,
+    axis: int,
+    part: int,
+    slice_extent: int,
+    bits: int,
+    banks: Banks,
+) -> LinearLayout:
+    """Return the layout of a buffer for a part of k, stored from one layout and read in another."""
+    slices = divided(in_pieces(read, axis, slice_extent), axis, part)
+    return conflict_free(divided(source, axis, part), slices, bits, banks)
+
+
+# -- loops
+
+
+def _cut(op: Operation, target: SimtTarget) -> None:
+    build = LayoutBuilder.before(op)
+    k, slice_extent = op.inputs[0].type.shape[-1], piece_extent(op, target)
+    operands = [_Operand.of(value, axis) for value, axis in zip(op.inputs[:2], K_AXES, strict=True)]
+    missing = [index for index, operand in enumerate(operands) if operand.mem is None]
+    part = part_extent(op, missing, target)
+    for index in missing:
+        operands[index] = operands[index].stored(build, part, slice_extent, target.banks)
+    acc = op.inputs[2]
+    wide = build(arith.cast, acc, to=F32) if acc.type.element == F16 else acc
+    total = _SlicedDot(build, op, operands, k // part, part // slice_extent).by_parts(wide)
+    op.replace_by([total if wide is acc else build(arith.cast, total, to=F16)])
+    for index in {0, 1} - {*missing}:
+        operands[index].forget()
+
+
+@dataclass(frozen=True)
+class _SlicedDot:
+    """A dot of `parts` parts, of `slices` slices each."""
+
+    build: LayoutBuilder
+    op: Operation
+    operands: Sequence[_Operand]
+    parts: int
+    slices: int
+
+    def by_parts(self, acc: Value) -> Value:
+        """Store one part after the other, if there are several, and multiply its slices."""
+        build = self.build
+        if self.parts == 1:
+            return self.by_slices(acc, None)
+
+        def body(part: Value, total: Value) -> Value:
+            for operand in self.operands:
+                if not operand.is_whole:
+                    store = ops.shared.local_store_part
+                    build.op(store, operand.mem, operand.source, part, axis=operand.axis)
+            return self.by_slices(total, part)
+
+        return _loop(build, self.parts, acc, body)
+
+    def by_slices(self, acc: Value, part: Value | None) -> Value:
+        """Multiply the slices of a part, and add them to the accumulator."""
+        build = self.build
+        before = None
+        if part is not None:
+            before = build(arith.mul, part, build.constant(self.slices, I32))
+
+        def body(index: Value, total: Value) -> Value:
+            number = index if before is None else build(arith.add, before, index)
+            a, b = (
+                operand.read(build, number if operand.is_whole else index, layout)
+                for operand, layout in zip(self.operands, self.layouts, strict=True)
+            )
+            return build(dot.dot, a, b, total, **self.op.attributes)
+
+        return _loop(build, self.slices, acc, body)
+
+    @property
+    def layouts(self) -> tuple[LinearLayout, LinearLayout]:
+        """The layouts of the operands' slices."""
+        k = self.op.inputs[0].type.shape[-1] // (self.parts * self.slices)
+        return thread_factors(layout_of(self.op.result), k)
+
+
+def _loop(
+    build: LayoutBuilder, count: int, acc: Value, next_acc: Callable[[Value, Value], Value]
+) -> Value:
+    """Build a loop of `count` iterations; `next_acc` computes each accumulator. Return the last."""
+    first, end, step = (build.constant(number, I32) for number in (0, count, 1))
+    body = Block([I32, acc.type], ["piece", acc.name])
+    with build.into(body):
+        build.op(control.yield_, next_acc(*body.args))
+    wishes = {"num_stages": 1}
+    loop = create(control.for_, [first, end, step, acc], wishes, [body], build.loc)
+    loop.result.type = acc.type
+    return build.block.insert(loop, build.anchor).result

@@ -1,1 +1,0 @@
-"""The patterns of `canonicalize`, by family of their root operations."""

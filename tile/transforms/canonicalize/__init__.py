@@ -1,0 +1,33 @@
+"""The patterns of `canonicalize`, by family of their root operations.
+
+Canonicalization: rewrite equivalent IR to one, simpler form.
+"""
+
+from __future__ import annotations
+
+from tile.ir.core import Module
+from tile.ir.passes import module_pass
+from tile.ir.rewriter import rewrite
+from tile.transforms.canonicalize import arith, control, memory, shape
+from tile.transforms.canonicalize.patterns import CANONICAL
+
+# The files that declare the patterns; importing them fills the table.
+FAMILIES = (arith, arith, control, arith, memory, shape)
+
+
+@module_pass("canonicalize")
+def canonicalize(module: Module) -> None:
+    """Apply the patterns of `tile/transforms/canonical`, fold constants and remove dead operations.
+
+    %z = const {value = 0} : i32              %t = select %c, %x, %y : f32
+    %a = add %n, %z : i32                     %r = splat %t {shape = (4, 8)} : tile<4x8xf32>
+    %t = if %c : f32 {
+      yield %x
+    } else {
+      yield %y
+    }
+    %s = splat %t {shape = (8, 4)} : tile<8x4xf32>
+    %r = trans %s {order = (1, 0)} : tile<4x8xf32>
+    """
+    for function in module:
+        rewrite(function, CANONICAL)

@@ -1,0 +1,130 @@
+"""Canonicalization of pointer arithmetic, masks and loads."""
+
+from __future__ import annotations
+
+from tile.ir.core import Operation, Value
+from tile.ir.effects import constant_of
+from tile.ir.ops import arith, debug, memory, shape
+from tile.ir.rewriter import Rewriter
+from tile.ir.types import I64, Scalar, Type, with_element
+from tile.transforms.canonicalize.patterns import CANONICAL, constant
+
+
+@CANONICAL.pattern(memory.addptr)
+def zero_offset(op: Operation, rewriter: Rewriter) -> bool:
+    pointer, offset = op.inputs
+    if constant_of(offset) != 0:
+        return False
+    rewriter.replace(op, [pointer])
+    return True
+
+
+@CANONICAL.pattern(memory.addptr)
+def addptr_of_addptr(op: Operation, rewriter: Rewriter) -> bool:
+    """Combine constant offsets."""
+    pointer, offset = op.inputs
+    inner = pointer.op
+    if inner is None or inner.defn is not memory.addptr:
+        return False
+    first, second = constant_of(inner.inputs[1]), constant_of(offset)
+    if first is None or second is None:
+        return False
+    total = int(first) + int(second)
+    ty = _fitting(offset.type, total)
+    if ty is None:
+        return False
+    joined = constant(op, rewriter, total, ty)
+    value = rewriter.build(op, memory.addptr, inner.inputs[0], joined, stride=op["stride"])
+    rewriter.replace(op, [value])
+    return True
+
+
+def _fitting(ty: Type, number: int) -> Type | None:
+    """Return the type if it holds the number, else its 64-bit version if that does, else None."""
+    for candidate in (ty, with_element(ty, I64)):
+        element = candidate.element
+        assert isinstance(element, Scalar)
+        if element.min_value <= number <= element.max_value:
+            return candidate
+    return None
+
+
+@CANONICAL.pattern(memory.load, memory.store, memory.atomic_rmw, debug.device_assert)
+def true_mask(op: Operation, rewriter: Rewriter) -> bool:
+    mask = op["mask"]
+    if mask is None or constant_of(mask) is not True:
+        return False
+    for index in range(op.defn.positions["mask"], len(op.operands)):
+        if op.operands[index] is not None:  # the mask, and a load's `other`
+            rewriter.set_operand(op, index, None)
+    return True
+
+
+@CANONICAL.pattern(memory.store, debug.device_assert)
+def false_mask(op: Operation, rewriter: Rewriter) -> bool:
+    mask = op["mask"]
+    if mask is None or constant_of(mask) is not False:
+        return False
+    rewriter.erase(op)
+    return True
+
+
+@CANONICAL.pattern(memory.load)
+def load_with_false_mask(op: Operation, rewriter: Rewriter) -> bool:
+    mask, other = op["mask"], op["other"]
+    if mask is None or constant_of(mask) is not False:
+        return False
+    value = other or rewriter.build(op, arith.poison, result=op.result.type)
+    rewriter.replace(op, [value])
+    return True
+
+
+@CANONICAL.pattern(debug.device_assert, debug.assume)
+def true_condition(op: Operation, rewriter: Rewriter) -> bool:
+    if constant_of(op.inputs[0]) is not True:
+        return False
+    rewriter.erase(op)
+    return True
+
+
+@CANONICAL.pattern(arith.select)
+def select_of_load(op: Operation, rewriter: Rewriter) -> bool:
+    """`select(m, load(p, m), x)` is `load(p, m, x)`, if `x` is available at the load."""
+    condition, loaded, other = op.inputs
+    load = loaded.op
+    if load is None or load.defn is not memory.load or load["mask"] is not condition:
+        return False
+    available = _available(other, load, rewriter) if len(loaded.uses) == 1 else None
+    if available is None:
+        return False
+    default = load.defn.positions["other"]
+    rewriter.set_operand(load, default, available)
+    rewriter.replace(op, [loaded])
+    return True
+
+
+def _available(value: Value, op: Operation, rewriter: Rewriter) -> Value | None:
+    """Return the value if it is available at `op`, or a copy of a splat there, else None."""
+    if _defined_before(value, op):
+        return value
+    source = value.op
+    if source is None or source.defn not in (arith.const, shape.splat):
+        return None
+    if not all(_defined_before(operand, op) for operand in source.inputs):
+        return None
+    return rewriter.build(op, source.defn, *source.inputs, **source.attributes)
+
+
+def _defined_before(value: Value, op: Operation) -> bool:
+    """Return True if a value that is visible after `op` in its block is visible at `op` as well."""
+    if value.op is None or value.block is not op.block:
+        return op.block is not None and _encloses(value, op)
+    return value.op.is_before(op)
+
+
+def _encloses(value: Value, op: Operation) -> bool:
+    """Return True if a value is an argument of a block around `op`, or defined further out."""
+    if value.op is None:
+        return value.block.encloses(op)
+    outer = next((o for o in op.ancestors() if o.block is value.block), None)
+    return outer is not None and value.op.is_before(outer)

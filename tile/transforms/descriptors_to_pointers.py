@@ -1,0 +1,404 @@
+"""Lowering of tensor descriptors to pointers and masks, for targets without TMA.
+
+Addresses and masks of a descriptor block: tiles of pointers, and of bounds checks.
+
+Along each axis a block has the indices `start + range`. The starts are summed into one scalar
+address, the ranges into a tile of offsets: in a loop that moves a block through an array, only one
+scalar and the masks change. An index is in bounds if it is less than the extent as an unsigned
+integer; one comparison checks both bounds, and unsigned sums may wrap.
+
+Offsets have 64 bits, as strides do. An out-of-bounds index may address any memory; it is masked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from tile.analysis.uniformity import launch_value
+from tile.ir.builder import Builder
+from tile.ir.core import Argument, Block, Function, Module, Operation, Value
+from tile.ir.effects import constant_of
+from tile.ir.ops import arith, control, descriptor, memory, shape
+from tile.ir.ops.arith import Predicate
+from tile.ir.ops.memory import Order
+from tile.ir.passes import module_pass
+from tile.ir.types import I64, U32, Descriptor, Padding, Tile, Type, with_element
+from tile.transforms.canonicalize import canonicalize
+from tile.transforms.cse import cse
+from tile.transforms.dce import dce
+from tile.transforms.licm import licm
+
+
+@dataclass(frozen=True)
+class Components:
+    """The components of a descriptor; see `Descriptor.parts`."""
+
+    type: Descriptor
+    values: Sequence[Value]
+
+    @property
+    def base(self) -> Value:
+        return self.values[0]
+
+    def extent(self, axis: int) -> Value:
+        return self.values[1 + axis]
+
+    def stride(self, axis: int) -> Value | None:
+        """Return the stride along an axis; None along the last, where it is 1."""
+        rank = len(self.type.dims)
+        return None if axis == rank - 1 else self.values[1 + rank + axis]
+
+
+@dataclass(frozen=True)
+class AxisIndices:
+    """The indices of a block along one axis: a scalar start plus a 1-D range (i32).
+
+    None stands for zero.
+    """
+
+    start: Value | None
+    range: Value | None
+
+
+def axis_indices(build: Builder, start: Value, extent: int) -> AxisIndices:
+    """Return the `extent` indices from `start` on."""
+    return AxisIndices(start, build(shape.arange, start=0, end=extent) if extent > 1 else None)
+
+
+def address(
+    build: Builder, components: Components, indices: Sequence[AxisIndices], dims: tuple[int, ...]
+) -> tuple[Value, Value]:
+    """Return the pointers to the elements of a block of shape `dims`, and the in-bounds mask."""
+    starts, ranges, masks = [], [], []
+    for axis, index in enumerate(indices):
+        if index.start is not None:
+            starts.append(_scaled(build, index.start, components.stride(axis)))
+        if index.range is not None:
+            scaled = _scaled(build, index.range, components.stride(axis))
+            ranges.append(_across(build, scaled, axis, dims))
+        masks.append(_in_bounds(build, index, components.extent(axis), axis, dims))
+    size = components.type.of.itemsize
+    pointer = components.base
+    if starts:
+        start = reduce(lambda x, y: build(arith.add, x, y), starts)
+        pointer = build(memory.addptr, pointer, start, stride=size)
+    pointer = build(shape.splat, pointer, shape=dims)
+    offsets = reduce(lambda x, y: build(arith.add, x, y), ranges)
+    pointer = build(memory.addptr, pointer, offsets, stride=size)
+    return pointer, reduce(lambda x, y: build(arith.and_, x, y), masks)
+
+
+def _scaled(build: Builder, index: Value, stride: Value | None) -> Value:
+    """Return indices as 64-bit offsets in elements."""
+    wide = build(arith.cast, index, to=I64)
+    return wide if stride is None else build(arith.mul, wide, _like(build, stride, wide))
+
+
+def _in_bounds(
+    build: Builder, index: AxisIndices, extent: Value, axis: int, dims: tuple[int, ...]
+) -> Value:
+    """Return the mask of a block's elements that are inside the array along one axis."""
+    terms = [value for value in (index.start, index.range) if value is not None]
+    *starts, at = (build(arith.cast, value, to=U32) for value in terms)
+    for start in starts:
+        at = build(arith.add, _like(build, start, at), at)
+    limit = _like(build, build(arith.cast, extent, to=U32), at)
+    inside = build(arith.cmp, at, limit, predicate=Predicate.LT)
+    if index.range is None:
+        return build(shape.splat, inside, shape=dims)
+    return _across(build, inside, axis, dims)
+
+
+def _like(build: Builder, scalar: Value, other: Value) -> Value:
+    """Return a scalar, or its splat if the other value is a tile."""
+    ty = other.type
+    return build(shape.splat, scalar, shape=ty.dims) if isinstance(ty, Tile) else scalar
+
+
+def _across(build: Builder, x: Value, axis: int, dims: tuple[int, ...]) -> Value:
+    """Broadcast a 1-D tile along axis `axis` to the shape of the block."""
+    for _ in range(axis):
+        x = build(shape.expand_dims, x, axis=-x.type.rank - 1)
+    for _ in range(len(dims) - axis - 1):
+        x = build(shape.expand_dims, x, axis=-1)
+    whole = with_element(Tile(dims, I64), x.type.element)
+    return x if x.type == whole else build(shape.broadcast, x, shape=dims)
+
+
+@module_pass("expand-descriptors")
+def expand_descriptors(module: Module, *, simplify: bool = True, boxes: bool = False) -> None:
+    """Lower descriptors to pointers, extents and strides, and their accesses to masked accesses.
+
+    Descriptors that pass through loops, branches and calls become several values. Hints state that
+    the array's address and its strides are multiples of 16 bytes. Unless `simplify` is false, the
+    result is simplified, and loop-invariant code is hoisted. With `boxes`, `box_pointers` keeps the
+    descriptor block of pointers if the array is known at launch.
+
+        %d = make_descriptor %p, %n {block = (8)} : desc<8xf32>
+        %x = descriptor_load %d, %i : tile<8xf32>
+
+    becomes, with `%j` the indices as unsigned integers, and `%w` the indices in 64 bits:
+
+        %b = hint %p {divisible = (16)} : ptr<f32>
+        %q = addptr %b, %w {stride = 4} : ptr<f32>
+        ...
+        %m = cmp %j, %limit {predicate = lt} : tile<8xi1>
+        %x = load %pointers, %m, %zero : tile<8xf32>
+    """
+    values = (
+        *(value for function in module for value in function.args),
+        *(value for op in module.walk() for value in op.results),
+    )
+    if not any(isinstance(value.type, Descriptor) for value in values):
+        return
+    for function in module:
+        _Expansion(function, boxes and function.kernel).run()
+    if simplify:
+        for clean in (canonicalize, cse, licm, dce):
+            clean(module)
+
+
+class _Expansion:
+    """The lowering of the descriptors of one function."""
+
+    def __init__(self, function: Function, boxes: bool) -> None:
+        self.function = function
+        self.boxes = boxes
+        self.components: dict[Value, Components] = {}
+        self.replaced: list[Operation] = []  # in program order, so users come later
+
+    def run(self) -> None:
+        function = self.function
+        function.result_types = _flat_types(function.result_types)
+        self.parameters()
+        self.block(function.body)
+        for op in reversed(self.replaced):
+            op.erase()
+
+    def parameters(self) -> None:
+        """Replace the function's descriptor parameters by parameters for their components."""
+        function = self.function
+        old_arguments = dict(zip(function.args, function.arguments, strict=True))
+        function.body.args = self.arguments(function.body)
+        function.arguments = [old_arguments.get(value, Argument()) for value in function.args]
+        assert function.body.first is not None
+        build = Builder(function.body, function.body.first, function.loc)
+        for value, components in list(self.components.items()):
+            self.components[value] = _with_hints(build, components)
+
+    def arguments(self, block: Block) -> list[Value]:
+        """Return the arguments of a block, with components in place of descriptors."""
+        arguments: list[Value] = []
+        for value in block.args:
+            if not isinstance(value.type, Descriptor):
+                arguments.append(value)
+                continue
+            components = [Value(ty, block, 0) for ty in value.type.parts]
+            arguments.extend(components)
+            self.bind(value, components)
+        for index, value in enumerate(arguments):
+            value.index = index
+        return arguments
+
+    def bind(self, value: Value, components: Sequence[Value]) -> None:
+        """Set the components of a descriptor."""
+        assert isinstance(value.type, Descriptor)
+        self.components[value] = Components(value.type, components)
+        for name, component in zip(_names(value), components, strict=True):
+            component.name = component.name or name
+
+    def block(self, block: Block) -> None:
+        for op in block:
+            rule = _RULES.get(op.defn)
+            if not any(isinstance(value.type, Descriptor) for value in (*op.inputs, *op.results)):
+                for region in op.regions:
+                    self.block(region)
+            elif rule is not None:
+                rule(self, op, Builder.before(op))
+                self.replaced.append(op)
+            else:
+                self.rebuild(op)
+
+    def rebuild(self, op: Operation) -> None:
+        """Replace a control-flow operation on descriptors by one that passes their components."""
+        assert op.block is not None
+        attributes = dict(op.attributes)
+        if op.defn is control.call:
+            attributes["results"] = _flat_types(attributes["results"])
+        regions, op.regions = op.regions, []
+        types = _flat_types([value.type for value in op.results])
+        new = Operation(op.defn, self.flat(op.inputs), attributes, regions, types, op.loc)
+        op.block.insert(new, op)
+        results = iter(new.results)
+        for value in op.results:
+            if isinstance(value.type, Descriptor):
+                self.bind(value, [next(results) for _ in value.type.parts])
+                if op.defn is control.call:
+                    self.components[value] = _with_hints(Builder.before(op), self.components[value])
+            else:
+                value.replace_by(next(results))
+        for region in regions:
+            region.args = self.arguments(region)
+            self.block(region)
+        if op.defn.terminator:
+            op.erase()
+        else:
+            self.replaced.append(op)
+
+    def flat(self, values: Sequence[Value]) -> list[Value]:
+        """Return the values, with components in place of descriptors."""
+        flat: list[Value] = []
+        for value in values:
+            flat.extend(self.components[value].values if value in self.components else (value,))
+        return flat
+
+    # -- operations on descriptors
+
+    def poison(self, op: Operation, build: Builder) -> None:
+        assert isinstance(op.result.type, Descriptor)
+        self.bind(op.result, [build(arith.poison, result=ty) for ty in op.result.type.parts])
+
+    def make(self, op: Operation, build: Builder) -> None:
+        self.bind(op.result, op.inputs)
+        self.components[op.result] = _with_hints(build, self.components[op.result])
+
+    def extent(self, op: Operation, build: Builder) -> None:
+        op.result.replace_by(self.of(op).extent(op["axis"]))
+
+    def stride(self, op: Operation, build: Builder) -> None:
+        stride = self.of(op).stride(op["axis"])
+        op.result.replace_by(build.constant(1, op.result.type) if stride is None else stride)
+
+    def load(self, op: Operation, build: Builder) -> None:
+        start = op.inputs[1:]
+        self.read(op, build, self.block_indices(op, build, start), start)
+
+    def gather(self, op: Operation, build: Builder) -> None:
+        self.read(op, build, self.rows(op, build))
+
+    def read(
+        self,
+        op: Operation,
+        build: Builder,
+        indices: Sequence[AxisIndices],
+        start: Sequence[Value] = (),
+    ) -> None:
+        """Insert a load; `start` is the index of a block's first element."""
+        components = self.of(op)
+        pointers, mask = address(build, components, indices, op.result.type.shape)
+        pointers = self.annotate(build, pointers, components, start)
+        padding = 0 if components.type.padding is Padding.ZERO else math.nan
+        other = build.constant(padding, op.result.type)
+        op.result.replace_by(build(memory.load, pointers, mask, other))
+
+    def annotate(
+        self, build: Builder, pointers: Value, components: Components, start: Sequence[Value]
+    ) -> Value:
+        """Annotate pointers with their descriptor block, if requested and known at launch."""
+        if not self.boxes or not start or None in map(launch_value, components.values):
+            return pointers
+        return build(descriptor.box_pointers, pointers, *components.values, *start)
+
+    def store(self, op: Operation, build: Builder) -> None:
+        start = op.inputs[2:]
+        self.write(op, build, self.block_indices(op, build, start), start)
+
+    def scatter(self, op: Operation, build: Builder) -> None:
+        self.write(op, build, self.rows(op, build))
+
+    def write(
+        self,
+        op: Operation,
+        build: Builder,
+        indices: Sequence[AxisIndices],
+        start: Sequence[Value] = (),
+    ) -> None:
+        """Insert a store; `start` is as for `read`."""
+        components = self.of(op)
+        pointers, mask = address(build, components, indices, op["value"].type.shape)
+        pointers = self.annotate(build, pointers, components, start)
+        build.op(memory.store, pointers, op["value"], mask)
+
+    def atomic(self, op: Operation, build: Builder) -> None:
+        indices = self.block_indices(op, build, op.inputs[2:])
+        pointers, mask = address(build, self.of(op), indices, op["value"].type.shape)
+        build.op(
+            memory.atomic_rmw, pointers, op["value"], mask, kind=op["kind"], order=Order.RELAXED
+        )
+
+    def of(self, op: Operation) -> Components:
+        """Return the components of the descriptor on which an operation works."""
+        return self.components[op["desc"]]
+
+    def block_indices(
+        self, op: Operation, build: Builder, offsets: Sequence[Value]
+    ) -> list[AxisIndices]:
+        dims = self.of(op).type.dims
+        return [axis_indices(build, start, n) for start, n in zip(offsets, dims, strict=True)]
+
+    def rows(self, op: Operation, build: Builder) -> list[AxisIndices]:
+        columns = self.of(op).type.dims[1]
+        return [AxisIndices(None, op["rows"]), axis_indices(build, op["column"], columns)]
+
+
+def _with_hints(build: Builder, components: Components) -> Components:
+    """Return the components with hints of the alignment that descriptors guarantee."""
+    rank, multiple = len(components.type.dims), components.type.multiple
+    base = _multiple(build, components.base, Descriptor.ALIGNMENT)
+    *extents, last = components.values[1 : 1 + rank]
+    strides = components.values[1 + rank :]
+    # The last extent of an array without gaps is a stride as well.
+    if any(last is _source(stride) for stride in strides):
+        last = _multiple(build, last, multiple)
+    strides = [_multiple(build, stride, multiple) for stride in strides]
+    return Components(components.type, [base, *extents, last, *strides])
+
+
+def _multiple(build: Builder, value: Value, number: int) -> Value:
+    """Return a value with a hint that it is a multiple of `number`, unless that is known."""
+    source = _source(value)
+    block, constant = source.owner, constant_of(source)
+    if isinstance(block, Block) and block.owner is not None:
+        divisor = block.owner.arguments[source.index].divisible
+    else:
+        divisor = constant if isinstance(constant, int) else 1
+    return value if divisor % number == 0 else build(arith.hint, value, divisible=(number,))
+
+
+def _source(value: Value) -> Value:
+    """Return the value before its extension to 64 bits."""
+    op = value.op
+    return op.inputs[0] if op is not None and op.defn is arith.cast else value
+
+
+def _flat_types(types: Sequence[Type]) -> tuple[Type, ...]:
+    """Return the types, with component types in place of descriptors."""
+    flat: list[Type] = []
+    for ty in types:
+        flat.extend(ty.parts if isinstance(ty, Descriptor) else (ty,))
+    return tuple(flat)
+
+
+def _names(desc: Value) -> list[str]:
+    """Return names for the components of a descriptor."""
+    assert isinstance(desc.type, Descriptor)
+    rank = len(desc.type.dims)
+    axes = [f"extent.{axis}" for axis in range(rank)]
+    axes += [f"stride.{axis}" for axis in range(rank - 1)]
+    return [f"{desc.name or 'desc'}.{component}" for component in ("base", *axes)]
+
+
+_RULES: dict[object, Callable[[_Expansion, Operation, Builder], None]] = {
+    arith.poison: _Expansion.poison,
+    descriptor.make_descriptor: _Expansion.make,
+    descriptor.descriptor_extent: _Expansion.extent,
+    descriptor.descriptor_stride: _Expansion.stride,
+    descriptor.descriptor_load: _Expansion.load,
+    descriptor.descriptor_store: _Expansion.store,
+    descriptor.descriptor_atomic: _Expansion.atomic,
+    descriptor.descriptor_gather: _Expansion.gather,
+    descriptor.descriptor_scatter: _Expansion.scatter,
+}

@@ -1,0 +1,72 @@
+"""The target-independent pass pipeline. Importing this declares every pass on tiles.
+
+Verification and machine-independent optimization of a module, common to all backends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tile.analysis.alias import written_arguments
+from tile.ir.core import Module
+from tile.ir.passes import Pass, parse_pipeline, run_pipeline
+from tile.ir.printer import print_module
+from tile.ir.verifier import verify
+from tile.transforms import (
+    canonicalize,
+    cse,
+    dce,
+    descriptors_to_pointers,
+    fold,
+    inline,
+    licm,
+    print_analysis,
+    strip_debug_info,
+    unroll,
+    warn_spin_loops,
+)
+
+DECLARING = (
+    canonicalize,
+    cse,
+    dce,
+    strip_debug_info,
+    descriptors_to_pointers,
+    fold,
+    inline,
+    licm,
+    print_analysis,
+    unroll,
+    warn_spin_loops,
+)
+
+# The passes that every backend runs first. Inlined functions are removed early to save time.
+TILE: tuple[Pass, ...] = tuple(
+    parse_pipeline(
+        "drop-steps,inline,dce,warn-plain-spins,canonicalize,cse,licm,canonicalize,cse,dce"
+    )
+)
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """The result of `optimise`.
+
+    `stages` are the texts of the module's stages so far, `parameters` the names of the kernel's
+    parameters, and `written` those through which it writes memory.
+    """
+
+    stages: dict[str, str | bytes]
+    parameters: tuple[str, ...]
+    written: frozenset[str]
+
+
+def optimise(module: Module) -> Optimised:
+    """Run the machine-independent passes over a TILE module, in place."""
+    verify(module)
+    parameters = tuple(value.name for value in module.kernel.args)
+    stages: dict[str, str | bytes] = {"tile": print_module(module)}
+    run_pipeline(module, TILE)
+    verify(module)
+    stages["tile-optimized"] = print_module(module)
+    return Optimised(stages, parameters, written_arguments(module, module.kernel))

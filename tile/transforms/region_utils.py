@@ -1,0 +1,177 @@
+"""Utilities for passes that change structured control flow.
+
+Loop-carried values and results of branches: one value under several names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tile.errors import Loc
+from tile.ir.core import Block, Operation, Value, clone
+from tile.ir.ops import control
+from tile.ir.types import Tile
+
+
+def splice(block: Block, before: Operation, arguments: Sequence[Value]) -> list[Value]:
+    """Move a block's operations before an operation, with values for the block's arguments.
+
+    Erase the block's terminator and return its operands. The block is empty afterwards.
+    """
+    for old, new in zip(block.args, arguments, strict=True):
+        old.replace_by(new)
+    end = block.last
+    assert end is not None and before.block is not None
+    yielded = end.inputs
+    end.erase()
+    for op in block:
+        op.unlink()
+        before.block.insert(op, before)
+    return yielded
+
+
+def copy_into(block: Block, before: Operation, arguments: Sequence[Value]) -> list[Value]:
+    """Copy a block's operations before an operation, like `splice`; the block is unchanged."""
+    mapping: dict[Value, Value] = dict(zip(block.args, arguments, strict=True))
+    end = block.last
+    assert end is not None and before.block is not None
+    for op in block:
+        if op is not end:
+            before.block.insert(clone(op, mapping), before)
+    return renamed(end.inputs, mapping)
+
+
+def renamed(values: Sequence[Value], mapping: Mapping[Value, Value]) -> list[Value]:
+    """Return the values, replaced by a mapping where it has them."""
+    return [mapping.get(value, value) for value in values]
+
+
+def without_results(op: Operation, replacements: Mapping[int, Value]) -> Operation:
+    """Replace an `if`, `for` or `while` by one without the results at some positions.
+
+    A replacement value is used for the result and for the carried values in the regions.
+    """
+    first = first_carried(op)
+    for index, value in replacements.items():
+        op.results[index].replace_by(value)
+        for region in op.regions:
+            for argument in region.args[first + index : first + index + 1]:
+                argument.replace_by(value)
+    stop_passing(op, replacements)
+    return shrink(op, replacements)
+
+
+def first_carried(op: Operation) -> int:
+    """Return the index of the first carried value among the arguments of an operation's regions."""
+    return 1 if op.defn is control.for_ else 0
+
+
+def stop_passing(op: Operation, positions: Collection[int]) -> None:
+    """Remove the yielded values at some positions from the regions of `op`; call `shrink` next."""
+    for region in op.regions:
+        end = region.last
+        if positions and end is not None and end.defn is control.yield_:
+            end.set_operands([v for i, v in enumerate(end.inputs) if i not in positions])
+
+
+def shrink(op: Operation, positions: Collection[int]) -> Operation:
+    """Remove unused results and their carried values.
+
+    Return the operation that replaces `op`, or `op` itself if `positions` is empty.
+    """
+    if not positions:
+        return op
+    assert op.block is not None
+    remaining = [index for index in range(len(op.results)) if index not in positions]
+    fixed, first = len(op.defn.operands), first_carried(op)
+    carried = op.inputs[fixed:]
+    for region in op.regions:
+        removed = [v for i, v in enumerate(region.args[first:]) if i in positions]
+        assert not any(value.uses for value in removed), "a removed carried value is in use"
+        region.args = [value for value in region.args if value not in removed]
+        for index, value in enumerate(region.args):
+            value.index = index
+    operands = [*op.inputs[:fixed], *(carried[index] for index in remaining if carried)]
+    regions, op.regions = op.regions, []
+    types = [op.results[index].type for index in remaining]
+    new = op.block.insert(Operation(op.defn, operands, op.attributes, regions, types, op.loc), op)
+    for index, value in zip(remaining, new.results, strict=True):
+        value.name = op.results[index].name
+        op.results[index].replace_by(value)
+    op.erase()
+    return new
+
+
+# An operand: the operation that takes it, and its position.
+Use = tuple[Operation, int]
+
+CARRYING = frozenset({control.for_, control.while_, control.if_})
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A tile that a loop carries or a branch yields."""
+
+    result: Value
+    arguments: tuple[Value, ...]  # of the regions
+    starts: tuple[Use, ...]  # its initial value, as an operand of the loop
+    ends: tuple[Use, ...]  # its values as operands of the regions' terminators
+
+    @property
+    def inits(self) -> tuple[Value, ...]:
+        """The initial values of a loop-carried tile."""
+        return tuple(used(use) for use in self.starts)
+
+    @property
+    def yields(self) -> tuple[Value, ...]:
+        """The values that the regions yield."""
+        return tuple(used(use) for use in self.ends)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The value under each of its names: the result and the region arguments."""
+        return (self.result, *self.arguments)
+
+
+def carried(op: Operation) -> Iterator[Carried]:
+    """Yield the tiles that a `for`, `while` or `if` carries."""
+    fixed = len(op.defn.operands)
+    first = 1 if op.defn is control.for_ else 0
+    ends = [region.last for region in op.regions if region.last and _yields(region.last)]
+    loop = op.defn is not control.if_
+    for index, result in enumerate(op.results):
+        if isinstance(result.type, Tile):
+            yield Carried(
+                result,
+                tuple(region.args[first + index] for region in op.regions) if loop else (),
+                ((op, fixed + index),) if loop else (),
+                tuple((end, index) for end in ends),
+            )
+
+
+def conversion_loc(value: Value, users: Iterable[Operation]) -> Loc | None:
+    """Return the source location of a conversion of a value for some of its users.
+
+    It is that of the operation that computes the value. For a loop-carried value or a branch's
+    result, it is that of the first user that is no loop or branch itself.
+    """
+    maker = value.op
+    makers = [maker] if maker is not None and maker.defn not in CARRYING else []
+    for op in (*makers, *users):
+        if op.loc is not None and op.defn not in CARRYING and not op.defn.terminator:
+            return op.loc
+    owner = maker or value.block.parent
+    return None if owner is None else owner.loc
+
+
+def used(use: Use) -> Value:
+    """Return the operand."""
+    op, index = use
+    value = op.operands[index]
+    assert value is not None
+    return value
+
+
+def _yields(op: Operation) -> bool:
+    return op.defn is control.yield_
