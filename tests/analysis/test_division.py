@@ -15,8 +15,7 @@ from tile.analysis.axis_info import axis_info
 from tile.analysis.axis_rules import AxisInfo
 from tile.ir import semantics
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Function, OpDef, Value
 from tile.ir.ops import arith, control, debug, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.printer import print_function

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Module, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Function, Module, OpDef, Value
 from tile.ir.ops import arith, control, memory, program, shape
 from tile.ir.types import I32, Pointer, Scalar, Tile, Type, with_element
 

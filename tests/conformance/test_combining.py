@@ -22,8 +22,7 @@ from tests.conformance.values import placeholder, random_array
 from tests.evaluate import region
 from tile.ir import semantics
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Value
-from tile.ir.declare import OpDef, Symbol
+from tile.ir.core import Block, OpDef, Symbol, Value
 from tile.ir.ops import arith, control, indexing, reduce, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.parser import parse_module

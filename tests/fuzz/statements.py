@@ -10,8 +10,7 @@ from tests.fuzz.axes import small
 from tests.fuzz.shapes import at
 from tests.fuzz.sizes import BUDGET, MOST_STATEMENTS, SHARED, SLOTS
 from tests.fuzz.writer import Writer
-from tile.ir.core import Block, Value
-from tile.ir.declare import OpDef, Symbol
+from tile.ir.core import Block, OpDef, Symbol, Value
 from tile.ir.ops import arith, control, debug, descriptor, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import Eviction, Order, RMWKind, Scope

@@ -10,8 +10,7 @@ from typing import Any
 from tests.fuzz.sizes import BUDGET, Sizes
 from tile.errors import Loc
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Function, OpDef, Value
 from tile.ir.types import I32, Pointer, Scalar, Type, with_shape
 
 Pick = Callable[[int], int]  # a number from 0 to below another

@@ -16,8 +16,7 @@ from tests.simt.layouts.layouts import invertible
 from tests.simt.threads import Threads, held, whole
 from tile.errors import TypeRuleError
 from tile.ir import semantics
-from tile.ir.core import Function, Level, Module, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Function, Level, Module, OpDef, Value
 from tile.ir.ops import control, indexing, reduce, shape
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.parser import parse_module

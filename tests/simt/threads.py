@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from tile.ir import semantics
-from tile.ir.core import Function, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Function, OpDef, Operation, Value
 from tile.ir.ops import control, memory
 from tile.ir.types import Fragment, Shared, Type
 from tile.simt import ops

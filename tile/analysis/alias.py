@@ -21,8 +21,7 @@ from functools import reduce
 
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.dataflow import Forward
-from tile.ir.core import Function, Module, Operation, Value
-from tile.ir.declare import Effect
+from tile.ir.core import Effect, Function, Module, Operation, Value
 from tile.ir.ops import arith, control, memory
 from tile.ir.types import Descriptor, Pointer, Shared, Type
 

@@ -46,8 +46,7 @@ from dataclasses import dataclass, replace
 from tile.analysis.axis_rules import RULES, AxisInfo, divisor, uniform, unknown
 from tile.analysis.dataflow import Conditional, compared
 from tile.analysis.ranges import Ranges, ranges
-from tile.ir.core import Function, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Function, OpDef, Operation, Value
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import Scalar, Type

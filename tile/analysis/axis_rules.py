@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from tile.analysis.interval import magnitude
 from tile.analysis.ranges import Ranges
-from tile.ir.core import Operation
-from tile.ir.declare import OPS, OpDef
+from tile.ir.core import OpDef, Operation
+from tile.ir.declare import OPS
 from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.arith import Predicate

@@ -26,8 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tile.ir.core import Block, Operation, Value
-from tile.ir.declare import Effect
+from tile.ir.core import Block, Effect, Operation, Value
 from tile.ir.ops import control, debug, memory
 from tile.ir.types import Shared
 

@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tile.analysis.dataflow import Forward
-from tile.ir.core import Block, Function, Operation, Value
-from tile.ir.declare import Effect, OpDef
+from tile.ir.core import Block, Effect, Function, OpDef, Operation, Value
 from tile.ir.effects import constant_of, effects
 from tile.ir.ops import arith, control, descriptor, memory, program
 from tile.ir.types import Scalar, Type

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from tile.errors import Loc, stamp
-from tile.ir.core import Block, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, OpDef, Operation, Value
 from tile.ir.ops import arith
 from tile.ir.types import Scalar, Type
 

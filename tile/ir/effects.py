@@ -5,8 +5,7 @@ Passes query effects through this module only.
 
 from __future__ import annotations
 
-from tile.ir.core import Operation, Value
-from tile.ir.declare import Effect
+from tile.ir.core import Effect, Operation, Value
 from tile.ir.termination import LOOPS, ends
 
 OBSERVABLE = Effect.WRITE | Effect.SHARED | Effect.SYNC | Effect.OUTPUT | Effect.MAY_HANG

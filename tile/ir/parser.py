@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 
 from tile.errors import Loc, ParseError, TileError, TypeRuleError
 from tile.ir.builder import create
-from tile.ir.core import Argument, Block, Function, Module, Operation, Value
-from tile.ir.declare import OPS, OpDef, Symbol
+from tile.ir.core import Argument, Block, Function, Module, OpDef, Operation, Symbol, Value
+from tile.ir.declare import OPS
 from tile.ir.nesting import too_deep
 from tile.ir.ops import control
 from tile.ir.types import (

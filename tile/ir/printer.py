@@ -31,8 +31,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from tile.errors import Loc
-from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.declare import Symbol
+from tile.ir.core import Block, Function, Module, Operation, Symbol, Value
 from tile.ir.types import Type, is_layout
 
 # The text of a layout within IR text.

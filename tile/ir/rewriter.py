@@ -18,8 +18,7 @@ from typing import Any
 
 from tile.errors import PassError, stamp
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Function, OpDef, Operation, Value
 from tile.ir.effects import is_dead
 
 Pattern = Callable[[Operation, "Rewriter"], bool]

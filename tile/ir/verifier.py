@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tile.errors import Loc, TileError, TypeRuleError, VerificationError
-from tile.ir.core import CONDITIONS, Block, Function, Level, Module, Operation, Value
+from tile.ir.core import Block, Function, Level, Module, Operation, Value
 from tile.ir.ops import control, reduce
 from tile.ir.printer import print_op
 from tile.ir.types import Descriptor, Fragment, Shared, Tile, Type, without_layout
+
+# Conditions on operations at a level, in addition to their type rules; a condition raises
+# `TypeRuleError`. The package that defines a level's types declares its conditions.
+CONDITIONS: dict[Level, list[Callable[[Operation], None]]] = {level: [] for level in Level}
+
+
+def condition(level: Level) -> Callable[[Callable[[Operation], None]], Callable[[Operation], None]]:
+    """Declare a condition of a level."""
+
+    def declare(check: Callable[[Operation], None]) -> Callable[[Operation], None]:
+        CONDITIONS[level].append(check)
+        return check
+
+    return declare
 
 
 def verify(module: Module, level: Level = Level.TILE) -> None:

@@ -3,8 +3,8 @@
 Operands are runtime values or compile-time Python objects. If both are compile-time values,
 Python's own operator computes the result. Otherwise numbers are promoted by the rules of
 `tile.language.core.promotion`, shapes are broadcast, and one elementwise operation is emitted.
-Integer division truncates towards zero, and a remainder has the sign of the dividend. `>>` of a signed
-integer is an arithmetic shift, whatever the type of the shift amount.
+Integer division truncates towards zero, and a remainder has the sign of the dividend. `>>` of a
+signed integer is an arithmetic shift, whatever the type of the shift amount.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef
 from tile.ir.ops import arith, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F32, I1, I8, I16, I32, I64, U32, U64, Pointer, Scalar

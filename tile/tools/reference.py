@@ -15,8 +15,8 @@ from typing import Any
 import tile.language as tl
 import tile.language.math as language_math
 import tile.language.random as language_random
-from tile.ir.core import EVERY, Level
-from tile.ir.declare import OPS, OpDef
+from tile.ir.core import EVERY, Level, OpDef
+from tile.ir.declare import OPS
 from tile.ir.passes import PASSES, PassDef, spell
 from tile.ir.printer import print_value
 from tile.language.core.builtin import DESCRIPTOR_MEMBERS, Builtin

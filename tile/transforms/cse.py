@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tile.ir.core import Block, Module, Operation
-from tile.ir.declare import Effect
+from tile.ir.core import Block, Effect, Module, Operation
 from tile.ir.effects import effects, is_pure
 from tile.ir.ops import memory
 from tile.ir.ops.memory import CacheModifier

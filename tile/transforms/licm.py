@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.ir.core import Block, Function, Module, Operation
-from tile.ir.declare import Effect
+from tile.ir.core import Block, Effect, Function, Module, Operation
 from tile.ir.effects import MAY_STOP, constant_of, effects, is_pure
 from tile.ir.ops import arith, control, memory
 from tile.ir.ops.memory import CacheModifier

@@ -19,8 +19,7 @@ from tile.backends.nvptx.compiler import to_ptx
 from tile.backends.nvptx.emit.functions import EmittedModule, emit_module
 from tile.backends.nvptx.target import architecture
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Level, Module, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Function, Level, Module, OpDef, Value
 from tile.ir.ops import control, memory
 from tile.ir.parser import parse_module
 from tile.ir.types import Fragment, Pointer, Type

@@ -10,7 +10,8 @@ import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, check, fragment
 from tile.backends.nvptx.emit.math import INSTRUCTIONS
-from tile.ir.declare import OPS, OpDef
+from tile.ir.core import OpDef
+from tile.ir.declare import OPS
 from tile.ir.ops.arith import NUMBERS, Predicate, Rounding
 from tile.ir.types import ALL, F32, I1, I64, U64, Pointer, Scalar
 

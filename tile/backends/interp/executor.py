@@ -19,7 +19,7 @@ from tile.backends.interp.translate import BlockCode, Instruction
 from tile.backends.interp.values import Array, Held, array_of, same, take
 from tile.errors import ExecutionError
 from tile.ir import semantics
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef
 from tile.ir.ops import control
 from tile.ir.types import Scalar
 

@@ -25,8 +25,7 @@ from tile.backends.interp.values import Array, RunValue, array_of, broadcast_row
 from tile.backends.interp.virtual_memory import BufferLanes, FaultError, Memory
 from tile.errors import DeviceAssertionError
 from tile.ir import semantics
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith, debug, memory, program
 from tile.ir.ops.memory import RMWKind, pointee
 from tile.ir.types import Scalar

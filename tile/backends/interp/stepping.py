@@ -2,16 +2,8 @@
 
 The module has `step` operations (`tile/frontend/python/debug_info.py`) and runs as the frontend
 emitted it, so that every statement is executed as written and every variable has its value. The
-executor is that of all runs. A step is an instruction that calls the `Watcher`, which may inspect any
-state and returns when the programs are to continue.
-
-A loaded kernel with steps.
-
-A run of a kernel under a watcher.
-
-Translation of IR with steps to code that calls a watcher.
-
-The protocol between a run and the debugger that watches it.
+executor is that of all runs. A step is an instruction that calls the `Watcher`, which may inspect
+any state and returns when the programs are to continue.
 """
 
 from __future__ import annotations
@@ -42,8 +34,7 @@ from tile.config import config
 from tile.errors import DeadlockError, TileError
 from tile.faults import Check, Checks, Report
 from tile.instrumentation import collecting
-from tile.ir.core import Block, Module, Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Module, OpDef, Operation
 from tile.ir.ops import arith, debug
 
 if TYPE_CHECKING:

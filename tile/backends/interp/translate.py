@@ -37,8 +37,7 @@ from tile.backends.interp.values import (
 )
 from tile.errors import UnsupportedError
 from tile.ir import semantics
-from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Function, Module, OpDef, Operation, Value
 from tile.ir.ops import control, shape
 from tile.ir.types import Descriptor, Shared, Type
 

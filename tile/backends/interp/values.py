@@ -29,8 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile.ir import semantics
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith, memory, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I64, Scalar

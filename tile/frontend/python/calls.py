@@ -15,7 +15,7 @@ from tile.frontend.python.lowering_context import Lowering
 from tile.frontend.python.source import REQUIRED, DeviceFunction, Parameter
 from tile.frontend.python.value_trees import compile_time_only, describe, leaves, rebuild, transform
 from tile.ir.builder import Builder
-from tile.ir.declare import Symbol
+from tile.ir.core import Symbol
 from tile.ir.ops import control
 from tile.ir.types import Scalar
 from tile.language import python_builtins

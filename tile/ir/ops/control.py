@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.ir.core import Block
-from tile.ir.declare import Effect, Symbol, op
+from tile.ir.core import Block, Effect, Symbol
+from tile.ir.declare import op
 from tile.ir.types import I1, INTEGERS, Type, require, without_layout
 
 ORDERED_EFFECTS = Effect.READ | Effect.WRITE | Effect.SYNC | Effect.OUTPUT

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 
 from tile.errors import TypeRuleError
-from tile.ir.core import TILES_ALONE, WITH_TILES
+from tile.ir.core import TILES_ALONE, WITH_TILES, Effect
 from tile.ir.debug_info import shared_out
-from tile.ir.declare import Effect, op
+from tile.ir.declare import op
 from tile.ir.types import I1, Type, require
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.core import TILES_ALONE, WITH_TILES
-from tile.ir.declare import Effect, op
+from tile.ir.core import TILES_ALONE, WITH_TILES, Effect
+from tile.ir.declare import op
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
 from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar, Tile, Type, require
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.declare import Effect, op
+from tile.ir.core import Effect
+from tile.ir.declare import op
 from tile.ir.types import (
     BF16,
     F16,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tile.ir.declare import Effect, op
+from tile.ir.core import Effect
+from tile.ir.declare import op
 from tile.ir.types import I32, Type, require
 
 MAX_AXES = 3

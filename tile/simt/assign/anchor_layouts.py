@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tile.analysis.liveness import LOOPS
-from tile.ir.core import Block, Function, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Function, OpDef, Operation, Value
 from tile.ir.ops import control, debug, indexing, memory, shape
 from tile.ir.types import Tile
 from tile.simt.assign.coalesce import default_layout

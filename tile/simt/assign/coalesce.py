@@ -283,10 +283,10 @@ def coalesced(
         for key, group in groups.items()
     }
     layouts = {}
-    for op, access in accesses.items():
-        width = widths[op.block, access.shape, order(access), access.tied]
+    for op, each in accesses.items():
+        width = widths[op.block, each.shape, order(each), each.tied]
         threads = target.warp_size, num_warps
-        layouts[op] = spread(access.shape, order(access), width, *threads, access.combined)
+        layouts[op] = spread(each.shape, order(each), width, *threads, each.combined)
     return layouts
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith
 from tile.ir.types import Tile
 from tile.simt.layouts.dims import REGISTER

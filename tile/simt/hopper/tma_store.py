@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tile.analysis.alias import Alias
-from tile.ir.core import Function, Operation
-from tile.ir.declare import Effect
+from tile.ir.core import Effect, Function, Operation
 from tile.ir.ops import control, descriptor, memory
 from tile.ir.ops.memory import CacheModifier, Eviction
 from tile.ir.types import Shared, Tile

@@ -10,8 +10,7 @@ from functools import cached_property
 
 from tile.analysis.liveness import LOOPS, liveness
 from tile.ir.builder import Builder
-from tile.ir.core import Level, Module, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Level, Module, OpDef, Operation, Value
 from tile.ir.effects import is_pure
 from tile.ir.ops import arith, memory
 from tile.ir.passes import module_pass

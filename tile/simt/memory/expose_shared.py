@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tile.analysis.alias import module_aliases
-from tile.ir.core import Block, Level, Module, Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Level, Module, OpDef, Operation
 from tile.ir.ops import control, memory, reduce, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Pointer, Scalar, Shared, Tile, with_layout, with_shape

@@ -28,10 +28,10 @@ from typing import Any
 
 from tile.errors import stamp
 from tile.ir.builder import Builder
-from tile.ir.core import Level, Operation, Value, condition
-from tile.ir.declare import OpDef
+from tile.ir.core import Level, OpDef, Operation, Value
 from tile.ir.ops import arith, control, descriptor, dot, indexing, memory, reduce, shape
 from tile.ir.types import Tile, Type, require, with_layout
+from tile.ir.verifier import condition
 from tile.simt import ops
 from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes, slice_axis
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, axis_name, bits_of

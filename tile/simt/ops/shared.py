@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.ir.core import LAID_OUT, LOWERED, Operation, Value
-from tile.ir.declare import Effect, op
+from tile.ir.core import LAID_OUT, LOWERED, Effect, Operation, Value
+from tile.ir.declare import op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.types import (
     I1,

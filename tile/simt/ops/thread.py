@@ -6,8 +6,8 @@ Offsets into a buffer count elements, in the order of the buffer's layout.
 
 from __future__ import annotations
 
-from tile.ir.core import THREAD
-from tile.ir.declare import Effect, op
+from tile.ir.core import THREAD, Effect
+from tile.ir.declare import op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.ops.reduce import EXTREMES, ReduceKind
 from tile.ir.types import (

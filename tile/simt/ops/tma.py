@@ -25,8 +25,8 @@ the initialization of an mbarrier, are made visible to TMA by a `group_fence` (f
 
 from __future__ import annotations
 
-from tile.ir.core import LOWERED
-from tile.ir.declare import Effect, op
+from tile.ir.core import LOWERED, Effect
+from tile.ir.declare import op
 from tile.ir.ops.memory import pointee
 from tile.ir.types import I1, I32, I64, Shared, Type, require, with_shape
 from tile.simt.layouts.swizzle import byte_swizzled

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.ir import semantics
-from tile.ir.core import LOWERED, Operation
-from tile.ir.declare import Effect, op
+from tile.ir.core import LOWERED, Effect, Operation
+from tile.ir.declare import op
 from tile.ir.ops.dot import Precision
 from tile.ir.types import Fragment, Shared, Tile, Type, require
 from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_fragment

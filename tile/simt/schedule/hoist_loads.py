@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tile.ir.core import Block, Level, Module, Operation, Value
-from tile.ir.declare import Effect
+from tile.ir.core import Block, Effect, Level, Module, Operation, Value
 from tile.ir.effects import effects, is_pure
 from tile.ir.ops import indexing, memory, reduce
 from tile.ir.ops.memory import CacheModifier

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OPS, OpDef
+from tile.ir.core import OpDef, Operation, Value
+from tile.ir.declare import OPS
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith
 from tile.ir.ops import dot as dot_ops

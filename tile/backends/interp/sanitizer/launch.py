@@ -42,8 +42,7 @@ from tile.backends.interp.sanitizer.shadow_memory import ShadowMemory
 from tile.backends.interp.translate import Code, Instruction, Rules, Translator, translate
 from tile.backends.interp.values import Array, Held, array_of
 from tile.faults import Check, Checks, Fault, Report
-from tile.ir.core import Module, Operation
-from tile.ir.declare import Effect
+from tile.ir.core import Effect, Module, Operation
 from tile.ir.effects import effects
 from tile.ir.ops import arith, control, memory
 from tile.ir.types import Pointer

@@ -34,8 +34,7 @@ from tile.backends.interp.values import Array, Held, RunValue, array_of, full
 from tile.backends.interp.virtual_memory import WINDOW_BITS
 from tile.faults import Check, Checks
 from tile.ir import semantics
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith, descriptor, dot, indexing, memory, shape
 from tile.ir.ops import reduce as reductions
 from tile.ir.overflow import NARROW_BITS

@@ -42,8 +42,7 @@ from tile.backends.interp.sanitizer.poison import (
 from tile.backends.interp.values import Affine, Array, Held, RunValue, array_of, broadcast_rows
 from tile.backends.interp.virtual_memory import Buffer
 from tile.faults import Check, Checks, Fault
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import debug, memory
 
 if TYPE_CHECKING:

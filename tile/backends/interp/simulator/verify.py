@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 
 from tile.analysis.liveness import LOOPS
 from tile.errors import ProductInFlightError, UnsupportedError
-from tile.ir.core import Block, Module, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Module, OpDef, Operation, Value
 from tile.ir.ops import control, memory
 from tile.ir.types import Fragment, Scalar, Shared
 from tile.simt import ops

@@ -29,7 +29,7 @@ from tile.backends.nvptx.emit import (
     wgmma,
 )
 from tile.backends.nvptx.emit.function_builder import Rule
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef
 
 _FAMILIES = (
     arith,

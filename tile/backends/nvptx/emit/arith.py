@@ -19,8 +19,7 @@ from tile.backends.nvptx.emit.types import (
     number_of,
 )
 from tile.backends.nvptx.target import REGISTERS
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate

@@ -9,8 +9,7 @@ from tile.backends.nvptx.emit.pointer_induction import PointerInduction, opaque_
 from tile.backends.nvptx.emit.stage_counters import StageCounters
 from tile.backends.nvptx.emit.types import count_of, is_literal, is_signed, llvm_type
 from tile.backends.nvptx.emit.vectors import LoopCarried
-from tile.ir.core import Block, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, OpDef, Operation, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.ops import control
 from tile.ir.types import Scalar

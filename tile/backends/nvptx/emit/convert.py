@@ -9,8 +9,7 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.narrow_floats import narrow, wide
 from tile.backends.nvptx.emit.types import is_integer, is_signed, literal, llvm_type, number_of
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import BF16, F16, F32, F64, FP8, I1, Kind, Pointer, Scalar

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from tile.backends.nvptx.emit.module import ModuleText
 from tile.backends.nvptx.emit.types import llvm_type
 from tile.errors import UnsupportedError, stamp
-from tile.ir.core import Block, Function, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Function, OpDef, Operation, Value
 
 Registers = list[str]
 Rule = Callable[["FunctionBuilder", Operation], None]

@@ -17,8 +17,7 @@ from tile.backends.nvptx.emit.arith import each, element_of, function, magnitude
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.types import llvm_type
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import math
 from tile.ir.types import F32
 

@@ -27,8 +27,7 @@ from tile.backends.nvptx.emit.vectors import (
     unpack,
     vector,
 )
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import memory
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, RMWKind, Scope
 from tile.ir.types import BF16, F16, F32, F64, Pointer, Scalar

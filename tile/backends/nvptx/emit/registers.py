@@ -10,8 +10,7 @@ from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.codegen import unroll_fragments
 from tile.codegen.unroll_fragments import reached_by, register_offsets, terms, thread_images
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import program
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout

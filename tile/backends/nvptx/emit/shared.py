@@ -22,8 +22,7 @@ from tile.backends.nvptx.emit.stage_counters import stage_of
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.backends.nvptx.emit.vectors import Element, pack, unpack
 from tile.errors import CompilationError
-from tile.ir.core import Operation, Value
-from tile.ir.declare import Effect, OpDef
+from tile.ir.core import Effect, OpDef, Operation, Value
 from tile.ir.effects import effects
 from tile.ir.ops import arith
 from tile.ir.ops.memory import CacheModifier

@@ -15,8 +15,7 @@ from tile.backends.nvptx.emit.vectors import (
     to_memory,
     unpack,
 )
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import F32, I1, I8, Pointer, Scalar
 from tile.simt import ops

@@ -21,8 +21,7 @@ from tile.backends.nvptx.emit.stage_counters import parity_of
 from tile.backends.nvptx.launch_metadata import LaunchValue, TensorMap
 from tile.backends.nvptx.target import WARP
 from tile.errors import CompilationError
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.types import Scalar, Shared
 from tile.simt import ops
 from tile.simt.hopper.wgmma_layouts import strips_of

@@ -40,7 +40,7 @@ from tile.backends.opencl.emit import (
     shuffle,
 )
 from tile.backends.opencl.emit.function_builder import Rule
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef
 
 RULES: dict[OpDef, Rule] = {
     **arith.RULES,

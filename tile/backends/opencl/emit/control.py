@@ -18,8 +18,7 @@ from tile.backends.opencl.emit.types import (
     unsigned,
     value_of,
 )
-from tile.ir.core import Block, Module, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Module, OpDef, Operation, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.ops import control, memory
 from tile.ir.types import Scalar

@@ -11,8 +11,7 @@ from tile.backends.opencl.emit.arith import Element, narrow, wide
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.opencl.emit.register_arrays import Index, RegisterArray, stored_array
 from tile.backends.opencl.emit.types import is_integer, natural
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops.dot import Precision
 from tile.ir.types import F16, F32, F64
 from tile.simt import ops

@@ -19,8 +19,7 @@ from tile.backends.opencl.emit.register_arrays import (
 )
 from tile.backends.opencl.emit.types import count_of, is_literal
 from tile.errors import Loc, UnsupportedError, stamp
-from tile.ir.core import Block, Function, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Function, OpDef, Operation, Value
 from tile.ir.types import Type
 
 Registers = Sequence[str]

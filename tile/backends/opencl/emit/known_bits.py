@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tile.codegen.unroll_fragments import reached_by
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith
 from tile.ir.types import I32, U32
 from tile.simt import ops

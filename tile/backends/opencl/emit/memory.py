@@ -33,8 +33,7 @@ from tile.backends.opencl.emit.types import (
     unsigned,
 )
 from tile.errors import UnsupportedError
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import memory
 from tile.ir.ops.memory import RMWKind
 from tile.ir.types import BF16, F16, F64, I1, Pointer

@@ -15,8 +15,7 @@ from tile.backends.opencl.emit.register_arrays import (
 )
 from tile.backends.opencl.emit.types import count_of
 from tile.codegen.unroll_fragments import reached_by, register_offsets, terms, thread_images
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import program
 from tile.ir.types import Fragment
 from tile.simt import ops

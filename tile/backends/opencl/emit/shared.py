@@ -20,8 +20,7 @@ from tile.backends.opencl.emit.memory import (
 from tile.backends.opencl.emit.register_arrays import Index
 from tile.backends.opencl.emit.types import is_literal, value_of
 from tile.errors import CompilationError
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.ops import memory
 from tile.ir.types import Shared
 from tile.simt import ops

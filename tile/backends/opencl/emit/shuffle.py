@@ -10,8 +10,7 @@ from tile.backends.opencl.emit.arith import Element
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule, each
 from tile.backends.opencl.emit.helper_functions import reduction
 from tile.backends.opencl.emit.types import carrier, is_bits, is_integer, is_signed, unsigned
-from tile.ir.core import Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation
 from tile.ir.types import I1, Pointer
 from tile.simt import ops
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tile.ir.core import Level, Module, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Level, Module, OpDef, Operation, Value
 from tile.ir.ops import indexing, shape
 from tile.ir.ops import reduce as reduce_ops
 from tile.ir.ops import reduce as reductions

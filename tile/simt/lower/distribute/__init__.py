@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.ir.core import Level, Module, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Level, Module, OpDef, Operation, Value
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.simt.lower.distribute import convert_layout, dot, elementwise, memory, reduce, shared

@@ -12,8 +12,7 @@ from typing import Any
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.errors import CompilationError, OutOfResourcesError, stamp
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Function, Module, OpDef, Operation, Value
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Fragment, Tile, Type

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tile.errors import CompilationError
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith
 from tile.simt import ops
 from tile.simt.layouts import f2

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tile.errors import CompilationError
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import dot as dot_ops
 from tile.simt import ops
 from tile.simt.hopper.wgmma_operands import stored_factors

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OPS, OpDef
+from tile.ir.core import OpDef, Operation, Value
+from tile.ir.declare import OPS
 from tile.ir.ops import arith, debug, descriptor, memory, program, shape
 from tile.ir.ops.arith import Predicate
 from tile.simt import ops

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith, debug, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import pointee

@@ -35,8 +35,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tile.errors import CompilationError
-from tile.ir.core import Block, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, OpDef, Operation, Value
 from tile.ir.ops import arith, control, reduce
 from tile.ir.types import I32, U32, Scalar, with_element
 from tile.simt import ops

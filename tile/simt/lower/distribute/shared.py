@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Fragment, Shared

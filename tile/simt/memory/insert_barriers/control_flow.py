@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from tile.analysis.alias import Alias, PointsTo
 from tile.analysis.liveness import LOOPS
-from tile.ir.core import Block, Function, Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Function, OpDef, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import control, memory
 from tile.simt import ops

@@ -30,8 +30,7 @@ from functools import lru_cache
 
 from tile.analysis.alias import Alias, PointsTo
 from tile.errors import PassError
-from tile.ir.core import Operation, Value
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, memory
 from tile.ir.ops.memory import RMWKind, Scope

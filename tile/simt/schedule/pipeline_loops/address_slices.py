@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tile.ir.core import Operation, Value, clone
-from tile.ir.declare import OpDef
+from tile.ir.core import OpDef, Operation, Value, clone
 from tile.ir.effects import is_pure
 from tile.ir.ops import arith, control, dot, memory, shape
 from tile.ir.types import Scalar

@@ -8,8 +8,7 @@ from functools import cached_property
 
 from tile.analysis.alias import Alias
 from tile.analysis.axis_info import AxisInfoResult, axis_info
-from tile.ir.core import Function, Operation, Value
-from tile.ir.declare import Effect
+from tile.ir.core import Effect, Function, Operation, Value
 from tile.ir.effects import constant_of, is_pure
 from tile.ir.ops import control, debug, memory
 from tile.ir.ops.memory import CacheModifier

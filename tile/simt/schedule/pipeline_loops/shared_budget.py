@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable
 
-from tile.ir.core import Block, Function, Operation
-from tile.ir.declare import OpDef
+from tile.ir.core import Block, Function, OpDef, Operation
 from tile.ir.ops import control
 from tile.ir.types import Shared
 from tile.simt.hopper.wgmma_operands import stored_factors
